@@ -1,0 +1,1 @@
+//! Controller library, state store and the zsr command line.

@@ -1,0 +1,1 @@
+//! P4Runtime messages and service, from our own .proto text.

@@ -1,0 +1,1 @@
+//! Seeded clock, links and faults for deterministic simulation. No product logic.

@@ -1,0 +1,1 @@
+//! Rings, memory backends, NIC backends and the agent daemon.
