@@ -1,5 +1,32 @@
 //! RoCEv2 packets, ICRC and the ring ABI. No I/O, no allocation on the packet path.
+//!
+//! Per layer there are two things: `Packet`, a bounds-checked view of bytes that came from somewhere, and `Repr`, a
+//! value that can only be legal, with `parse` and `emit` between them. [`roce`] puts the layers of one RoCEv2 frame
+//! together and checks them in one pass.
+//!
+//! Why not a general packet crate: the ICRC needs the offsets and the raw header bytes of all layers at once, and
+//! the packet path wants one pass that also yields BTH and its extensions, which such crates do not know.
 
+pub mod aeth;
+pub mod arp;
+pub mod bth;
+mod bytes;
+pub mod error;
+pub mod ethernet;
 pub mod frame;
+pub mod icrc;
+pub mod ids;
+pub mod ipv4;
+pub mod message;
+pub mod opcode;
+pub mod preserve;
+pub mod reth;
+pub mod ring;
+pub mod roce;
+pub mod udp;
 
+pub use error::{EmitError, Layer, ParseError};
+pub use ethernet::Mac;
 pub use frame::{Frame, FramePool};
+pub use ids::{Psn, Qpn, Rkey};
+pub use opcode::Opcode;
