@@ -1,0 +1,11 @@
+#!/bin/sh
+# Test group "official descriptors, live": the committed listing against the newest p4runtime on PyPI.
+# Usage: check_pypi.sh [VENV FOLDER]. Exit 0 agrees, 1 differs, 77 skipped.
+here=$(cd "$(dirname "$0")" && pwd)
+venv=${1:-$(mktemp -d)/venv}
+if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q p4runtime; } >"$venv.log" 2>&1; then
+    echo "SKIPPED: no virtual environment with the PyPI package p4runtime:" >&2
+    tail -n 3 "$venv.log" >&2
+    exit 77
+fi
+exec "$venv/bin/python" "$here/golden_listing.py" --check "$here/golden_listing.txt"
