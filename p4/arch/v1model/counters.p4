@@ -1,0 +1,23 @@
+// What the controller reads for reports. The twin in ../tna has the same controls.
+
+// Packets and bytes received on each connection, and dropped for each reason.
+control CountIngress(inout meta_t m) {
+    counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
+    counter(8, CounterType.packets) drops;
+    counter(ZSR_MAX_WORKERS, CounterType.packets) transfers;
+    counter(ZSR_MAX_WORKERS, CounterType.packets) retries;
+    apply {
+        if (m.role != 0) { received.count((bit<32>)m.received_qp); }
+        if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
+        if (m.counts == COUNT_TRANSFER) { transfers.count((bit<32>)m.worker); }
+        else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.worker); }
+    }
+}
+
+// Packets and bytes that the switch made or rewrote, for each connection.
+control CountEgress(inout meta_t m) {
+    counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) sent;
+    apply {
+        if (m.b.kind > OUT_FORWARD && m.b.kind < OUT_AGAIN) { sent.count((bit<32>)m.b.qp); }
+    }
+}

@@ -1,0 +1,113 @@
+// zsr on v1model (bmv2, the zsr software switch): main and the shell around the shared pipeline.
+#include <core.p4>
+#include <v1model.p4>
+
+#include "../../common/types.p4"
+#include "../../common/headers.p4"
+#include "../../common/metadata.p4"
+#include "ops.p4"
+#include "parser.p4"
+#include "icrc.p4"
+#include "counters.p4"
+#include "state.p4"
+#include "../../pipeline/forward.p4"
+#include "../../pipeline/connection.p4"
+#include "../../pipeline/params.p4"
+#include "../../pipeline/microcode.p4"
+#include "../../pipeline/amount.p4"
+#include "../../pipeline/decide.p4"
+#include "../../pipeline/outcome.p4"
+#include "../../pipeline/transfer.p4"
+#include "../../pipeline/ingress.p4"
+#include "../../pipeline/peer.p4"
+#include "../../pipeline/solve.p4"
+#include "../../pipeline/rewrite.p4"
+#include "../../pipeline/compose.p4"
+#include "../../pipeline/egress.p4"
+
+// Ports of our own, and how v1model marks copies.
+const bit<9>  PORT_TIMER = 500;            // timer packets come in here
+const bit<9>  PORT_AGAIN = 501;            // a port that leads nowhere: the packet goes round again
+const bit<16> GROUP_TICK = 1;              // multicast group with one replica per worker (instance = worker)
+const bit<32> INSTANCE_EGRESS_CLONE = 2;
+const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
+const bit<32> FRAME_ETHERNET = 14;
+
+// A message to the controller (P4Runtime digest): something that it has to act on or tell a person.
+struct report_t {
+    bit<8>  reason;                        // REPORT_*
+    bit<32> code;
+    bit<16> worker;
+    bit<16> producer;
+    bit<16> qp;                            // connection, where one is concerned
+    role_t  role;
+}
+
+control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
+    ZsrIngress() zsr;
+    CountIngress() count_ingress;
+    apply {
+        m.port = (bit<16>)std.ingress_port;
+        m.now = (usec_t)std.ingress_global_timestamp;
+        if (std.parser_error != error.NoError) { m.malformed = 1; }
+        if (std.ingress_port == PORT_TIMER) { m.trusted = 1; }
+
+        zsr.apply(hdr, m);
+        count_ingress.apply(m);
+
+        if (m.report != 0) {
+            digest<report_t>(1, { m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role });
+        }
+        if (m.b.kind == OUT_DROP) { mark_to_drop(std); }
+        else if (m.b.kind == OUT_FANOUT) { std.mcast_grp = GROUP_TICK; }
+        else if (m.b.kind == OUT_AGAIN) { std.egress_spec = PORT_AGAIN; }
+        else if (m.out_group != 0) { std.mcast_grp = m.out_group; }
+        else { std.egress_spec = (bit<9>)m.out_port; }
+    }
+}
+
+control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
+    ZsrEgress() zsr;
+    CountEgress() count_egress;
+    apply {
+        if (std.instance_type == INSTANCE_EGRESS_CLONE) {
+            // The copy of a last fragment becomes the commit right behind it.
+            m.b.kind = OUT_COMMIT;
+            m.b.psn = (m.b.psn + 1) & PSN_MASK;
+        }
+        if (m.b.kind == OUT_FANOUT) {
+            m.b.event = EV_TICK;
+            m.b.worker = std.egress_rid;
+        }
+        // A flooded frame does not go back to where it came from.
+        if (m.b.kind == OUT_FORWARD && std.egress_rid != 0 && std.egress_port == std.ingress_port) { mark_to_drop(std); }
+
+        zsr.apply(hdr, m);
+        count_egress.apply(m);
+
+        if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
+            m.trusted = 1;
+            truncate(FRAME_INTERNAL);
+            recirculate_preserving_field_list(FIELDS_AGAIN);
+        } else if (m.b.kind == OUT_DATA) {
+            if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.b.mirror, FIELDS_COMMIT); }
+        } else if (m.b.kind > OUT_FORWARD) {
+            truncate(FRAME_ETHERNET + (bit<32>)m.egress_length);
+        }
+    }
+}
+
+control VerifyIpv4(inout headers_t hdr, inout meta_t m) {
+    apply { }
+}
+
+control ComputeIpv4(inout headers_t hdr, inout meta_t m) {
+    apply {
+        update_checksum(m.b.kind > OUT_FORWARD && m.b.kind < OUT_AGAIN,
+            { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
+              hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+V1Switch(ZsrParser(), VerifyIpv4(), IngressShell(), EgressShell(), ComputeIpv4(), ZsrDeparser()) main;

@@ -1,0 +1,2 @@
+// Arithmetic that each architecture spells its own way.
+#define MIN32(a, b) if ((b) < (a)) { a = (b); }

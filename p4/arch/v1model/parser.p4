@@ -1,0 +1,77 @@
+// From bytes to headers and back. The twin in ../tna has the same states.
+parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
+    state start {
+        pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4     : ipv4;
+            ETHERTYPE_ARP      : arp;
+            ETHERTYPE_INTERNAL : internal;
+            default            : accept;
+        }
+    }
+    state internal {
+        pkt.extract(hdr.internal);
+        transition accept;
+    }
+    state arp {
+        pkt.extract(hdr.arp);
+        transition accept;
+    }
+    // Only a first fragment without options can be RoCE; all else is forwarded by its MAC address.
+    state ipv4 {
+        pkt.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version_ihl, hdr.ipv4.flags_frag, hdr.ipv4.protocol) {
+            (0x45, 0 &&& 0x3fff, IPPROTO_UDP) : udp;
+            default                           : accept;
+        }
+    }
+    state udp {
+        pkt.extract(hdr.udp);
+        transition select(hdr.udp.dst_port) {
+            UDP_PORT_ROCE : bth;
+            default       : accept;
+        }
+    }
+    state bth {
+        pkt.extract(hdr.bth);
+        transition select(hdr.bth.opcode) {
+            OP_READ_FIRST : aeth;
+            OP_READ_LAST  : aeth;
+            OP_READ_ONLY  : aeth;
+            OP_ACK        : aeth;
+            default       : accept;
+        }
+    }
+    state aeth {
+        pkt.extract(hdr.aeth);
+        transition select(hdr.bth.opcode, hdr.udp.length) {
+            (OP_READ_ONLY, 8 + 12 + 4 + 8 + 4) : word;
+            (OP_ACK, 8 + 12 + 4 + 4)           : icrc;
+            default                            : accept;
+        }
+    }
+    state word {
+        pkt.extract(hdr.word);
+        transition icrc;
+    }
+    state icrc {
+        pkt.extract(hdr.icrc);
+        transition accept;
+    }
+}
+
+control ZsrDeparser(packet_out pkt, in headers_t hdr) {
+    apply {
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.internal);
+        pkt.emit(hdr.arp);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.aeth);
+        pkt.emit(hdr.reth);
+        pkt.emit(hdr.word);
+        pkt.emit(hdr.commit);
+        pkt.emit(hdr.icrc);
+    }
+}

@@ -1,0 +1,131 @@
+// Widths, sizes and codes, each in this one place. No architecture is included here.
+#ifndef ZSR_TYPES_P4
+#define ZSR_TYPES_P4
+
+// Sizes: overridable with -D on the compiler's command line.
+#ifndef ZSR_MAX_WORKERS
+#define ZSR_MAX_WORKERS 4096      // workers: one per consumer ring
+#endif
+#ifndef ZSR_MAX_PRODUCERS
+#define ZSR_MAX_PRODUCERS 16384   // producer rings
+#endif
+#ifndef ZSR_MAX_QPS
+#define ZSR_MAX_QPS 65536         // connections: two per ring
+#endif
+#ifndef ZSR_MAX_HOSTS
+#define ZSR_MAX_HOSTS 1024        // MAC addresses behind the switch
+#endif
+
+typedef bit<48> mac_t;
+typedef bit<32> ip4_t;
+typedef bit<32> psn_t;            // 24 bits used; whole word, so that hardware can add to it
+typedef bit<32> bytes_t;          // ring counters and lengths, modulo 2^32
+typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
+
+const bit<16> ETHERTYPE_IPV4     = 0x0800;
+const bit<16> ETHERTYPE_ARP      = 0x0806;
+const bit<16> ETHERTYPE_INTERNAL = 0x88B5;   // IEEE local experimental: packets from the switch to itself
+const bit<8>  IPPROTO_UDP        = 17;
+const bit<16> UDP_PORT_ROCE      = 4791;
+const bit<16> UDP_SPORT_SELF     = 0xC5A0;   // source port of packets that the switch makes
+
+const psn_t PSN_MASK = 0x00ffffff;
+const psn_t ACK_REQ  = 0x80000000;
+
+// Opcodes of the RC transport (IBTA volume 1, section 9.2.1).
+const bit<8> OP_WRITE_FIRST  = 6;
+const bit<8> OP_WRITE_MIDDLE = 7;
+const bit<8> OP_WRITE_LAST   = 8;
+const bit<8> OP_WRITE_ONLY   = 10;
+const bit<8> OP_READ_REQUEST = 12;
+const bit<8> OP_READ_FIRST   = 13;
+const bit<8> OP_READ_MIDDLE  = 14;
+const bit<8> OP_READ_LAST    = 15;
+const bit<8> OP_READ_ONLY    = 16;
+const bit<8> OP_ACK          = 17;
+
+// Ring ABI version 1.
+const bytes_t RING_ITEMS     = 4096;         // offset of the first item
+const bytes_t RING_TAIL_WORD = 64;           // offset of the tail word; head word and commit record are at 0
+const bit<32> FLAG_CLOSED    = 1;
+
+// Length of switch-made packets from the IPv4 header to the ICRC, in bytes, by payload.
+const bit<16> LEN_READ   = 20 + 8 + 12 + 16 + 4;
+const bit<16> LEN_TAIL   = LEN_READ + 8;
+const bit<16> LEN_COMMIT = LEN_READ + 16;
+
+// What a QP is for (table qps).
+typedef bit<8> role_t;
+const role_t ROLE_PRODUCER_DATA = 1;
+const role_t ROLE_PRODUCER_POLL = 2;
+const role_t ROLE_CONSUMER_DATA = 3;
+const role_t ROLE_CONSUMER_POLL = 4;
+
+// What a pass through the pipeline is about. Those from 16 on travel in the internal header.
+typedef bit<8> event_t;
+const event_t EV_NONE          = 0;
+const event_t EV_DATA          = 1;    // READ response fragment with items
+const event_t EV_PRODUCER_WORD = 2;    // poll response: a producer's head word
+const event_t EV_CONSUMER_WORD = 3;    // poll response: a consumer's tail word
+const event_t EV_COMMITTED     = 4;    // ACK from a consumer
+const event_t EV_TAIL_ACKED    = 5;    // ACK from a producer
+const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
+const event_t EV_REFUSED       = 7;    // fatal NAK from either
+const event_t EV_FANOUT        = 16;   // timer packet: becomes one tick per worker
+const event_t EV_TICK          = 17;   // look at the worker's next producer
+const event_t EV_VISIT         = 18;   // a producer's head word has come: note it, look at this producer
+const event_t EV_ROOM          = 25;   // a consumer's tail word has come: note it, then as EV_TICK
+const event_t EV_FAULT         = 26;   // a PU broke the ring ABI: stop its worker, tell the controller
+const event_t EV_START         = 19;   // claim the worker for a transfer
+const event_t EV_READ          = 20;   // note the transfer, send its READ
+const event_t EV_RETRY         = 21;   // nothing moved for too long, or a gap: send again
+const event_t EV_CLOSE         = 22;   // all producers are drained: claim the worker for the last commit
+const event_t EV_LAST_COMMIT   = 23;   // write the last commit record
+const event_t EV_RELEASE       = 24;   // a claim that came to nothing
+
+// What a worker is doing.
+typedef bit<8> phase_t;
+const phase_t PHASE_IDLE    = 0;
+const phase_t PHASE_CLAIMED = 1;       // EV_START has passed, EV_READ has not
+const phase_t PHASE_DATA    = 2;       // READ sent, commit not acknowledged
+const phase_t PHASE_TAIL    = 3;       // commit acknowledged, producer's tail not
+const phase_t PHASE_CLOSING = 4;       // last commit sent
+const phase_t PHASE_CLOSED  = 5;
+const phase_t PHASE_FAULT   = 6;       // a peer refused a request; the controller acts
+
+// What leaves the pipeline.
+typedef bit<8> kind_t;
+const kind_t OUT_DROP    = 0;
+const kind_t OUT_FORWARD = 1;          // unchanged, or an ARP reply
+const kind_t OUT_DATA    = 2;          // READ response rewritten to a WRITE
+const kind_t OUT_READ    = 3;          // READ request, for items or a control word
+const kind_t OUT_TAIL    = 4;          // WRITE of a producer's tail word
+const kind_t OUT_COMMIT  = 5;          // WRITE of a consumer's commit record
+const kind_t OUT_AGAIN   = 6;          // internal packet: once more through the pipeline
+const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per worker
+
+// What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
+typedef bit<8> op_t;
+const op_t DO_NOTHING = 0;
+const op_t DO_GET     = 1;
+const op_t DO_SET     = 2;
+const op_t DO_ADD     = 3;
+const op_t DO_MATCH   = 4;             // move on if the value is the one expected
+
+// Why a packet was dropped (index of counter `drops`).
+const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or an opcode that has no meaning there
+const bit<8> DROP_BAD_ICRC    = 2;
+const bit<8> DROP_STALE       = 3;     // answers no outstanding request
+const bit<8> DROP_FORGED      = 4;     // internal packet from outside
+const bit<8> DROP_NO_ROUTE    = 5;     // no port for this MAC address
+const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response that is not 8 bytes
+
+// What is reported to the controller.
+const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH syndrome
+const bit<8> REPORT_SILENT    = 2;     // retries used up, still trying: code is their number
+const bit<8> REPORT_BAD_COUNT = 3;     // a PU's counter runs ahead of its ring
+
+// What is counted for a worker.
+const bit<8> COUNT_TRANSFER = 1;
+const bit<8> COUNT_RETRY    = 2;
+#endif

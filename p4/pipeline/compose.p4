@@ -1,0 +1,88 @@
+// Packets that the switch makes itself: READ requests, tail WRITEs, commit records. All of the packet is new.
+//
+//   ComposeShape (headers, content) -> Peer (addresses) -> ComposeFinish (byte order, lengths, ICRC)
+control ComposeShape(inout headers_t hdr, inout meta_t m) {
+    action clear() {
+        hdr.internal.setInvalid();
+        hdr.arp.setInvalid();
+        hdr.aeth.setInvalid();
+        hdr.word.setInvalid();
+        hdr.commit.setInvalid();
+        hdr.ethernet.setValid();
+        hdr.ipv4.setValid();
+        hdr.udp.setValid();
+        hdr.bth.setValid();
+        hdr.reth.setValid();
+        hdr.icrc.setValid();
+        hdr.ethernet.ether_type = ETHERTYPE_IPV4;
+        hdr.ipv4.version_ihl = 0x45;
+        hdr.ipv4.tos = 0;
+        hdr.ipv4.ident = 0;
+        hdr.ipv4.flags_frag = 0x4000;
+        hdr.ipv4.protocol = IPPROTO_UDP;
+        hdr.udp.src_port = UDP_SPORT_SELF;
+        hdr.udp.dst_port = UDP_PORT_ROCE;
+        hdr.udp.checksum = 0;
+        hdr.bth.flags = 0x40;
+        hdr.bth.pkey = 0xffff;
+        hdr.bth.resv8a = 0;
+        hdr.bth.ack_psn = m.b.psn | ACK_REQ;
+        hdr.reth.va_hi = 0;
+    }
+    action read() {
+        hdr.bth.opcode = OP_READ_REQUEST;
+        hdr.reth.va_lo = m.b.address;
+        hdr.reth.length = m.b.length;
+        m.egress_length = LEN_READ;
+    }
+    action tail() {
+        hdr.bth.opcode = OP_WRITE_ONLY;
+        hdr.reth.va_lo = RING_TAIL_WORD;
+        hdr.reth.length = 8;
+        hdr.word.setValid();
+        hdr.word.counter = m.b.producer_tail;
+        hdr.word.flags = 0;
+        m.egress_length = LEN_TAIL;
+    }
+    action commit() {
+        hdr.bth.opcode = OP_WRITE_ONLY;
+        hdr.reth.va_lo = 0;
+        hdr.reth.length = 16;
+        hdr.commit.setValid();
+        hdr.commit.head = m.b.head;
+        hdr.commit.flags = m.b.flags;
+        hdr.commit.producer_id = m.b.producer;
+        hdr.commit.producer_tail = m.b.producer_tail;
+        m.egress_length = LEN_COMMIT;
+    }
+    apply {
+        clear();
+        if (m.b.kind == OUT_READ) { read(); }
+        else if (m.b.kind == OUT_TAIL) { tail(); }
+        else { commit(); }
+    }
+}
+
+control ComposeFinish(inout headers_t hdr, inout meta_t m) {
+    IcrcOwn() icrc_own;
+
+    action swap_word() {
+        hdr.word.counter = hdr.word.counter[7:0] ++ hdr.word.counter[15:8] ++ hdr.word.counter[23:16] ++ hdr.word.counter[31:24];
+    }
+    action swap_commit() {
+        hdr.commit.head = hdr.commit.head[7:0] ++ hdr.commit.head[15:8] ++ hdr.commit.head[23:16] ++ hdr.commit.head[31:24];
+        hdr.commit.flags = hdr.commit.flags[7:0] ++ hdr.commit.flags[15:8] ++ hdr.commit.flags[23:16] ++ hdr.commit.flags[31:24];
+        hdr.commit.producer_id = hdr.commit.producer_id[7:0] ++ hdr.commit.producer_id[15:8] ++ hdr.commit.producer_id[23:16] ++ hdr.commit.producer_id[31:24];
+        hdr.commit.producer_tail = hdr.commit.producer_tail[7:0] ++ hdr.commit.producer_tail[15:8] ++ hdr.commit.producer_tail[23:16] ++ hdr.commit.producer_tail[31:24];
+    }
+
+    apply {
+        if (m.peer_swap == 1) {
+            if (m.b.kind == OUT_TAIL) { swap_word(); }
+            else if (m.b.kind == OUT_COMMIT) { swap_commit(); }
+        }
+        hdr.ipv4.total_len = m.egress_length;
+        hdr.udp.length = m.egress_length - 20;
+        icrc_own.apply(hdr, m);
+    }
+}

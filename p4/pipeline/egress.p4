@@ -1,0 +1,50 @@
+// Egress in one page: what the outcome of ingress looks like on the wire. No state here.
+control ZsrEgress(inout headers_t hdr, inout meta_t m) {
+    RewriteShape() rewrite_shape;
+    ComposeShape() compose_shape;
+    Peer() peer;
+    RewriteFields() rewrite_fields;
+    ComposeFinish() compose_finish;
+
+    // An internal packet for the next pass.
+    action internal() {
+        hdr.arp.setInvalid();
+        hdr.ipv4.setInvalid();
+        hdr.udp.setInvalid();
+        hdr.bth.setInvalid();
+        hdr.aeth.setInvalid();
+        hdr.reth.setInvalid();
+        hdr.word.setInvalid();
+        hdr.commit.setInvalid();
+        hdr.icrc.setInvalid();
+        hdr.ethernet.setValid();
+        hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
+        hdr.internal.setValid();
+        hdr.internal.event = m.b.event;
+        hdr.internal.unused = 0;
+        hdr.internal.worker = m.b.worker;
+        hdr.internal.producer = (bit<16>)m.b.producer;
+        hdr.internal.frags = m.b.frags;
+        hdr.internal.hops = m.b.hops;
+        hdr.internal.length = m.b.length;
+        hdr.internal.producer_tail = m.b.producer_tail;
+        hdr.internal.head = m.b.head;
+        hdr.internal.word = m.b.word;
+        hdr.internal.word_flags = m.b.word_flags;
+        hdr.internal.pad = 0;
+    }
+
+    apply {
+        if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
+            internal();
+        } else if (m.b.kind == OUT_DATA) {
+            rewrite_shape.apply(hdr, m);
+            peer.apply(hdr, m);
+            rewrite_fields.apply(hdr, m);
+        } else if (m.b.kind > OUT_FORWARD) {
+            compose_shape.apply(hdr, m);
+            peer.apply(hdr, m);
+            compose_finish.apply(hdr, m);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+// Everything that is not for the switch itself: forwarded by destination MAC address. ARP requests for the switch's
+// own addresses are answered here.
+control Forward(inout headers_t hdr, inout meta_t m) {
+    action to_port(bit<16> port) {
+        m.b.kind = OUT_FORWARD;
+        m.out_port = port;
+    }
+    action to_group(bit<16> group) {
+        m.b.kind = OUT_FORWARD;
+        m.out_group = group;
+    }
+    action no_route() { m.drop_reason = DROP_NO_ROUTE; }
+    table stations {
+        key = { hdr.ethernet.dst : exact; }
+        actions = { to_port; to_group; no_route; }
+        const default_action = no_route();
+        size = ZSR_MAX_HOSTS;
+    }
+    apply { stations.apply(); }
+}
+
+control ArpReply(inout headers_t hdr, inout meta_t m) {
+    action reply(mac_t mac) {
+        hdr.ethernet.dst = hdr.arp.sender_mac;
+        hdr.ethernet.src = mac;
+        hdr.arp.operation = 2;
+        hdr.arp.target_mac = hdr.arp.sender_mac;
+        hdr.arp.sender_mac = mac;
+        m.arp_ip = hdr.arp.target_ip;
+        hdr.arp.target_ip = hdr.arp.sender_ip;
+        hdr.arp.sender_ip = m.arp_ip;
+        m.b.kind = OUT_FORWARD;
+        m.out_port = m.port;
+    }
+    table own_arp {
+        key = {
+            hdr.arp.operation : exact;
+            hdr.arp.target_ip : exact;
+        }
+        actions = { reply; NoAction; }
+        const default_action = NoAction();
+        size = ZSR_MAX_HOSTS;
+    }
+    apply { own_arp.apply(); }
+}
+
+// Is a RoCE packet for the switch?
+control OwnAddress(inout headers_t hdr, inout meta_t m) {
+    action own() { m.own = 1; }
+    table own_ip {
+        key = { hdr.ipv4.dst : exact; }
+        actions = { own; NoAction; }
+        const default_action = NoAction();
+        size = ZSR_MAX_HOSTS;
+    }
+    apply { own_ip.apply(); }
+}
+
+// The port behind which a connection's peer is, and the clone session that leads there.
+control Route(inout meta_t m) {
+    action route(bit<16> port, bit<16> mirror) {
+        m.out_port = port;
+        m.b.mirror = mirror;
+    }
+    action lost() {
+        m.b.kind = OUT_DROP;
+        m.drop_reason = DROP_NO_ROUTE;
+    }
+    table routes {
+        key = { m.b.qp : exact; }
+        actions = { route; lost; }
+        const default_action = lost();
+        size = ZSR_MAX_QPS;
+    }
+    apply { routes.apply(); }
+}
