@@ -148,7 +148,7 @@ struct meta_t {
     bit<8>   drop_reason;
     bit<8>   counts;               // COUNT_*: what to count for the worker
 
-    // The rewrite.
+    // Egress: the peer, and the rewrite.
     bit<32>  crc_old;
     bit<32>  crc_new;
     bit<32>  delta;
@@ -161,8 +161,13 @@ struct meta_t {
     bit<16>  sport_2;
     bit<16>  sport_3;
     bit<8>   old_aeth;
+    mac_t    peer_dst_mac;
+    mac_t    peer_src_mac;
+    ip4_t    peer_src_ip;
+    ip4_t    peer_dst_ip;
+    bit<24>  peer_qpn;
+    bit<32>  peer_rkey;
     bit<8>   peer_swap;
-    bit<8>   layout;
     bit<16>  egress_length;        // of a switch-made packet, from the IPv4 header on
 }
 #endif

@@ -1,8 +1,8 @@
 // Packets that the switch makes itself: READ requests, tail WRITEs, commit records. All of the packet is new.
-//
-//   ComposeShape (headers, content) -> Peer (addresses) -> ComposeFinish (byte order, lengths, ICRC)
-control ComposeShape(inout headers_t hdr, inout meta_t m) {
-    action clear() {
+control Compose(inout headers_t hdr, inout meta_t m) {
+    IcrcOwn() icrc_own;
+
+    action headers() {
         hdr.internal.setInvalid();
         hdr.arp.setInvalid();
         hdr.aeth.setInvalid();
@@ -14,20 +14,27 @@ control ComposeShape(inout headers_t hdr, inout meta_t m) {
         hdr.bth.setValid();
         hdr.reth.setValid();
         hdr.icrc.setValid();
+        hdr.ethernet.dst = m.peer_dst_mac;
+        hdr.ethernet.src = m.peer_src_mac;
         hdr.ethernet.ether_type = ETHERTYPE_IPV4;
         hdr.ipv4.version_ihl = 0x45;
         hdr.ipv4.tos = 0;
         hdr.ipv4.ident = 0;
         hdr.ipv4.flags_frag = 0x4000;
+        hdr.ipv4.ttl = 64;
         hdr.ipv4.protocol = IPPROTO_UDP;
+        hdr.ipv4.src = m.peer_src_ip;
+        hdr.ipv4.dst = m.peer_dst_ip;
         hdr.udp.src_port = UDP_SPORT_SELF;
         hdr.udp.dst_port = UDP_PORT_ROCE;
         hdr.udp.checksum = 0;
         hdr.bth.flags = 0x40;
         hdr.bth.pkey = 0xffff;
         hdr.bth.resv8a = 0;
+        hdr.bth.dest_qp = m.peer_qpn;
         hdr.bth.ack_psn = m.b.psn | ACK_REQ;
         hdr.reth.va_hi = 0;
+        hdr.reth.rkey = m.peer_rkey;
     }
     action read() {
         hdr.bth.opcode = OP_READ_REQUEST;
@@ -55,17 +62,6 @@ control ComposeShape(inout headers_t hdr, inout meta_t m) {
         hdr.commit.producer_tail = m.b.producer_tail;
         m.egress_length = LEN_COMMIT;
     }
-    apply {
-        clear();
-        if (m.b.kind == OUT_READ) { read(); }
-        else if (m.b.kind == OUT_TAIL) { tail(); }
-        else { commit(); }
-    }
-}
-
-control ComposeFinish(inout headers_t hdr, inout meta_t m) {
-    IcrcOwn() icrc_own;
-
     action swap_word() {
         hdr.word.counter = hdr.word.counter[7:0] ++ hdr.word.counter[15:8] ++ hdr.word.counter[23:16] ++ hdr.word.counter[31:24];
     }
@@ -77,9 +73,15 @@ control ComposeFinish(inout headers_t hdr, inout meta_t m) {
     }
 
     apply {
-        if (m.peer_swap == 1) {
-            if (m.b.kind == OUT_TAIL) { swap_word(); }
-            else if (m.b.kind == OUT_COMMIT) { swap_commit(); }
+        headers();
+        if (m.b.kind == OUT_READ) {
+            read();
+        } else if (m.b.kind == OUT_TAIL) {
+            tail();
+            if (m.peer_swap == 1) { swap_word(); }
+        } else {
+            commit();
+            if (m.peer_swap == 1) { swap_commit(); }
         }
         hdr.ipv4.total_len = m.egress_length;
         hdr.udp.length = m.egress_length - 20;

@@ -1,10 +1,8 @@
 // Egress in one page: what the outcome of ingress looks like on the wire. No state here.
 control ZsrEgress(inout headers_t hdr, inout meta_t m) {
-    RewriteShape() rewrite_shape;
-    ComposeShape() compose_shape;
     Peer() peer;
-    RewriteFields() rewrite_fields;
-    ComposeFinish() compose_finish;
+    Rewrite() rewrite;
+    Compose() compose;
 
     // An internal packet for the next pass.
     action internal() {
@@ -37,14 +35,10 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
     apply {
         if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
             internal();
-        } else if (m.b.kind == OUT_DATA) {
-            rewrite_shape.apply(hdr, m);
-            peer.apply(hdr, m);
-            rewrite_fields.apply(hdr, m);
         } else if (m.b.kind > OUT_FORWARD) {
-            compose_shape.apply(hdr, m);
-            peer.apply(hdr, m);
-            compose_finish.apply(hdr, m);
+            peer.apply(m);
+            if (m.b.kind == OUT_DATA) { rewrite.apply(hdr, m); }
+            else { compose.apply(hdr, m); }
         }
     }
 }

@@ -2,10 +2,10 @@
 // port, both covered by the ICRC and free to choose, take the values that keep the trailer valid (solve.p4).
 //
 // The fragment's position decides what it becomes, not the response's own opcode: a retry may begin anywhere.
-//
-//   RewriteShape (headers come and go) -> Peer (addresses) -> RewriteFields (PSN, RETH; ident and sport last)
-control RewriteShape(inout headers_t hdr, inout meta_t m) {
+control Rewrite(inout headers_t hdr, inout meta_t m) {
     IcrcBefore() icrc_before;
+    IcrcAfter() icrc_after;
+    Solve() solve;
 
     action as_first() {
         hdr.bth.opcode = OP_WRITE_FIRST;
@@ -64,26 +64,32 @@ control RewriteShape(inout headers_t hdr, inout meta_t m) {
         }
     }
 
+    action fields() {
+        hdr.ethernet.dst = m.peer_dst_mac;
+        hdr.ethernet.src = m.peer_src_mac;
+        hdr.ipv4.ident = 0;
+        hdr.ipv4.ttl = 64;
+        hdr.ipv4.src = m.peer_src_ip;
+        hdr.ipv4.dst = m.peer_dst_ip;
+        hdr.udp.src_port = 0;
+        hdr.udp.checksum = 0;
+        hdr.bth.dest_qp = m.peer_qpn;
+        hdr.bth.ack_psn = m.b.psn;
+    }
+    action reth_fields() {
+        hdr.reth.va_hi = 0;
+        hdr.reth.va_lo = m.b.address;
+        hdr.reth.rkey = m.peer_rkey;
+        hdr.reth.length = m.b.length;
+    }
+
     apply {
         if (hdr.aeth.isValid()) { m.old_aeth = 1; }
         icrc_before.apply(hdr, m);
         lengths.apply();
         kinds.apply();
-    }
-}
-
-control RewriteFields(inout headers_t hdr, inout meta_t m) {
-    IcrcAfter() icrc_after;
-    Solve() solve;
-
-    apply {
-        hdr.ipv4.ident = 0;
-        hdr.udp.src_port = 0;
-        hdr.udp.checksum = 0;
-        hdr.bth.ack_psn = m.b.psn;
-        hdr.reth.va_hi = 0;
-        hdr.reth.va_lo = m.b.address;
-        hdr.reth.length = m.b.length;
+        fields();
+        if (hdr.reth.isValid()) { reth_fields(); }
         icrc_after.apply(hdr, m);
         m.delta = m.crc_old ^ m.crc_new;
         solve.apply(hdr, m);
