@@ -1,0 +1,60 @@
+//! Memory that a ring can live in: host memory here, GPU and FPGA memory behind the same trait.
+
+mod host;
+
+use std::fmt;
+use std::ptr::NonNull;
+
+pub use host::{HostMemory, MemoryError, PageKind};
+pub use zsr_wire::ring::ByteOrder;
+
+/// What a processing unit must do so that a NIC sees its stores in order, and it sees the NIC's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Visibility {
+    /// Cache-coherent with the NIC: a release store publishes, an acquire load receives (CPU memory).
+    Coherent,
+    /// Stores need a system-wide fence before the counter, and RDMA writes may become visible out of
+    /// order: segments then need their checksum (GPU memory).
+    SystemFence,
+    /// Writes are posted over a bus and must be flushed by a read (a PCIe BAR).
+    PostedWrites,
+}
+
+/// How a NIC is told which memory to register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryKey {
+    /// The address of [`Memory::base`] in this process.
+    HostAddress,
+    /// A dma-buf exported by another device's driver.
+    DmaBuf {
+        /// File descriptor of the dma-buf, owned by the memory object.
+        fd: i32,
+        /// Where [`Memory::base`] begins inside the dma-buf, bytes.
+        offset: u64,
+    },
+}
+
+/// A fixed block of memory that a NIC and a processing unit share.
+///
+/// # Safety
+/// [`base`](Memory::base) must stay valid for reads and writes of [`len`](Memory::len) bytes, be
+/// aligned to 4096 bytes and never move for as long as the object lives; every byte must have been
+/// initialised (zeroed). Nobody may hold a Rust reference into it: it changes under remote writes.
+pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
+    /// First byte, as addressable by this process.
+    fn base(&self) -> NonNull<u8>;
+    /// Usable length in bytes.
+    fn len(&self) -> usize;
+    /// Whether there is nothing in it (never true for memory that backs a ring).
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// What to hand to a NIC's registration call.
+    fn key(&self) -> MemoryKey;
+    /// Byte order of the processing unit that owns this memory.
+    fn byte_order(&self) -> ByteOrder;
+    /// How stores become visible to the NIC and back.
+    fn visibility(&self) -> Visibility;
+    /// Where the memory is and of what kind, in a few words for reports ("host, 2 MiB pages").
+    fn describe(&self) -> String;
+}

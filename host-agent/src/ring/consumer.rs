@@ -1,0 +1,424 @@
+//! The popping end of a ring.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::abi::{ControlWord, Flags, from_raw, to_raw};
+use super::error::{AbortOrigin, PopError};
+use super::region::{Ring, RingStats, Role};
+use super::spec::RingSpec;
+use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
+use super::words::{Items, Word};
+
+/// Pops items out of a ring by plain loads from memory: `head` with acquire ordering, then the items;
+/// then `tail` is stored with release ordering, which gives the slots back.
+///
+/// A ring has at most one consumer handle, which may move between threads but is never shared:
+///
+/// ```compile_fail
+/// fn shared<T: Sync>() {}
+/// shared::<zsr_host_agent::ring::Consumer>();
+/// ```
+/// ```compile_fail
+/// fn copied<T: Clone>() {}
+/// copied::<zsr_host_agent::ring::Consumer>();
+/// ```
+/// and a view of items in the ring ends before they are popped:
+/// ```compile_fail
+/// # use zsr_host_agent::ring::{Ring, RingSpec};
+/// let (tx, mut rx) = Ring::loopback(RingSpec::new(8, 64).unwrap()).unwrap();
+/// let view = rx.peek().unwrap();
+/// rx.try_pop(&mut [0; 8]);
+/// drop(view);
+/// ```
+///
+/// Dropping a handle before it has seen the end of the stream sets ABORTED beside `tail`, so that the
+/// flow does not wait for ever for someone who is gone; [`detach`](Self::detach) does not.
+#[derive(Debug)]
+pub struct Consumer {
+    items: Items,
+    own: Word,
+    peer: Word,
+    /// Bytes popped, counted on from the `tail` found at attachment; `tail` is its low half.
+    position: u64,
+    /// Last `head` read.
+    available: u32,
+    /// `tail` as last stored for the switch to see.
+    published: u32,
+    /// How many bytes may be popped before `tail` is stored.
+    lag: u32,
+    item: u32,
+    size: u32,
+    flags: Flags,
+    spec: RingSpec,
+    empty: u64,
+    /// Inside a blocking call, whose looks at an empty ring are one event together.
+    waiting: bool,
+    reported: u64,
+    cancel: Cancel,
+    ring: Arc<Ring>,
+    finished: bool,
+}
+
+impl Consumer {
+    pub(crate) fn new(ring: Arc<Ring>, cancel: Cancel) -> Self {
+        let spec = ring.spec();
+        let tail = from_raw(ring.control.tail.load(Ordering::Acquire), spec.byte_order());
+        Self {
+            items: ring.items.clone(),
+            own: ring.control.tail.clone(),
+            peer: ring.control.head.clone(),
+            position: u64::from(tail.counter),
+            // As if empty, so that the first pop reads `head`.
+            available: tail.counter,
+            published: tail.counter,
+            lag: 0,
+            item: spec.item_size(),
+            size: spec.ring_size(),
+            flags: tail.flags,
+            spec,
+            empty: 0,
+            waiting: false,
+            reported: u64::from(tail.counter),
+            cancel,
+            ring,
+            finished: false,
+        }
+    }
+
+    /// Lets up to `bytes` be popped before `tail` is stored, to write that cache line less often. It is
+    /// stored in any case when the ring is found empty and when the handle goes. 0, the default, stores
+    /// it with every pop; more than a quarter of the ring is taken as a quarter.
+    pub fn set_publish_lag(&mut self, bytes: u32) {
+        self.lag = bytes.min(self.size / 4);
+    }
+
+    /// Pops one item into `buffer` if there is one.
+    ///
+    /// # Errors
+    /// [`PopError::Empty`], [`PopError::Closed`], [`PopError::Aborted`], [`PopError::ItemSize`] unless
+    /// `buffer` has exactly the ring's item size, [`PopError::Corrupt`].
+    #[inline]
+    pub fn try_pop(&mut self, buffer: &mut [u8]) -> Result<(), PopError> {
+        if buffer.len() != self.item as usize {
+            return Err(PopError::ItemSize { item: self.item, got: buffer.len() });
+        }
+        self.some()?;
+        // SAFETY: the slot is in bounds, committed (between tail and head), and `buffer` is as long.
+        unsafe {
+            let slot = self.items.read(self.offset(), self.item);
+            std::ptr::copy_nonoverlapping(slot, buffer.as_mut_ptr(), buffer.len());
+        }
+        self.release(self.item);
+        Ok(())
+    }
+
+    /// Pops one item as a type whose size the caller has checked to be the item size, and for which
+    /// every bit pattern is a value.
+    #[inline]
+    pub(super) fn try_pop_value<T: bytemuck::AnyBitPattern>(&mut self) -> Result<T, PopError> {
+        debug_assert_eq!(size_of::<T>(), self.item as usize);
+        self.some()?;
+        // SAFETY: the slot is in bounds, committed, of this size, and any bytes make a `T`.
+        let value = unsafe { self.items.read(self.offset(), self.item).cast::<T>().read_unaligned() };
+        self.release(self.item);
+        Ok(value)
+    }
+
+    /// Pops one item, waiting for it as long as it takes.
+    ///
+    /// # Errors
+    /// As [`try_pop`](Self::try_pop), with [`PopError::Cancelled`] in place of `Empty`.
+    #[inline]
+    pub fn pop(&mut self, buffer: &mut [u8]) -> Result<(), PopError> {
+        match self.try_pop(buffer) {
+            Err(PopError::Empty) => self.wait_and(Deadline::Never, |ring| ring.try_pop(buffer)),
+            done => done,
+        }
+    }
+
+    /// Pops one item, waiting for it for at most `time`.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop), and [`PopError::TimedOut`].
+    pub fn pop_timeout(&mut self, buffer: &mut [u8], time: Duration) -> Result<(), PopError> {
+        match self.try_pop(buffer) {
+            Err(PopError::Empty) => self.wait_and(Deadline::after(time), |ring| ring.try_pop(buffer)),
+            done => done,
+        }
+    }
+
+    /// Pops as many whole items as there are and `buffer` holds, and says how many.
+    ///
+    /// # Errors
+    /// [`PopError::Empty`] when there are none; otherwise as [`try_pop`](Self::try_pop). `buffer` must
+    /// be a multiple of the item size; an empty one is a success of 0 items.
+    pub fn try_pop_slice(&mut self, buffer: &mut [u8]) -> Result<usize, PopError> {
+        if !buffer.len().is_multiple_of(self.item as usize) {
+            return Err(PopError::ItemSize { item: self.item, got: buffer.len() });
+        }
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if (self.known() as usize) < buffer.len() {
+            self.refresh()?;
+        }
+        let bytes = buffer.len().min(self.known() as usize) as u32;
+        let first = bytes.min(self.spec.to_wrap(self.tail()));
+        let (head, rest) = buffer.split_at_mut(first as usize);
+        // SAFETY: `first` bytes lie before the wrap, the others at the ring's begin; all are committed.
+        unsafe {
+            let slot = self.items.read(self.offset(), first);
+            std::ptr::copy_nonoverlapping(slot, head.as_mut_ptr(), head.len());
+            if bytes > first {
+                let slot = self.items.read(0, bytes - first);
+                std::ptr::copy_nonoverlapping(slot, rest.as_mut_ptr(), (bytes - first) as usize);
+            }
+        }
+        self.release(bytes);
+        Ok((bytes >> self.item.trailing_zeros()) as usize)
+    }
+
+    /// Shows all committed items that lie side by side, in place.
+    ///
+    /// # Errors
+    /// [`PopError::Empty`], [`PopError::Closed`], [`PopError::Aborted`], [`PopError::Corrupt`].
+    pub fn peek(&mut self) -> Result<View<'_>, PopError> {
+        // Also when some are known: the more at once, the better for whoever asks for all.
+        if self.known() < self.spec.to_wrap(self.tail()) {
+            self.refresh()?;
+        }
+        let bytes = self.known().min(self.spec.to_wrap(self.tail()));
+        // SAFETY: in bounds and committed.
+        let items = unsafe { self.items.read(self.offset(), bytes) };
+        Ok(View { items, bytes, consumer: self })
+    }
+
+    /// As [`peek`](Self::peek), waiting until there is at least one item.
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek), with [`PopError::Cancelled`] in place of `Empty`.
+    pub fn wait(&mut self) -> Result<View<'_>, PopError> {
+        if self.some() == Err(PopError::Empty) {
+            self.wait_and(Deadline::Never, Self::some)?;
+        }
+        self.peek()
+    }
+
+    /// As [`wait`](Self::wait), for at most `time`.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait), and [`PopError::TimedOut`].
+    pub fn wait_timeout(&mut self, time: Duration) -> Result<View<'_>, PopError> {
+        if self.some() == Err(PopError::Empty) {
+            self.wait_and(Deadline::after(time), Self::some)?;
+        }
+        self.peek()
+    }
+
+    /// Gives the handle up without a word to the other side; the ring can be attached again.
+    pub fn detach(mut self) {
+        self.finished = true;
+    }
+
+    /// What was popped through this handle and those before it.
+    pub fn stats(&mut self) -> RingStats {
+        self.report();
+        self.ring.pop_stats()
+    }
+
+    /// The ring's shape.
+    pub fn spec(&self) -> RingSpec {
+        self.spec
+    }
+
+    /// The ring this handle is attached to.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    #[inline]
+    fn tail(&self) -> u32 {
+        self.position as u32
+    }
+
+    #[inline]
+    fn offset(&self) -> u32 {
+        self.tail() & (self.size - 1)
+    }
+
+    /// Bytes that are there as far as known without looking.
+    #[inline]
+    fn known(&self) -> u32 {
+        self.available.wrapping_sub(self.tail())
+    }
+
+    #[inline]
+    fn some(&mut self) -> Result<(), PopError> {
+        if self.available == self.tail() { self.refresh() } else { Ok(()) }
+    }
+
+    /// Reads `head`; succeeds when there is at least one item, new or known before.
+    #[cold]
+    fn refresh(&mut self) -> Result<(), PopError> {
+        let head = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
+        let fill = head.counter.wrapping_sub(self.tail());
+        // `head` only moves forward, by whole items, and at most one ring ahead of `tail`.
+        if fill < self.known() || fill > self.size || fill & (self.item - 1) != 0 {
+            return Err(PopError::Corrupt { head: head.counter, tail: self.tail() });
+        }
+        self.available = head.counter;
+        if fill != 0 {
+            return Ok(());
+        }
+        self.publish();
+        // Looked at only now: what was committed before the end is delivered first.
+        if head.flags.closed() {
+            self.finished = true;
+            return Err(PopError::Closed);
+        }
+        if head.flags.aborted() || self.ring.is_aborted_here() {
+            return Err(PopError::Aborted(self.abort_origin()));
+        }
+        if !self.waiting {
+            self.empty += 1;
+            self.report();
+        }
+        Err(PopError::Empty)
+    }
+
+    /// Gives `bytes` bytes of items back.
+    #[inline]
+    fn release(&mut self, bytes: u32) {
+        self.position += u64::from(bytes);
+        if self.tail().wrapping_sub(self.published) > self.lag {
+            self.publish();
+        }
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        let word = ControlWord { counter: self.tail(), flags: self.flags };
+        self.published = word.counter;
+        self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
+    }
+
+    /// Repeats `attempt` until it answers anything but `Empty`.
+    #[cold]
+    fn wait_and<T>(
+        &mut self,
+        deadline: Deadline,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, PopError>,
+    ) -> Result<T, PopError> {
+        let mut backoff = Backoff::new(deadline);
+        self.waiting = true;
+        let done = loop {
+            match backoff.wait(&self.cancel) {
+                Ok(()) => {}
+                Err(WaitEnd::Cancelled) => break Err(PopError::Cancelled),
+                Err(WaitEnd::TimedOut) => break Err(PopError::TimedOut),
+            }
+            match attempt(self) {
+                Err(PopError::Empty) => {}
+                done => break done,
+            }
+        };
+        self.waiting = false;
+        done
+    }
+
+    fn abort_origin(&self) -> AbortOrigin {
+        if self.ring.is_aborted_here() {
+            AbortOrigin::Agent
+        } else if self.ring.role() == Role::Loopback {
+            AbortOrigin::Peer
+        } else {
+            AbortOrigin::Switch
+        }
+    }
+
+    /// Adds what happened since the last report to the ring's totals, which others may read.
+    fn report(&mut self) {
+        self.ring.popped.add(self.position - self.reported, std::mem::take(&mut self.empty));
+        self.reported = self.position;
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.flags = self.flags.with(Flags::ABORTED);
+        }
+        self.publish();
+        self.report();
+        self.ring.release_consumer();
+    }
+}
+
+/// All items of a [`Consumer`]'s ring that lie side by side, in the ring's own memory.
+///
+/// Items are popped by [`advance`](Self::advance), and those left when the view is dropped are popped
+/// then, except by a panic; [`keep`](Self::keep) ends the view and leaves them in the ring.
+#[derive(Debug)]
+pub struct View<'a> {
+    items: *const u8,
+    bytes: u32,
+    consumer: &'a mut Consumer,
+}
+
+impl View<'_> {
+    /// How many items the view shows.
+    pub fn len(&self) -> usize {
+        (self.bytes >> self.consumer.item.trailing_zeros()) as usize
+    }
+
+    /// Whether all items of the view were popped by [`advance`](Self::advance).
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// All items, one after the other.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: committed bytes of the ring, which the borrowed handle keeps alive and which nobody
+        // writes before they are released.
+        unsafe { std::slice::from_raw_parts(self.items, self.bytes as usize) }
+    }
+
+    /// The items, oldest first.
+    pub fn iter(&self) -> std::slice::ChunksExact<'_, u8> {
+        self.bytes().chunks_exact(self.consumer.item as usize)
+    }
+
+    /// Pops the first `items` items (all, if there are fewer); the view goes on with the others.
+    pub fn advance(&mut self, items: usize) {
+        let bytes = items.saturating_mul(self.consumer.item as usize).min(self.bytes as usize) as u32;
+        // SAFETY: at most the view's own length.
+        self.items = unsafe { self.items.add(bytes as usize) };
+        self.bytes -= bytes;
+        self.consumer.release(bytes);
+    }
+
+    /// Ends the view; what was not [advanced](Self::advance) over stays in the ring.
+    pub fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl<'a> IntoIterator for &'a View<'_> {
+    type Item = &'a [u8];
+    type IntoIter = std::slice::ChunksExact<'a, u8>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.consumer.release(self.bytes);
+        }
+    }
+}
