@@ -139,6 +139,6 @@ mod tests {
         assert_eq!(Psn::new(0x7f_ffff).since(Psn::ZERO), (1 << 23) - 1);
         assert!(Psn::new(2).within(Psn::new(0xff_fffe), 5));
         assert!(!Psn::new(3).within(Psn::new(0xff_fffe), 5));
-        assert_eq!(Psn::new(0x1_00_0001), Psn::new(1), "only 24 bits count");
+        assert_eq!(Psn::new(0x0100_0001), Psn::new(1), "only 24 bits count");
     }
 }
