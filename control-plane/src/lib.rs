@@ -1,1 +1,5 @@
 //! Controller library, state store and the zsr command line.
+
+pub mod p4;
+pub mod plan;
+pub mod topology;

@@ -1,0 +1,284 @@
+//! A switch, reached through P4Runtime and nothing else.
+
+use p4runtime_proto::p4::config::v1::P4Info;
+use p4runtime_proto::p4::v1 as rt;
+use rt::p4_runtime_client::P4RuntimeClient;
+use std::net::SocketAddr;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+
+/// Updates in one Write request: large enough to amortize the round trip, small enough for gRPC's message limit.
+const UPDATES_PER_WRITE: usize = 1024;
+/// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// What went wrong between the controller and a switch.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection.
+    #[error("switch `{switch}` at {address}: cannot connect: {reason}")]
+    Connect {
+        /// Name of the switch.
+        switch: String,
+        /// Address of its P4Runtime server.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// Another controller is primary.
+    #[error(
+        "switch `{switch}`: another controller holds election id {held} or a higher one than ours ({ours}); stop it first"
+    )]
+    NotPrimary {
+        /// Name of the switch.
+        switch: String,
+        /// The primary's election id.
+        held: u64,
+        /// Ours.
+        ours: u64,
+    },
+    /// The server refused a request.
+    #[error("switch `{switch}`: {what}: {message}")]
+    Refused {
+        /// Name of the switch.
+        switch: String,
+        /// What was asked.
+        what: String,
+        /// The server's words, with the first failing update.
+        message: String,
+    },
+    /// The stream ended.
+    #[error("switch `{switch}`: the connection is lost")]
+    Lost {
+        /// Name of the switch.
+        switch: String,
+    },
+}
+
+/// A P4Runtime session as primary controller.
+pub struct SwitchClient {
+    name: String,
+    device_id: u64,
+    election_id: rt::Uint128,
+    rpc: P4RuntimeClient<Channel>,
+    requests: mpsc::Sender<rt::StreamMessageRequest>,
+    responses: tonic::Streaming<rt::StreamMessageResponse>,
+}
+
+impl SwitchClient {
+    /// Connects to switch `name` and becomes its primary controller.
+    pub async fn connect(
+        name: &str,
+        address: SocketAddr,
+        device_id: u64,
+        election_id: u64,
+    ) -> Result<Self, ClientError> {
+        let fail = |reason: String| ClientError::Connect { switch: name.into(), address, reason };
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| fail(e.to_string()))?;
+        let channel = endpoint.connect().await.map_err(|e| fail(chain(&e)))?;
+        let mut rpc = P4RuntimeClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let (requests, outgoing) = mpsc::channel(64);
+        let id = rt::Uint128 { high: 0, low: election_id };
+        let hello = rt::StreamMessageRequest {
+            update: Some(rt::stream_message_request::Update::Arbitration(rt::MasterArbitrationUpdate {
+                device_id,
+                election_id: Some(id),
+                ..Default::default()
+            })),
+        };
+        requests.send(hello).await.map_err(|e| fail(e.to_string()))?;
+        let refused = |e: tonic::Status| ClientError::Refused {
+            switch: name.into(),
+            what: "opening the stream".into(),
+            message: e.message().into(),
+        };
+        let mut responses =
+            rpc.stream_channel(ReceiverStream::new(outgoing)).await.map_err(refused)?.into_inner();
+        while let Some(message) = responses.next().await {
+            let Some(rt::stream_message_response::Update::Arbitration(a)) = message.map_err(refused)?.update
+            else {
+                continue;
+            };
+            if a.status.is_none_or(|s| s.code == tonic::Code::Ok as i32) {
+                return Ok(SwitchClient {
+                    name: name.into(),
+                    device_id,
+                    election_id: id,
+                    rpc,
+                    requests,
+                    responses,
+                });
+            }
+            let held = a.election_id.map_or(0, |e| e.low);
+            return Err(ClientError::NotPrimary { switch: name.into(), held, ours: election_id });
+        }
+        Err(ClientError::Lost { switch: name.into() })
+    }
+
+    /// Gives the switch its program; it starts with empty tables.
+    pub async fn set_pipeline(&mut self, info: &P4Info, json: &[u8]) -> Result<(), ClientError> {
+        let request = rt::SetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            election_id: Some(self.election_id),
+            action: rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit as i32,
+            config: Some(rt::ForwardingPipelineConfig {
+                p4info: Some(info.clone()),
+                p4_device_config: json.to_vec(),
+                cookie: None,
+            }),
+            ..Default::default()
+        };
+        let result = self.rpc.set_forwarding_pipeline_config(request).await;
+        result.map(|_| ()).map_err(|e| self.refused("loading the P4 program", &e))
+    }
+
+    /// Inserts table entries, in order.
+    pub async fn insert(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
+        self.write(rt::update::Type::Insert, entries.into_iter().map(rt::entity::Entity::TableEntry)).await
+    }
+
+    /// Inserts multicast groups and clone sessions.
+    pub async fn insert_replication(
+        &mut self,
+        entries: Vec<rt::PacketReplicationEngineEntry>,
+    ) -> Result<(), ClientError> {
+        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
+        self.write(rt::update::Type::Insert, entities).await
+    }
+
+    /// Removes multicast groups and clone sessions.
+    pub async fn delete_replication(
+        &mut self,
+        entries: Vec<rt::PacketReplicationEngineEntry>,
+    ) -> Result<(), ClientError> {
+        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
+        self.write(rt::update::Type::Delete, entities).await
+    }
+
+    /// Removes table entries, in order.
+    pub async fn delete(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
+        let keys = entries.into_iter().map(|e| rt::TableEntry { action: None, ..e });
+        self.write(rt::update::Type::Delete, keys.map(rt::entity::Entity::TableEntry)).await
+    }
+
+    /// Has the switch send messages of digest `digest_id`, each at once.
+    pub async fn enable_digest(&mut self, digest_id: u32) -> Result<(), ClientError> {
+        let config = rt::digest_entry::Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 };
+        let entity = rt::entity::Entity::DigestEntry(rt::DigestEntry { digest_id, config: Some(config) });
+        self.write(rt::update::Type::Insert, [entity].into_iter()).await
+    }
+
+    async fn write(
+        &mut self,
+        kind: rt::update::Type,
+        entities: impl Iterator<Item = rt::entity::Entity>,
+    ) -> Result<(), ClientError> {
+        let mut updates = entities
+            .map(|e| rt::Update { r#type: kind as i32, entity: Some(rt::Entity { entity: Some(e) }) })
+            .peekable();
+        while updates.peek().is_some() {
+            let request = rt::WriteRequest {
+                device_id: self.device_id,
+                election_id: Some(self.election_id),
+                updates: updates.by_ref().take(UPDATES_PER_WRITE).collect(),
+                ..Default::default()
+            };
+            let result = self.rpc.write(request).await;
+            result.map_err(|e| self.refused("writing table entries", &e))?;
+        }
+        Ok(())
+    }
+
+    /// All cells of counter `counter_id` that have counted, as (index, packets, bytes).
+    pub async fn counters(&mut self, counter_id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
+        let request = rt::ReadRequest {
+            device_id: self.device_id,
+            entities: vec![rt::Entity {
+                entity: Some(rt::entity::Entity::CounterEntry(rt::CounterEntry {
+                    counter_id,
+                    ..Default::default()
+                })),
+            }],
+            ..Default::default()
+        };
+        let mut stream =
+            self.rpc.read(request).await.map_err(|e| self.refused("reading counters", &e))?.into_inner();
+        let mut out = Vec::new();
+        while let Some(response) = stream.next().await {
+            for entity in response.map_err(|e| self.refused("reading counters", &e))?.entities {
+                if let Some(rt::entity::Entity::CounterEntry(rt::CounterEntry {
+                    index: Some(index),
+                    data: Some(data),
+                    ..
+                })) = entity.entity
+                    && data.packet_count != 0
+                {
+                    out.push((index.index as usize, data.packet_count as u64, data.byte_count as u64));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The next message of the stream that is a digest list; its messages, each a list of field values.
+    pub async fn next_digest(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
+        while let Some(message) = self.responses.next().await {
+            let message = message.map_err(|e| self.refused("the stream", &e))?;
+            let Some(rt::stream_message_response::Update::Digest(list)) = message.update else { continue };
+            let ack = rt::StreamMessageRequest {
+                update: Some(rt::stream_message_request::Update::DigestAck(rt::DigestListAck {
+                    digest_id: list.digest_id,
+                    list_id: list.list_id,
+                })),
+            };
+            let lost = || ClientError::Lost { switch: self.name.clone() };
+            self.requests.send(ack).await.map_err(|_| lost())?;
+            return Ok(list.data.iter().map(fields).collect());
+        }
+        Err(ClientError::Lost { switch: self.name.clone() })
+    }
+
+    fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
+        ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
+    }
+}
+
+/// The status' message, and the first update that failed.
+fn explain(status: &tonic::Status) -> String {
+    use prost::Message;
+    let mut text = status.message().to_string();
+    if let Ok(details) = p4runtime_proto::google::rpc::Status::decode(status.details()) {
+        let errors = details.details.iter().filter_map(|any| rt::Error::decode(any.value.as_slice()).ok());
+        let failed = errors.enumerate().find(|(_, e)| e.canonical_code != tonic::Code::Ok as i32);
+        if let Some((index, e)) = failed {
+            text += &format!(" (update {}: {})", index + 1, e.message);
+        }
+    }
+    if text.is_empty() { format!("{:?}", status.code()) } else { text }
+}
+
+fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut source = e.source();
+    while let Some(s) = source {
+        text += &format!(": {s}");
+        source = s.source();
+    }
+    text
+}
+
+/// Bit strings of a digest message, in order.
+fn fields(data: &rt::P4Data) -> Vec<u64> {
+    match &data.data {
+        Some(rt::p4_data::Data::Bitstring(bytes)) => {
+            vec![bytes.iter().fold(0u64, |n, &b| n << 8 | u64::from(b))]
+        }
+        Some(rt::p4_data::Data::Struct(list)) => list.members.iter().flat_map(fields).collect(),
+        Some(rt::p4_data::Data::Tuple(list)) => list.members.iter().flat_map(fields).collect(),
+        _ => Vec::new(),
+    }
+}

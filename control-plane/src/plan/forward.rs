@@ -1,0 +1,60 @@
+//! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
+
+use super::{GROUP_FLOOD, Plan, PlanError, ip, mac};
+use crate::p4::Schema;
+use p4runtime_proto::p4::v1 as rt;
+use rt::packet_replication_engine_entry::Type;
+
+const BROADCAST: u64 = 0xffff_ffff_ffff;
+
+pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
+    let switch = plan.switch;
+    let mut out = vec![
+        schema.entry("own_ip", &[ip(switch.ip)], "own", &[])?,
+        schema.entry("own_arp", &[1, ip(switch.ip)], "reply", &[mac(switch.mac)])?,
+        schema.entry("stations", &[BROADCAST], "to_group", &[GROUP_FLOOD.into()])?,
+    ];
+    for link in &plan.topology.links {
+        let host = &plan.topology.hosts[link.host];
+        out.push(schema.entry("stations", &[mac(host.mac)], "to_port", &[link.port.into()])?);
+    }
+    Ok(out)
+}
+
+/// The clone session whose copies leave at `port`.
+pub(super) fn session(port: u32) -> u32 {
+    port + 1
+}
+
+pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> {
+    let ports = || plan.topology.links.iter().map(|l| l.port);
+    let sessions = ports().map(|port| rt::PacketReplicationEngineEntry {
+        r#type: Some(Type::CloneSessionEntry(rt::CloneSessionEntry {
+            session_id: session(port),
+            replicas: vec![replica(port, 1)],
+            ..Default::default()
+        })),
+    });
+    sessions.chain([group(GROUP_FLOOD, ports().map(|p| (p, 1)))]).collect()
+}
+
+/// A multicast group of (port, instance) replicas.
+pub(super) fn group(id: u32, replicas: impl Iterator<Item = (u32, u32)>) -> rt::PacketReplicationEngineEntry {
+    rt::PacketReplicationEngineEntry {
+        r#type: Some(Type::MulticastGroupEntry(rt::MulticastGroupEntry {
+            multicast_group_id: id,
+            replicas: replicas.map(|(port, instance)| replica(port, instance)).collect(),
+            ..Default::default()
+        })),
+    }
+}
+
+fn replica(port: u32, instance: u32) -> rt::Replica {
+    rt::Replica {
+        instance,
+        port_kind: Some(rt::replica::PortKind::Port(
+            port.to_be_bytes().into_iter().skip_while(|&b| b == 0).collect(),
+        )),
+        ..Default::default()
+    }
+}
