@@ -1,0 +1,334 @@
+//! Flows: members, rings, batches and timing.
+
+use std::time::Duration;
+
+use super::build::{Builder, MAX_BATCH, POLLS};
+use super::diag::Place;
+use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole};
+use super::read::{At, Reader, Table};
+use super::units;
+use super::yaml::Node;
+
+/// As many producer rings as the switch program has room for.
+const MAX_RINGS: usize = 16384;
+const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_millis(5);
+const DEFAULT_RTO: Duration = Duration::from_millis(20);
+const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
+
+const KEYS: [&str; 22] = [
+    "name",
+    "kind",
+    "producers",
+    "consumers",
+    "item_size",
+    "ring_size",
+    "max_batch",
+    "poll_interval",
+    "poll_timeout",
+    "rto",
+    "dead_after",
+    "hint",
+    "policy",
+    "weight",
+    "rate_cap",
+    "doorbell",
+    "schema",
+    "routing",
+    "workload",
+    "description",
+    "groups",
+    "order",
+];
+
+impl Builder<'_> {
+    /// Reads `flows` and the workload that they share.
+    pub(crate) fn flows(&mut self, top: &Table<'_>) {
+        let shared = top.get("workload");
+        let nodes = self.reader.items(top, "flows", "flows");
+        if nodes.is_empty() && self.reader.diags.is_empty() {
+            let place = top.place_of("flows");
+            self.reader.error(place, "the topology has no flow", "flows: a list (such as - name: orders)");
+        }
+        for node in nodes {
+            self.flow(node, shared);
+        }
+    }
+
+    fn flow(&mut self, node: &Node, shared: Option<&Node>) {
+        let Some(mut table) = self.reader.table(node, "this flow", &KEYS) else { return };
+        let Some(name) = self.reader.name(&table) else { return };
+        table.what = format!("flow '{}'", name.value);
+        if let Some(twin) = self.topology.flows.iter().find(|f| f.name == name.value) {
+            let expected = format!("a name of its own (the first is at line {})", twin.place.line);
+            self.reader.error(name.place, format!("two flows are named '{}'", name.value), expected);
+        }
+        if self.names.contains_key(&name.value) {
+            let message = format!("flow '{}' has the name of a host or switch", name.value);
+            self.reader.error(name.place, message, "a name of its own: ring names are made of it");
+        }
+        self.unsupported(&table);
+
+        let producers = self.members(&table, "producers");
+        let consumers = self.members(&table, "consumers");
+        let (item_size, ring_size) = self.flow_sizes(&table, &producers, &consumers);
+        let members = Members {
+            flow: &name.value,
+            place: name.place,
+            item_size,
+            ring_size,
+            consumers: consumers.len(),
+        };
+        let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
+        self.check_hosts(&table, &producers, &consumers);
+
+        let batch = self.max_batch_rule(&table);
+        let rule = batch.as_ref().map_or(self.defaults.max_batch, |at| at.value);
+        let max_batch = match check_batch(rule, item_size) {
+            Ok(bytes) => bytes,
+            Err((message, expected)) => {
+                let place = batch.as_ref().map_or(name.place, |at| at.place);
+                self.reader.error(place, format!("max_batch of {}: {message}", table.what), expected);
+                item_size
+            }
+        };
+        let defaults_poll = self.defaults.poll_interval;
+        let mut time = |key: &str, default: Duration, top: u64| {
+            let range = Duration::from_micros(1)..=Duration::from_secs(top);
+            self.reader.duration(&table, key, range).map_or(default, |at| at.value)
+        };
+        let poll_timeout = time("poll_timeout", DEFAULT_POLL_TIMEOUT, 60);
+        let rto = time("rto", DEFAULT_RTO, 60);
+        let dead_after = time("dead_after", DEFAULT_DEAD_AFTER, 3600);
+        let poll_interval =
+            self.reader.duration(&table, "poll_interval", POLLS).map_or(defaults_poll, |at| at.value);
+
+        let data = self.flow_data(&table, shared, consumers.len(), item_size);
+        self.topology.flows.push(Flow {
+            name: name.value.clone(),
+            kind: FlowKind::Shuffle,
+            producers,
+            consumers,
+            item_size,
+            max_batch,
+            max_batch_rule: rule,
+            poll_interval,
+            poll_timeout,
+            rto,
+            dead_after,
+            hint: Hint::Bandwidth,
+            policy: Policy::Wait,
+            schema: data.schema,
+            routing: data.routing,
+            workload: data.workload,
+            place: name.place,
+        });
+    }
+
+    /// What the format has words for and this version can't do: refused, never ignored.
+    fn unsupported(&mut self, table: &Table<'_>) {
+        let kinds = [("shuffle", true), ("load-balance", false), ("replicate", false), ("combine", false)];
+        let mut refuse = |key: &str, words: &[(&str, bool)]| {
+            if let Some(At { value: false, place }) = self.reader.choice(table, key, words) {
+                let word = table.get(key).map(Node::describe).unwrap_or_default();
+                let ok = words.iter().find(|(_, ok)| *ok).map_or("", |(w, _)| w);
+                self.not_yet(place, &format!("{key} {word}"), &format!("{key}: {ok}"));
+            }
+        };
+        refuse("kind", &kinds);
+        refuse("hint", &[("bandwidth", true), ("latency", false)]);
+        refuse("policy", &[("wait", true), ("drop-member", false), ("abort", false)]);
+        refuse("doorbell", &[("false", true), ("true", false)]);
+        self.reader.opt(table, "description", "text", |_| Some(()));
+        if let Some(weight) = self.reader.integer(table, "weight", 1..=1000)
+            && weight.value != 1
+        {
+            self.not_yet(weight.place, "a weight other than 1", "weight: 1");
+        }
+        if let Some(cap) = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate) {
+            self.not_yet(cap.place, "a rate cap", "no rate_cap");
+        }
+        for key in ["groups", "order"] {
+            if table.get(key).is_some() {
+                self.not_yet(table.place_of(key), &format!("'{key}'"), "a flow without it");
+            }
+        }
+    }
+
+    /// Item and ring size: from the flow, else from its declared rings, else from the defaults.
+    fn flow_sizes(
+        &mut self,
+        table: &Table<'_>,
+        producers: &[super::members::Member],
+        consumers: &[super::members::Member],
+    ) -> (u32, u32) {
+        let declared = producers.iter().chain(consumers).flat_map(|m| &m.rings).copied();
+        let mut declared = declared.filter_map(|ring| self.topology.rings.get(ring)).map(|r| r.item_size);
+        let declared = declared.find(|item| *item != 0);
+        let (mut item_size, ring_size) = match (declared, table.get("item_size")) {
+            (Some(item), None) => {
+                let size = self.reader.pow2_size(table, "ring_size", super::nodes::RING_SIZES);
+                let fallback = super::build::default_ring_size(self.defaults.ring_size, item);
+                (item, size.map_or(fallback, |at| at.value as u32))
+            }
+            _ => self.ring_sizes(table, "ring_size"),
+        };
+        for ring in producers.iter().chain(consumers).flat_map(|m| &m.rings) {
+            let Some(ring) = self.topology.rings.get(*ring) else { continue };
+            if ring.item_size != item_size && ring.item_size != 0 && item_size != 0 {
+                let (name, own) = (&ring.name, ring.item_size);
+                let place = producers
+                    .iter()
+                    .chain(consumers)
+                    .find(|m| m.rings.iter().any(|r| self.topology.rings[*r].name == *name))
+                    .map_or(table.place, |m| m.place);
+                let message =
+                    format!("ring '{name}' has items of {own} bytes, {} of {item_size}", table.what);
+                self.reader.error(place, message, "one item size in all rings of a flow");
+            }
+        }
+        if item_size == 0 {
+            item_size = self.defaults.item_size;
+        }
+        (item_size, ring_size)
+    }
+
+    /// All hosts of a flow hang on one switch and have one MTU.
+    fn check_hosts(&mut self, table: &Table<'_>, producers: &[Endpoint], consumers: &[Endpoint]) {
+        let mut first: Option<(usize, usize)> = None;
+        let mut seen = std::collections::HashSet::new();
+        for endpoint in producers.iter().chain(consumers) {
+            if !seen.insert(endpoint.host) {
+                continue;
+            }
+            let host = &self.topology.hosts[endpoint.host];
+            let (name, mtu, place) = (host.name.clone(), host.mtu, host.place);
+            let Some(switch) = self.topology.link_of(endpoint.host).map(|l| l.switch) else {
+                if !self.links_failed {
+                    let message = format!("host '{name}' takes part in {} but has no link", table.what);
+                    self.reader.error(place, message, format!("a link (such as {name} -> s1:1)"));
+                }
+                continue;
+            };
+            let Some((other, other_switch)) = first else {
+                first = Some((endpoint.host, switch));
+                continue;
+            };
+            let other = &self.topology.hosts[other];
+            if other.mtu != mtu {
+                let message = format!(
+                    "mismatched MTUs in {}: host '{name}' has {mtu}, host '{}' has {}",
+                    table.what, other.name, other.mtu
+                );
+                self.reader.error(place, message, "one MTU for all hosts of a flow");
+            }
+            if other_switch != switch {
+                let message = format!(
+                    "{} spans two switches: '{}' is at '{}', '{name}' at '{}'",
+                    table.what,
+                    other.name,
+                    self.topology.switches[other_switch].name,
+                    self.topology.switches[switch].name
+                );
+                self.reader.error(table.place, message, "all hosts of a flow at one switch");
+            }
+        }
+    }
+
+    /// `max_batch` as bytes or items.
+    pub(crate) fn max_batch_rule(&mut self, table: &Table<'_>) -> Option<At<MaxBatch>> {
+        self.reader.opt(table, "max_batch", BATCH_HELP, parse_batch)
+    }
+}
+
+/// What the rings that a flow makes look like.
+pub(crate) struct Members<'f> {
+    pub flow: &'f str,
+    pub place: Place,
+    pub item_size: u32,
+    pub ring_size: u32,
+    pub consumers: usize,
+}
+
+impl Builder<'_> {
+    /// Turns members into endpoints and makes the rings that they don't bring along.
+    fn make_endpoints(
+        &mut self,
+        members: &Members<'_>,
+        producers: Vec<super::members::Member>,
+        consumers: Vec<super::members::Member>,
+    ) -> (Vec<Endpoint>, Vec<Endpoint>) {
+        let total = producers.len().saturating_mul(consumers.len());
+        if total.saturating_add(self.topology.rings.len()) > MAX_RINGS {
+            self.reader.error(
+                members.place,
+                format!(
+                    "flow '{}' needs {total} producer rings ({} producers × {} consumers), too many",
+                    members.flow,
+                    producers.len(),
+                    consumers.len()
+                ),
+                format!("at most {MAX_RINGS} rings in all"),
+            );
+            return (Vec::new(), Vec::new());
+        }
+        let names: Vec<String> = consumers.iter().map(|m| m.label.clone()).collect();
+        let producers = producers
+            .into_iter()
+            .map(|m| {
+                let ring_names = names.iter().map(|c| format!("{}.{}.{c}", members.flow, m.label)).collect();
+                self.endpoint(members, m, RingRole::Producer, ring_names)
+            })
+            .collect();
+        let consumers = consumers
+            .into_iter()
+            .map(|m| {
+                let name = format!("{}.{}", members.flow, m.label);
+                self.endpoint(members, m, RingRole::Consumer, vec![name])
+            })
+            .collect();
+        (producers, consumers)
+    }
+}
+
+/// `64KiB`, `8 items`, `1 item`.
+fn parse_batch(text: &str) -> Option<MaxBatch> {
+    let count = text.strip_suffix("items").or_else(|| text.strip_suffix("item"));
+    let (value, is_items) = match count {
+        Some(count) => (units::integer(count.trim())?, true),
+        None => (units::size(text)?, false),
+    };
+    let value = u32::try_from(value).ok().filter(|v| (1..=MAX_BATCH).contains(v))?;
+    Some(if is_items { MaxBatch::Items(value) } else { MaxBatch::Bytes(value) })
+}
+
+/// The batch in bytes, or what is wrong with it and what was expected.
+pub(crate) fn check_batch(rule: MaxBatch, item_size: u32) -> Result<u32, (String, String)> {
+    let item = u64::from(item_size.max(1));
+    let bytes = match rule {
+        MaxBatch::Bytes(bytes) => u64::from(bytes),
+        MaxBatch::Items(items) => u64::from(items) * item,
+    };
+    if bytes > u64::from(MAX_BATCH) {
+        let expected = format!("at most 4 MiB ({} items)", u64::from(MAX_BATCH) / item);
+        return Err((format!("{bytes} bytes are too much for one transfer"), expected));
+    }
+    if bytes < item {
+        return Err((
+            format!("{bytes} bytes hold no whole item of {item} bytes"),
+            format!("at least {item} bytes, or '1 item'"),
+        ));
+    }
+    if bytes % item != 0 {
+        let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
+        return Err((format!("{bytes} bytes are no multiple of the item size, {item} bytes"), expected));
+    }
+    Ok(bytes as u32)
+}
+
+impl Reader {
+    /// Whether anything went wrong since `count` errors ago.
+    pub fn failed_since(&self, count: usize) -> bool {
+        self.diags.len() > count
+    }
+}

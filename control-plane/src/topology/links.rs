@@ -1,0 +1,202 @@
+//! Links between hosts and switch ports.
+
+use std::collections::HashMap;
+
+use super::build::{Builder, NodeRef};
+use super::diag::Place;
+use super::model::{Faults, Link};
+use super::nodes::MAX_PORT;
+use super::read::{At, Table};
+use super::units;
+use super::yaml::{Node, Value, shorten};
+
+const SHORT_HELP: &str = "'HOST -> SWITCH:PORT' (such as h1 -> s1:1), or a map with from and to";
+const END_HELP: &str = "the name of a host, or SWITCH:PORT (such as s1:1)";
+
+/// One end of a link as written.
+struct End {
+    name: String,
+    port: Option<u64>,
+    place: Place,
+}
+
+/// A link whose switch port may still have to be chosen.
+struct Draft {
+    link: Link,
+    port: Option<u32>,
+}
+
+impl Builder<'_> {
+    /// Reads `links`. Without that key, and with one switch, every host is linked to it.
+    pub(crate) fn links(&mut self, top: &Table<'_>) {
+        let mut drafts = Vec::new();
+        if top.get("links").is_none() && self.topology.switches.len() == 1 {
+            for (host, at) in self.topology.hosts.iter().enumerate() {
+                let link = self.plain_link(host, 0, at.place);
+                drafts.push(Draft { link, port: None });
+            }
+        }
+        for node in self.reader.items(top, "links", "links") {
+            if let Some(draft) = self.link(node) {
+                drafts.push(draft);
+            }
+        }
+        self.choose_ports(drafts);
+    }
+
+    fn plain_link(&self, host: usize, switch: usize, place: Place) -> Link {
+        let mtu = self.topology.hosts[host].mtu;
+        Link { name: String::new(), host, switch, port: 0, mtu, faults: Faults::default(), place }
+    }
+
+    fn link(&mut self, node: &Node) -> Option<Draft> {
+        if let Value::Scalar(text) = &node.value {
+            let ends = ["->", "--", "<->"].iter().find_map(|arrow| text.split_once(arrow));
+            let Some((from, to)) = ends else {
+                self.reader.error(node.place, format!("this link is {}", node.describe()), SHORT_HELP);
+                return None;
+            };
+            let from = self.end(from.trim_end_matches('<'), node.place);
+            let to = self.end(to, node.place);
+            let (host, switch, port) = self.resolve(from?, to?, node.place)?;
+            return Some(Draft { link: self.plain_link(host, switch, node.place), port });
+        }
+        let table = self.reader.table(node, "this link", &["from", "to", "mtu", "faults"])?;
+        let from = self.named_end(&table, "from");
+        let to = self.named_end(&table, "to");
+        let mtu = self.mtu(&table);
+        let faults = match table.get("faults") {
+            Some(node) => self.faults(node),
+            None => Faults::default(),
+        };
+        let (host, switch, port) = self.resolve(from?, to?, table.place)?;
+        let mut link = self.plain_link(host, switch, table.place);
+        link.faults = faults;
+        if let Some(At { value, place }) = mtu {
+            let owner = &self.topology.hosts[host];
+            if value != owner.mtu {
+                let message =
+                    format!("this link has mtu {value}, but its host '{}' has mtu {}", owner.name, owner.mtu);
+                let expected = format!("the same MTU at both ends (mtu: {})", owner.mtu);
+                self.reader.error(place, message, expected);
+            }
+            link.mtu = value;
+        }
+        Some(Draft { link, port })
+    }
+
+    fn named_end(&mut self, table: &Table<'_>, key: &str) -> Option<End> {
+        let Some(node) = table.get(key) else {
+            self.reader.error(table.place, format!("this link has no '{key}'"), END_HELP);
+            return None;
+        };
+        let text = self.reader.text(node, &format!("'{key}' of this link"), END_HELP)?;
+        self.end(text, node.place)
+    }
+
+    /// `NAME` or `NAME:PORT`.
+    fn end(&mut self, text: &str, place: Place) -> Option<End> {
+        let text = text.trim();
+        let Some((name, port)) = text.split_once(':') else {
+            return Some(End { name: text.to_owned(), port: None, place });
+        };
+        let range = format!("a port number from 0 to {MAX_PORT}");
+        match units::integer(port.trim()).filter(|port| *port <= MAX_PORT) {
+            Some(port) => Some(End { name: name.trim().to_owned(), port: Some(port), place }),
+            None => {
+                let message = format!("'{}' is no port of '{}'", shorten(port), shorten(name.trim()));
+                self.reader.error(place, message, range);
+                None
+            }
+        }
+    }
+
+    /// Which host and which switch port a link joins.
+    fn resolve(&mut self, from: End, to: End, place: Place) -> Option<(usize, usize, Option<u32>)> {
+        let from_node = self.find(&from);
+        let to_node = self.find(&to);
+        let (host, host_end, switch, switch_end) = match (from_node?, to_node?) {
+            (NodeRef::Host(h), NodeRef::Switch(s)) => (h, from, s, to),
+            (NodeRef::Switch(s), NodeRef::Host(h)) => (h, to, s, from),
+            (NodeRef::Switch(_), NodeRef::Switch(_)) => {
+                self.not_yet(place, "a link between two switches", "a link between a host and a switch");
+                return None;
+            }
+            (NodeRef::Host(_), NodeRef::Host(_)) => {
+                let message = format!("this link joins two hosts, '{}' and '{}'", from.name, to.name);
+                self.reader.error(place, message, "a link between a host and a switch");
+                return None;
+            }
+        };
+        if host_end.port.is_some_and(|port| port != 0) {
+            let message = format!("host '{}' has only one port", host_end.name);
+            self.reader.error(host_end.place, message, format!("'{}' without a port", host_end.name));
+            return None;
+        }
+        Some((host, switch, switch_end.port.map(|port| port as u32)))
+    }
+
+    fn find(&mut self, end: &End) -> Option<NodeRef> {
+        if let Some((node, _)) = self.names.get(&end.name) {
+            return Some(*node);
+        }
+        let hint = self.reader.hint(&end.name, self.names.keys().map(String::as_str));
+        let message = format!("this link leads to '{}', which does not exist{hint}", shorten(&end.name));
+        self.reader.error(end.place, message, "the name of a host or switch of this file");
+        None
+    }
+
+    fn faults(&mut self, node: &Node) -> Faults {
+        let known = ["loss", "duplicate", "reorder", "corrupt", "seed"];
+        let Some(table) = self.reader.table(node, "faults of this link", &known) else {
+            return Faults::default();
+        };
+        let mut get = |key| self.reader.fraction(&table, key).map_or(0.0, |at| at.value);
+        let (loss, duplicate, reorder, corrupt) =
+            (get("loss"), get("duplicate"), get("reorder"), get("corrupt"));
+        let seed = self.reader.integer(&table, "seed", 0..=u64::MAX).map(|at| at.value);
+        Faults { loss, duplicate, reorder, corrupt, seed }
+    }
+
+    /// Gives links without a port the lowest free one, and reports ports and hosts used twice.
+    fn choose_ports(&mut self, drafts: Vec<Draft>) {
+        let mut taken: HashMap<(usize, u32), usize> = HashMap::new();
+        let mut linked: HashMap<usize, u32> = HashMap::new();
+        for draft in &drafts {
+            let Link { host, switch, place, .. } = draft.link;
+            if let Some(line) = linked.insert(host, place.line) {
+                let name = &self.topology.hosts[host].name;
+                let message = format!("host '{name}' has two links; the first is at line {line}");
+                self.reader.error(place, message, "one link per host");
+            }
+            let Some(port) = draft.port else { continue };
+            let owner = &self.topology.switches[switch];
+            if port == owner.cpu_port {
+                let message = format!("port {port} of switch '{}' is its CPU port", owner.name);
+                self.reader.error(place, message, "another port, or another cpu_port");
+            } else if let Some(other) = taken.insert((switch, port), host) {
+                let message = format!(
+                    "port {port} of switch '{}' is already linked to host '{}'",
+                    owner.name, self.topology.hosts[other].name
+                );
+                self.reader.error(place, message, "a port of its own for each link");
+            }
+        }
+        for Draft { mut link, port } in drafts {
+            let owner = &self.topology.switches[link.switch];
+            let port = port.or_else(|| {
+                (1..=MAX_PORT as u32)
+                    .find(|p| *p != owner.cpu_port && !taken.contains_key(&(link.switch, *p)))
+            });
+            let Some(port) = port else {
+                let message = format!("switch '{}' has no free port left for this link", owner.name);
+                self.reader.error(link.place, message, format!("at most {MAX_PORT} links per switch"));
+                continue;
+            };
+            taken.insert((link.switch, port), link.host);
+            link.port = port;
+            link.name = format!("{}-{}-{port}", self.topology.hosts[link.host].name, owner.name);
+            self.topology.links.push(link);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! What a topology says, checked and with every default filled in.
+//!
+//! Objects refer to each other by index into the lists of [`Topology`]; every index is in range.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::addr::MacAddr;
+use super::diag::Place;
+
+/// A whole system: nodes, links, rings, flows and what runs over them.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// Name of the topology; the file's stem unless the file says otherwise.
+    pub name: String,
+    /// The file it came from, for messages.
+    pub file: PathBuf,
+    /// Seed of everything that is random: faults, synthetic items.
+    pub seed: u64,
+    /// Switches, in the order of the file.
+    pub switches: Vec<Switch>,
+    /// Hosts, in the order of the file.
+    pub hosts: Vec<Host>,
+    /// Links, in the order of the file.
+    pub links: Vec<Link>,
+    /// Rings: those declared under hosts first, then those that flows made.
+    pub rings: Vec<Ring>,
+    /// Flows, in the order of the file.
+    pub flows: Vec<Flow>,
+}
+
+/// What runs a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// The software switch of this repository.
+    Soft,
+}
+
+/// A switch and its controller-facing settings.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// Unique among switches and hosts.
+    pub name: String,
+    /// What runs it.
+    pub kind: SwitchKind,
+    /// The address that hosts connect their queue pairs to.
+    pub ip: Ipv4Addr,
+    /// The Ethernet address of `ip`.
+    pub mac: MacAddr,
+    /// Where the P4Runtime server listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// P4Runtime device id, unique.
+    pub device_id: u64,
+    /// How often the timer port makes a tick packet.
+    pub tick: Duration,
+    /// Port number of packet-in and packet-out; no link may use it.
+    pub cpu_port: u32,
+    /// Folder with the compiled program, if not the built-in one.
+    pub artifacts: Option<PathBuf>,
+    /// Where the file names it.
+    pub place: Place,
+}
+
+/// Byte order of a host's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+/// What a host's RDMA NIC is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NicKind {
+    /// The software NIC of this repository.
+    Soft,
+}
+
+/// A host with one NIC port.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Unique among switches and hosts.
+    pub name: String,
+    /// Address of the NIC.
+    pub ip: Ipv4Addr,
+    /// Ethernet address of the NIC.
+    pub mac: MacAddr,
+    /// Byte order of the host's counters.
+    pub byte_order: ByteOrder,
+    /// What the NIC is.
+    pub nic: NicKind,
+    /// RoCE path MTU: payload bytes per packet, 256 to 4096.
+    pub mtu: u32,
+    /// Where the file names it.
+    pub place: Place,
+}
+
+/// A cable between a host and a switch port.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// `HOST-SWITCH-PORT`, fit for a file name.
+    pub name: String,
+    /// Index of the host.
+    pub host: usize,
+    /// Index of the switch.
+    pub switch: usize,
+    /// Port number at the switch.
+    pub port: u32,
+    /// The largest RoCE path MTU that the link carries, equal to the host's.
+    pub mtu: u32,
+    /// What the link does to frames.
+    pub faults: Faults,
+    /// Where the file names it.
+    pub place: Place,
+}
+
+/// How a link maltreats frames, each a probability per frame and direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The frame is lost.
+    pub loss: f64,
+    /// The frame arrives twice.
+    pub duplicate: f64,
+    /// The frame is overtaken by later ones.
+    pub reorder: f64,
+    /// A bit of the frame is flipped.
+    pub corrupt: f64,
+    /// Seed of this link, if it is not to be derived from the topology's.
+    pub seed: Option<u64>,
+}
+
+impl Faults {
+    /// Whether the link does nothing to frames.
+    pub fn is_none(&self) -> bool {
+        self.loss == 0.0 && self.duplicate == 0.0 && self.reorder == 0.0 && self.corrupt == 0.0
+    }
+}
+
+/// Which side fills a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingRole {
+    /// Filled by the PU, drained by the switch.
+    Producer,
+    /// Filled by the switch, drained by the PU.
+    Consumer,
+}
+
+/// A ring in a host's memory.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// `HOST.NAME`, or `FLOW.HOST...` for those made by a flow; unique, fit for a file name.
+    pub name: String,
+    /// Index of the host.
+    pub host: usize,
+    /// Which side fills it.
+    pub role: RingRole,
+    /// Bytes of an item, a power of two, 4 B to 1 MiB.
+    pub item_size: u32,
+    /// Bytes of items, a power of two up to 1 GiB.
+    pub size: u32,
+    /// Where the file names it (its flow, if that made it).
+    pub place: Place,
+}
+
+/// What a flow does with items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowKind {
+    /// Each item goes to the consumer that the routing function names (1:1, N:1, N:M).
+    Shuffle,
+}
+
+/// A member of a flow: an endpoint on a host with its rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The name used in reports: the host's, with `~n` when a host has several endpoints.
+    pub name: String,
+    /// Index of the host.
+    pub host: usize,
+    /// Indices of its rings. A shuffle producer has one per consumer, in the order of the consumers; a
+    /// consumer has one.
+    pub rings: Vec<usize>,
+}
+
+/// Largest transfer, as the file gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxBatch {
+    /// In bytes.
+    Bytes(u32),
+    /// In items.
+    Items(u32),
+}
+
+/// What a flow optimizes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Many bytes per transfer.
+    Bandwidth,
+}
+
+/// What happens when a member is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Keep trying.
+    Wait,
+}
+
+/// A flow and its settings.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Unique among flows.
+    pub name: String,
+    /// What it does with items.
+    pub kind: FlowKind,
+    /// Those that push, at least one.
+    pub producers: Vec<Endpoint>,
+    /// Those that pop, at least one.
+    pub consumers: Vec<Endpoint>,
+    /// Bytes of an item in all of its rings.
+    pub item_size: u32,
+    /// Largest transfer in bytes, a multiple of `item_size`, at most 4 MiB.
+    pub max_batch: u32,
+    /// `max_batch` as written, to be evaluated again when the item size changes.
+    pub max_batch_rule: MaxBatch,
+    /// How long a worker waits between polls of a producer without items.
+    pub poll_interval: Duration,
+    /// When a poll without an answer is repeated.
+    pub poll_timeout: Duration,
+    /// When a transfer without progress is retried for the first time.
+    pub rto: Duration,
+    /// After how long a silent member counts as dead.
+    pub dead_after: Duration,
+    /// What it optimizes for.
+    pub hint: Hint,
+    /// What happens when a member is silent.
+    pub policy: Policy,
+    /// Columns of its tuples.
+    pub schema: Vec<Column>,
+    /// Which consumer a tuple goes to.
+    pub routing: Routing,
+    /// Where its tuples come from.
+    pub workload: Workload,
+    /// Where the file names it.
+    pub place: Place,
+}
+
+/// A column of a tuple schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Unique in its schema.
+    pub name: String,
+    /// Its type.
+    pub kind: ColumnType,
+}
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// A signed integer of this many bits.
+    Int(u8),
+    /// An unsigned integer of this many bits.
+    Uint(u8),
+    /// A floating point number of this many bits.
+    Float(u8),
+    /// A decimal number with two digits behind the point.
+    Decimal,
+    /// A day.
+    Date,
+    /// Text of any length.
+    Text,
+    /// Bytes of fixed length.
+    Bytes(u32),
+}
+
+/// The column or bytes of a tuple that routing looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyRef {
+    /// The whole tuple; for synthetic items the sequence number.
+    Whole,
+    /// A column by name.
+    Name(String),
+    /// A column by number, from 1.
+    Number(u32),
+    /// Bytes of a fixed-size record.
+    Bytes {
+        /// First byte, from 0.
+        offset: u32,
+        /// How many.
+        length: u32,
+    },
+}
+
+/// A bound of range routing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// Compared as a whole number.
+    Int(i64),
+    /// Compared byte by byte.
+    Text(String),
+}
+
+/// Which consumer a tuple goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Routing {
+    /// A hash of the key, modulo the number of consumers (see `workload::route`).
+    Hash(KeyRef),
+    /// Consumer `i` gets the keys from bound `i - 1` (included) up to bound `i` (excluded).
+    Range {
+        /// What is compared.
+        key: KeyRef,
+        /// One fewer than consumers, ascending, all of one kind.
+        bounds: Vec<Bound>,
+    },
+    /// The key is the consumer's number, from 0; with [`KeyRef::Whole`], tuples go round-robin.
+    Explicit(KeyRef),
+}
+
+impl Routing {
+    /// What the routing function looks at.
+    pub fn key(&self) -> &KeyRef {
+        match self {
+            Routing::Hash(key) | Routing::Explicit(key) | Routing::Range { key, .. } => key,
+        }
+    }
+}
+
+/// A table of TPC-H.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TpchTable {
+    /// The order positions, 6 million rows per scale factor.
+    Lineitem,
+}
+
+/// Where a flow's tuples come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Generated rows of a TPC-H table in `tbl` form, an equal share of them at each producer.
+    Tpch {
+        /// Which table.
+        table: TpchTable,
+        /// Scale factor, 0.001 to 1000.
+        scale: f64,
+    },
+    /// Numbered items without tuples.
+    Synthetic {
+        /// How many over all producers.
+        items: u64,
+    },
+    /// Records of a file, a contiguous share of them at each producer.
+    File(FileInput),
+}
+
+/// A file of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInput {
+    /// The file.
+    pub path: PathBuf,
+    /// How it divides into records.
+    pub format: FileFormat,
+}
+
+/// How a file divides into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Lines of text; the line is the key.
+    Lines,
+    /// Lines of columns.
+    Delimited {
+        /// The byte between columns; there is no quoting.
+        delimiter: u8,
+        /// Whether the first line names the columns.
+        header: bool,
+    },
+    /// Records of equal size.
+    Binary {
+        /// Bytes of a record.
+        record_size: u32,
+    },
+}
+
+impl Topology {
+    /// The link of a host; every host that takes part in a flow has one.
+    pub fn link_of(&self, host: usize) -> Option<&Link> {
+        self.links.iter().find(|l| l.host == host)
+    }
+}

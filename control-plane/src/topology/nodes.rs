@@ -1,0 +1,333 @@
+//! Switches, hosts and the rings declared under hosts.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::addr::{Generator, MacAddr};
+use super::build::{Builder, NodeRef};
+use super::diag::Place;
+use super::model::{ByteOrder, Host, NicKind, Ring, RingRole, Switch, SwitchKind};
+use super::read::{At, Table};
+use super::yaml::{Node, Value};
+
+/// Switch port numbers; 511 means drop in the v1model architecture.
+pub(crate) const MAX_PORT: u64 = 510;
+/// Where packet-in and packet-out go unless the file says otherwise.
+const DEFAULT_CPU_PORT: u32 = 510;
+const DEFAULT_TICK: Duration = Duration::from_micros(20);
+/// As many hosts as the switch program has room for.
+const MAX_HOSTS: usize = 1024;
+/// Item sizes that the ring ABI allows.
+pub(crate) const ITEM_SIZES: std::ops::RangeInclusive<u64> = 4..=1 << 20;
+/// Ring sizes that the ring ABI allows.
+pub(crate) const RING_SIZES: std::ops::RangeInclusive<u64> = 4..=1 << 30;
+
+/// The path MTUs that RoCE knows.
+pub(crate) const MTUS: [(&str, u32); 5] =
+    [("256", 256), ("512", 512), ("1024", 1024), ("2048", 2048), ("4096", 4096)];
+
+/// Addresses as the file gives them, before the generator fills the gaps.
+struct Addresses {
+    ip: Option<At<Ipv4Addr>>,
+    mac: Option<At<MacAddr>>,
+}
+
+impl Builder<'_> {
+    /// Reads both lists of nodes and gives everyone an address.
+    pub(crate) fn nodes(&mut self, top: &Table<'_>) {
+        let mut addresses = Vec::new();
+        if top.get("switches").is_none() {
+            self.default_switch(top.place, &mut addresses);
+        }
+        for node in self.reader.items(top, "switches", "switches") {
+            self.switch(node, &mut addresses);
+        }
+        if matches!(top.get("switches"), Some(Node { value: Value::Seq(list), .. }) if list.is_empty()) {
+            let place = top.place_of("switches");
+            self.reader.error(
+                place,
+                "the topology has no switch",
+                "at least one switch (such as - name: s1)",
+            );
+        }
+        let switch_count = addresses.len();
+        for node in self.reader.items(top, "hosts", "hosts") {
+            self.host(node, &mut addresses);
+        }
+        if matches!(top.get("hosts"), None | Some(Node { value: Value::Seq(_), .. }))
+            && self.topology.hosts.is_empty()
+        {
+            let place = top.place_of("hosts");
+            self.reader.error(place, "the topology has no host", "hosts: a list (such as - name: h1)");
+        }
+        if let Some(extra) = self.topology.hosts.get(MAX_HOSTS) {
+            let message = format!("the topology has {} hosts", self.topology.hosts.len());
+            self.reader.error(extra.place, message, format!("at most {MAX_HOSTS}"));
+        }
+        self.fill_addresses(addresses, switch_count);
+    }
+
+    /// A file without `switches` has one called `s1`.
+    fn default_switch(&mut self, place: Place, addresses: &mut Vec<Addresses>) {
+        self.claim_name("s1", place, NodeRef::Switch(0));
+        addresses.push(Addresses { ip: None, mac: None });
+        self.topology.switches.push(Switch {
+            name: "s1".into(),
+            kind: SwitchKind::Soft,
+            ip: Ipv4Addr::UNSPECIFIED,
+            mac: MacAddr([0; 6]),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            device_id: 1,
+            tick: DEFAULT_TICK,
+            cpu_port: DEFAULT_CPU_PORT,
+            artifacts: None,
+            place,
+        });
+    }
+
+    fn switch(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {
+        let known = ["name", "kind", "ip", "mac", "p4runtime", "tick", "cpu_port", "artifacts"];
+        let index = self.topology.switches.len();
+        let Some(mut table) = self.reader.table(node, "this switch", &known) else { return };
+        let Some(name) = self.reader.name(&table) else { return };
+        table.what = format!("switch '{}'", name.value);
+        self.claim_name(&name.value, name.place, NodeRef::Switch(index));
+
+        let kinds = [("soft", Ok(SwitchKind::Soft)), ("bmv2", Err("bmv2")), ("tofino", Err("tofino"))];
+        let kind = match self.reader.choice(&table, "kind", &kinds) {
+            Some(At { value: Err(word), place }) => {
+                self.not_yet(place, &format!("a switch of kind '{word}'"), "kind: soft");
+                SwitchKind::Soft
+            }
+            Some(At { value: Ok(kind), .. }) => kind,
+            None => SwitchKind::Soft,
+        };
+        let (listen, device_id) = self.p4runtime(&table, index);
+        let tick = match table.get("tick") {
+            None => DEFAULT_TICK,
+            Some(node) => {
+                let what = format!("tick of {}", table.what);
+                let range = Duration::from_micros(1)..=Duration::from_secs(1);
+                match &node.value {
+                    Value::Scalar(_) => self.reader.duration(&table, "tick", range),
+                    _ => self
+                        .reader
+                        .table(node, &what, &["interval"])
+                        .and_then(|tick| self.reader.duration(&tick, "interval", range)),
+                }
+                .map_or(DEFAULT_TICK, |at| at.value)
+            }
+        };
+        let cpu_port = self
+            .reader
+            .integer(&table, "cpu_port", 0..=MAX_PORT)
+            .map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
+        let artifacts = self.path(&table, "artifacts");
+        addresses.push(Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") });
+        self.topology.switches.push(Switch {
+            name: name.value,
+            kind,
+            ip: Ipv4Addr::UNSPECIFIED,
+            mac: MacAddr([0; 6]),
+            listen,
+            device_id,
+            tick,
+            cpu_port,
+            artifacts,
+            place: name.place,
+        });
+    }
+
+    /// Where the switch's P4Runtime server listens, and its device id.
+    fn p4runtime(&mut self, table: &Table<'_>, index: usize) -> (SocketAddr, u64) {
+        let mut listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut device_id = index as u64 + 1;
+        let what = format!("p4runtime of {}", table.what);
+        let Some(node) = table.get("p4runtime") else { return (listen, device_id) };
+        let Some(p4runtime) = self.reader.table(node, &what, &["listen", "device_id"]) else {
+            return (listen, device_id);
+        };
+        if let Some(at) = self.reader.listen(&p4runtime, "listen") {
+            listen = at.value;
+            let twin = self.topology.switches.iter().find(|s| s.listen == at.value && at.value.port() != 0);
+            if let Some(twin) = twin {
+                let message = format!("{what} listens on {}, as switch '{}' does", at.value, twin.name);
+                self.reader.error(at.place, message, "an address of its own (port 0 takes a free one)");
+            }
+        }
+        if let Some(at) = self.reader.integer(&p4runtime, "device_id", 1..=u64::MAX) {
+            device_id = at.value;
+            if let Some(twin) = self.topology.switches.iter().find(|s| s.device_id == at.value) {
+                let message = format!("{what} has device_id {}, as switch '{}' has", at.value, twin.name);
+                self.reader.error(at.place, message, "a device_id that no other switch has");
+            }
+        }
+        (listen, device_id)
+    }
+
+    fn host(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {
+        // `- h1` is short for `- name: h1`.
+        let short = match &node.value {
+            Value::Scalar(_) => {
+                let name = self.reader.parsed(node, "this host", super::read::NAME_HELP, |t| {
+                    super::read::is_name(t).then(|| t.to_owned())
+                });
+                let Some(name) = name else { return };
+                Some(name)
+            }
+            _ => None,
+        };
+        let known = ["name", "ip", "mac", "byte_order", "nic", "mtu", "rings"];
+        let index = self.topology.hosts.len();
+        let mut host = Host {
+            name: String::new(),
+            ip: Ipv4Addr::UNSPECIFIED,
+            mac: MacAddr([0; 6]),
+            byte_order: ByteOrder::Little,
+            nic: NicKind::Soft,
+            mtu: self.defaults.mtu,
+            place: node.place,
+        };
+        let mut address = Addresses { ip: None, mac: None };
+        match short {
+            Some(name) => {
+                self.claim_name(&name.value, name.place, NodeRef::Host(index));
+                host.name = name.value;
+                self.topology.hosts.push(host);
+            }
+            None => {
+                let Some(mut table) = self.reader.table(node, "this host", &known) else { return };
+                let Some(name) = self.reader.name(&table) else { return };
+                table.what = format!("host '{}'", name.value);
+                self.claim_name(&name.value, name.place, NodeRef::Host(index));
+                host.name = name.value;
+                host.place = name.place;
+                let orders = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
+                if let Some(order) = self.reader.choice(&table, "byte_order", &orders) {
+                    if order.value == ByteOrder::Big {
+                        self.not_yet(order.place, "a big-endian host", "byte_order: little");
+                    }
+                    host.byte_order = order.value;
+                }
+                let nics = [("soft", Ok(NicKind::Soft)), ("verbs", Err("verbs"))];
+                if let Some(At { value: Err(word), place }) = self.reader.choice(&table, "nic", &nics) {
+                    self.not_yet(place, &format!("a NIC of kind '{word}'"), "nic: soft");
+                }
+                if let Some(mtu) = self.mtu(&table) {
+                    host.mtu = mtu.value;
+                }
+                address = Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") };
+                self.topology.hosts.push(host);
+                for node in self.reader.items(&table, "rings", "rings") {
+                    self.ring(node, index);
+                }
+            }
+        }
+        addresses.push(address);
+    }
+
+    /// `mtu`, a RoCE path MTU.
+    pub(crate) fn mtu(&mut self, table: &Table<'_>) -> Option<At<u32>> {
+        let expected = "a RoCE path MTU (payload bytes per packet): 256, 512, 1024, 2048 or 4096";
+        self.reader.opt(table, "mtu", expected, |t| {
+            let bytes = super::units::size(t)?;
+            MTUS.iter().find(|(_, mtu)| u64::from(*mtu) == bytes).map(|(_, mtu)| *mtu)
+        })
+    }
+
+    fn ring(&mut self, node: &Node, host: usize) {
+        let owner = self.topology.hosts[host].name.clone();
+        let what = format!("this ring of host '{owner}'");
+        let known = ["name", "role", "item_size", "size"];
+        let Some(mut table) = self.reader.table(node, &what, &known) else { return };
+        let Some(name) = self.reader.name(&table) else { return };
+        let full = format!("{owner}.{}", name.value);
+        table.what = format!("ring '{full}'");
+        let index = self.topology.rings.len();
+        if let Some(first) = self.ring_names.get(&full) {
+            let line = self.topology.rings[*first].place.line;
+            let message = format!("host '{owner}' has two rings named '{}'", name.value);
+            self.reader.error(
+                name.place,
+                message,
+                format!("a name of its own (the first is at line {line})"),
+            );
+        } else {
+            self.ring_names.insert(full.clone(), index);
+        }
+        let roles = [("producer", RingRole::Producer), ("consumer", RingRole::Consumer)];
+        if table.get("role").is_none() {
+            self.reader.error(
+                table.place,
+                format!("{} has no role", table.what),
+                "role: producer or consumer",
+            );
+        }
+        let role = self.reader.choice(&table, "role", &roles).map_or(RingRole::Producer, |at| at.value);
+        let (item_size, size) = self.ring_sizes(&table, "size");
+        self.topology.rings.push(Ring { name: full, host, role, item_size, size, place: name.place });
+    }
+
+    /// `item_size` and the ring's size under `key`, each a power of two, the item not above the ring.
+    pub(crate) fn ring_sizes(&mut self, table: &Table<'_>, key: &str) -> (u32, u32) {
+        let item = self.reader.pow2_size(table, "item_size", ITEM_SIZES);
+        let size = self.reader.pow2_size(table, key, RING_SIZES);
+        // 0 stands for a size that was refused: nothing more is said about it.
+        let missing = if table.get("item_size").is_some() { 0 } else { self.defaults.item_size };
+        let item_size = item.as_ref().map_or(missing, |at| at.value as u32);
+        let fallback = super::build::default_ring_size(self.defaults.ring_size, item_size);
+        let ring_size = size.as_ref().map_or(fallback, |at| at.value as u32);
+        if item_size > ring_size {
+            let place = size.as_ref().or(item.as_ref()).map_or(table.place, |at| at.place);
+            self.reader.error(
+                place,
+                format!("{} has items of {item_size} bytes but only {ring_size} bytes of room", table.what),
+                "a ring at least as big as one item",
+            );
+        }
+        (item_size, ring_size)
+    }
+
+    /// Reports addresses that appear twice and invents the missing ones.
+    fn fill_addresses(&mut self, addresses: Vec<Addresses>, switch_count: usize) {
+        let mut ips = HashSet::new();
+        let mut macs = HashSet::new();
+        for address in &addresses {
+            if let Some(ip) = &address.ip
+                && !ips.insert(ip.value)
+            {
+                let message = format!("the address {} is used twice", ip.value);
+                self.reader.error(ip.place, message, "an address that no other node has");
+            }
+            if let Some(mac) = &address.mac
+                && !macs.insert(mac.value)
+            {
+                let message = format!("the address {} is used twice", mac.value);
+                self.reader.error(mac.place, message, "an address that no other node has");
+            }
+        }
+        let mut free = Generator::new(ips, macs);
+        for (index, address) in addresses.into_iter().enumerate() {
+            let is_switch = index < switch_count;
+            let (block, first) = if is_switch { (0, 1) } else { (1, 1) };
+            let ip = address.ip.map_or_else(|| free.ip(block, first), |at| at.value);
+            let mac = address.mac.map_or_else(|| free.mac(block), |at| at.value);
+            if is_switch {
+                if let Some(switch) = self.topology.switches.get_mut(index) {
+                    (switch.ip, switch.mac) = (ip, mac);
+                }
+            } else if let Some(host) = self.topology.hosts.get_mut(index - switch_count) {
+                (host.ip, host.mac) = (ip, mac);
+            }
+        }
+    }
+
+    /// A path; relative ones count from the topology's folder.
+    pub(crate) fn path(&mut self, table: &Table<'_>, key: &str) -> Option<PathBuf> {
+        let at = self.reader.opt(table, key, "a path", |t| (!t.is_empty()).then(|| t.to_owned()))?;
+        let base = self.topology.file.parent().unwrap_or(Path::new(""));
+        Some(base.join(at.value))
+    }
+}

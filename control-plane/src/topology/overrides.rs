@@ -1,0 +1,217 @@
+//! What command line options change in a topology.
+
+use std::path::PathBuf;
+
+use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema};
+use super::flows::check_batch;
+use super::model::{FileFormat, FileInput, Flow, KeyRef, Routing, Topology, Workload};
+use super::nodes::{ITEM_SIZES, RING_SIZES};
+use super::routing;
+
+/// How an input file divides into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputFormat {
+    /// Lines of text.
+    Lines,
+    /// Lines of columns.
+    Delimited,
+    /// Records of equal size.
+    Binary,
+}
+
+/// Changes to every flow of a topology; `None` leaves what the file says.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Take tuples from this file.
+    pub input: Option<PathBuf>,
+    /// How the file divides into records.
+    pub format: Option<InputFormat>,
+    /// Byte between columns.
+    pub delimiter: Option<u8>,
+    /// Whether the first line names the columns.
+    pub header: Option<bool>,
+    /// The key column: a name, a number from 1, `OFFSET:LENGTH`, or `*`.
+    pub key: Option<String>,
+    /// Bytes of a binary record.
+    pub record_size: Option<u64>,
+    /// This many synthetic items per flow.
+    pub items: Option<u64>,
+    /// Bytes of an item.
+    pub item_size: Option<u64>,
+    /// TPC-H scale factor.
+    pub scale: Option<f64>,
+}
+
+impl Topology {
+    /// Applies command line options.
+    ///
+    /// # Errors
+    /// One line per option that does not go with the topology or with another option.
+    pub fn apply(&mut self, options: &Overrides) -> Result<(), Vec<String>> {
+        let mut errors = Vec::new();
+        let mut flows = std::mem::take(&mut self.flows);
+        for flow in &mut flows {
+            let before = errors.len();
+            if let Some(size) = options.item_size {
+                self.resize(flow, size, &mut errors);
+            }
+            if let Some(items) = options.items {
+                flow.workload = Workload::Synthetic { items };
+                flow.schema = Vec::new();
+                flow.routing = default_routing(&flow.workload);
+            }
+            if let Some(scale) = options.scale {
+                match &mut flow.workload {
+                    Workload::Tpch { scale: old, .. } => *old = scale,
+                    _ => errors.push(format!("--scale: flow '{}' has no tpch workload", flow.name)),
+                }
+            }
+            if options.reads_file() && errors.len() == before {
+                set_input(flow, options, &mut errors);
+            }
+        }
+        self.flows = flows;
+        errors.dedup();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Gives a flow and its rings another item size. A ring too small for four items grows.
+    fn resize(&mut self, flow: &mut Flow, size: u64, errors: &mut Vec<String>) {
+        if !size.is_power_of_two() || !ITEM_SIZES.contains(&size) {
+            errors.push(format!("--item-size {size}: expected a power of two from 4 bytes to 1 MiB"));
+            return;
+        }
+        let size = size as u32;
+        flow.item_size = size;
+        match check_batch(flow.max_batch_rule, size) {
+            Ok(bytes) => flow.max_batch = bytes,
+            Err((message, expected)) => errors.push(format!(
+                "--item-size {size}: max_batch of flow '{}': {message}; expected {expected}",
+                flow.name
+            )),
+        }
+        for ring in flow.producers.iter().chain(&flow.consumers).flat_map(|e| &e.rings) {
+            let ring = &mut self.rings[*ring];
+            ring.item_size = size;
+            ring.size = ring.size.max(size.saturating_mul(4)).min(*RING_SIZES.end() as u32);
+        }
+    }
+}
+
+impl Overrides {
+    fn reads_file(&self) -> bool {
+        self.input.is_some()
+            || self.format.is_some()
+            || self.delimiter.is_some()
+            || self.header.is_some()
+            || self.key.is_some()
+            || self.record_size.is_some()
+    }
+}
+
+/// Gives a flow a file as workload, or changes how it reads the one it has.
+fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
+    let old = match &flow.workload {
+        Workload::File(input) => Some(input.clone()),
+        _ => None,
+    };
+    let Some(path) = options.input.clone().or_else(|| old.as_ref().map(|o| o.path.clone())) else {
+        errors.push(format!(
+            "--format, --delimiter, --header, --key and --record-size go with --input (flow '{}' reads no file)",
+            flow.name
+        ));
+        return;
+    };
+    let key = match options.key.as_deref().map(routing::parse_key) {
+        Some(None) => {
+            let text = options.key.as_deref().unwrap_or("");
+            errors.push(format!("--key '{text}': expected {}", routing::KEY_HELP));
+            return;
+        }
+        Some(Some(key)) => Some(key),
+        None => None,
+    };
+    let Some(format) = choose_format(options, old.as_ref(), key.as_ref(), &path, errors) else { return };
+    let keeps = old.as_ref().is_some_and(|o| o.format == format);
+    flow.workload = Workload::File(FileInput { path, format });
+    if !keeps {
+        flow.schema = default_schema(&flow.workload);
+    }
+    match key {
+        Some(key) => flow.routing = Routing::Hash(key),
+        None if !keeps => flow.routing = default_routing(&flow.workload),
+        None => {}
+    }
+    match routing::check(&flow.routing, &flow.workload, &flow.schema, flow.consumers.len()) {
+        Ok(routing) => flow.routing = routing,
+        Err(e) => errors.push(format!("--key: {}; expected {}", e.message, e.expected)),
+    }
+    if let FileFormat::Binary { record_size } = format
+        && record_size > flow.item_size
+    {
+        errors.push(format!(
+            "--record-size {record_size}: longer than the items of flow '{}', {} bytes; expected a record that \
+             fits, or a bigger --item-size",
+            flow.name, flow.item_size
+        ));
+    }
+}
+
+/// The format as told, or as the other options imply.
+fn choose_format(
+    options: &Overrides,
+    old: Option<&FileInput>,
+    key: Option<&KeyRef>,
+    path: &std::path::Path,
+    errors: &mut Vec<String>,
+) -> Option<FileFormat> {
+    let columns = options.delimiter.is_some() || options.header.is_some();
+    let implied = if options.record_size.is_some() || matches!(key, Some(KeyRef::Bytes { .. })) {
+        InputFormat::Binary
+    } else if columns || matches!(key, Some(KeyRef::Name(_) | KeyRef::Number(_))) {
+        InputFormat::Delimited
+    } else {
+        match old.map(|o| o.format) {
+            Some(FileFormat::Delimited { .. }) => InputFormat::Delimited,
+            Some(FileFormat::Binary { .. }) => InputFormat::Binary,
+            _ => InputFormat::Lines,
+        }
+    };
+    let format = options.format.unwrap_or(implied);
+    if format != InputFormat::Binary && options.record_size.is_some() {
+        errors.push("--record-size goes with --format binary".into());
+        return None;
+    }
+    if format != InputFormat::Delimited && columns {
+        errors.push("--delimiter and --header go with --format delimited".into());
+        return None;
+    }
+    match format {
+        InputFormat::Lines => Some(FileFormat::Lines),
+        InputFormat::Delimited => {
+            let (mut delimiter, mut header) = (default_delimiter(path), matches!(key, Some(KeyRef::Name(_))));
+            if let Some(FileFormat::Delimited { delimiter: d, header: h }) = old.map(|o| o.format) {
+                (delimiter, header) = (d, h || header);
+            }
+            Some(FileFormat::Delimited {
+                delimiter: options.delimiter.unwrap_or(delimiter),
+                header: options.header.unwrap_or(header),
+            })
+        }
+        InputFormat::Binary => {
+            let old = match old.map(|o| o.format) {
+                Some(FileFormat::Binary { record_size }) => Some(u64::from(record_size)),
+                _ => None,
+            };
+            let Some(size) = options.record_size.or(old) else {
+                errors.push("--format binary needs --record-size".into());
+                return None;
+            };
+            if !RECORD_SIZES.contains(&size) {
+                errors.push(format!("--record-size {size}: expected 1 byte to 1 MiB"));
+                return None;
+            }
+            Some(FileFormat::Binary { record_size: size as u32 })
+        }
+    }
+}

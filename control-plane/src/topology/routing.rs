@@ -1,0 +1,293 @@
+//! The routing function of a flow: its syntax, and its agreement with the workload.
+
+use super::build::Builder;
+use super::data::fixed_width;
+use super::model::{Bound, Column, ColumnType, FileFormat, KeyRef, Routing, Workload};
+use super::read::{Table, is_name, nearest};
+use super::units;
+use super::yaml::{Node, Value};
+
+/// What [`parse_key`] accepts, for messages.
+pub(crate) const KEY_HELP: &str =
+    "a column by name or by number from 1, OFFSET:LENGTH in a binary record, or * for the whole tuple";
+const HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
+
+/// Why a key or routing function does not go with its workload.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KeyError {
+    /// What is wrong.
+    pub message: String,
+    /// What would have been accepted.
+    pub expected: String,
+}
+
+impl KeyError {
+    fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
+        KeyError { message: message.into(), expected: expected.into() }
+    }
+}
+
+/// `l_orderkey`, `3`, `0:8`, `*`.
+pub(crate) fn parse_key(text: &str) -> Option<KeyRef> {
+    let text = text.trim();
+    if text == "*" {
+        return Some(KeyRef::Whole);
+    }
+    if is_name(text) {
+        return Some(KeyRef::Name(text.to_owned()));
+    }
+    if let Some((offset, length)) = text.split_once(':') {
+        let small = |t: &str| units::integer(t).and_then(|v| u32::try_from(v).ok());
+        let (offset, length) = (small(offset)?, small(length)?);
+        return (length > 0 && offset.checked_add(length).is_some())
+            .then_some(KeyRef::Bytes { offset, length });
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let number = units::integer(text).and_then(|v| u32::try_from(v).ok());
+        if let Some(number) = number {
+            return (number > 0).then_some(KeyRef::Number(number));
+        }
+    }
+    // Header names may have blanks and other characters.
+    let printable = !text.is_empty() && text.len() <= 256 && !text.contains(|c: char| c.is_control());
+    let numeric = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    (printable && !numeric).then(|| KeyRef::Name(text.to_owned()))
+}
+
+impl Builder<'_> {
+    /// `routing: hash(COLUMN)` and the like, or `routing: {hash: COLUMN}`.
+    pub(crate) fn routing(&mut self, node: &Node, flow: &Table<'_>) -> Option<Routing> {
+        let what = format!("routing of {}", flow.what);
+        match &node.value {
+            Value::Map(_) => {
+                let table = self.reader.table(node, &what, &["hash", "range", "explicit"])?;
+                if let Some(key) = self.reader.opt(&table, "hash", KEY_HELP, parse_key) {
+                    return Some(Routing::Hash(key.value));
+                }
+                if let Some(key) = self.reader.opt(&table, "explicit", KEY_HELP, parse_key) {
+                    return Some(Routing::Explicit(key.value));
+                }
+                let range = match table.get("range") {
+                    Some(node) => self.reader.table(node, &what, &["column", "bounds"])?,
+                    None => {
+                        self.reader.error(node.place, format!("{what} names no function"), HELP);
+                        return None;
+                    }
+                };
+                let Some(key) = self.reader.opt(&range, "column", KEY_HELP, parse_key) else {
+                    self.reader.error(range.place, format!("{what} has a range without column"), KEY_HELP);
+                    return None;
+                };
+                let mut texts = Vec::new();
+                for node in self.reader.items(&range, "bounds", "bounds") {
+                    texts.push(self.reader.text(node, "this bound", "a number or text")?.to_owned());
+                }
+                Some(Routing::Range { key: key.value, bounds: bounds(&texts) })
+            }
+            _ => self.reader.parsed(node, &what, HELP, parse_routing).map(|at| at.value),
+        }
+    }
+}
+
+/// The one-line form.
+fn parse_routing(text: &str) -> Option<Routing> {
+    let text = text.trim();
+    match text {
+        "explicit" | "round-robin" => return Some(Routing::Explicit(KeyRef::Whole)),
+        "hash" => return Some(Routing::Hash(KeyRef::Whole)),
+        _ => {}
+    }
+    let (function, rest) = text.split_once('(')?;
+    let inner = rest.strip_suffix(')')?;
+    match function.trim() {
+        "hash" => parse_key(inner).map(Routing::Hash),
+        "explicit" => parse_key(inner).map(Routing::Explicit),
+        "range" => {
+            let (key, list) = inner.split_once(',')?;
+            let list = list.trim();
+            let list = match list.strip_prefix('[') {
+                Some(list) => list.strip_suffix(']')?,
+                None => list,
+            };
+            let texts: Vec<String> = list.split(',').map(|t| t.trim().to_owned()).collect();
+            (!texts.iter().any(String::is_empty))
+                .then(|| Some(Routing::Range { key: parse_key(key)?, bounds: bounds(&texts) }))
+                .flatten()
+        }
+        _ => None,
+    }
+}
+
+/// Whole numbers when all are, else text.
+fn bounds(texts: &[String]) -> Vec<Bound> {
+    let numbers: Option<Vec<i64>> = texts.iter().map(|t| t.parse().ok()).collect();
+    match numbers {
+        Some(numbers) => numbers.into_iter().map(Bound::Int).collect(),
+        None => texts.iter().map(|t| Bound::Text(t.clone())).collect(),
+    }
+}
+
+/// Checks that the routing function can be computed from the workload's tuples, and turns names of columns
+/// whose place is known into numbers or byte ranges.
+pub(crate) fn check(
+    routing: &Routing,
+    workload: &Workload,
+    schema: &[Column],
+    consumers: usize,
+) -> Result<Routing, KeyError> {
+    let (key, kind) = resolve(routing.key(), workload, schema)?;
+    match routing {
+        Routing::Hash(_) => Ok(Routing::Hash(key)),
+        Routing::Explicit(given) => {
+            let number = matches!(kind, None | Some(ColumnType::Int(_) | ColumnType::Uint(_)))
+                || (matches!(key, KeyRef::Bytes { length: 1..=8, .. }));
+            if *given != KeyRef::Whole && !number {
+                return Err(KeyError::new(
+                    "the target column holds no whole numbers",
+                    "a column with consumer numbers from 0",
+                ));
+            }
+            Ok(Routing::Explicit(key))
+        }
+        Routing::Range { bounds, .. } => {
+            check_bounds(bounds, &key, kind, workload, consumers)?;
+            Ok(Routing::Range { key, bounds: bounds.clone() })
+        }
+    }
+}
+
+fn check_bounds(
+    bounds: &[Bound],
+    key: &KeyRef,
+    kind: Option<ColumnType>,
+    workload: &Workload,
+    consumers: usize,
+) -> Result<(), KeyError> {
+    if bounds.len() + 1 != consumers {
+        return Err(KeyError::new(
+            format!("{} bounds for {consumers} consumers", bounds.len()),
+            format!("{} bounds, one between each two consumers", consumers.saturating_sub(1)),
+        ));
+    }
+    let ascending = bounds.windows(2).all(|pair| match pair {
+        [Bound::Int(a), Bound::Int(b)] => a < b,
+        [Bound::Text(a), Bound::Text(b)] => a < b,
+        _ => false,
+    });
+    if !ascending {
+        return Err(KeyError::new("the bounds don't ascend", "each bound above the one before"));
+    }
+    let text_bounds = bounds.iter().any(|b| matches!(b, Bound::Text(_)));
+    let needs_numbers = matches!(kind, Some(ColumnType::Int(_) | ColumnType::Uint(_)))
+        || matches!(workload, Workload::Synthetic { .. })
+        || matches!(key, KeyRef::Bytes { .. });
+    if needs_numbers && text_bounds {
+        return Err(KeyError::new("the column holds whole numbers, the bounds don't", "whole numbers"));
+    }
+    if matches!(key, KeyRef::Bytes { length: 9.., .. }) {
+        return Err(KeyError::new("range routing by more than 8 bytes", "a key of 1 to 8 bytes"));
+    }
+    if matches!(kind, Some(ColumnType::Decimal | ColumnType::Float(_))) {
+        return Err(KeyError::new(
+            "range routing by a column with fractions",
+            "a column of whole numbers, dates or text",
+        ));
+    }
+    Ok(())
+}
+
+/// The key by place, with its type if that is known.
+fn resolve(
+    key: &KeyRef,
+    workload: &Workload,
+    schema: &[Column],
+) -> Result<(KeyRef, Option<ColumnType>), KeyError> {
+    let by_name = |name: &str| -> Result<usize, KeyError> {
+        schema.iter().position(|c| c.name == name).ok_or_else(|| {
+            let hint = nearest(name, schema.iter().map(|c| c.name.as_str()))
+                .map_or(String::new(), |n| format!("; did you mean '{n}'?"));
+            let names: Vec<&str> = schema.iter().map(|c| c.name.as_str()).collect();
+            KeyError::new(
+                format!("there is no column '{name}'{hint}"),
+                format!("one of {}", names.join(", ")),
+            )
+        })
+    };
+    match (workload, key) {
+        (Workload::Synthetic { .. }, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Uint(64)))),
+        (Workload::Synthetic { .. }, _) => Err(KeyError::new(
+            "synthetic items have no columns",
+            "round-robin or hash, which go by the item's sequence number",
+        )),
+        (Workload::Tpch { .. }, KeyRef::Name(name)) => {
+            let index = by_name(name)?;
+            Ok((KeyRef::Number(index as u32 + 1), Some(schema[index].kind)))
+        }
+        (Workload::Tpch { .. }, KeyRef::Number(n)) => match schema.get(*n as usize - 1) {
+            Some(column) => Ok((key.clone(), Some(column.kind))),
+            None => Err(KeyError::new(format!("there is no column {n}"), "1 to 16")),
+        },
+        (_, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Text))),
+        (Workload::Tpch { .. }, KeyRef::Bytes { .. }) => {
+            Err(KeyError::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
+        }
+        (Workload::File(input), _) => match input.format {
+            FileFormat::Lines => match key {
+                KeyRef::Name(name) if name == "line" => Ok((KeyRef::Whole, Some(ColumnType::Text))),
+                _ => Err(KeyError::new(
+                    "lines have no columns, the whole line is the key",
+                    "no key, or format: delimited",
+                )),
+            },
+            FileFormat::Delimited { header, .. } => match key {
+                KeyRef::Name(name) if !schema.is_empty() => {
+                    let index = by_name(name)?;
+                    Ok((KeyRef::Number(index as u32 + 1), Some(schema[index].kind)))
+                }
+                KeyRef::Name(_) if header => Ok((key.clone(), None)),
+                KeyRef::Name(name) => Err(KeyError::new(
+                    format!("column '{name}' by name, but the file has no header line"),
+                    "header: true, a schema, or the column by number from 1",
+                )),
+                KeyRef::Bytes { .. } => {
+                    Err(KeyError::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
+                }
+                _ => Ok((key.clone(), None)),
+            },
+            FileFormat::Binary { record_size } => binary_key(key, record_size, schema, by_name),
+        },
+    }
+}
+
+fn binary_key(
+    key: &KeyRef,
+    record_size: u32,
+    schema: &[Column],
+    by_name: impl Fn(&str) -> Result<usize, KeyError>,
+) -> Result<(KeyRef, Option<ColumnType>), KeyError> {
+    let index = match key {
+        KeyRef::Bytes { offset, length } => {
+            if u64::from(*offset) + u64::from(*length) > u64::from(record_size) {
+                return Err(KeyError::new(
+                    format!("bytes {offset}:{length} lie outside records of {record_size} bytes"),
+                    format!("OFFSET + LENGTH of at most {record_size}"),
+                ));
+            }
+            return Ok((key.clone(), Some(ColumnType::Bytes(*length))));
+        }
+        KeyRef::Name(name) => by_name(name)?,
+        KeyRef::Number(n) if (*n as usize) <= schema.len() => *n as usize - 1,
+        _ => {
+            return Err(KeyError::new(
+                "there is no such column",
+                format!("1 to {}, or OFFSET:LENGTH in bytes", schema.len()),
+            ));
+        }
+    };
+    let widths: Option<Vec<u64>> = schema.iter().map(|c| fixed_width(c.kind)).collect();
+    let widths = widths.unwrap_or_default();
+    let offset: u64 = widths.iter().take(index).sum();
+    let length = widths.get(index).copied().unwrap_or(0);
+    // The schema was checked to fill the record, so both fit.
+    Ok((KeyRef::Bytes { offset: offset as u32, length: length as u32 }, Some(schema[index].kind)))
+}

@@ -1,0 +1,430 @@
+//! Every kind of error with its place, the defaults, and that no input stops the reader.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BASE: &str = "\
+switches:
+  - name: s1
+hosts:
+  - name: h1
+    rings:
+      - {name: out, role: producer, item_size: 4KiB, size: 64KiB}
+      - {name: odd, role: producer, item_size: 2KiB, size: 64KiB}
+  - name: h2
+    rings:
+      - {name: in, role: consumer, item_size: 4KiB, size: 64KiB}
+links:
+  - h1 -> s1:1
+  - {from: h2, to: s1:2}
+flows:
+  - name: f
+    producers: [h1.out]
+    consumers: [h2.in]
+workload: {kind: synthetic, items: 10}
+";
+
+fn parse(text: &str) -> Result<Topology, Diagnostics> {
+    Topology::parse(Path::new("t.yaml"), text.as_bytes())
+}
+
+/// The places and messages of what is wrong with `text`.
+fn errors(text: &str) -> Vec<(u32, u32, String)> {
+    match parse(text) {
+        Ok(_) => Vec::new(),
+        Err(e) => e.list().iter().map(|d| (d.place.line, d.place.column, d.message.clone())).collect(),
+    }
+}
+
+/// `BASE` with one text replaced has exactly one error, at this place, whose message contains `part`.
+#[track_caller]
+fn one_error(from: &str, to: &str, line: u32, column: u32, part: &str) {
+    assert!(BASE.contains(from), "{from:?} is not in the base topology");
+    let found = errors(&BASE.replacen(from, to, 1));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let (l, c, message) = &found[0];
+    assert!(message.contains(part), "{message:?} lacks {part:?}");
+    assert_eq!((*l, *c), (line, column), "{message}");
+}
+
+#[test]
+fn the_base_is_sound() {
+    let t = parse(BASE).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(t.flows[0].producers[0].rings, [0]);
+    assert_eq!(t.flows[0].consumers[0].rings, [2]);
+    assert_eq!(t.flows[0].item_size, 4096);
+    assert_eq!(t.links[1].port, 2);
+    assert_ne!(t.hosts[0].ip, t.hosts[1].ip);
+}
+
+#[test]
+fn unknown_keys() {
+    one_error("item_size: 2KiB", "iten_size: 4KiB", 7, 37, "did you mean 'item_size'?");
+    one_error("workload:", "worklode:", 18, 1, "unknown key 'worklode' in the topology");
+    one_error("    producers: [h1.out]", "    producers: [h1.out]\n    zzz: 1", 17, 5, "unknown key 'zzz'");
+}
+
+#[test]
+fn nodes() {
+    let twin = "  - name: h2\n    rings:\n      - {name: in, role: consumer, item_size: 4KiB, size: 64KiB}\n";
+    one_error("links:", "  - name: h1\nlinks:", 11, 11, "the name 'h1' is used twice");
+    one_error(
+        "links:",
+        &format!("{}links:", twin.replace("h2", "9x")),
+        11,
+        11,
+        "'name' of this host is '9x'",
+    );
+    one_error("links:", "  - {mtu: 1024}\nlinks:", 11, 6, "this host has no name");
+    one_error("- name: s1", "- {name: s1, ip: 300.0.0.1}", 2, 20, "'ip' of switch 's1' is '300.0.0.1'");
+    one_error("- name: s1", "- {name: s1, tick: 20}", 2, 22, "'tick' of switch 's1' is '20'");
+    one_error("- name: s1", "- {name: s1, tick: 2s}", 2, 22, "too big");
+    one_error("- name: s1", "- {name: s1, kind: sofd}", 2, 22, "did you mean 'soft'?");
+    one_error("- name: s1", "- {name: s1, kind: bmv2}", 2, 22, "not yet supported");
+    one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
+    one_error("- name: s1", "- {name: s1, cpu_port: 1}", 12, 5, "CPU port");
+    one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
+    one_error(
+        "links:",
+        "  - {name: h3, ip: 10.1.1.1}\n  - {name: h4, ip: 10.1.1.1}\nlinks:",
+        12,
+        20,
+        "used twice",
+    );
+    let macs = "  - {name: h3, mac: '02:00:00:00:00:09'}\n  - {name: h4, mac: '02:00:00:00:00:09'}\nlinks:";
+    one_error("links:", macs, 12, 21, "used twice");
+    one_error("links:", "  - {name: h3, mac: '01:00:00:00:00:09'}\nlinks:", 11, 21, "'mac' of host 'h3'");
+    one_error("links:", "  - {name: h3, byte_order: big}\nlinks:", 11, 28, "not yet supported");
+    one_error("links:", "  - {name: h3, mtu: 1500}\nlinks:", 11, 21, "'mtu' of host 'h3' is '1500'");
+}
+
+#[test]
+fn what_depends_on_a_broken_part_is_reported_too() {
+    let found = errors(&BASE.replacen("switches:\n  - name: s1", "switches: s1", 1));
+    assert_eq!((found[0].0, found[0].1), (1, 11), "{found:?}");
+    assert!(found[0].2.contains("'switches' of the topology is 's1'"), "{found:?}");
+}
+
+#[test]
+fn rings() {
+    one_error(
+        "size: 64KiB}\n      - {name: odd",
+        "size: 60KiB}\n      - {name: odd",
+        6,
+        60,
+        "no power of two",
+    );
+    one_error("item_size: 2KiB", "item_size: 3000", 7, 48, "no power of two");
+    one_error("item_size: 2KiB", "item_size: 2", 7, 48, "too small");
+    one_error("item_size: 2KiB", "item_size: 128KiB", 7, 62, "only 65536 bytes of room");
+    one_error("name: odd", "name: out", 7, 16, "two rings named 'out'");
+    one_error("role: producer, item_size: 2KiB", "item_size: 2KiB", 7, 10, "ring 'h1.odd' has no role");
+    one_error("role: producer, item_size: 2KiB", "role: p, item_size: 2KiB", 7, 27, "'role' of ring");
+    one_error("[h1.out]", "[h1.odd]", 17, 17, "ring 'h2.in' has items of 4096 bytes, flow 'f' of 2048");
+}
+
+#[test]
+fn links() {
+    one_error("h1 -> s1:1", "h9 -> s1:1", 12, 5, "leads to 'h9', which does not exist; did you mean");
+    one_error("to: s1:2", "to: s7:2", 13, 20, "leads to 's7'");
+    one_error("h1 -> s1:1", "h1 -> s1:511", 12, 5, "'511' is no port");
+    one_error("to: s1:2", "to: s1:1", 13, 6, "already linked to host 'h1'");
+    one_error("h1 -> s1:1", "h1 s1", 12, 5, "this link is 'h1 s1'");
+    one_error("h1 -> s1:1", "h1 -> h2", 12, 5, "joins two hosts");
+    one_error("  - h1 -> s1:1\n", "", 4, 11, "host 'h1' takes part in flow 'f' but has no link");
+    one_error("  - h1 -> s1:1\n", "  - h1 -> s1:1\n  - h1 -> s1:3\n", 13, 5, "two links");
+    one_error("to: s1:2", "to: s1:2, mtu: 2048", 13, 31, "mtu 2048, but its host 'h2' has mtu 1024");
+    one_error("- name: h2", "- name: h2\n    mtu: 4096", 8, 11, "mismatched MTUs in flow 'f'");
+    one_error("to: s1:2", "to: s1:2, faults: {loss: 2}", 13, 41, "'loss' of faults");
+    one_error("to: s1:2", "to: s1:2, faults: {los: 0.1}", 13, 35, "did you mean 'loss'?");
+}
+
+#[test]
+fn flows() {
+    let second = |ring: &str| format!("  - name: g\n    producers: [{ring}]\n    consumers: [h2]\nworkload:");
+    one_error("[h1.out]", "[h1.nope]", 16, 17, "ring 'h1.nope', which does not exist");
+    one_error("[h1.out]", "[h7]", 16, 17, "host 'h7', which does not exist");
+    one_error("[h1.out]", "[s1]", 16, 17, "which is a switch");
+    one_error("[h1.out]", "[]", 16, 5, "flow 'f' has no producers");
+    one_error("[h1.out]", "h1", 16, 16, "'producers' of flow 'f' is 'h1'");
+    one_error("    producers: [h1.out]\n", "", 15, 5, "flow 'f' has no producers");
+    let swapped = errors(&BASE.replace("[h1.out]", "[h2.in]").replace("[h2.in]\nwork", "[h1.out]\nwork"));
+    let places: Vec<_> = swapped.iter().map(|(line, column, _)| (*line, *column)).collect();
+    assert_eq!(places, [(16, 17), (17, 17)], "{swapped:?}");
+    assert!(swapped[0].2.contains("uses the consumer ring 'h2.in' as producer ring"), "{swapped:?}");
+    assert!(swapped[1].2.contains("uses the producer ring 'h1.out' as consumer ring"), "{swapped:?}");
+    one_error("[h1.out]", "[h1.out, h1.out]", 16, 25, "uses ring 'h1.out' twice");
+    let twins = errors(&BASE.replace("[h1.out]", "[[h1.out, h1.odd]]").replace("2KiB", "4KiB"));
+    assert_eq!(twins.len(), 1, "{twins:?}");
+    assert!(twins[0].2.contains("2 rings here for producer 'h1'"), "{twins:?}");
+    one_error("[h1.out]", "[[h1.out, h2.in]]", 16, 17, "rings of 2 hosts");
+    one_error("workload:", &second("h1.out"), 19, 17, "ring 'h1.out' is already used by flow 'f'");
+    one_error("workload:", &second("h1").replace("name: g", "name: f"), 18, 11, "two flows are named 'f'");
+    one_error("  - name: f", "  - name: h1", 15, 11, "has the name of a host or switch");
+    let flow = |line: &str| format!("[h2.in]\n    {line}");
+    one_error("[h2.in]", &flow("max_batch: 6000"), 18, 16, "no multiple of the item size");
+    one_error("[h2.in]", &flow("max_batch: 2000"), 18, 16, "hold no whole item");
+    one_error("[h2.in]", &flow("max_batch: 8MiB"), 18, 16, "'max_batch' of flow 'f' is '8MiB'");
+    one_error("[h2.in]", &flow("max_batch: 2000 items"), 18, 16, "too much for one transfer");
+    one_error("[h2.in]", &flow("poll_interval: 0"), 18, 20, "too small");
+    one_error("[h2.in]", &flow("kind: replicate"), 18, 11, "not yet supported");
+    one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
+    one_error("[h2.in]", &flow("weight: 3"), 18, 13, "not yet supported");
+    one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
+    one_error("[h2.in]", &flow("doorbell: true"), 18, 15, "not yet supported");
+    one_error("[h2.in]", &flow("rate_cap: 10Gbit"), 18, 15, "not yet supported");
+    one_error("[h2.in]", &flow("routing: hash(x)"), 18, 14, "synthetic items have no columns");
+    one_error("[h2.in]", &flow("routing: hsh(x)"), 18, 14, "'hsh(x)'");
+    one_error("[h2.in]", &flow("schema: {a: i64}"), 18, 5, "synthetic items have no columns");
+}
+
+#[test]
+fn workloads() {
+    let set = |to: &str, column: u32, part: &str| {
+        one_error("{kind: synthetic, items: 10}", to, 18, column, part);
+    };
+    set("{kind: synthetic, items: 0}", 36, "'items' of the workload is '0'");
+    set("{kind: synthetic, scale: 1}", 29, "a synthetic workload has no 'scale'");
+    set("{items: 10}", 12, "no kind");
+    set("{kind: tpch, scale: 0}", 31, "'scale'");
+    set("{kind: tpch, table: orders}", 31, "'table'");
+    set("{kind: tpch, key: l_orderky}", 29, "did you mean 'l_orderkey'?");
+    set("{kind: file}", 12, "no path");
+    set("{kind: file, path: x, record_size: 3}", 46, "goes with format: binary");
+    set("{kind: file, path: x, format: binary}", 12, "no record_size");
+
+    set("{kind: file, path: x, format: binary, record_size: 16, key: 10:8}", 71, "outside records");
+    set("{kind: file, path: x, key: 2}", 38, "lines have no columns");
+    set("{kind: file, path: x, format: delimited, delimiter: ab}", 63, "'delimiter'");
+    set("[1]", 11, "the workload is a list");
+}
+
+#[test]
+fn routing_and_schema() {
+    let tpch = |routing: &str| {
+        BASE.replace("{kind: synthetic, items: 10}", "{kind: tpch}")
+            .replace("[h2.in]", &format!("[h2.in]\n    routing: {routing}"))
+    };
+    assert_eq!(errors(&tpch("hash(l_orderkey)")), []);
+    assert_eq!(errors(&tpch("{hash: l_partkey}")), []);
+    let found = errors(&tpch("range(l_orderkey, [100])"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].2.contains("1 bounds for 1 consumers"), "{found:?}");
+
+    let two =
+        "hosts: [a, b, c]\nflows:\n  - name: f\n    producers: [a]\n    consumers: [b, c]\n    routing: ";
+    let bad = |routing: &str| errors(&format!("{two}{routing}\n"));
+    assert_eq!(bad("range(l_orderkey, [100])"), []);
+    assert_eq!(bad("range(l_shipdate, [1995-01-01])"), []);
+    assert_eq!(bad("{range: {column: 1, bounds: [5]}}"), []);
+    for (routing, part) in [
+        ("range(l_orderkey, [x])", "whole numbers"),
+        ("range(l_tax, [1])", "fractions"),
+        ("range(l_orderkey, [1, 2])", "2 bounds for 2 consumers"),
+        ("explicit(l_comment)", "no whole numbers"),
+        ("hash(17)", "no column 17"),
+        ("hash(0:8)", "binary"),
+    ] {
+        let found = bad(routing);
+        assert_eq!(found.len(), 1, "{routing}: {found:?}");
+        assert!(found[0].2.contains(part), "{found:?}");
+        assert_eq!((found[0].0, found[0].1), (6, 14));
+    }
+}
+
+#[test]
+fn text_that_is_no_topology() {
+    for (text, line, part) in [
+        ("", 0, "empty"),
+        ("# nothing\n", 0, "empty"),
+        ("a: [", 2, "not YAML"),
+        ("name: x\nname: y\n", 2, "key 'name' appears twice; first at line 1"),
+        ("name: &a x\n", 1, "anchors"),
+        ("name: !t x\n", 1, "tags"),
+        ("name: x\n---\nname: y\n", 2, "second YAML document"),
+        ("? [a]\n: b\n", 1, "used as a key"),
+        ("- 1\n", 1, "the topology is a list"),
+        ("hello", 1, "the topology is 'hello'"),
+    ] {
+        let found = errors(text);
+        assert!(
+            found.iter().any(|(l, _, message)| *l == line && message.contains(part)),
+            "{text:?} gave {found:?}"
+        );
+    }
+    let deep = "[".repeat(100_000);
+    assert!(errors(&deep)[0].2.contains("nested") || errors(&deep)[0].2.contains("not YAML"));
+}
+
+#[test]
+fn an_alias_bomb_is_refused_at_its_first_alias() {
+    let mut text = String::from("a0: &a0 [x, x]\n");
+    for n in 1..60 {
+        text += &format!("a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1);
+    }
+    assert!(errors(&text).iter().any(|(line, _, m)| *line == 2 && m.contains("aliases")));
+}
+
+#[test]
+fn bytes_that_are_not_text() {
+    let found = Topology::parse(Path::new("t.yaml"), b"name: x\nab\xff: 1\n").unwrap_err();
+    assert_eq!(found.to_string(), "t.yaml:2:3: error: byte 0xff is not UTF-8\n    expected: text in UTF-8");
+    let big = vec![b' '; yaml::MAX_BYTES + 1];
+    assert!(Topology::parse(Path::new("t.yaml"), &big).unwrap_err().to_string().contains("bigger than"));
+}
+
+#[test]
+fn all_errors_are_listed_with_file_line_and_column() {
+    let text = BASE
+        .replace("4KiB, size: 64KiB}\n      - {name: odd", "5KiB, size: 64KiB}\n      - {name: odd")
+        .replace("h1 -> s1:1", "h1 -> nowhere:1")
+        .replace("items: 10", "itms: 10");
+    let shown = parse(&text).unwrap_err().to_string();
+    assert!(shown.contains("t.yaml:6:48: error: 'item_size' of ring 'h1.out' is 5120 bytes"), "{shown}");
+    assert!(shown.contains("t.yaml:12:5: error: this link leads to 'nowhere'"), "{shown}");
+    assert!(shown.contains("t.yaml:18:29: error: unknown key 'itms'"), "{shown}");
+    assert!(shown.contains("did you mean 'items'?"), "{shown}");
+    assert!(shown.contains("    expected: "), "{shown}");
+    assert_eq!(shown.matches(": error: ").count(), 3, "{shown}");
+    assert!(shown.contains("      - {name: out, role: producer, item_size: 5KiB, size: 64KiB}\n"), "{shown}");
+}
+
+#[test]
+fn flows_make_the_rings_that_nobody_declared() {
+    let t = parse("hosts: [a, b, c]\nflows:\n  - {name: f, producers: [a, {host: b, endpoints: 2}], consumers: [b, c]}\n")
+        .unwrap_or_else(|e| panic!("{e}"));
+    let names: Vec<&str> = t.rings.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["f.a.b", "f.a.c", "f.b~1.b", "f.b~1.c", "f.b~2.b", "f.b~2.c", "f.b", "f.c"]);
+    let f = &t.flows[0];
+    assert_eq!(f.producers[1].rings, [2, 3]);
+    assert_eq!(f.consumers[1].rings, [7]);
+    assert_eq!((f.item_size, t.rings[0].size, f.max_batch), (32768, 1 << 20, 1 << 20));
+    assert_eq!(f.routing, Routing::Hash(KeyRef::Number(1)));
+    let ports: Vec<u32> = t.links.iter().map(|l| l.port).collect();
+    assert_eq!(ports, [1, 2, 3]);
+}
+
+#[test]
+fn the_shipped_topologies_are_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            Topology::load(&path).unwrap_or_else(|e| panic!("{e}"));
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "only {count} topologies found");
+}
+
+#[test]
+fn options_change_flows() {
+    let mut t = parse("hosts: [a, b]\nflows:\n  - {name: f, producers: [a], consumers: [b]}\n").unwrap();
+    t.apply(&Overrides { items: Some(7), item_size: Some(64), ..Default::default() }).unwrap();
+    assert_eq!(t.flows[0].workload, Workload::Synthetic { items: 7 });
+    assert!(t.rings.iter().all(|r| r.item_size == 64));
+    let wrong = t.apply(&Overrides { item_size: Some(63), ..Default::default() }).unwrap_err();
+    assert!(wrong[0].contains("power of two"), "{wrong:?}");
+
+    let file = Overrides {
+        input: Some("x.csv".into()),
+        key: Some("name".into()),
+        item_size: Some(4096),
+        ..Default::default()
+    };
+    t.apply(&file).unwrap();
+    let format = FileFormat::Delimited { delimiter: b',', header: true };
+    assert_eq!(t.flows[0].workload, Workload::File(FileInput { path: "x.csv".into(), format }));
+    assert_eq!(t.flows[0].routing, Routing::Hash(KeyRef::Name("name".into())));
+
+    for wrong in [
+        Overrides { input: Some("x".into()), format: Some(InputFormat::Binary), ..Default::default() },
+        Overrides { input: Some("x".into()), record_size: Some(8192), ..Default::default() },
+        Overrides { input: Some("x".into()), key: Some("0".into()), ..Default::default() },
+        Overrides { scale: Some(1.0), ..Default::default() },
+    ] {
+        assert!(t.clone().apply(&wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Fragments that make texts which get far into the reader.
+const WORDS: [&str; 44] = [
+    "name",
+    "hosts",
+    "switches",
+    "links",
+    "flows",
+    "workload",
+    "producers",
+    "consumers",
+    "rings",
+    "item_size",
+    "size",
+    "max_batch",
+    "mtu",
+    "kind",
+    "role",
+    ": ",
+    ":\n",
+    "\n  - ",
+    "\n    ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    "h1",
+    "s1:1",
+    "h1 -> s1",
+    "h1.out",
+    "64KiB",
+    "1 item",
+    "-1",
+    "1e999",
+    "producer",
+    "range(l_tax, [1])",
+    "&a",
+    "*a",
+    "!!int",
+    "\"",
+    "'",
+    "|\n",
+    "é",
+    "\u{0}",
+    "99999999999999999999",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_give_a_topology_or_errors(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        if let Err(e) = Topology::parse(Path::new("x.yaml"), &bytes) {
+            prop_assert!(!e.list().is_empty() && !e.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn any_words_give_a_topology_or_errors(words in proptest::collection::vec(0..WORDS.len(), 0..80)) {
+        let text: String = words.iter().map(|w| WORDS[*w]).collect();
+        if let Err(e) = parse(&text) {
+            prop_assert!(!e.list().is_empty() && !e.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_damaged_topology_never_stops_the_reader(
+        at in 0..BASE.len(), cut in 0usize..30, word in 0..WORDS.len(), second in 0..WORDS.len()
+    ) {
+        let end = (at + cut).min(BASE.len());
+        let text = format!("{}{}{}{}", &BASE[..at], WORDS[word], &BASE[end..], WORDS[second]);
+        if let Err(e) = parse(&text) {
+            prop_assert!(!e.to_string().is_empty());
+        }
+    }
+}
