@@ -1,1 +1,43 @@
 //! A RoCEv2 RC NIC in user space over registered memory. Knows nothing of rings or flows.
+//!
+//! [`Nic`] is a state machine without I/O: frames and a time go in, frames and a next time come out. It has the
+//! responder side (READ, WRITE, acknowledgements, NAKs, duplicates, keys, bounds, rights) and the requester side
+//! (work requests, completions, retransmission) of the InfiniBand reliable connected service.
+//!
+//! ```text
+//! handle(frame) ─ checks, ICRC ─┬─ ARP ───────────► reply queue ──────────┐
+//!                               ├─ request ─► responder ─► response queue ┼─► poll_transmit ─► frame
+//!                               └─ response ► requester ─► completions    │
+//!                                  post_send ─► send queue ───────────────┘
+//! ```
+//!
+//! Each queue pair has one response queue, so that acknowledgements and READ responses leave in PSN order. Queue
+//! pairs whose next response is an acknowledgement go first; the others share the transmitter round-robin, one
+//! packet each. READ responses are made one packet at a time, straight from memory, when the transmitter asks.
+//!
+//! Knowingly not there: SEND, atomics, shared receive queues, path migration, rate control on congestion
+//! notifications (they are counted and, for marked packets, sent). A SEND or an atomic is answered with a NAK
+//! "invalid request" (0x61), as by a responder that does not support it.
+
+mod access;
+mod config;
+mod memory;
+mod mr;
+mod nic;
+mod qp;
+mod requester;
+mod responder;
+mod rx;
+mod sched;
+mod stats;
+mod template;
+mod tx;
+mod work;
+
+pub use config::{Access, Mtu, NicConfig};
+pub use memory::{HostMemory, MemoryRegion, RegionError};
+pub use mr::MrError;
+pub use nic::Nic;
+pub use qp::{Modify, QpCaps, QpError, QpInfo, QpState, RtrAttr, RtsAttr};
+pub use stats::{DropReason, Stats};
+pub use work::{Completion, CompletionKind, Operation, PostError, Sge, Status, WorkRequest};

@@ -1,0 +1,123 @@
+//! What a NIC and its connections are told.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use zsr_wire::Mac;
+
+/// What a NIC is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NicConfig {
+    /// Its MAC address.
+    pub mac: Mac,
+    /// Its IP address.
+    pub ip: Ipv4Addr,
+    /// Seed of remote keys and queue pair numbers: the same seed and the same calls give the same numbers.
+    pub seed: u64,
+    /// Shortest time between two congestion notifications of one queue pair, in nanoseconds.
+    pub cnp_interval_ns: u64,
+}
+
+impl NicConfig {
+    /// A NIC with these addresses, seeded by them, and a congestion notification at most every 50 µs per queue pair.
+    pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
+        let [a, b, c, d, e, f] = mac.0;
+        let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
+        NicConfig { mac, ip, seed, cnp_interval_ns: 50_000 }
+    }
+}
+
+/// Path MTU: the most payload that one packet of a connection carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mtu {
+    /// 256 bytes.
+    Mtu256,
+    /// 512 bytes.
+    Mtu512,
+    /// 1024 bytes.
+    Mtu1024,
+    /// 2048 bytes.
+    Mtu2048,
+    /// 4096 bytes.
+    Mtu4096,
+}
+
+impl Mtu {
+    /// Every path MTU, smallest first.
+    pub const ALL: [Mtu; 5] = [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096];
+
+    /// The MTU of this many bytes, if there is one.
+    pub fn from_bytes(bytes: u32) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|m| m.bytes() == bytes)
+    }
+
+    /// Base-2 logarithm of the bytes.
+    #[inline]
+    pub const fn shift(self) -> u32 {
+        8 + self as u32
+    }
+
+    /// In bytes.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        1 << self.shift()
+    }
+
+    /// Packets that a message of `len` bytes takes; an empty message takes one.
+    #[inline]
+    pub const fn packets(self, len: u32) -> u32 {
+        let n = (len as u64 + self.bytes() as u64 - 1) >> self.shift();
+        if n == 0 { 1 } else { n as u32 }
+    }
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} B", self.bytes())
+    }
+}
+
+/// What a memory region or a queue pair allows. Combine with [`Access::with`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Access(u8);
+
+impl Access {
+    /// Nothing but being read locally.
+    pub const NONE: Access = Access(0);
+    /// READs of this NIC's own requester may be stored there.
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// The peer may READ.
+    pub const REMOTE_READ: Access = Access(2);
+    /// The peer may WRITE.
+    pub const REMOTE_WRITE: Access = Access(4);
+    /// Everything.
+    pub const ALL: Access = Access(7);
+
+    /// Both rights.
+    #[must_use]
+    pub const fn with(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+
+    /// Whether all rights of `other` are there.
+    #[inline]
+    pub const fn allows(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_round_up_and_empty_takes_one() {
+        for mtu in Mtu::ALL {
+            let b = mtu.bytes();
+            assert_eq!([0, 1, b, b + 1, 4 * b].map(|len| mtu.packets(len)), [1, 1, 1, 2, 4], "{mtu}");
+            assert_eq!(u64::from(mtu.packets(u32::MAX)), (1u64 << 32) >> mtu.shift());
+            assert_eq!(Mtu::from_bytes(b), Some(mtu));
+        }
+        assert_eq!(Mtu::from_bytes(1500), None);
+    }
+}

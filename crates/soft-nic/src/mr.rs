@@ -1,0 +1,234 @@
+//! Registered memory regions, found by key without hashing.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use zsr_wire::Rkey;
+
+use crate::access;
+use crate::config::Access;
+use crate::memory::MemoryRegion;
+
+/// Most regions that one NIC holds at a time.
+pub(crate) const MAX_REGIONS: usize = 1 << 16;
+
+/// Why a region can't be registered or deregistered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MrError {
+    /// Too many regions.
+    #[error("the NIC already holds {MAX_REGIONS} memory regions: deregister some first")]
+    TooMany,
+    /// The addresses run over the end of the 64-bit address space.
+    #[error("a region of {len} bytes at I/O virtual address {iova:#x} leaves the 64-bit address space")]
+    Address {
+        /// I/O virtual address asked for.
+        iova: u64,
+        /// Length in bytes.
+        len: usize,
+    },
+    /// No region has this key.
+    #[error("no memory region has the key {0}: it was never registered here, or is already deregistered")]
+    Unknown(Rkey),
+}
+
+struct Mr {
+    rkey: Rkey,
+    access: Access,
+    iova: u64,
+    len: u64,
+    base: *mut u8,
+    _region: Arc<dyn MemoryRegion>,
+}
+
+// SAFETY: `base` belongs to `_region`, which is Send + Sync and allows access from any thread.
+unsafe impl Send for Mr {}
+
+/// All regions of a NIC. A key is a slot number and random bits, mixed so that keys of one NIC look unrelated.
+pub(crate) struct MrTable {
+    slots: Vec<Option<Mr>>,
+    free: Vec<u16>,
+    rng: SplitMix,
+    mask: u32,
+}
+
+const MIX: u32 = 0x9e37_79b1;
+/// The inverse of [`MIX`] modulo 2³².
+const UNMIX: u32 = inverse(MIX);
+
+const fn inverse(odd: u32) -> u32 {
+    let mut x = odd;
+    let mut i = 0;
+    while i < 5 {
+        x = x.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(x)));
+        i += 1;
+    }
+    x
+}
+
+impl MrTable {
+    pub(crate) fn new(seed: u64) -> MrTable {
+        let mut rng = SplitMix(seed ^ 0x6d65_6d6f_7279);
+        let mask = rng.next() as u32;
+        MrTable { slots: Vec::new(), free: Vec::new(), rng, mask }
+    }
+
+    #[inline]
+    fn slot_of(&self, rkey: Rkey) -> usize {
+        usize::from((rkey.0 ^ self.mask).wrapping_mul(UNMIX) as u16)
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        region: Arc<dyn MemoryRegion>,
+        iova: u64,
+        access: Access,
+    ) -> Result<Rkey, MrError> {
+        let len = region.len();
+        if iova.checked_add(len as u64).is_none() {
+            return Err(MrError::Address { iova, len });
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < MAX_REGIONS => {
+                self.slots.push(None);
+                (self.slots.len() - 1) as u16
+            }
+            None => return Err(MrError::TooMany),
+        };
+        let plain = (self.rng.next() as u32) << 16 | u32::from(slot);
+        let rkey = Rkey(plain.wrapping_mul(MIX) ^ self.mask);
+        let base = region.base();
+        self.slots[usize::from(slot)] =
+            Some(Mr { rkey, access, iova, len: len as u64, base, _region: region });
+        Ok(rkey)
+    }
+
+    pub(crate) fn deregister(&mut self, rkey: Rkey) -> Result<(), MrError> {
+        let slot = self.slot_of(rkey);
+        match self.slots.get_mut(slot) {
+            Some(entry) if entry.as_ref().is_some_and(|mr| mr.rkey == rkey) => {
+                *entry = None;
+                self.free.push(slot as u16);
+                Ok(())
+            }
+            _ => Err(MrError::Unknown(rkey)),
+        }
+    }
+
+    /// The first byte of `[address, address + len)`, if `rkey` names a region that holds all of it and allows
+    /// `access`.
+    #[inline]
+    fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<*mut u8> {
+        let mr = self.slots.get(self.slot_of(rkey))?.as_ref()?;
+        let offset = address.wrapping_sub(mr.iova);
+        let fits = mr.rkey == rkey && mr.access.allows(access) && address >= mr.iova;
+        if !fits || offset > mr.len || len > mr.len - offset {
+            return None;
+        }
+        // SAFETY: offset is at most the region's length.
+        Some(unsafe { mr.base.add(offset as usize) })
+    }
+
+    /// Whether `rkey` allows `access` to all of `[address, address + len)`. An empty range needs no key (IBTA
+    /// vol. 1, 9.7.4.1.3).
+    #[inline]
+    pub(crate) fn allows(&self, rkey: Rkey, address: u64, len: u32, access: Access) -> bool {
+        len == 0 || self.locate(rkey, address, len.into(), access).is_some()
+    }
+
+    /// Stores `bytes` at `address`; `false`, and nothing stored, if `rkey` does not allow it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn store(&self, rkey: Rkey, address: u64, bytes: &[u8], access: Access) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        match self.locate(rkey, address, bytes.len() as u64, access) {
+            Some(at) => {
+                // SAFETY: locate has checked the range, and the region is held alive by its slot.
+                unsafe { access::store(at, bytes) };
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Loads `bytes` from `address`; `false`, and nothing loaded, if `rkey` does not allow it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn load(&self, rkey: Rkey, address: u64, bytes: &mut [u8], access: Access) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        match self.locate(rkey, address, bytes.len() as u64, access) {
+            Some(at) => {
+                // SAFETY: locate has checked the range, and the region is held alive by its slot.
+                unsafe { access::load(at, bytes) };
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A small seeded generator for keys and numbers; not for secrets.
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::HostMemory;
+
+    fn region(len: usize) -> Arc<dyn MemoryRegion> {
+        Arc::new(HostMemory::allocate(len).unwrap())
+    }
+
+    #[test]
+    fn keys_find_their_region_and_no_other() {
+        let mut table = MrTable::new(1);
+        let keys: Vec<Rkey> =
+            (0..100).map(|i| table.register(region(64), i * 1000, Access::ALL).unwrap()).collect();
+        for (i, &key) in keys.iter().enumerate() {
+            let iova = i as u64 * 1000;
+            assert!(table.allows(key, iova, 64, Access::REMOTE_READ));
+            assert!(table.allows(key, iova + 64, 0, Access::REMOTE_READ));
+            assert!(!table.allows(key, iova + 1, 64, Access::REMOTE_READ));
+            assert!(!table.allows(key, iova.wrapping_sub(1), 2, Access::REMOTE_READ));
+            assert!(!table.allows(key, u64::MAX, 2, Access::REMOTE_READ));
+            for bit in 0..32 {
+                assert!(!table.allows(Rkey(key.0 ^ 1 << bit), iova, 1, Access::NONE), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deregistered_key_stays_dead_when_its_slot_is_used_again() {
+        let mut table = MrTable::new(7);
+        let old = table.register(region(64), 0, Access::ALL).unwrap();
+        table.deregister(old).unwrap();
+        assert_eq!(table.deregister(old), Err(MrError::Unknown(old)));
+        let new = table.register(region(64), 0, Access::REMOTE_READ).unwrap();
+        assert_ne!(old, new);
+        assert!(!table.allows(old, 0, 1, Access::NONE));
+        assert!(table.allows(new, 0, 64, Access::REMOTE_READ));
+        assert!(!table.allows(new, 0, 64, Access::REMOTE_WRITE));
+    }
+
+    #[test]
+    fn a_region_must_fit_the_address_space() {
+        let mut table = MrTable::new(7);
+        assert!(matches!(
+            table.register(region(64), u64::MAX - 62, Access::ALL),
+            Err(MrError::Address { .. })
+        ));
+    }
+}

@@ -1,0 +1,267 @@
+//! The NIC: what it holds, and the calls that set it up.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use zsr_wire::roce::Path;
+use zsr_wire::{Mac, Qpn, Rkey, reth};
+
+use crate::config::{Access, NicConfig};
+use crate::memory::MemoryRegion;
+use crate::mr::{MrError, MrTable};
+use crate::qp::{Conn, Modify, QpCaps, QpError, QpInfo, QpState, QpTable, RtrAttr};
+use crate::responder::Env;
+use crate::sched::Sched;
+use crate::stats::Stats;
+use crate::work::{Completion, CompletionQueue, MAX_PACKETS, Operation, PostError, WorkRequest};
+
+/// ARP requests that may wait to be answered.
+const ARP_QUEUE: usize = 64;
+
+pub(crate) struct ArpReply {
+    pub(crate) mac: Mac,
+    pub(crate) ip: Ipv4Addr,
+}
+
+/// A RoCEv2 NIC without I/O. Frames go in by [`Nic::handle`] and come out by [`Nic::poll_transmit`]; time is whatever
+/// the caller says, in nanoseconds, and must not go backwards.
+pub struct Nic {
+    pub(crate) config: NicConfig,
+    pub(crate) mrs: MrTable,
+    pub(crate) qps: QpTable,
+    pub(crate) sched: Sched,
+    pub(crate) stats: Stats,
+    pub(crate) completions: CompletionQueue,
+    pub(crate) arp_replies: VecDeque<ArpReply>,
+    neighbours: Vec<(Ipv4Addr, Mac)>,
+}
+
+macro_rules! env {
+    ($nic:ident, $now:expr) => {
+        &mut Env { mrs: &$nic.mrs, stats: &mut $nic.stats, completions: &mut $nic.completions, now: $now }
+    };
+}
+
+impl Nic {
+    /// A NIC without regions, queue pairs and neighbours.
+    pub fn new(config: NicConfig) -> Nic {
+        Nic {
+            config,
+            mrs: MrTable::new(config.seed),
+            qps: QpTable::new(config.seed),
+            sched: Sched::default(),
+            stats: Stats::default(),
+            completions: CompletionQueue::default(),
+            arp_replies: VecDeque::with_capacity(ARP_QUEUE),
+            neighbours: Vec::new(),
+        }
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &NicConfig {
+        &self.config
+    }
+
+    /// Registers memory: the peer's (and this NIC's own) requests reach it at I/O virtual addresses from `iova` on,
+    /// as far as `access` allows. The key returned is both remote and local key. The region stays alive until it is
+    /// deregistered.
+    pub fn register_mr(
+        &mut self,
+        region: Arc<dyn MemoryRegion>,
+        iova: u64,
+        access: Access,
+    ) -> Result<Rkey, MrError> {
+        self.mrs.register(region, iova, access)
+    }
+
+    /// Makes a key invalid and lets go of its memory. READs and WRITEs under way get a NAK at their next packet.
+    pub fn deregister_mr(&mut self, rkey: Rkey) -> Result<(), MrError> {
+        self.mrs.deregister(rkey)
+    }
+
+    /// Adds or changes a line of the static neighbour table, which [`RtrAttr::dest_mac`] `None` looks into.
+    pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: Mac) {
+        match self.neighbours.iter_mut().find(|n| n.0 == ip) {
+            Some(line) => line.1 = mac,
+            None => self.neighbours.push((ip, mac)),
+        }
+    }
+
+    /// Makes a queue pair in state Reset.
+    pub fn create_qp(&mut self, caps: QpCaps) -> Result<Qpn, QpError> {
+        let qpn = self.qps.create(caps)?;
+        self.sched.reserve(self.qps.slots());
+        self.completions.grow(caps.send_depth + caps.recv_depth);
+        Ok(qpn)
+    }
+
+    /// Destroys a queue pair. What was posted to it never completes.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), QpError> {
+        let (slot, mut qp) = self.qps.destroy(qpn).ok_or(QpError::Unknown(qpn))?;
+        self.sched.forget(slot);
+        self.completions.forget(qp.req.len() + qp.resp.recvs().len());
+        self.completions.shrink(qp.caps.send_depth + qp.caps.recv_depth);
+        Ok(())
+    }
+
+    /// Takes a queue pair one step through its states.
+    pub fn modify_qp(&mut self, qpn: Qpn, step: Modify) -> Result<(), QpError> {
+        let slot = self.qps.slot(qpn).ok_or(QpError::Unknown(qpn))?;
+        let qp = self.qps.at_mut(slot).ok_or(QpError::Unknown(qpn))?;
+        let to = match step {
+            Modify::Reset => QpState::Reset,
+            Modify::Init { .. } => QpState::Init,
+            Modify::Rtr(_) => QpState::ReadyToReceive,
+            Modify::Rts(_) => QpState::ReadyToSend,
+            Modify::Error => QpState::Error,
+        };
+        let from = qp.state;
+        match (from, step) {
+            (_, Modify::Reset) => {
+                self.completions.forget(qp.req.len() + qp.resp.recvs().len());
+                qp.resp.recvs().clear();
+                qp.resp.disconnect();
+                qp.req.disconnect();
+                (qp.conn, qp.access) = (None, Access::NONE);
+                (qp.cnp_due, qp.cnp_last) = (false, None);
+            }
+            (QpState::Reset | QpState::Init, Modify::Init { access }) => qp.access = access,
+            (QpState::Init, Modify::Rtr(attr)) => {
+                let path = path(&self.config, &self.neighbours, &attr)?;
+                qp.conn = Some(Conn::new(&path, attr.dest_qpn, attr.mtu));
+                qp.resp.connect(attr.rq_psn, attr.max_dest_rd_atomic, attr.min_rnr_timer);
+            }
+            (QpState::ReadyToReceive, Modify::Rts(attr)) => {
+                range("max_rd_atomic", attr.max_rd_atomic.into(), 1, 128, "1 to 128")?;
+                range("timeout_ns", attr.timeout_ns, 0, 1 << 48, "at most 2^48 ns")?;
+                range("rnr_retry", attr.rnr_retry.into(), 0, 7, "0 to 7")?;
+                qp.req.connect(attr);
+            }
+            (QpState::Reset, Modify::Error) => return Err(QpError::Transition { qpn, from, to }),
+            (_, Modify::Error) => {
+                qp.resp.disconnect();
+                qp.req.flush(env!(self, 0), qpn);
+            }
+            _ => return Err(QpError::Transition { qpn, from, to }),
+        }
+        qp.state = to;
+        Ok(())
+    }
+
+    /// State and counters of a queue pair.
+    pub fn qp_info(&self, qpn: Qpn) -> Option<QpInfo> {
+        let qp = self.qps.at(self.qps.slot(qpn)?)?;
+        Some(QpInfo {
+            state: qp.state,
+            expected_psn: qp.resp.expected,
+            msn: qp.resp.msn,
+            send_psn: qp.req.send_psn(),
+            outstanding: qp.req.len(),
+        })
+    }
+
+    /// Posts a READ or WRITE to a queue pair that is ready to send. Its completion comes by [`Nic::poll_completion`].
+    pub fn post_send(&mut self, qpn: Qpn, work: WorkRequest) -> Result<(), PostError> {
+        let slot = self.qps.slot(qpn).ok_or(PostError::UnknownQp(qpn))?;
+        let qp = self.qps.at_mut(slot).ok_or(PostError::UnknownQp(qpn))?;
+        let (QpState::ReadyToSend, Some(conn)) = (qp.state, &qp.conn) else {
+            return Err(PostError::State { qpn, state: qp.state, expected: "it must be ReadyToSend" });
+        };
+        if work.local.len > reth::MAX_MESSAGE || conn.mtu.packets(work.local.len) > MAX_PACKETS {
+            return Err(PostError::TooLong { len: work.local.len });
+        }
+        if qp.req.len() >= qp.req.depth() {
+            return Err(PostError::QueueFull { qpn, depth: qp.req.depth() });
+        }
+        let needed = if work.operation == Operation::Read { Access::LOCAL_WRITE } else { Access::NONE };
+        let local = work.local;
+        if !self.mrs.allows(local.lkey, local.address, local.len, needed) {
+            let operation = work.operation;
+            let (lkey, len, address) = (local.lkey, local.len, local.address);
+            return Err(PostError::LocalMemory { lkey, operation, len, address });
+        }
+        self.completions.promise()?;
+        qp.req.post(work, conn.mtu);
+        self.sched.update(slot, qp);
+        Ok(())
+    }
+
+    /// Posts a receive: a place for one WRITE with immediate data of the peer.
+    pub fn post_recv(&mut self, qpn: Qpn, wr_id: u64) -> Result<(), PostError> {
+        let slot = self.qps.slot(qpn).ok_or(PostError::UnknownQp(qpn))?;
+        let qp = self.qps.at_mut(slot).ok_or(PostError::UnknownQp(qpn))?;
+        if matches!(qp.state, QpState::Reset | QpState::Error) {
+            let expected = "it must be Init or later, and not in error";
+            return Err(PostError::State { qpn, state: qp.state, expected });
+        }
+        let depth = qp.caps.recv_depth;
+        if qp.resp.recvs().len() >= depth {
+            return Err(PostError::QueueFull { qpn, depth });
+        }
+        self.completions.promise()?;
+        qp.resp.recvs().push_back(wr_id);
+        Ok(())
+    }
+
+    /// The oldest completion that has not been polled.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop()
+    }
+
+    /// When [`Nic::on_timeout`] should be called, in the caller's nanoseconds; `None` if no timer runs.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.sched.timers.iter().filter_map(|&slot| self.qps.at(slot)?.req.deadline()).min()
+    }
+
+    /// Carries out what timers until `now_ns` ask for. Calling it early or often does no harm.
+    pub fn on_timeout(&mut self, now_ns: u64) {
+        let mut i = 0;
+        while let Some(&slot) = self.sched.timers.get(i) {
+            let Some(qp) = self.qps.at_mut(slot) else {
+                self.sched.timers.swap_remove(i);
+                continue;
+            };
+            match qp.req.deadline() {
+                Some(deadline) if deadline <= now_ns => {
+                    if qp.req.on_timeout(env!(self, now_ns), qp.qpn).is_err() {
+                        qp.state = QpState::Error;
+                    }
+                    self.sched.update(slot, qp);
+                    i += 1;
+                }
+                Some(_) => i += 1,
+                None => {
+                    qp.in_timers = false;
+                    self.sched.timers.swap_remove(i);
+                }
+            }
+        }
+    }
+
+    /// Counters since the NIC was made.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+}
+
+fn range(name: &'static str, value: u64, low: u64, high: u64, expected: &'static str) -> Result<(), QpError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(QpError::Attribute { name, value, expected }) }
+}
+
+fn path(config: &NicConfig, neighbours: &[(Ipv4Addr, Mac)], attr: &RtrAttr) -> Result<Path, QpError> {
+    range("max_dest_rd_atomic", attr.max_dest_rd_atomic.into(), 1, 128, "1 to 128")?;
+    range("min_rnr_timer", attr.min_rnr_timer.into(), 0, 31, "0 to 31")?;
+    let known = neighbours.iter().find(|n| n.0 == attr.dest_ip).map(|n| n.1);
+    let dst_mac = attr.dest_mac.or(known).ok_or(QpError::NoNeighbour(attr.dest_ip))?;
+    Ok(Path {
+        src_mac: config.mac,
+        dst_mac,
+        src_ip: config.ip,
+        dst_ip: attr.dest_ip,
+        src_port: attr.src_port,
+        tos: attr.tos,
+        ttl: attr.ttl,
+    })
+}

@@ -1,0 +1,379 @@
+//! The responder side of a queue pair: requests in, memory accesses and responses out (IBTA vol. 1, 9.7).
+
+use std::collections::VecDeque;
+
+use zsr_wire::aeth::{NakCode, Syndrome};
+use zsr_wire::roce::Packet;
+use zsr_wire::{Opcode, Psn, Qpn, Rkey, reth};
+
+use crate::config::{Access, Mtu};
+use crate::mr::MrTable;
+use crate::stats::{DropReason, Stats};
+use crate::work::{Completion, CompletionKind, CompletionQueue, Status};
+
+/// Acknowledgements and NAKs that may wait in a response queue. More than one waits only behind READs.
+const MAX_ACKS: usize = 16;
+
+/// What the state machines of a queue pair may use of the NIC.
+pub(crate) struct Env<'a> {
+    pub(crate) mrs: &'a MrTable,
+    pub(crate) stats: &'a mut Stats,
+    pub(crate) completions: &'a mut CompletionQueue,
+    pub(crate) now: u64,
+}
+
+/// An acknowledgement to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ack {
+    pub(crate) psn: Psn,
+    pub(crate) syndrome: Syndrome,
+    pub(crate) msn: u32,
+}
+
+/// A READ being answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadJob {
+    pub(crate) rkey: Rkey,
+    pub(crate) address: u64,
+    pub(crate) len: u32,
+    pub(crate) first: Psn,
+    pub(crate) packets: u32,
+    /// Packets made so far.
+    pub(crate) next: u32,
+    pub(crate) msn: u32,
+}
+
+/// One entry of the response queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Response {
+    Ack(Ack),
+    Read(ReadJob),
+}
+
+/// A WRITE of several packets that is under way.
+#[derive(Debug, Clone, Copy)]
+struct WriteCursor {
+    rkey: Rkey,
+    address: u64,
+    remaining: u32,
+    total: u32,
+}
+
+/// A request that must be answered with a NAK which breaks the queue pair.
+pub(crate) struct Fatal;
+
+pub(crate) struct Responder {
+    pub(crate) expected: Psn,
+    pub(crate) msn: u32,
+    /// The gap (or the missing receive) has been reported; silence until the expected packet comes.
+    reported: bool,
+    write: Option<WriteCursor>,
+    queue: VecDeque<Response>,
+    reads: usize,
+    max_reads: usize,
+    rnr_timer: u8,
+    recvs: VecDeque<u64>,
+}
+
+impl Responder {
+    pub(crate) fn new(recv_depth: usize) -> Responder {
+        Responder {
+            expected: Psn::ZERO,
+            msn: 0,
+            reported: false,
+            write: None,
+            queue: VecDeque::new(),
+            reads: 0,
+            max_reads: 0,
+            rnr_timer: 0,
+            recvs: VecDeque::with_capacity(recv_depth),
+        }
+    }
+
+    /// Forgets everything but posted receives.
+    pub(crate) fn connect(&mut self, expected: Psn, max_reads: u8, rnr_timer: u8) {
+        self.disconnect();
+        self.expected = expected;
+        self.max_reads = usize::from(max_reads);
+        self.rnr_timer = rnr_timer;
+        // Two places per READ: duplicates of all of them may wait too. One more place is for a last NAK.
+        self.queue.reserve(2 * self.max_reads + MAX_ACKS + 1);
+    }
+
+    pub(crate) fn disconnect(&mut self) {
+        self.queue.clear();
+        self.reads = 0;
+        self.msn = 0;
+        self.write = None;
+        self.reported = false;
+    }
+
+    pub(crate) fn recvs(&mut self) -> &mut VecDeque<u64> {
+        &mut self.recvs
+    }
+
+    /// What is to be sent next.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Response> {
+        self.queue.front()
+    }
+
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Response> {
+        self.queue.front_mut()
+    }
+
+    /// The front entry has been sent.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        if let Some(Response::Read(_)) = self.queue.pop_front() {
+            self.reads -= 1;
+        }
+    }
+
+    /// The READ at the front can't be carried on, since its memory is gone: everything behind it is dropped, and a
+    /// NAK takes its place.
+    pub(crate) fn fail_front_read(&mut self, env: &mut Env<'_>, psn: Psn) {
+        self.queue.clear();
+        self.reads = 0;
+        self.push_nak(env, psn, NakCode::RemoteOperational);
+    }
+
+    fn push_ack(&mut self, env: &mut Env<'_>) {
+        let psn = self.expected.minus(1);
+        let ack = Ack { psn, syndrome: Syndrome::ACK, msn: self.msn };
+        let acks = self.queue.len() - self.reads;
+        match self.queue.back_mut() {
+            Some(Response::Ack(last)) if matches!(last.syndrome, Syndrome::Ack { .. }) => {
+                *last = ack;
+                env.stats.acks_coalesced += 1;
+            }
+            _ if acks < MAX_ACKS => self.queue.push_back(Response::Ack(ack)),
+            _ => env.stats.drop(DropReason::ResponseQueueFull),
+        }
+    }
+
+    fn push_nak(&mut self, env: &mut Env<'_>, psn: Psn, code: NakCode) {
+        env.stats.naks[(code as usize).min(3)] += 1;
+        self.queue.push_back(Response::Ack(Ack { psn, syndrome: Syndrome::Nak(code), msn: self.msn }));
+    }
+
+    fn fatal(&mut self, env: &mut Env<'_>, psn: Psn, code: NakCode) -> Result<(), Fatal> {
+        self.write = None;
+        self.push_nak(env, psn, code);
+        Err(Fatal)
+    }
+
+    /// Takes one request packet whose ICRC and addresses have been checked.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        env: &mut Env<'_>,
+        qpn: Qpn,
+        mtu: Mtu,
+        rights: Access,
+        packet: &Packet<&[u8]>,
+    ) -> Result<(), Fatal> {
+        let ahead = packet.psn().since(self.expected);
+        if ahead > 0 {
+            self.gap(env);
+            return Ok(());
+        }
+        if ahead < 0 {
+            self.duplicate(env, mtu, rights, packet);
+            return Ok(());
+        }
+        match packet.opcode() {
+            Opcode::ReadRequest => self.read(env, mtu, rights, packet),
+            op if op.is_write() => self.write(env, qpn, mtu, rights, packet),
+            _ => self.fatal(env, packet.psn(), NakCode::InvalidRequest),
+        }
+    }
+
+    /// A packet is missing: one NAK per gap (IBTA vol. 1, 9.7.5.2.2).
+    #[cold]
+    fn gap(&mut self, env: &mut Env<'_>) {
+        if self.reported || self.queue.len() - self.reads >= MAX_ACKS {
+            env.stats.drop(DropReason::OutOfSequence);
+            return;
+        }
+        self.reported = true;
+        self.push_nak(env, self.expected, NakCode::PsnSequence);
+    }
+
+    /// A request that has been executed (IBTA vol. 1, 9.7.5.1.1): a READ is carried out again, anything else only
+    /// acknowledged again.
+    #[cold]
+    fn duplicate(&mut self, env: &mut Env<'_>, mtu: Mtu, rights: Access, packet: &Packet<&[u8]>) {
+        env.stats.duplicates += 1;
+        let Some(reth) = packet.reth().filter(|_| packet.opcode() == Opcode::ReadRequest) else {
+            self.push_ack(env);
+            return;
+        };
+        let job = self.job(&reth, mtu, packet.psn());
+        let whole = job.first.plus(job.packets).since(self.expected) <= 0;
+        let allowed = rights.allows(Access::REMOTE_READ)
+            && reth.length <= reth::MAX_MESSAGE
+            && env.mrs.allows(reth.rkey, reth.address, reth.length, Access::REMOTE_READ);
+        if !whole || !allowed {
+            env.stats.drop(DropReason::DuplicateRead);
+            return;
+        }
+        // The rest of a READ that still waits or is under way: start there again, or let it come.
+        for entry in &mut self.queue {
+            let Response::Read(queued) = entry else { continue };
+            let offset = job.first.distance(queued.first);
+            let skipped = u64::from(offset) << mtu.shift();
+            let same_rest = offset < queued.packets
+                && queued.rkey == job.rkey
+                && queued.address.wrapping_add(skipped) == job.address
+                && u64::from(queued.len) == u64::from(job.len) + skipped;
+            if same_rest {
+                if queued.next > offset {
+                    *queued = job;
+                }
+                return;
+            }
+        }
+        if self.reads < 2 * self.max_reads {
+            self.reads += 1;
+            self.queue.push_back(Response::Read(job));
+        } else {
+            env.stats.drop(DropReason::DuplicateRead);
+        }
+    }
+
+    fn job(&self, reth: &reth::Repr, mtu: Mtu, first: Psn) -> ReadJob {
+        ReadJob {
+            rkey: reth.rkey,
+            address: reth.address,
+            len: reth.length,
+            first,
+            packets: mtu.packets(reth.length),
+            next: 0,
+            msn: self.msn,
+        }
+    }
+
+    fn read(
+        &mut self,
+        env: &mut Env<'_>,
+        mtu: Mtu,
+        rights: Access,
+        packet: &Packet<&[u8]>,
+    ) -> Result<(), Fatal> {
+        let psn = packet.psn();
+        let Some(reth) = packet.reth() else {
+            return self.fatal(env, psn, NakCode::InvalidRequest);
+        };
+        let invalid = self.write.is_some()
+            || !rights.allows(Access::REMOTE_READ)
+            || reth.length > reth::MAX_MESSAGE
+            || !packet.payload().is_empty()
+            || self.reads >= self.max_reads;
+        if invalid {
+            return self.fatal(env, psn, NakCode::InvalidRequest);
+        }
+        if !env.mrs.allows(reth.rkey, reth.address, reth.length, Access::REMOTE_READ) {
+            return self.fatal(env, psn, NakCode::RemoteAccess);
+        }
+        self.reported = false;
+        self.advance_msn();
+        let job = self.job(&reth, mtu, psn);
+        self.expected = psn.plus(job.packets);
+        self.reads += 1;
+        self.queue.push_back(Response::Read(job));
+        env.stats.read_requests += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        env: &mut Env<'_>,
+        qpn: Qpn,
+        mtu: Mtu,
+        rights: Access,
+        packet: &Packet<&[u8]>,
+    ) -> Result<(), Fatal> {
+        let (psn, payload) = (packet.psn(), packet.payload());
+        let cursor = match (packet.reth(), self.write) {
+            (Some(reth), None) => {
+                if !rights.allows(Access::REMOTE_WRITE) || reth.length > reth::MAX_MESSAGE {
+                    return self.fatal(env, psn, NakCode::InvalidRequest);
+                }
+                if !env.mrs.allows(reth.rkey, reth.address, reth.length, Access::REMOTE_WRITE) {
+                    return self.fatal(env, psn, NakCode::RemoteAccess);
+                }
+                WriteCursor {
+                    rkey: reth.rkey,
+                    address: reth.address,
+                    remaining: reth.length,
+                    total: reth.length,
+                }
+            }
+            (None, Some(cursor)) => cursor,
+            // A first packet within a message, or a later one without a first.
+            _ => return self.fatal(env, psn, NakCode::InvalidRequest),
+        };
+        let (len, mtu) = (payload.len() as u32, mtu.bytes());
+        let more = packet.opcode().more_follows();
+        let length_fits =
+            if more { len == mtu && cursor.remaining > mtu } else { len == cursor.remaining && len <= mtu };
+        if !length_fits {
+            return self.fatal(env, psn, NakCode::InvalidRequest);
+        }
+        if packet.immediate().is_some() && self.recvs.is_empty() {
+            self.not_ready(env, psn);
+            return Ok(());
+        }
+        if !env.mrs.store(cursor.rkey, cursor.address, payload, Access::REMOTE_WRITE) {
+            return self.fatal(env, psn, NakCode::RemoteAccess);
+        }
+        env.stats.write_packets += 1;
+        env.stats.write_bytes += u64::from(len);
+        self.reported = false;
+        self.expected = psn.next();
+        if more {
+            self.write = Some(WriteCursor {
+                address: cursor.address.wrapping_add(len.into()),
+                remaining: cursor.remaining - len,
+                ..cursor
+            });
+        } else {
+            self.write = None;
+            self.advance_msn();
+            if let Some(immediate) = packet.immediate() {
+                self.complete_receive(env, qpn, immediate, cursor.total);
+            }
+        }
+        if packet.ack_req() {
+            self.push_ack(env);
+        }
+        Ok(())
+    }
+
+    /// No receive is posted (IBTA vol. 1, 9.7.5.2.8): ask to come back later, and be silent until it does.
+    #[cold]
+    fn not_ready(&mut self, env: &mut Env<'_>, psn: Psn) {
+        if self.queue.len() - self.reads >= MAX_ACKS {
+            env.stats.drop(DropReason::ResponseQueueFull);
+            return;
+        }
+        self.reported = true;
+        env.stats.rnr_naks += 1;
+        let syndrome = Syndrome::RnrNak { timer: self.rnr_timer };
+        self.queue.push_back(Response::Ack(Ack { psn, syndrome, msn: self.msn }));
+    }
+
+    fn complete_receive(&mut self, env: &mut Env<'_>, qpn: Qpn, immediate: u32, len: u32) {
+        if let Some(wr_id) = self.recvs.pop_front() {
+            let kind = CompletionKind::Receive { immediate };
+            env.completions.push(Completion { qpn, wr_id, kind, status: Status::Success, len });
+        }
+    }
+
+    fn advance_msn(&mut self) {
+        self.msn = (self.msn + 1) & 0xff_ffff;
+    }
+}

@@ -1,0 +1,111 @@
+//! Frames in: what every frame must pass before a queue pair sees it.
+
+use zsr_wire::roce::Packet;
+use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, arp, ethernet};
+
+use crate::nic::{ArpReply, Nic};
+use crate::qp::{Qp, QpState};
+use crate::responder::Env;
+use crate::stats::DropReason;
+
+/// Partition key bits without the membership bit.
+const PKEY_BITS: u16 = 0x7fff;
+/// Congestion experienced, in the type of service's low two bits.
+const ECN_CE: u8 = 3;
+
+impl Nic {
+    /// Takes one frame off the wire at time `now_ns`; the buffer goes back into `pool`. Whatever is in it, the NIC
+    /// goes on: frames that it can't use are counted in [`Nic::stats`] by reason.
+    #[inline]
+    pub fn handle(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) {
+        self.stats.rx_frames += 1;
+        self.stats.rx_bytes += frame.len() as u64;
+        if let Err(reason) = self.take(now_ns, frame.bytes()) {
+            self.stats.drop(reason);
+        }
+        pool.put(frame);
+    }
+
+    #[inline]
+    fn take(&mut self, now: u64, frame: &[u8]) -> Result<(), DropReason> {
+        let packet = match Packet::new_checked(frame) {
+            Ok(packet) => packet,
+            Err(error) => return self.not_roce(error, frame),
+        };
+        if packet.dst_mac() != self.config.mac || packet.dst_ip() != self.config.ip {
+            return Err(DropReason::WrongAddress);
+        }
+        if !packet.icrc_ok() {
+            return Err(DropReason::Icrc);
+        }
+        let slot = self.qps.slot(packet.dest_qp()).ok_or(DropReason::UnknownQp)?;
+        let qp = self.qps.at_mut(slot).ok_or(DropReason::UnknownQp)?;
+        let env =
+            &mut Env { mrs: &self.mrs, stats: &mut self.stats, completions: &mut self.completions, now };
+        deliver(env, qp, &packet, self.config.cnp_interval_ns)?;
+        self.sched.update(slot, qp);
+        Ok(())
+    }
+
+    #[cold]
+    fn not_roce(&mut self, error: ParseError, frame: &[u8]) -> Result<(), DropReason> {
+        match error {
+            ParseError::OtherProtocol { layer: Layer::Ethernet, value, .. }
+                if value == u32::from(ethernet::ARP) =>
+            {
+                self.arp(&frame[ethernet::LEN..])
+            }
+            ParseError::OtherProtocol { .. } => Err(DropReason::OtherProtocol),
+            ParseError::Checksum { .. } => Err(DropReason::Ipv4Checksum),
+            ParseError::Truncated { .. } | ParseError::Illegal { .. } => Err(DropReason::Malformed),
+        }
+    }
+
+    fn arp(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
+        let request = arp::Packet::new_checked(bytes)
+            .and_then(|p| arp::Repr::parse(&p))
+            .map_err(|_| DropReason::Malformed)?;
+        if request.operation != arp::Operation::Request || request.target_ip != self.config.ip {
+            return Err(DropReason::WrongAddress);
+        }
+        if self.arp_replies.len() == self.arp_replies.capacity() {
+            return Err(DropReason::ArpQueueFull);
+        }
+        self.arp_replies.push_back(ArpReply { mac: request.sender_mac, ip: request.sender_ip });
+        Ok(())
+    }
+}
+
+#[inline]
+fn deliver(
+    env: &mut Env<'_>,
+    qp: &mut Qp,
+    packet: &Packet<&[u8]>,
+    cnp_interval: u64,
+) -> Result<(), DropReason> {
+    let (true, Some(conn)) = (qp.receives(), &qp.conn) else { return Err(DropReason::QpState) };
+    if packet.src_ip() != conn.peer_ip {
+        return Err(DropReason::WrongPeer);
+    }
+    if packet.pkey() & PKEY_BITS != PKEY_BITS {
+        return Err(DropReason::PKey);
+    }
+    if packet.tos() & 3 == ECN_CE && qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= cnp_interval) {
+        qp.cnp_last = Some(env.now);
+        qp.cnp_due = true;
+    }
+    let (opcode, mtu) = (packet.opcode(), conn.mtu);
+    if opcode.is_request() {
+        if qp.resp.receive(env, qp.qpn, mtu, qp.access, packet).is_err() {
+            qp.state = QpState::Error;
+            qp.req.flush(env, qp.qpn);
+        }
+    } else if opcode == Opcode::Cnp {
+        env.stats.cnps_received += 1;
+    } else if qp.state != QpState::ReadyToSend {
+        return Err(DropReason::QpState);
+    } else if qp.req.receive(env, qp.qpn, mtu, packet).is_err() {
+        qp.state = QpState::Error;
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! Frames out: acknowledgements first, then one data packet per queue pair in turn.
+
+use zsr_wire::aeth::{self, Syndrome};
+use zsr_wire::roce::EXT_AT;
+use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet};
+
+use crate::config::Access;
+use crate::nic::Nic;
+use crate::qp::{Conn, Qp, QpState};
+use crate::responder::{Ack, Env, ReadJob, Response};
+use crate::template::{Head, seal};
+
+impl Nic {
+    /// The next frame to be sent at time `now_ns`, if there is one; its buffer comes from `pool`. READ responses are
+    /// made here, one packet per call, from what memory holds at that moment.
+    #[inline]
+    pub fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
+        if !self.arp_replies.is_empty() {
+            return self.arp_reply(pool);
+        }
+        if self.sched.control.is_empty() && self.sched.data.is_empty() {
+            return None;
+        }
+        let mut frame = pool.take();
+        loop {
+            let (slot, control) = match self.sched.control.pop_front() {
+                Some(slot) => (slot, true),
+                None => match self.sched.data.pop_front() {
+                    Some(slot) => (slot, false),
+                    None => {
+                        pool.put(frame);
+                        return None;
+                    }
+                },
+            };
+            let Some(qp) = self.qps.at_mut(slot) else { continue };
+            let env = &mut Env {
+                mrs: &self.mrs,
+                stats: &mut self.stats,
+                completions: &mut self.completions,
+                now: now_ns,
+            };
+            let made = if control {
+                qp.in_control = false;
+                send_control(env, qp, &mut frame)
+            } else {
+                qp.in_data = false;
+                send_data(env, qp, &mut frame)
+            };
+            self.sched.update(slot, qp);
+            if made {
+                self.stats.tx_frames += 1;
+                self.stats.tx_bytes += frame.len() as u64;
+                return Some(frame);
+            }
+            frame.reset();
+        }
+    }
+
+    fn arp_reply(&mut self, pool: &mut FramePool) -> Option<Frame> {
+        let to = self.arp_replies.pop_front()?;
+        let mut frame = pool.take();
+        // Padded to the shortest legal frame, as hardware would.
+        let out = frame.grow_back(ethernet::MIN_FRAME)?;
+        out.fill(0);
+        let reply = arp::Repr {
+            operation: arp::Operation::Reply,
+            sender_mac: self.config.mac,
+            sender_ip: self.config.ip,
+            target_mac: to.mac,
+            target_ip: to.ip,
+        };
+        ethernet::Repr { dst: to.mac, src: self.config.mac, ethertype: ethernet::ARP }.emit(out).ok()?;
+        reply.emit(&mut out[ethernet::LEN..]).ok()?;
+        self.stats.arp_replies += 1;
+        self.stats.tx_frames += 1;
+        self.stats.tx_bytes += frame.len() as u64;
+        Some(frame)
+    }
+}
+
+fn send_control(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
+    let Some(conn) = &mut qp.conn else { return false };
+    if qp.cnp_due {
+        qp.cnp_due = false;
+        return emit_cnp(env, conn, frame);
+    }
+    match qp.resp.front() {
+        Some(&Response::Ack(ack)) => {
+            qp.resp.pop();
+            match ack.syndrome {
+                Syndrome::Ack { .. } => env.stats.acks += 1,
+                Syndrome::RnrNak { .. } | Syndrome::Nak(_) => {}
+            }
+            emit_ack(conn, &ack, frame)
+        }
+        _ => false,
+    }
+}
+
+fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
+    let Some(conn) = &mut qp.conn else { return false };
+    let sends = qp.state == QpState::ReadyToSend && qp.req.sendable();
+    let mut gone = None;
+    match qp.resp.front_mut() {
+        Some(Response::Read(job)) if !(sends && qp.requester_turn) => {
+            qp.requester_turn = true;
+            if emit_read_response(env, conn, job, frame) {
+                job.next += 1;
+                if job.next == job.packets {
+                    qp.resp.pop();
+                }
+                return true;
+            }
+            gone = Some(job.first.plus(job.next));
+        }
+        _ => qp.requester_turn = false,
+    }
+    if let Some(psn) = gone {
+        fail(env, qp, psn);
+        return false;
+    }
+    if !sends {
+        return false;
+    }
+    if qp.req.transmit(env, qp.qpn, conn, frame).is_err() {
+        qp.state = QpState::Error;
+        return false;
+    }
+    !frame.is_empty()
+}
+
+/// The memory of a READ that had been accepted is no longer registered.
+#[cold]
+fn fail(env: &mut Env<'_>, qp: &mut Qp, psn: Psn) {
+    qp.resp.fail_front_read(env, psn);
+    qp.state = QpState::Error;
+    qp.req.flush(env, qp.qpn);
+}
+
+fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {
+    let head = Head {
+        opcode: Opcode::Acknowledge,
+        psn: ack.psn,
+        ack_req: false,
+        payload_len: 0,
+        ident: conn.ident(),
+    };
+    let Some(out) = conn.template.start(frame, &head) else { return false };
+    let ok = aeth::Repr { syndrome: ack.syndrome, msn: ack.msn }.emit(&mut out[EXT_AT..]).is_ok();
+    seal(out);
+    ok
+}
+
+#[cold]
+fn emit_cnp(env: &mut Env<'_>, conn: &mut Conn, frame: &mut Frame) -> bool {
+    let head =
+        Head { opcode: Opcode::Cnp, psn: Psn::ZERO, ack_req: false, payload_len: 0, ident: conn.ident() };
+    let Some(out) = conn.template.start(frame, &head) else { return false };
+    out[EXT_AT..EXT_AT + 16].fill(0);
+    out[EXT_AT - 8] |= 0x40; // BECN
+    seal(out);
+    env.stats.cnps_sent += 1;
+    true
+}
+
+/// One packet of a READ response; `false` if its memory is gone.
+#[inline]
+fn emit_read_response(env: &mut Env<'_>, conn: &mut Conn, job: &ReadJob, frame: &mut Frame) -> bool {
+    let skip = u64::from(job.next) << conn.mtu.shift();
+    let len = (u64::from(job.len) - skip).min(conn.mtu.bytes().into()) as usize;
+    let opcode = match (job.next == 0, job.next + 1 == job.packets) {
+        (true, true) => Opcode::ReadResponseOnly,
+        (true, false) => Opcode::ReadResponseFirst,
+        (false, false) => Opcode::ReadResponseMiddle,
+        (false, true) => Opcode::ReadResponseLast,
+    };
+    let psn = job.first.plus(job.next);
+    let head = Head { opcode, psn, ack_req: false, payload_len: len, ident: conn.ident() };
+    let Some(out) = conn.template.start(frame, &head) else { return false };
+    let at = EXT_AT + opcode.extension_len();
+    if at != EXT_AT
+        && (aeth::Repr { syndrome: Syndrome::ACK, msn: job.msn }).emit(&mut out[EXT_AT..]).is_err()
+    {
+        return false;
+    }
+    let address = job.address.wrapping_add(skip);
+    if !env.mrs.load(job.rkey, address, &mut out[at..at + len], Access::REMOTE_READ) {
+        return false;
+    }
+    seal(out);
+    env.stats.read_packets += 1;
+    env.stats.read_bytes += len as u64;
+    true
+}

@@ -1,0 +1,193 @@
+//! Work requests and completions: the verbs of the requester side.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+use zsr_wire::{Qpn, Rkey};
+
+use crate::qp::QpState;
+
+/// Most packets of one message: a quarter of the PSN space, so that old and new are always told apart.
+pub(crate) const MAX_PACKETS: u32 = 1 << 22;
+
+/// A stretch of registered local memory. Local and remote keys are the same numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sge {
+    /// Key of the region.
+    pub lkey: Rkey,
+    /// I/O virtual address of the first byte.
+    pub address: u64,
+    /// Length in bytes, at most 2³¹.
+    pub len: u32,
+}
+
+/// What a work request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// RDMA READ: remote memory into local memory.
+    Read,
+    /// RDMA WRITE: local memory into remote memory.
+    Write,
+    /// RDMA WRITE that uses up a receive of the peer and gives it these 32 bits.
+    WriteImm(u32),
+}
+
+/// One READ or WRITE to be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkRequest {
+    /// Given back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// Local memory; its length is the message's.
+    pub local: Sge,
+    /// I/O virtual address of the first remote byte.
+    pub remote_address: u64,
+    /// Key of the remote region.
+    pub rkey: Rkey,
+}
+
+/// How a work request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Carried out.
+    Success,
+    /// The local memory's key, range or rights do not fit.
+    LocalProtection,
+    /// The peer calls the request invalid (NAK 0x61).
+    RemoteInvalidRequest,
+    /// The peer refuses access: key, range or rights (NAK 0x62).
+    RemoteAccess,
+    /// The peer could not carry it out (NAK 0x63).
+    RemoteOperational,
+    /// The peer did not answer, or lost packets, more often than the retry count allows.
+    RetryExceeded,
+    /// The peer was not ready more often than the RNR retry count allows.
+    RnrRetryExceeded,
+    /// The peer answered a READ with packets of the wrong length or kind.
+    BadResponse,
+    /// Never carried out: the queue pair went to the error state before.
+    Flushed,
+}
+
+/// What a completion is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompletionKind {
+    /// A READ or WRITE posted by `post_send`.
+    Send(Operation),
+    /// A receive used up by the peer's WRITE with immediate data.
+    Receive {
+        /// The immediate data.
+        immediate: u32,
+    },
+}
+
+/// The end of a work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Queue pair that it was posted to.
+    pub qpn: Qpn,
+    /// As given when posting.
+    pub wr_id: u64,
+    /// What it was.
+    pub kind: CompletionKind,
+    /// How it ended.
+    pub status: Status,
+    /// Message length in bytes.
+    pub len: u32,
+}
+
+/// Why a work request can't be posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PostError {
+    /// No queue pair has this number.
+    #[error("queue pair {0} does not exist")]
+    UnknownQp(Qpn),
+    /// The queue pair's state does not allow posting.
+    #[error("queue pair {qpn} is in state {state:?}: {expected}")]
+    State {
+        /// The queue pair.
+        qpn: Qpn,
+        /// Its state.
+        state: QpState,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The queue is full.
+    #[error("queue pair {qpn} already holds {depth} work requests: poll completions first")]
+    QueueFull {
+        /// The queue pair.
+        qpn: Qpn,
+        /// Its depth.
+        depth: usize,
+    },
+    /// Completions have not been polled for so long that one more would have no place.
+    #[error("{waiting} completions wait to be polled, one more work request would have no place for its own")]
+    CompletionsFull {
+        /// Completions waiting.
+        waiting: usize,
+    },
+    /// The message is too long.
+    #[error("a message of {len} bytes is too long: at most 2147483648 bytes and {MAX_PACKETS} packets")]
+    TooLong {
+        /// Length in bytes.
+        len: u32,
+    },
+    /// The local memory does not fit.
+    #[error("key {lkey} does not allow a {operation:?} of {len} bytes at local address {address:#x}")]
+    LocalMemory {
+        /// Key given.
+        lkey: Rkey,
+        /// What was to be done.
+        operation: Operation,
+        /// Length in bytes.
+        len: u32,
+        /// Address given.
+        address: u64,
+    },
+}
+
+/// Completions waiting to be polled. Posting reserves the place of each, so that pushing never allocates.
+#[derive(Default)]
+pub(crate) struct CompletionQueue {
+    waiting: VecDeque<Completion>,
+    /// Work requests posted and not yet completed.
+    promised: usize,
+    capacity: usize,
+}
+
+impl CompletionQueue {
+    /// Makes room for `n` more.
+    pub(crate) fn grow(&mut self, n: usize) {
+        self.capacity += n;
+        self.waiting.reserve(self.capacity - self.waiting.len());
+    }
+
+    /// Gives the room of a destroyed queue pair back.
+    pub(crate) fn shrink(&mut self, n: usize) {
+        self.capacity = self.capacity.saturating_sub(n);
+    }
+
+    /// Promises a place to one more work request.
+    pub(crate) fn promise(&mut self) -> Result<(), PostError> {
+        if self.waiting.len() + self.promised >= self.capacity {
+            return Err(PostError::CompletionsFull { waiting: self.waiting.len() });
+        }
+        self.promised += 1;
+        Ok(())
+    }
+
+    /// Takes back `n` promises that will not be kept.
+    pub(crate) fn forget(&mut self, n: usize) {
+        self.promised = self.promised.saturating_sub(n);
+    }
+
+    pub(crate) fn push(&mut self, completion: Completion) {
+        self.forget(1);
+        self.waiting.push_back(completion);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        self.waiting.pop_front()
+    }
+}
