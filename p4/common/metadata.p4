@@ -142,6 +142,7 @@ struct meta_t {
     bit<8>   closed;
     bit<8>   low;
     bit<8>   idle;
+    bit<8>   bad_count;
 
     bit<8>   report;
     bit<32>  report_code;

@@ -23,12 +23,13 @@ control Decide(inout meta_t m) {
         if (m.space_slack[31:31] == 1) { m.low = 1; }
         m.poll_due_at = m.now + m.poll_timeout;
 
-        // A PU whose counter left its ring.
-        if (m.fill_slack[31:31] == 1 || m.over_slack[31:31] == 1) {
-            m.report = REPORT_BAD_COUNT;
+        // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
+        // already have popped items that our head does not count yet.
+        if (m.idle == 1) {
+            if (m.fill_slack[31:31] == 1 || m.over_slack[31:31] == 1) { m.bad_count = 1; }
         }
 
-        if (m.phase >= PHASE_CLOSED || m.report != 0) {
+        if (m.phase >= PHASE_CLOSED || m.bad_count == 1) {
             m.do_due = DO_NOTHING;
         } else if (m.fill == 0) {
             if (m.closed == 0) { ask_producer(); }

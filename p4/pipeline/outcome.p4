@@ -17,6 +17,10 @@ control Outcome(inout meta_t m) {
         again(EV_START);
         m.b.length = m.batch;
     }
+    action fault() {
+        again(EV_FAULT);
+        m.b.length = m.fill;
+    }
     action next_producer() {
         again(EV_TICK);
         m.b.hops = m.hops + 1;
@@ -66,7 +70,7 @@ control Outcome(inout meta_t m) {
             if (m.position == 0) { m.b.first = 1; }
             if (m.position + 1 == (psn_t)m.frags) { m.b.last = 1; }
         } else if (m.event == EV_TICK || m.event == EV_VISIT || m.event == EV_ROOM) {
-            if (m.report != 0) { again(EV_FAULT); }
+            if (m.bad_count == 1) { fault(); }
             else if (m.due == 1) { again(EV_RETRY); }
             else if (m.poll_due == 1) { poll(); }
             else if (m.idle == 1 && m.batch != 0) { start(); }
@@ -123,7 +127,7 @@ control Outcome(inout meta_t m) {
             m.report_code = (bit<32>)m.syndrome;
         } else if (m.event == EV_FAULT) {
             m.report = REPORT_BAD_COUNT;
-            m.report_code = m.fill;
+            m.report_code = m.length;
         }
     }
 }

@@ -49,6 +49,7 @@ control Transfer(inout meta_t m) {
         producer_params.apply(m);
         m.due_at = m.now + m.rto;
         m.poll_due_at = m.now + m.poll_interval;
+        m.lock_value = m.worker + 1;
 
         // Does an ACK answer the commit? Its PSN lies right behind the fragments.
         m.expected = m.psn;
