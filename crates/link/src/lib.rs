@@ -1,1 +1,8 @@
-//! Links between nodes: in-memory queues and wrappers for capture, tracing and faults.
+//! Links between nodes. A link has two ends, each a [`Port`]; wrappers of a port are ports themselves, so capture,
+//! counting and faults stack.
+
+mod memory;
+mod port;
+
+pub use memory::{MemoryPort, memory_link};
+pub use port::Port;
