@@ -1,30 +1,70 @@
-//! A link inside one process: a queue in each direction.
+//! A link in memory: two single-producer single-consumer queues for frames, and two that bring buffers home.
+//!
+//! Frames move without being copied, so buffers drift from the pool of whoever sends more to the pool of whoever
+//! receives more. To keep a steady state free of allocation, a receiver whose pool holds more than it needs sends
+//! one empty buffer back for every frame.
 
-use crate::Port;
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use zsr_wire::{Frame, FramePool};
 
-/// One end of a link made by [`memory_link`].
+use crate::port::{Port, SendError};
+
+/// Buffers that a receiver keeps before it sends any home.
+const KEEP: usize = 64;
+
+/// One end of a link in memory. The two ends may live in different threads.
 pub struct MemoryPort {
-    tx: rtrb::Producer<Frame>,
-    rx: rtrb::Consumer<Frame>,
+    out: Producer<Frame>,
+    inward: Consumer<Frame>,
+    empties_out: Producer<Frame>,
+    empties_in: Consumer<Frame>,
 }
 
-/// A link whose ends may be on different threads; each direction holds up to `depth` frames.
-pub fn memory_link(depth: usize) -> (MemoryPort, MemoryPort) {
-    let (a_tx, b_rx) = rtrb::RingBuffer::new(depth);
-    let (b_tx, a_rx) = rtrb::RingBuffer::new(depth);
-    (MemoryPort { tx: a_tx, rx: a_rx }, MemoryPort { tx: b_tx, rx: b_rx })
+/// A link that holds up to `capacity` frames in each direction, and its two ends.
+pub fn memory_link(capacity: usize) -> (MemoryPort, MemoryPort) {
+    let capacity = capacity.max(1);
+    let (a_out, b_in) = RingBuffer::new(capacity);
+    let (b_out, a_in) = RingBuffer::new(capacity);
+    let (a_empty, b_empty_in) = RingBuffer::new(capacity);
+    let (b_empty, a_empty_in) = RingBuffer::new(capacity);
+    (
+        MemoryPort { out: a_out, inward: a_in, empties_out: a_empty, empties_in: a_empty_in },
+        MemoryPort { out: b_out, inward: b_in, empties_out: b_empty, empties_in: b_empty_in },
+    )
 }
 
 impl Port for MemoryPort {
     #[inline]
-    fn send(&mut self, _now_ns: u64, frame: Frame, _pool: &mut FramePool) -> Result<(), Frame> {
-        self.tx.push(frame).map_err(|rtrb::PushError::Full(frame)| frame)
+    fn send(&mut self, _now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
+        if self.out.is_abandoned() {
+            return Err(SendError::Closed(frame));
+        }
+        if let Ok(empty) = self.empties_in.pop() {
+            pool.put(empty);
+        }
+        self.out.push(frame).map_err(|PushError::Full(frame)| SendError::Full(frame))
     }
 
     #[inline]
-    fn recv(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<Frame> {
-        self.rx.pop().ok()
+    fn recv(&mut self, _now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
+        let frame = self.inward.pop().ok()?;
+        if pool.available() > KEEP
+            && let Err(PushError::Full(empty)) = self.empties_out.push(pool.take())
+        {
+            pool.put(empty);
+        }
+        Some(frame)
+    }
+
+    fn is_closed(&self) -> bool {
+        // In this order: what was sent before the end went away is seen.
+        self.inward.is_abandoned() && self.inward.is_empty()
+    }
+}
+
+impl std::fmt::Debug for MemoryPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryPort({} frames wait)", self.inward.slots())
     }
 }
 
@@ -32,19 +72,71 @@ impl Port for MemoryPort {
 mod tests {
     use super::*;
 
+    fn frame(n: u32, pool: &mut FramePool) -> Frame {
+        let mut f = pool.take();
+        f.append(&n.to_be_bytes());
+        f
+    }
+
     #[test]
-    fn frames_arrive_in_order_and_a_full_link_gives_them_back() {
+    fn frames_arrive_in_order_and_a_full_link_says_so() {
         let mut pool = FramePool::default();
-        let (mut a, mut b) = memory_link(2);
-        for text in [b"one", b"two"] {
-            a.send(0, Frame::copy_from(text).unwrap(), &mut pool).unwrap();
-        }
-        let back = a.send(0, Frame::copy_from(b"three").unwrap(), &mut pool).unwrap_err();
-        assert_eq!(back.bytes(), b"three");
-        assert_eq!(b.recv(0, &mut pool).unwrap().bytes(), b"one");
-        assert_eq!(b.recv(0, &mut pool).unwrap().bytes(), b"two");
+        let (mut a, mut b) = memory_link(4);
         assert!(b.recv(0, &mut pool).is_none());
-        b.send(0, back, &mut pool).unwrap();
-        assert_eq!(a.recv(0, &mut pool).unwrap().bytes(), b"three");
+        for n in 0..4 {
+            a.send(0, frame(n, &mut pool), &mut pool).unwrap();
+        }
+        let refused = a.send(0, frame(4, &mut pool), &mut pool).unwrap_err();
+        assert!(matches!(refused, SendError::Full(_)));
+        assert_eq!(refused.into_frame().bytes(), 4u32.to_be_bytes(), "the frame comes back");
+        for n in 0..4u32 {
+            assert_eq!(b.recv(0, &mut pool).unwrap().bytes(), n.to_be_bytes());
+        }
+        assert!(b.recv(0, &mut pool).is_none());
+    }
+
+    #[test]
+    fn a_closed_end_is_noticed_after_what_it_sent() {
+        let mut pool = FramePool::default();
+        let (mut a, mut b) = memory_link(4);
+        a.send(0, frame(7, &mut pool), &mut pool).unwrap();
+        drop(a);
+        assert!(!b.is_closed());
+        assert_eq!(b.recv(0, &mut pool).unwrap().bytes(), 7u32.to_be_bytes());
+        assert!(b.is_closed());
+        assert!(matches!(b.send(0, frame(1, &mut pool), &mut pool), Err(SendError::Closed(_))));
+    }
+
+    #[test]
+    fn between_threads_buffers_come_home() {
+        const FRAMES: u32 = 20_000;
+        let (mut a, mut b) = memory_link(32);
+        let receiver = std::thread::spawn(move || {
+            let mut pool = FramePool::default();
+            let mut next = 0u32;
+            while !b.is_closed() {
+                match b.recv(0, &mut pool) {
+                    Some(f) => {
+                        assert_eq!(f.bytes(), next.to_be_bytes());
+                        next += 1;
+                        pool.put(f);
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+            (next, pool.available())
+        });
+        let mut pool = FramePool::with_frames(8);
+        for n in 0..FRAMES {
+            let mut f = frame(n, &mut pool);
+            while let Err(refused) = a.send(0, f, &mut pool) {
+                f = refused.into_frame();
+                std::thread::yield_now();
+            }
+        }
+        drop(a);
+        let (received, kept) = receiver.join().unwrap();
+        assert_eq!(received, FRAMES);
+        assert!(kept <= KEEP + 1, "{kept} buffers stayed with the receiver");
     }
 }

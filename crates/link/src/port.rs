@@ -1,29 +1,58 @@
-//! One end of a link.
+//! What every end of a link can do.
 
+use thiserror::Error;
 use zsr_wire::{Frame, FramePool};
 
-/// One end of a link, as the node there sees it. Neither call blocks. Times are nanoseconds on the caller's clock; buffers
-/// that a port consumes go to `pool`, and those it needs come from there.
-pub trait Port: Send {
-    /// Sends a frame towards the other end. Gives it back if the link has no room: try again later.
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), Frame>;
+/// A frame that was not sent. It comes back, so that it can be tried again.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// The link has no room now; try again later.
+    #[error("the link's queue is full: receive on the other end, or send later")]
+    Full(Frame),
+    /// The other end is gone for good.
+    #[error("the other end of the link is closed")]
+    Closed(Frame),
+}
 
-    /// The next frame from the other end.
+impl SendError {
+    /// The frame that was not sent.
+    pub fn into_frame(self) -> Frame {
+        match self {
+            SendError::Full(frame) | SendError::Closed(frame) => frame,
+        }
+    }
+}
+
+/// One end of a link. Neither call blocks. `now_ns` is the caller's time, which must not go backwards; `pool` is where
+/// buffers that a link needs or no longer needs come from and go to.
+pub trait Port {
+    /// Sends one frame.
+    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError>;
+
+    /// The next frame that has arrived, if there is one.
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame>;
 
-    /// When a frame that the port holds back becomes due, if it holds any: call [`recv`](Port::recv) again then.
+    /// Whether the other end is gone and everything it sent has been received.
+    fn is_closed(&self) -> bool;
+
+    /// When this port should be looked at again though nothing has arrived (a frame is held back until then); `None`
+    /// if at no particular time.
     fn next_due(&self) -> Option<u64> {
         None
     }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), Frame> {
+    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
         (**self).send(now_ns, frame, pool)
     }
 
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
         (**self).recv(now_ns, pool)
+    }
+
+    fn is_closed(&self) -> bool {
+        (**self).is_closed()
     }
 
     fn next_due(&self) -> Option<u64> {
