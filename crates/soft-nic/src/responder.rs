@@ -41,6 +41,8 @@ pub(crate) struct ReadJob {
     /// Packets made so far.
     pub(crate) next: u32,
     pub(crate) msn: u32,
+    /// Carried out before; does not count against what the peer may have outstanding.
+    pub(crate) again: bool,
 }
 
 /// One entry of the response queue.
@@ -69,7 +71,9 @@ pub(crate) struct Responder {
     reported: bool,
     write: Option<WriteCursor>,
     queue: VecDeque<Response>,
+    /// READs in the queue, and duplicates among them.
     reads: usize,
+    again: usize,
     max_reads: usize,
     rnr_timer: u8,
     recvs: VecDeque<u64>,
@@ -84,6 +88,7 @@ impl Responder {
             write: None,
             queue: VecDeque::new(),
             reads: 0,
+            again: 0,
             max_reads: 0,
             rnr_timer: 0,
             recvs: VecDeque::with_capacity(recv_depth),
@@ -102,7 +107,7 @@ impl Responder {
 
     pub(crate) fn disconnect(&mut self) {
         self.queue.clear();
-        self.reads = 0;
+        (self.reads, self.again) = (0, 0);
         self.msn = 0;
         self.write = None;
         self.reported = false;
@@ -126,8 +131,9 @@ impl Responder {
     /// The front entry has been sent.
     #[inline]
     pub(crate) fn pop(&mut self) {
-        if let Some(Response::Read(_)) = self.queue.pop_front() {
+        if let Some(Response::Read(job)) = self.queue.pop_front() {
             self.reads -= 1;
+            self.again -= usize::from(job.again);
         }
     }
 
@@ -135,7 +141,7 @@ impl Responder {
     /// NAK takes its place.
     pub(crate) fn fail_front_read(&mut self, env: &mut Env<'_>, psn: Psn) {
         self.queue.clear();
-        self.reads = 0;
+        (self.reads, self.again) = (0, 0);
         self.push_nak(env, psn, NakCode::RemoteOperational);
     }
 
@@ -210,7 +216,7 @@ impl Responder {
             self.push_ack(env);
             return;
         };
-        let job = self.job(&reth, mtu, packet.psn());
+        let job = self.job(&reth, mtu, packet.psn(), true);
         let whole = job.first.plus(job.packets).since(self.expected) <= 0;
         let allowed = rights.allows(Access::REMOTE_READ)
             && reth.length <= reth::MAX_MESSAGE
@@ -230,20 +236,21 @@ impl Responder {
                 && u64::from(queued.len) == u64::from(job.len) + skipped;
             if same_rest {
                 if queued.next > offset {
-                    *queued = job;
+                    *queued = ReadJob { again: queued.again, ..job };
                 }
                 return;
             }
         }
-        if self.reads < 2 * self.max_reads {
+        if self.again < self.max_reads {
             self.reads += 1;
+            self.again += 1;
             self.queue.push_back(Response::Read(job));
         } else {
             env.stats.drop(DropReason::DuplicateRead);
         }
     }
 
-    fn job(&self, reth: &reth::Repr, mtu: Mtu, first: Psn) -> ReadJob {
+    fn job(&self, reth: &reth::Repr, mtu: Mtu, first: Psn, again: bool) -> ReadJob {
         ReadJob {
             rkey: reth.rkey,
             address: reth.address,
@@ -252,6 +259,7 @@ impl Responder {
             packets: mtu.packets(reth.length),
             next: 0,
             msn: self.msn,
+            again,
         }
     }
 
@@ -270,7 +278,7 @@ impl Responder {
             || !rights.allows(Access::REMOTE_READ)
             || reth.length > reth::MAX_MESSAGE
             || !packet.payload().is_empty()
-            || self.reads >= self.max_reads;
+            || self.reads - self.again >= self.max_reads;
         if invalid {
             return self.fatal(env, psn, NakCode::InvalidRequest);
         }
@@ -279,7 +287,7 @@ impl Responder {
         }
         self.reported = false;
         self.advance_msn();
-        let job = self.job(&reth, mtu, psn);
+        let job = self.job(&reth, mtu, psn, false);
         self.expected = psn.plus(job.packets);
         self.reads += 1;
         self.queue.push_back(Response::Read(job));

@@ -300,6 +300,25 @@ fn more_reads_than_agreed_are_invalid() {
 }
 
 #[test]
+fn duplicates_do_not_count_as_outstanding_reads() {
+    let mut b = Bench::new(Mtu::Mtu256, 0);
+    for i in 0..4 {
+        b.send(i, Message::ReadRequest(b.reth(0, 4)), &[]);
+    }
+    assert_eq!(b.replies().len(), 4);
+    for i in 0..4 {
+        b.send(i, Message::ReadRequest(b.reth(0, 4)), &[]);
+    }
+    b.send(0, Message::ReadRequest(b.reth(1, 3)), &[]);
+    for i in 4..8 {
+        b.send(i, Message::ReadRequest(b.reth(0, 4)), &[]);
+    }
+    let psns: Vec<i32> = b.replies().iter().map(|r| r.0).collect();
+    assert_eq!(psns, [0, 1, 2, 3, 4, 5, 6, 7], "a fifth duplicate is one too many, a new READ is not");
+    assert_eq!(b.host.nic.stats().dropped(DropReason::DuplicateRead), 1);
+}
+
+#[test]
 fn memory_deregistered_under_a_read_is_an_operational_error() {
     let mut b = Bench::new(Mtu::Mtu256, 0);
     b.send(0, Message::ReadRequest(b.reth(0, 1024)), &[]);
