@@ -85,7 +85,8 @@ fn run(data: &[u8]) -> Option<()> {
     let mut pool = FramePool::with_frames(2);
     for (operation, len) in [(Operation::Write, 700), (Operation::Read, 700), (Operation::Write, 8)] {
         let local = Sge { lkey: key, address: 0, len };
-        nic.post_send(qpn, WorkRequest { wr_id: 2, operation, local, remote_address: 0, rkey: Rkey(1) }).ok()?;
+        nic.post_send(qpn, WorkRequest { wr_id: 2, operation, local, remote_address: 0, rkey: Rkey(1) })
+            .ok()?;
     }
     let (mut now, mut rest) = (0, data);
     while let Some((&len, more)) = rest.split_first() {
