@@ -3,3 +3,4 @@
 pub mod p4;
 pub mod plan;
 pub mod topology;
+pub mod workload;

@@ -1,0 +1,218 @@
+//! Workloads made ready: inputs opened and measured, keys resolved, shares cut.
+
+use crate::topology::{FileFormat, FileInput, Flow, KeyRef, Routing, Workload};
+
+use super::error::WorkloadError;
+use super::file::{self, Division, Records};
+use super::key::KeyReader;
+use super::route::Router;
+use super::tpch::{self, Rows};
+use super::{item, segment};
+
+/// What progress is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of an input file.
+    Bytes,
+    /// Rows of a generated table; their number is known only roughly.
+    Rows,
+    /// Synthetic items.
+    Items,
+}
+
+/// How much there is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// In what.
+    pub unit: Unit,
+    /// How many.
+    pub total: u64,
+}
+
+/// A flow's workload, checked and ready to run.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) kind: Kind,
+    pub(crate) router: Router,
+    pub(crate) key: KeyReader,
+    pub(crate) item_size: u32,
+    pub(crate) seed: u64,
+    /// How much there is to move.
+    pub estimate: Estimate,
+}
+
+/// Where items come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Tpch { scale: f64 },
+    Synthetic { items: u64 },
+    File { input: FileInput, division: Division, first: u64, size: u64 },
+}
+
+/// Opens the input of a flow and resolves its key.
+///
+/// # Errors
+/// When the input can't be read, is no multiple of the record size, or lacks the key column.
+pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
+    let mut routing = flow.routing.clone();
+    let (kind, estimate) = match &flow.workload {
+        Workload::Tpch { scale, .. } => {
+            (Kind::Tpch { scale: *scale }, Estimate { unit: Unit::Rows, total: tpch::estimate(*scale) })
+        }
+        Workload::Synthetic { items } => {
+            let max = item::max_producers(flow.item_size as usize);
+            if flow.producers.len() > max {
+                return Err(WorkloadError::TooManyProducers {
+                    flow: flow.name.clone(),
+                    producers: flow.producers.len(),
+                    item_size: flow.item_size,
+                    max,
+                });
+            }
+            (Kind::Synthetic { items: *items }, Estimate { unit: Unit::Items, total: *items })
+        }
+        Workload::File(input) => {
+            let kind = prepare_file(input, &mut routing)?;
+            let total = match &kind {
+                Kind::File { first, size, .. } => size.saturating_sub(*first),
+                _ => 0,
+            };
+            (kind, Estimate { unit: Unit::Bytes, total })
+        }
+    };
+    Ok(Prepared {
+        kind,
+        key: KeyReader::new(routing.key(), &flow.workload),
+        router: Router::new(&routing, flow.consumers.len()),
+        item_size: flow.item_size,
+        seed,
+        estimate,
+    })
+}
+
+fn prepare_file(input: &FileInput, routing: &mut Routing) -> Result<Kind, WorkloadError> {
+    let (_, size) = file::open(&input.path)?;
+    let mut first = 0;
+    let division = match input.format {
+        FileFormat::Lines => Division::Lines,
+        FileFormat::Binary { record_size } => {
+            if record_size == 0 || size % u64::from(record_size) != 0 {
+                return Err(WorkloadError::PartialRecord {
+                    path: input.path.clone(),
+                    bytes: size,
+                    record_size,
+                });
+            }
+            Division::Fixed(record_size as usize)
+        }
+        FileFormat::Delimited { delimiter, header } => {
+            if header {
+                let (line, next) = file::header(&input.path)?;
+                first = next;
+                resolve_name(input, delimiter, &line, routing)?;
+            }
+            Division::Lines
+        }
+    };
+    Ok(Kind::File { input: input.clone(), division, first, size })
+}
+
+/// A key column given by name becomes the column's number.
+fn resolve_name(
+    input: &FileInput,
+    delimiter: u8,
+    header: &[u8],
+    routing: &mut Routing,
+) -> Result<(), WorkloadError> {
+    let KeyRef::Name(name) = routing.key().clone() else { return Ok(()) };
+    let header = header.strip_suffix(b"\r").unwrap_or(header);
+    let columns: Vec<String> = header
+        .split(|b| *b == delimiter)
+        .map(|c| String::from_utf8_lossy(c).trim().trim_matches('"').to_owned())
+        .collect();
+    let Some(index) = columns.iter().position(|c| *c == name) else {
+        let mut found = columns.join(", ");
+        if found.len() > 200 {
+            found = format!("{} columns", columns.len());
+        }
+        return Err(WorkloadError::NoSuchColumn { path: input.path.clone(), column: name, found });
+    };
+    let number = KeyRef::Number(index as u32 + 1);
+    *routing = match routing.clone() {
+        Routing::Hash(_) => Routing::Hash(number),
+        Routing::Explicit(_) => Routing::Explicit(number),
+        Routing::Range { bounds, .. } => Routing::Range { key: number, bounds },
+    };
+    Ok(())
+}
+
+/// One producer's share of the records.
+pub(crate) enum Source {
+    Tpch(Rows),
+    File(Records),
+}
+
+impl Prepared {
+    /// Share `part` (from 0) of `parts`; synthetic items have none.
+    pub(crate) fn source(&self, part: usize, parts: usize) -> Result<Option<Source>, WorkloadError> {
+        match &self.kind {
+            Kind::Synthetic { .. } => Ok(None),
+            Kind::Tpch { scale } => Ok(Some(Source::Tpch(Rows::new(*scale, part, parts)))),
+            Kind::File { input, division, first, size } => {
+                let unit = match division {
+                    Division::Lines => 1,
+                    Division::Fixed(size) => *size as u64,
+                };
+                let units = size.saturating_sub(*first) / unit;
+                let (from, end) = (share(units, part, parts).0, share(units, part, parts).1);
+                let max = segment::max_record(self.item_size as usize);
+                let (from, end) = (first + from * unit, first + end * unit);
+                Ok(Some(Source::File(Records::new(&input.path, *division, from, end, self.item_size, max)?)))
+            }
+        }
+    }
+
+    /// The synthetic items of share `part`: how many.
+    pub(crate) fn items_of(&self, part: usize, parts: usize) -> u64 {
+        match &self.kind {
+            Kind::Synthetic { items } => {
+                let (from, end) = share(*items, part, parts);
+                end - from
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether items are numbered and bare instead of segments of records.
+    pub(crate) fn is_synthetic(&self) -> bool {
+        matches!(self.kind, Kind::Synthetic { .. })
+    }
+}
+
+/// Share `part` of `total` things: from, and up to.
+fn share(total: u64, part: usize, parts: usize) -> (u64, u64) {
+    let cut = |p: usize| (u128::from(total) * p as u128 / parts.max(1) as u128) as u64;
+    (cut(part), cut(part + 1))
+}
+
+impl Source {
+    /// The next record.
+    ///
+    /// # Errors
+    /// When the input can't be read or has a record that fits in no item.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<&[u8]>, WorkloadError> {
+        match self {
+            Source::Tpch(rows) => Ok(rows.next()),
+            Source::File(records) => records.next(),
+        }
+    }
+
+    /// Where the record returned last is.
+    pub fn place(&self) -> String {
+        match self {
+            Source::Tpch(rows) => rows.place(),
+            Source::File(records) => records.place(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What went through a pair of producer and consumer, small enough to compare and exact enough to prove.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Counts and a running hash of everything that one producer sent to one consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Ring items.
+    pub items: u64,
+    /// Records in them; for synthetic items the items themselves.
+    pub records: u64,
+    /// Bytes of the records without any framing.
+    pub bytes: u64,
+    /// Hash over the contents, in order: each segment's is seeded with the one before. Synthetic items, whose
+    /// contents are checked one by one, leave it 0.
+    pub chain: u64,
+}
+
+impl Tally {
+    /// Counts a segment of `records` records, whose record area is `body`.
+    #[inline]
+    pub fn segment(&mut self, records: u32, body: &[u8]) {
+        self.items += 1;
+        self.records += u64::from(records);
+        let framing = super::segment::RECORD_HEADER as u64 * u64::from(records);
+        self.bytes += (body.len() as u64).saturating_sub(framing);
+        self.chain = xxh3_64_with_seed(body, self.chain);
+    }
+
+    /// Counts synthetic items.
+    #[inline]
+    pub fn bare(&mut self, items: u64, item_size: u32) {
+        self.items += items;
+        self.records += items;
+        self.bytes += items * u64::from(item_size);
+    }
+
+    /// Adds the counts of another pair; a hash over several pairs means nothing and stays 0.
+    pub fn add(&mut self, other: &Tally) {
+        self.items += other.items;
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.chain = 0;
+    }
+}
