@@ -1,0 +1,488 @@
+//! Tables: entries, defaults, direct counters and meters, idle timeouts.
+
+use super::*;
+use crate::error::ControlError;
+use crate::info::{ActionId, ProfileId, TableId};
+use crate::meter::Meter;
+use crate::switch::Switch;
+use crate::table::key::{Rule, canonical, to_limbs};
+use crate::table::{Cold, Hot, NO_ACTION, TableDef};
+
+/// An entry's action, ready for the packet path, with what must be undone when it goes.
+pub(super) struct Compiled {
+    pub hot: Hot,
+    pub args: usize,
+    pub implicit: Option<u32>,
+}
+
+impl Switch {
+    pub(super) fn table_def(&self, t: TableId) -> Result<&TableDef, ControlError> {
+        let missing = ControlError::NotFound { kind: "table", id: u64::from(t.0) };
+        self.program.image.tables.get(t.index()).ok_or(missing)
+    }
+
+    /// The key in words, its priority checked.
+    fn rule(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<Rule, ControlError> {
+        let def = self.table_def(t)?;
+        let info = &self.program.image.info.tables[t.index()];
+        if info.has_priority && priority <= 0 {
+            return Err(ControlError::Priority("this table's entries need a priority above 0"));
+        }
+        if !info.has_priority && priority != 0 {
+            return Err(ControlError::Priority("this table's entries have no priority (0 was expected)"));
+        }
+        if def.key.words == 0 {
+            return Err(ControlError::NotAvailable("the table has no key, so it has only a default entry"));
+        }
+        def.key.rule(key, priority)
+    }
+
+    fn entry(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
+        let rule = self.rule(t, key, priority)?;
+        let found = self.core.tables[t.index()].index.get(&rule);
+        found.map(|i| *i as usize).ok_or(ControlError::NoEntry { table: t })
+    }
+
+    /// Checks an action and its arguments; returns the argument words.
+    pub(super) fn action_words(
+        &self,
+        call: &ActionCall,
+        legal: &[ActionId],
+    ) -> Result<Vec<u64>, ControlError> {
+        let action = call.action.0;
+        if !legal.contains(&call.action) {
+            return Err(ControlError::WrongAction { action });
+        }
+        let plan = &self.program.image.actions[call.action.index()];
+        if plan.params.len() != call.params.len() {
+            let (got, expected) = (call.params.len(), plan.params.len());
+            return Err(ControlError::ParamCount { action, got, expected });
+        }
+        let mut words = Vec::with_capacity(plan.words);
+        for (index, (value, (_, width))) in call.params.iter().zip(&plan.params).enumerate() {
+            let what = "parameter";
+            let wide = ControlError::TooWide { what, index, width: *width };
+            words.extend(to_limbs(value, *width).ok_or(wide)?);
+        }
+        Ok(words)
+    }
+
+    /// Makes an action ready; takes references on members and groups.
+    fn compile_action(
+        &mut self,
+        t: TableId,
+        action: &EntryAction,
+        hit: bool,
+    ) -> Result<Compiled, ControlError> {
+        let info = &self.program.image.info.tables[t.index()];
+        let Some(profile) = info.profile else {
+            let EntryAction::Call(call) = action else {
+                return Err(ControlError::WrongEntryAction(
+                    "this table has no action profile: give an action",
+                ));
+            };
+            let words = self.action_words(call, &info.actions)?;
+            let def = &self.program.image.tables[t.index()];
+            let by_action = def.next[call.action.index()].unwrap_or(def.next_default);
+            let next = def.hit_miss.map_or(by_action, |(h, m)| if hit { h } else { m });
+            let args = self.core.arena.put(&words);
+            let start = self.program.image.actions[call.action.index()].start;
+            return Ok(Compiled {
+                hot: Hot::Call { action: start, next, args },
+                args: words.len(),
+                implicit: None,
+            });
+        };
+        let hot = match action {
+            // p4c gives indirect tables a plain default action (NoAction), which bmv2 runs too.
+            EntryAction::Call(call) if !hit => {
+                let words = self.action_words(call, &info.actions)?;
+                let def = &self.program.image.tables[t.index()];
+                let by_action = def.next[call.action.index()].unwrap_or(def.next_default);
+                let next = def.hit_miss.map_or(by_action, |(_, m)| m);
+                let args = self.core.arena.put(&words);
+                let action = self.program.image.actions[call.action.index()].start;
+                return Ok(Compiled {
+                    hot: Hot::Call { action, next, args },
+                    args: words.len(),
+                    implicit: None,
+                });
+            }
+            EntryAction::Call(_) => {
+                return Err(ControlError::WrongEntryAction(
+                    "this table has an action profile: give a member, group or action set",
+                ));
+            }
+            EntryAction::Member(m) => Hot::Member(self.use_member(profile, *m)?),
+            EntryAction::Group(g) => Hot::Group(self.use_group(profile, *g)?),
+            EntryAction::Set(set) => {
+                let group = self.make_implicit(profile, set)?;
+                return Ok(Compiled { hot: Hot::Group(group), args: 0, implicit: Some(group) });
+            }
+        };
+        Ok(Compiled { hot, args: 0, implicit: None })
+    }
+
+    /// Undoes [`compile_action`](Self::compile_action).
+    fn release_action(
+        &mut self,
+        t: TableId,
+        action: &EntryAction,
+        hot: Hot,
+        args: usize,
+        implicit: Option<u32>,
+    ) {
+        if let Hot::Call { args: at, .. } = hot {
+            self.core.arena.free(at, args);
+        }
+        let Some(p) = self.program.image.info.tables[t.index()].profile else { return };
+        match action {
+            EntryAction::Member(m) => self.drop_member_use(p, *m),
+            EntryAction::Group(g) => self.drop_group_use(p, *g),
+            EntryAction::Set(_) => {
+                if let Some(g) = implicit {
+                    self.drop_implicit(p, g);
+                }
+            }
+            EntryAction::Call(_) => {}
+        }
+    }
+
+    pub(crate) fn install_program_entries(&mut self) {
+        let image = self.program.image.clone();
+        for (i, def) in image.tables.iter().enumerate() {
+            let t = TableId(i as u32);
+            for e in &def.entries {
+                // Checked at load; equal keys were refused there only by bmv2's rules, so the first stays.
+                let _ = self.insert(t, e.clone());
+            }
+            if let Some(d) = &def.default {
+                let _ = self.put_default(t, d.clone());
+            }
+        }
+    }
+
+    fn insert(&mut self, t: TableId, mut entry: TableEntry) -> Result<(), ControlError> {
+        let rule = self.rule(t, &entry.key, entry.priority)?;
+        let size = self.table_def(t)?.size;
+        let table = &self.core.tables[t.index()];
+        if table.index.contains_key(&rule) {
+            return Err(ControlError::Duplicate { kind: "table entry" });
+        }
+        if table.index.len() >= size {
+            return Err(ControlError::Full { kind: "table", size });
+        }
+        if entry.idle_timeout_ns > 0 && !self.table_def(t)?.idle {
+            return Err(ControlError::NotAvailable("this table does not support idle timeouts"));
+        }
+        let compiled = self.compile_action(t, &entry.action, true)?;
+        canonical_entry(&mut entry);
+        let now = self.core.now_ns;
+        let table = &mut self.core.tables[t.index()];
+        let slot = table.free.pop().unwrap_or_else(|| {
+            table.hot.push(Hot::Call { action: NO_ACTION, next: 0, args: 0 });
+            table.cold.push(None);
+            table.counters.push(CounterValue::default());
+            table.meters.push(Meter::default());
+            table.last_hit.push(0);
+            table.hot.len() as u32 - 1
+        });
+        let i = slot as usize;
+        table.order += 1;
+        table.hot[i] = compiled.hot;
+        table.counters[i] = CounterValue::default();
+        table.meters[i] = Meter::default();
+        table.last_hit[i] = now;
+        table.index.insert(rule.clone(), slot);
+        table.lookup.insert(&rule, slot);
+        table.cold[i] = Some(Cold {
+            entry,
+            rule,
+            args: compiled.args,
+            implicit: compiled.implicit,
+            order: table.order,
+            idle_told: false,
+        });
+        Ok(())
+    }
+
+    fn not_const(&self, t: TableId) -> Result<(), ControlError> {
+        self.table_def(t)?;
+        if self.program.image.info.tables[t.index()].const_entries {
+            return Err(ControlError::Const { what: "the table's entries" });
+        }
+        Ok(())
+    }
+
+    /// Adds an entry. An equal key (with equal priority) must not be there yet.
+    pub fn table_insert(&mut self, t: TableId, entry: TableEntry) -> Result<(), ControlError> {
+        self.not_const(t)?;
+        self.insert(t, entry)
+    }
+
+    /// Changes the action, idle timeout and metadata of the entry with this key and priority. Direct counters and
+    /// meters stay as they are.
+    pub fn table_modify(&mut self, t: TableId, mut entry: TableEntry) -> Result<(), ControlError> {
+        self.not_const(t)?;
+        let i = self.entry(t, &entry.key, entry.priority)?;
+        if entry.idle_timeout_ns > 0 && !self.table_def(t)?.idle {
+            return Err(ControlError::NotAvailable("this table does not support idle timeouts"));
+        }
+        let compiled = self.compile_action(t, &entry.action, true)?;
+        canonical_entry(&mut entry);
+        let now = self.core.now_ns;
+        let table = &mut self.core.tables[t.index()];
+        let old_hot = std::mem::replace(&mut table.hot[i], compiled.hot);
+        table.last_hit[i] = now;
+        let Some(cold) = &mut table.cold[i] else { return Err(ControlError::NoEntry { table: t }) };
+        let old = std::mem::replace(&mut cold.entry, entry);
+        let (args, implicit) = (cold.args, cold.implicit);
+        (cold.args, cold.implicit, cold.idle_told) = (compiled.args, compiled.implicit, false);
+        self.release_action(t, &old.action, old_hot, args, implicit);
+        Ok(())
+    }
+
+    /// Removes the entry with this key and priority.
+    pub fn table_delete(
+        &mut self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+    ) -> Result<(), ControlError> {
+        self.not_const(t)?;
+        let i = self.entry(t, key, priority)?;
+        self.remove(t, i);
+        Ok(())
+    }
+
+    fn remove(&mut self, t: TableId, i: usize) {
+        let table = &mut self.core.tables[t.index()];
+        let Some(cold) = table.cold[i].take() else { return };
+        table.index.remove(&cold.rule);
+        table.lookup.remove(&cold.rule);
+        table.free.push(i as u32);
+        let hot = table.hot[i];
+        self.release_action(t, &cold.entry.action, hot, cold.args, cold.implicit);
+    }
+
+    /// Removes all entries.
+    pub fn table_clear(&mut self, t: TableId) -> Result<(), ControlError> {
+        self.not_const(t)?;
+        for i in 0..self.core.tables[t.index()].cold.len() {
+            self.remove(t, i);
+        }
+        Ok(())
+    }
+
+    /// The entry with this key and priority.
+    pub fn table_get(
+        &self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+    ) -> Result<TableEntry, ControlError> {
+        let i = self.entry(t, key, priority)?;
+        let cold = self.core.tables[t.index()].cold[i].as_ref();
+        cold.map(|c| c.entry.clone()).ok_or(ControlError::NoEntry { table: t })
+    }
+
+    /// All entries, in the order in which they were added.
+    pub fn table_entries(&self, t: TableId) -> Result<Vec<TableEntry>, ControlError> {
+        self.table_def(t)?;
+        let mut all: Vec<&Cold> = self.core.tables[t.index()].cold.iter().flatten().collect();
+        all.sort_by_key(|c| c.order);
+        Ok(all.into_iter().map(|c| c.entry.clone()).collect())
+    }
+
+    /// The number of entries.
+    pub fn table_len(&self, t: TableId) -> Result<usize, ControlError> {
+        self.table_def(t)?;
+        Ok(self.core.tables[t.index()].index.len())
+    }
+
+    /// What a miss does, `None` if nothing.
+    pub fn default_entry(&self, t: TableId) -> Result<Option<EntryAction>, ControlError> {
+        self.table_def(t)?;
+        Ok(self.core.tables[t.index()].default_action.clone())
+    }
+
+    fn put_default(&mut self, t: TableId, mut action: EntryAction) -> Result<(), ControlError> {
+        let compiled = self.compile_action(t, &action, false)?;
+        canonical_action(&mut action);
+        let table = &mut self.core.tables[t.index()];
+        let old_hot = std::mem::replace(&mut table.default, compiled.hot);
+        let old_args = std::mem::replace(&mut table.default_args, compiled.args);
+        let old_implicit = std::mem::replace(&mut table.default_implicit, compiled.implicit);
+        if let Some(old) = table.default_action.replace(action) {
+            self.release_action(t, &old, old_hot, old_args, old_implicit);
+        }
+        Ok(())
+    }
+
+    /// Sets what a miss does.
+    pub fn set_default(&mut self, t: TableId, action: EntryAction) -> Result<(), ControlError> {
+        self.table_def(t)?;
+        if self.program.image.info.tables[t.index()].const_default {
+            return Err(ControlError::Const { what: "the table's default action" });
+        }
+        self.put_default(t, action)
+    }
+
+    /// Sets what a miss does back to what the program says.
+    pub fn reset_default(&mut self, t: TableId) -> Result<(), ControlError> {
+        let def = self.table_def(t)?;
+        match def.default.clone() {
+            Some(d) => self.put_default(t, d),
+            None => {
+                let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
+                let table = &mut self.core.tables[t.index()];
+                let hot =
+                    std::mem::replace(&mut table.default, Hot::Call { action: NO_ACTION, next, args: 0 });
+                let args = std::mem::take(&mut table.default_args);
+                let implicit = table.default_implicit.take();
+                if let Some(old) = table.default_action.take() {
+                    self.release_action(t, &old, hot, args, implicit);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn counted(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
+        if !self.table_def(t)?.counter {
+            return Err(ControlError::NotAvailable("this table has no direct counter"));
+        }
+        self.entry(t, key, priority)
+    }
+
+    /// An entry's direct counter.
+    pub fn entry_counter(
+        &self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+    ) -> Result<CounterValue, ControlError> {
+        let i = self.counted(t, key, priority)?;
+        Ok(self.core.tables[t.index()].counters[i])
+    }
+
+    /// Sets an entry's direct counter.
+    pub fn set_entry_counter(
+        &mut self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+        value: CounterValue,
+    ) -> Result<(), ControlError> {
+        let i = self.counted(t, key, priority)?;
+        self.core.tables[t.index()].counters[i] = value;
+        Ok(())
+    }
+
+    fn metered(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
+        if self.table_def(t)?.meter.is_none() {
+            return Err(ControlError::NotAvailable("this table has no direct meter"));
+        }
+        self.entry(t, key, priority)
+    }
+
+    /// An entry's direct meter, `None` if every packet is green.
+    pub fn entry_meter(
+        &self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+    ) -> Result<Option<MeterConfig>, ControlError> {
+        let i = self.metered(t, key, priority)?;
+        Ok(self.core.tables[t.index()].meters[i].config())
+    }
+
+    /// Sets an entry's direct meter; `None` makes every packet green.
+    pub fn set_entry_meter(
+        &mut self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        let i = self.metered(t, key, priority)?;
+        super::indirect::check_meter(config)?;
+        self.core.tables[t.index()].meters[i].set(config);
+        Ok(())
+    }
+
+    /// Nanoseconds since an entry last matched (or was set).
+    pub fn entry_idle_ns(
+        &self,
+        t: TableId,
+        key: &[MatchField],
+        priority: i32,
+        now_ns: u64,
+    ) -> Result<u64, ControlError> {
+        if !self.table_def(t)?.idle {
+            return Err(ControlError::NotAvailable("this table does not support idle timeouts"));
+        }
+        let i = self.entry(t, key, priority)?;
+        Ok(now_ns.saturating_sub(self.core.tables[t.index()].last_hit[i]))
+    }
+
+    pub(crate) fn sweeps_needed(&self) -> bool {
+        self.program.image.tables.iter().any(|d| d.idle)
+    }
+
+    /// Tells about entries that have been idle for their timeout.
+    pub(crate) fn sweep_idle(&mut self, now_ns: u64) {
+        for t in 0..self.core.tables.len() {
+            if !self.program.image.tables[t].idle {
+                continue;
+            }
+            let table = &mut self.core.tables[t];
+            let mut idle = Vec::new();
+            for (cold, last) in table.cold.iter_mut().zip(&table.last_hit) {
+                let Some(c) = cold else { continue };
+                if c.entry.idle_timeout_ns == 0 {
+                    continue;
+                }
+                let over = now_ns.saturating_sub(*last) >= c.entry.idle_timeout_ns;
+                if over && !c.idle_told {
+                    idle.push(c.entry.clone());
+                }
+                c.idle_told = over;
+            }
+            if !idle.is_empty() {
+                self.tell_idle(TableId(t as u32), idle, now_ns);
+            }
+        }
+    }
+
+    /// Actions that members of a profile may use.
+    pub(super) fn profile_actions(&self, p: ProfileId) -> Vec<ActionId> {
+        let info = &self.program.image.info;
+        let mut all: Vec<ActionId> =
+            info.profile_tables(p).flat_map(|t| info.tables[t.index()].actions.clone()).collect();
+        all.dedup();
+        all
+    }
+}
+
+fn canonical_action(action: &mut EntryAction) {
+    let call = |c: &mut ActionCall| c.params.iter_mut().for_each(|p| *p = canonical(p));
+    match action {
+        EntryAction::Call(c) => call(c),
+        EntryAction::Set(set) => set.iter_mut().for_each(|w| call(&mut w.call)),
+        EntryAction::Member(_) | EntryAction::Group(_) => {}
+    }
+}
+
+fn canonical_entry(entry: &mut TableEntry) {
+    canonical_action(&mut entry.action);
+    for f in &mut entry.key {
+        match f {
+            MatchField::Exact(v) | MatchField::Optional(Some(v)) => *v = canonical(v),
+            MatchField::Lpm { value, .. } => *value = canonical(value),
+            MatchField::Ternary { value, mask } => (*value, *mask) = (canonical(value), canonical(mask)),
+            MatchField::Range { low, high } => (*low, *high) = (canonical(low), canonical(high)),
+            MatchField::Optional(None) => {}
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The state that programs read and write: slots, tables, registers, counters, meters.
+
+use super::hash::Algo;
+use super::plan::Slots;
+use crate::compile::calc::Segment;
+use crate::control::CounterValue;
+use crate::meter::Meter;
+use crate::op::Pc;
+use crate::profile::Profile;
+use crate::program::Image;
+use crate::table::{Arena, Hot, NO_ACTION, Table};
+
+/// Why the parser ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// With a parser error.
+    Error(u64),
+}
+
+/// A register array: `limbs` words per cell.
+#[derive(Debug)]
+pub(crate) struct Register {
+    pub words: Vec<u64>,
+    pub limbs: usize,
+    pub width: u32,
+}
+
+/// All state of a running program, and that of the packet at hand.
+pub(crate) struct Core {
+    pub slots: Box<Slots>,
+    pub tables: Vec<Table>,
+    pub profiles: Vec<Profile>,
+    pub arena: Arena,
+    pub registers: Vec<Register>,
+    pub counters: Vec<Vec<CounterValue>>,
+    pub meters: Vec<Vec<Meter>>,
+    pub meter_bytes: Vec<bool>,
+    /// Members of each value set: limbs per element.
+    pub value_sets: Vec<Vec<Vec<Vec<u64>>>>,
+    /// Algorithms of the calculations, which the control plane may give other parameters.
+    pub algos: Vec<Algo>,
+    pub algo_states: Vec<u64>,
+    pub scratch: Vec<u8>,
+    pub random: u64,
+    pub drop_port: u64,
+    pub loop_limit: u32,
+
+    // The packet at hand.
+    pub now_ns: u64,
+    /// Bytes parsed: where the payload starts in the frame.
+    pub cursor: usize,
+    pub checksum_error: bool,
+    pub exit: bool,
+    /// bmv2's packet length register: what headers added and removed make of it.
+    pub packet_length: u64,
+    pub ingress_length: u64,
+    pub clone: Option<(u16, u64)>,
+    pub resubmit: u64,
+    pub recirculate: u64,
+    pub digest: u64,
+    pub truncate: usize,
+    pub loops: u32,
+
+    pub assert_failures: u64,
+    pub loop_limit_hits: u64,
+    pub bad_indices: u64,
+}
+
+impl Core {
+    pub(crate) fn new(image: &Image, seed: u64, drop_port: u64, loop_limit: u32) -> Core {
+        let slots = vec![0u64; 65536].into_boxed_slice();
+        let mut slots: Box<Slots> = match slots.try_into() {
+            Ok(s) => s,
+            Err(_) => Box::new([0; 65536]),
+        };
+        slots[image.first_const..][..image.consts.len()].copy_from_slice(&image.consts);
+        let register = |r: &crate::info::RegisterInfo| {
+            let limbs = (r.width as usize).div_ceil(64);
+            Register { words: vec![0; limbs * r.size], limbs, width: r.width }
+        };
+        Core {
+            slots,
+            tables: image.tables.iter().map(Table::new).collect(),
+            profiles: image.info.profiles.iter().map(|_| Profile::default()).collect(),
+            arena: Arena::default(),
+            registers: image.info.registers.iter().map(register).collect(),
+            counters: image.info.counters.iter().map(|c| vec![CounterValue::default(); c.size]).collect(),
+            meters: image.info.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
+            meter_bytes: image.info.meters.iter().map(|m| m.unit == crate::info::MeterUnit::Bytes).collect(),
+            value_sets: image.info.value_sets.iter().map(|_| Vec::new()).collect(),
+            algos: image.calcs.iter().map(|c| c.algo.clone()).collect(),
+            algo_states: image
+                .calcs
+                .iter()
+                .map(|c| if matches!(c.algo, Algo::Random) { seed } else { 0 })
+                .collect(),
+            scratch: vec![0; image.calcs.iter().map(|c| c.max_bytes).max().unwrap_or(0)],
+            random: seed,
+            drop_port,
+            loop_limit,
+            now_ns: 0,
+            cursor: 0,
+            checksum_error: false,
+            exit: false,
+            packet_length: 0,
+            ingress_length: 0,
+            clone: None,
+            resubmit: 0,
+            recirculate: 0,
+            digest: 0,
+            truncate: usize::MAX,
+            loops: 0,
+            assert_failures: 0,
+            loop_limit_hits: 0,
+            bad_indices: 0,
+        }
+    }
+
+    /// Looks a table up; returns the action's code, the next node's, and the first argument word.
+    #[inline]
+    pub(crate) fn apply(&mut self, image: &Image, t: usize) -> (Pc, Pc, u32) {
+        let def = &image.tables[t];
+        let table = &mut self.tables[t];
+        let found = table.lookup.find(&def.key, &self.slots);
+        if found == 0 {
+            return self.miss(image, t);
+        }
+        let i = found as usize - 1;
+        if def.counter
+            && let Some(c) = table.counters.get_mut(i)
+        {
+            c.packets += 1;
+            c.bytes += self.ingress_length;
+        }
+        if def.idle
+            && let Some(t) = table.last_hit.get_mut(i)
+        {
+            *t = self.now_ns;
+        }
+        if let Some((target, bytes)) = def.meter
+            && let Some(m) = table.meters.get_mut(i)
+        {
+            let cost = if bytes { self.ingress_length } else { 1 };
+            self.slots[target as usize] = m.execute(self.now_ns / 1000, cost);
+        }
+        match table.hot[i] {
+            Hot::Call { action, next, args } => (action, next, args),
+            indirect => self.indirect(image, t, indirect, true),
+        }
+    }
+
+    fn miss(&mut self, image: &Image, t: usize) -> (Pc, Pc, u32) {
+        match self.tables[t].default {
+            Hot::Call { action, next, args } => (action, next, args),
+            indirect => self.indirect(image, t, indirect, false),
+        }
+    }
+
+    /// Follows an entry to a member of its action profile.
+    fn indirect(&mut self, image: &Image, t: usize, hot: Hot, hit: bool) -> (Pc, Pc, u32) {
+        let def = &image.tables[t];
+        let nothing = def.hit_miss.map_or(def.next_default, |(h, m)| if hit { h } else { m });
+        let Some(p) = def.profile else { return (NO_ACTION, nothing, 0) };
+        let member = match hot {
+            Hot::Member(m) => Some(m),
+            Hot::Group(g) => {
+                let hash = image.selectors[p].map_or(0, |c| self.calculate(image, c, &[]));
+                self.profiles[p].choose(g, hash)
+            }
+            Hot::Call { .. } => None,
+        };
+        let Some(m) = member.and_then(|m| self.profiles[p].hot(m)) else {
+            // An empty group does what a miss does.
+            if !hit {
+                return (NO_ACTION, nothing, 0);
+            }
+            return match self.tables[t].default {
+                Hot::Call { action, next, args } => (action, next, args),
+                _ => (NO_ACTION, nothing, 0),
+            };
+        };
+        let by_action = || def.next.get(m.action).copied().flatten().unwrap_or(def.next_default);
+        let next = def.hit_miss.map_or_else(by_action, |(h, miss)| if hit { h } else { miss });
+        (image.actions[m.action].start, next, m.args)
+    }
+
+    /// Runs a calculation over the fields as they are, and the payload.
+    #[inline]
+    pub(crate) fn calculate(&mut self, image: &Image, calc: usize, payload: &[u8]) -> u64 {
+        let plan = &image.calcs[calc];
+        let buf = &mut self.scratch[..];
+        let mut bits = 0;
+        // Only bit-wise writes need zeroed bytes; they come after something unaligned, or with a varbit.
+        let mut zeroed = false;
+        for s in &plan.segments {
+            match s {
+                Segment::Pack { valid, pack } => {
+                    if valid.is_some_and(|v| self.slots[v as usize] == 0) {
+                        continue;
+                    }
+                    if bits % 8 == 0 {
+                        pack.run(&self.slots, &mut buf[bits / 8..]);
+                    } else {
+                        zero_rest(buf, bits, &mut zeroed);
+                        pack.run_at(&self.slots, buf, bits);
+                    }
+                    bits += pack.bits;
+                    zeroed = false;
+                }
+                Segment::Var { valid, header } | Segment::Header { valid, header } => {
+                    if self.slots[*valid as usize] == 0 {
+                        continue;
+                    }
+                    let Some(var) = &image.headers[*header as usize].var else { continue };
+                    zero_rest(buf, bits, &mut zeroed);
+                    bits += match s {
+                        Segment::Var { .. } => var.pack_var(&self.slots, buf, bits),
+                        _ => var.pack(&self.slots, buf, bits),
+                    };
+                }
+            }
+        }
+        let payload = if plan.payload { payload } else { &[] };
+        let input = &self.scratch[..bits.div_ceil(8)];
+        self.algos[calc].run([input, payload], &mut self.algo_states[calc])
+    }
+
+    /// Whether a value set has the key that one of its uses sees.
+    pub(crate) fn in_set(&self, image: &Image, set_use: usize) -> bool {
+        let u = &image.set_uses[set_use];
+        self.value_sets[u.set].iter().any(|member| {
+            u.elements.iter().zip(member).all(|((slot, _, mask), value)| {
+                let key = self.slots[*slot as usize..].iter();
+                value.iter().zip(mask).zip(key).all(|((v, m), k)| (v ^ k) & m == 0)
+            })
+        })
+    }
+}
+
+/// Clears everything from a bit position on.
+fn zero_rest(buf: &mut [u8], bits: usize, zeroed: &mut bool) {
+    if *zeroed {
+        return;
+    }
+    *zeroed = true;
+    if bits % 8 != 0 {
+        buf[bits / 8] &= 0xffu8 << (8 - bits % 8);
+    }
+    buf[bits.div_ceil(8)..].fill(0);
+}

@@ -1,0 +1,164 @@
+//! The way from other threads to the thread that owns a [`Switch`], and back. The packet thread never blocks: it
+//! reads one atomic when nobody calls, and drops (and counts) notifications when their receiver lags.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+
+use crate::switch::Switch;
+
+type Command = Box<dyn FnOnce(&mut Switch) + Send>;
+
+/// The switch's owner is gone, so the call was not, and never will be, carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the switch has stopped")]
+pub struct SwitchStopped;
+
+struct Shared {
+    pending: AtomicUsize,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Calls a [`Switch`] that another thread owns. Clonable and thread-safe.
+#[derive(Clone)]
+pub struct SwitchHandle {
+    commands: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+}
+
+/// The owner's end: carries out what handles sent.
+pub struct ControlQueue {
+    commands: mpsc::Receiver<Command>,
+    shared: Arc<Shared>,
+}
+
+/// A queue and the first handle to it. `wake` is called after each command was queued, from the caller's thread:
+/// use it to end the owner's sleep (`|| ()` if it polls).
+pub fn control_queue(wake: impl Fn() + Send + Sync + 'static) -> (SwitchHandle, ControlQueue) {
+    let (tx, rx) = mpsc::channel();
+    let shared = Arc::new(Shared { pending: AtomicUsize::new(0), wake: Box::new(wake) });
+    (SwitchHandle { commands: tx, shared: shared.clone() }, ControlQueue { commands: rx, shared })
+}
+
+impl ControlQueue {
+    /// Carries out all commands that wait; returns how many. One atomic load if there are none.
+    #[inline]
+    pub fn drain(&self, switch: &mut Switch) -> usize {
+        if self.shared.pending.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.drain_slow(switch)
+    }
+
+    #[cold]
+    fn drain_slow(&self, switch: &mut Switch) -> usize {
+        let mut n = 0;
+        while let Ok(command) = self.commands.try_recv() {
+            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
+            command(switch);
+            n += 1;
+        }
+        n
+    }
+}
+
+enum SlotState<R> {
+    Waiting(Option<Waker>),
+    Done(R),
+    Dead,
+}
+
+struct Slot<R> {
+    state: Mutex<SlotState<R>>,
+    ready: Condvar,
+}
+
+/// Fills the slot; if dropped without an answer (owner gone), marks it dead.
+struct Answer<R>(Arc<Slot<R>>);
+
+impl<R> Answer<R> {
+    fn put(&self, new: SlotState<R>) {
+        let mut state = self.0.state.lock().unwrap_or_else(|e| e.into_inner());
+        if let SlotState::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = new;
+            drop(state);
+            self.0.ready.notify_all();
+            if let Some(w) = waker {
+                w.wake();
+            }
+        }
+    }
+}
+
+impl<R> Drop for Answer<R> {
+    fn drop(&mut self) {
+        self.put(SlotState::Dead);
+    }
+}
+
+/// The answer to [`SwitchHandle::call`]: await it, or [`wait`](CallFuture::wait) for it.
+pub struct CallFuture<R>(Arc<Slot<R>>);
+
+impl<R> CallFuture<R> {
+    /// Blocks until the answer is there. Not for async code, nor for the thread that owns the switch.
+    pub fn wait(self) -> Result<R, SwitchStopped> {
+        let mut state = self.0.state.lock().unwrap_or_else(|e| e.into_inner());
+        loop {
+            match std::mem::replace(&mut *state, SlotState::Dead) {
+                SlotState::Done(r) => return Ok(r),
+                SlotState::Dead => return Err(SwitchStopped),
+                waiting => *state = waiting,
+            }
+            state = self.0.ready.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+}
+
+impl<R> Future for CallFuture<R> {
+    type Output = Result<R, SwitchStopped>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.state.lock().unwrap_or_else(|e| e.into_inner());
+        match std::mem::replace(&mut *state, SlotState::Dead) {
+            SlotState::Done(r) => Poll::Ready(Ok(r)),
+            SlotState::Dead => Poll::Ready(Err(SwitchStopped)),
+            SlotState::Waiting(_) => {
+                *state = SlotState::Waiting(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl SwitchHandle {
+    /// Has the owner run `f`, between two packets. The result comes through the returned future; dropping that
+    /// does not cancel the call. Calls of one handle run in their order.
+    pub fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Switch) -> R + Send + 'static,
+    ) -> CallFuture<R> {
+        let slot = Arc::new(Slot { state: Mutex::new(SlotState::Waiting(None)), ready: Condvar::new() });
+        let answer = Answer(slot.clone());
+        let command: Command = Box::new(move |switch| {
+            let r = f(switch);
+            answer.put(SlotState::Done(r));
+        });
+        self.shared.pending.fetch_add(1, Ordering::AcqRel);
+        // A refused command is dropped here, which marks the slot dead.
+        if self.commands.send(command).is_ok() {
+            (self.shared.wake)();
+        }
+        CallFuture(slot)
+    }
+
+    /// [`call`](Self::call), blocking until the owner has answered. Must not be called from the owner's thread.
+    pub fn call_blocking<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Switch) -> R + Send + 'static,
+    ) -> Result<R, SwitchStopped> {
+        self.call(f).wait()
+    }
+}

@@ -1,0 +1,46 @@
+//! A P4Runtime server (version 1.6) for a running [`Switch`](crate::switch::Switch).
+//!
+//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`] with closures that run
+//! between two packets. A pipeline is built beside the running one and put in its place in one such step.
+//!
+//! Choices that the specification leaves open or makes twice:
+//! - Malformed byte strings get OUT_OF_RANGE wherever they stand ("Bytestrings"), except in packet metadata.
+//! - A batch is one step, so DATAPLANE_ATOMIC is supported for every batch, and ROLLBACK_ON_ERROR is the same. If one
+//!   update is refused, the others are reported as ABORTED.
+//! - After VERIFY_AND_SAVE, Write and Read refer to the saved pipeline, packets still run through the old one, and
+//!   COMMIT puts the saved one in place with all that was written to it.
+//! - A role is whatever name a controller gives; without `role.config`, which this switch has no scheme for, every
+//!   role has full access, and each role's primary receives packets and notifications.
+//! - Translated types (`@p4runtime_translation`) are translated by number, a string being the number's decimal digits.
+//! - Not supported, and refused with UNIMPLEMENTED: backup replicas, group actions, per-group selection modes, colour
+//!   counters of meters, excess bursts.
+
+mod actions;
+mod agree;
+mod apply;
+mod arbitration;
+mod bytestring;
+mod data;
+mod device;
+mod headers;
+mod keys;
+mod notifications;
+mod ops;
+mod pipelines;
+mod ports;
+mod reads;
+mod reconcile;
+mod refusal;
+mod repr;
+mod schema;
+mod server;
+mod service;
+mod sessions;
+mod stream;
+mod table_reads;
+mod table_updates;
+mod target;
+mod updates;
+
+pub use server::{BindError, P4RuntimeServer, ServeError, bind};
+

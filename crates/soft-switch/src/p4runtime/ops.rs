@@ -1,0 +1,90 @@
+//! What a Write does to the switch, translated and checked as far as that goes without looking at the switch. A
+//! batch of these runs on the thread that owns the switch, between two packets.
+
+use crate::control::{
+    ActionCall, CloneSession, CounterValue, DigestConfig, EntryAction, Group, MatchField, MeterConfig, Replica,
+    TableEntry,
+};
+use crate::info::{CounterId, DigestId, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
+use p4runtime_proto::p4::v1 as pb;
+
+/// INSERT, MODIFY or DELETE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Insert,
+    Modify,
+    Delete,
+}
+
+/// An entry of a table, or its default entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Entry { key: Vec<MatchField>, priority: i32 },
+    Default,
+}
+
+/// What happens to a direct meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MeterChange {
+    /// The table has none.
+    Absent,
+    /// Back to the default, where all is green.
+    Reset,
+    Set(MeterConfig),
+}
+
+/// One update.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    InsertEntry { table: TableId, entry: TableEntry, counter: Option<CounterValue>, meter: MeterChange },
+    ModifyEntry {
+        table: TableId,
+        key: Vec<MatchField>,
+        priority: i32,
+        /// None: as it is.
+        action: Option<EntryAction>,
+        idle_timeout_ns: u64,
+        metadata: Vec<u8>,
+        counter: Option<CounterValue>,
+        meter: MeterChange,
+    },
+    DeleteEntry { table: TableId, key: Vec<MatchField>, priority: i32 },
+    /// None: the program's own default action, and everything else reset with it.
+    ModifyDefault {
+        table: TableId,
+        action: Option<ActionCall>,
+        metadata: Vec<u8>,
+        counter: Option<CounterValue>,
+        meter: MeterChange,
+    },
+    /// Direct resources only; the entry may be const.
+    Direct { table: TableId, which: Which, counter: Option<CounterValue>, meter: MeterChange },
+    Member { verb: Verb, profile: ProfileId, id: u32, call: Option<ActionCall> },
+    Group { verb: Verb, profile: ProfileId, id: u32, group: Group },
+    /// `index` none: all cells, of which there are `size`.
+    Counter { counter: CounterId, index: Option<u32>, size: u32, value: CounterValue },
+    Meter { meter: MeterId, index: Option<u32>, size: u32, config: Option<MeterConfig> },
+    Register { register: RegisterId, index: Option<u32>, size: u32, value: Vec<u8> },
+    Multicast { verb: Verb, id: u16, replicas: Vec<Replica>, as_written: pb::MulticastGroupEntry },
+    Clone { verb: Verb, id: u16, session: CloneSession, as_written: pb::CloneSessionEntry },
+    ValueSet { set: ValueSetId, members: Vec<Vec<MatchField>> },
+    Digest { verb: Verb, digest: DigestId, config: DigestConfig },
+}
+
+/// The two opaque fields of an entry as the switch's one: the older number, then the bytes.
+pub(super) fn pack_metadata(number: u64, bytes: &[u8]) -> Vec<u8> {
+    if number == 0 && bytes.is_empty() {
+        return Vec::new();
+    }
+    let mut packed = number.to_be_bytes().to_vec();
+    packed.extend_from_slice(bytes);
+    packed
+}
+
+/// The inverse of [`pack_metadata`].
+pub(super) fn unpack_metadata(packed: &[u8]) -> (u64, &[u8]) {
+    match packed.split_first_chunk() {
+        Some((number, bytes)) => (u64::from_be_bytes(*number), bytes),
+        None => (0, &[]),
+    }
+}

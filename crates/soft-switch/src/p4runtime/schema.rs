@@ -1,0 +1,202 @@
+//! A pipeline as a controller sees it: every object of P4Info by id, tied to the object of the loaded program.
+
+use std::collections::{BTreeMap, HashMap};
+
+use p4runtime_proto::p4::config::v1 as config;
+use p4runtime_proto::p4::v1 as pb;
+
+use super::data::DataType;
+use super::repr::Repr;
+use crate::info::{
+    ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId,
+};
+
+/// A key field of a table, or a component of a value set.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub id: u32,
+    pub name: String,
+    pub kind: MatchKind,
+    pub repr: Repr,
+}
+
+/// A parameter of an action.
+#[derive(Clone, Debug)]
+pub(super) struct Param {
+    pub id: u32,
+    pub name: String,
+    pub repr: Repr,
+}
+
+/// Where a table lets an action be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Both,
+    EntryOnly,
+    DefaultOnly,
+    GroupOnly,
+}
+
+/// One action as one table uses it; the program has a copy per table.
+#[derive(Clone, Debug)]
+pub(super) struct TableAction {
+    pub engine: ActionId,
+    pub scope: Scope,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub id: u32,
+    pub name: String,
+    pub engine: TableId,
+    /// In the program's order, which need not be that of the ids.
+    pub fields: Vec<Field>,
+    /// By P4Info id.
+    pub actions: BTreeMap<u32, TableAction>,
+    pub has_priority: bool,
+    /// All its entries stand in the program.
+    pub is_const: bool,
+    pub const_default: bool,
+    /// The program's own default action.
+    pub initial_default: Option<pb::Action>,
+    /// P4Info id.
+    pub profile: Option<u32>,
+    pub direct_counter: bool,
+    pub direct_meter: Option<MeterType>,
+    pub idle_timeout: bool,
+}
+
+/// An action; ids are unique in P4Info, while the program has a copy per table.
+#[derive(Clone, Debug)]
+pub(super) struct Action {
+    pub id: u32,
+    pub name: String,
+    pub params: Vec<Param>,
+}
+
+/// How a selector's groups are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GroupSize {
+    SumOfWeights,
+    SumOfMembers { max_weight: u32 },
+}
+
+/// An action profile or selector.
+#[derive(Clone, Debug)]
+pub(super) struct Profile {
+    pub name: String,
+    pub engine: ProfileId,
+    pub selector: bool,
+    /// 0: no limit but the profile's own size.
+    pub max_group_size: u32,
+    pub group_size: GroupSize,
+    pub weights_disallowed: bool,
+    /// By P4Info id: the copy that members use.
+    pub actions: BTreeMap<u32, ActionId>,
+}
+
+/// What configurations a meter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MeterType {
+    TwoRateThreeColor,
+    SingleRateThreeColor,
+    SingleRateTwoColor,
+}
+
+impl From<config::meter_spec::Type> for MeterType {
+    fn from(of: config::meter_spec::Type) -> Self {
+        match of {
+            config::meter_spec::Type::TwoRateThreeColor => Self::TwoRateThreeColor,
+            config::meter_spec::Type::SingleRateThreeColor => Self::SingleRateThreeColor,
+            config::meter_spec::Type::SingleRateTwoColor => Self::SingleRateTwoColor,
+        }
+    }
+}
+
+/// An indirect counter.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    pub name: String,
+    pub engine: CounterId,
+    pub size: u32,
+}
+
+/// An indirect meter.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    pub name: String,
+    pub engine: MeterId,
+    pub size: u32,
+    pub kind: MeterType,
+}
+
+/// A register.
+#[derive(Clone, Debug)]
+pub(super) struct Register {
+    pub name: String,
+    pub engine: RegisterId,
+    pub size: u32,
+    pub data: DataType,
+}
+
+/// A parser value set.
+#[derive(Clone, Debug)]
+pub(super) struct ValueSet {
+    pub name: String,
+    pub engine: ValueSetId,
+    pub size: usize,
+    /// In the program's order.
+    pub fields: Vec<Field>,
+}
+
+/// A digest.
+#[derive(Clone, Debug)]
+pub(super) struct Digest {
+    pub engine: DigestId,
+    pub data: DataType,
+}
+
+/// A controller header: fields back to back, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PacketHeader {
+    /// P4Info id, name, and both widths.
+    pub fields: Vec<Param>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Schema {
+    pub tables: BTreeMap<u32, Table>,
+    pub actions: BTreeMap<u32, Action>,
+    pub profiles: BTreeMap<u32, Profile>,
+    pub counters: BTreeMap<u32, Counter>,
+    pub meters: BTreeMap<u32, Meter>,
+    pub registers: BTreeMap<u32, Register>,
+    pub value_sets: BTreeMap<u32, ValueSet>,
+    pub digests: BTreeMap<u32, Digest>,
+    pub packet_in: Option<PacketHeader>,
+    pub packet_out: Option<PacketHeader>,
+    /// The way back: P4Info ids by the program's ids.
+    pub by_engine: ByEngine,
+}
+
+/// P4Info ids by the program's ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByEngine {
+    pub tables: HashMap<TableId, u32>,
+    pub actions: HashMap<ActionId, u32>,
+    pub digests: HashMap<DigestId, u32>,
+}
+
+impl Schema {
+    /// The table that the program knows by this id.
+    pub fn table_of(&self, engine: TableId) -> Option<&Table> {
+        self.tables.get(self.by_engine.tables.get(&engine)?)
+    }
+
+    /// The action that the program knows by this id.
+    pub fn action_of(&self, engine: ActionId) -> Option<&Action> {
+        self.actions.get(self.by_engine.actions.get(&engine)?)
+    }
+}

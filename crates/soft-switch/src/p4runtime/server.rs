@@ -1,0 +1,108 @@
+//! The server: a listener, the service behind it, and a clean end.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use p4runtime_proto::p4::v1::p4_runtime_server;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::TcpListenerStream;
+
+use super::device::Device;
+use super::notifications::pump;
+use super::service::Service;
+use crate::handle::{SwitchHandle, SwitchStopped};
+
+/// Largest request, in bytes: a pipeline's artifacts may well exceed gRPC's default of 4 MiB.
+const MAX_REQUEST: usize = 256 << 20;
+
+/// Why a port can't be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("P4Runtime can't listen on {address}: {source}{}", hint(source))]
+pub struct BindError {
+    /// The address that was asked for.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another server has it, so end that one or choose another port (0: any)",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 are for root, the usual one is 9559",
+        _ => "",
+    }
+}
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The transport failed.
+    #[error("the P4Runtime server failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// Nobody runs the switch any more.
+    #[error("P4Runtime can't be served: {0}")]
+    Stopped(#[from] SwitchStopped),
+}
+
+/// A listener for [`P4RuntimeServer::serve`].
+///
+/// # Errors
+/// With the address and what to do, in particular if the port is in use.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
+}
+
+/// Serves p4.v1.P4Runtime for one switch.
+pub struct P4RuntimeServer {
+    handle: SwitchHandle,
+    device_id: NonZeroU64,
+}
+
+impl P4RuntimeServer {
+    /// A server for the switch behind `handle`, which is device `device_id` to controllers. Until a controller commits
+    /// a pipeline, the switch runs what it runs now, and Write and Read are refused. The switch's
+    /// [notifications](crate::switch::Switch::notifications) belong to the server from the first commit on.
+    pub fn new(handle: SwitchHandle, device_id: NonZeroU64) -> Self {
+        Self { handle, device_id }
+    }
+
+    /// Serves until `shutdown` is ready; then ends all streams with UNAVAILABLE, finishes what has begun, and leaves
+    /// no task behind.
+    ///
+    /// # Errors
+    /// If the transport fails, or nobody runs the switch.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        let config = self.handle.call(|switch| switch.config().clone()).await?;
+        let (stop, stopped) = watch::channel(false);
+        let (alive, mut ended) = mpsc::channel(1);
+        let (device, feeds) = Device::new(self.device_id.get(), self.handle, config);
+        let device = Arc::new(device);
+        let pump = tokio::spawn(pump(device.clone(), feeds, stopped.clone()));
+        let service = Service { device, stop: stopped, alive };
+        let service = p4_runtime_server::P4RuntimeServer::new(service)
+            .max_decoding_message_size(MAX_REQUEST)
+            .max_encoding_message_size(usize::MAX);
+        let ending = async {
+            shutdown.await;
+            // Streams never end by themselves, and the server waits for them.
+            let _ = stop.send(true);
+        };
+        let served = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), ending)
+            .await;
+        let _ = stop.send(true);
+        let _ = pump.await;
+        // All clones are gone when the last task is.
+        while ended.recv().await.is_some() {}
+        Ok(served?)
+    }
+}

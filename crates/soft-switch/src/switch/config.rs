@@ -1,0 +1,56 @@
+//! What can be set when a switch is made.
+
+/// What becomes of packets that a program resubmits or recirculates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recirculation {
+    /// They run to their end within the call that brought the packet, up to [`SwitchConfig::max_passes`].
+    Inline,
+    /// They wait for [`Switch::run_pending`](crate::Switch::run_pending); at most `capacity` of them.
+    Queued {
+        /// Most packets that wait; more are dropped and counted.
+        capacity: usize,
+    },
+}
+
+/// Configuration of a switch.
+#[derive(Clone, Debug)]
+pub struct SwitchConfig {
+    /// Ports that exist; frames to others are dropped and counted. Empty: every port does.
+    pub ports: Vec<u16>,
+    /// Frames to this port become packet-ins; packet-outs come from it.
+    pub cpu_port: u16,
+    /// `egress_spec` value that means drop.
+    pub drop_port: u16,
+    /// Seed of `random()` and of the hash algorithm `random`.
+    pub seed: u64,
+    /// Recirculation and resubmission.
+    pub recirculation: Recirculation,
+    /// Most ingress passes within one call of `process`, if [`Recirculation::Inline`]. A packet that wants more is
+    /// dropped and counted.
+    pub max_passes: u32,
+    /// Priority queues per port. As in bmv2 a packet of a higher priority than there are queues is dropped.
+    pub priority_queues: u32,
+    /// Most iterations of loops (parser cycles, backward jumps) of one packet in one control.
+    pub loop_limit: u32,
+    /// Most packet-outs that wait.
+    pub packet_out_queue: usize,
+    /// How often idle entries are looked for, in nanoseconds.
+    pub idle_sweep_ns: u64,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        SwitchConfig {
+            ports: Vec::new(),
+            cpu_port: 510,
+            drop_port: 511,
+            seed: 1,
+            recirculation: Recirculation::Inline,
+            max_passes: 1024,
+            priority_queues: 1,
+            loop_limit: 65536,
+            packet_out_queue: 1024,
+            idle_sweep_ns: 100_000_000,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The switch: v1model as bmv2's `simple_switch` runs it. Frames and a time in, frames and notifications out.
+
+mod config;
+mod digest;
+mod packet;
+mod replication;
+mod stats;
+mod timer;
+
+pub use config::{Recirculation, SwitchConfig};
+pub use stats::{PortStats, Stats};
+pub use timer::{TimerId, TimerPort};
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use zsr_wire::frame::{Frame, FramePool};
+
+use crate::control::{Notification, TableEntry};
+use crate::error::ControlError;
+use crate::exec::core::Core;
+use crate::info::{ProgramInfo, TableId};
+use crate::program::Program;
+use packet::{Again, Waiting};
+
+/// A switch that runs one program. It does no I/O and reads no clock.
+pub struct Switch {
+    pub(crate) program: Program,
+    pub(crate) config: SwitchConfig,
+    pub(crate) core: Core,
+    pub(crate) replication: replication::Replication,
+    pub(crate) digests: Vec<digest::DigestState>,
+    pub(crate) ports_down: Vec<u16>,
+    egress_queue: VecDeque<Waiting>,
+    again_queue: VecDeque<Again>,
+    packet_outs: VecDeque<Box<[u8]>>,
+    spare_slots: Vec<Box<[u64]>>,
+    spare_values: Vec<Vec<u64>>,
+    timers: timer::Timers,
+    notify: Option<mpsc::SyncSender<Notification>>,
+    notify_waker: Option<Arc<dyn Fn() + Send + Sync>>,
+    stats: stats::AllStats,
+    allowed: Option<Box<[bool]>>,
+}
+
+impl Switch {
+    /// A switch in its initial state: the program's own entries and defaults, everything else zero.
+    pub fn new(program: &Program, config: SwitchConfig) -> Switch {
+        let allowed = (!config.ports.is_empty()).then(|| {
+            let mut list = vec![false; 65536].into_boxed_slice();
+            for p in &config.ports {
+                list[*p as usize] = true;
+            }
+            list
+        });
+        let image = &program.image;
+        let mut s = Switch {
+            core: Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit),
+            replication: replication::Replication::default(),
+            digests: image.info.digests.iter().map(|_| digest::DigestState::default()).collect(),
+            ports_down: Vec::new(),
+            egress_queue: VecDeque::with_capacity(64),
+            again_queue: VecDeque::with_capacity(64),
+            packet_outs: VecDeque::new(),
+            spare_slots: Vec::new(),
+            spare_values: Vec::new(),
+            timers: timer::Timers::default(),
+            notify: None,
+            notify_waker: None,
+            stats: stats::AllStats::default(),
+            allowed,
+            program: program.clone(),
+            config,
+        };
+        s.install_program_entries();
+        s
+    }
+
+    /// The program that runs.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What the program declares.
+    pub fn info(&self) -> &ProgramInfo {
+        self.program.info()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &SwitchConfig {
+        &self.config
+    }
+
+    /// Puts another program in place. All state starts as the new program says; timers, statistics and the
+    /// notification receiver stay. Packets that wait for another pass are dropped.
+    pub fn replace_program(&mut self, program: &Program) {
+        let fresh = Switch::new(program, self.config.clone());
+        let old = std::mem::replace(self, fresh);
+        self.timers = old.timers;
+        self.notify = old.notify;
+        self.notify_waker = old.notify_waker;
+        self.stats = old.stats;
+        self.ports_down = old.ports_down;
+        let dropped = old.again_queue.len() as u64;
+        self.stats.all.recirculation_drops += dropped;
+    }
+
+    /// Counters of the switch itself.
+    pub fn stats(&self) -> Stats {
+        let mut s = self.stats.all;
+        s.assert_failures = self.core.assert_failures;
+        s.loop_limit_hits = self.core.loop_limit_hits;
+        s.bad_indices = self.core.bad_indices;
+        s
+    }
+
+    /// Counters of one port.
+    pub fn port_stats(&self, port: u16) -> PortStats {
+        self.stats.port(port)
+    }
+
+    /// Starts sending notifications to a new receiver, which takes the place of an earlier one. At most `capacity`
+    /// wait; more are dropped and counted.
+    pub fn notifications(&mut self, capacity: usize) -> mpsc::Receiver<Notification> {
+        let (tx, rx) = mpsc::sync_channel(capacity.max(1));
+        self.notify = Some(tx);
+        rx
+    }
+
+    /// Has `waker` called, on the packet thread, after each notification.
+    pub fn set_notification_waker(&mut self, waker: Option<Arc<dyn Fn() + Send + Sync>>) {
+        self.notify_waker = waker;
+    }
+
+    fn send(&mut self, n: Notification, pool: Option<&mut FramePool>) {
+        let failed = match &self.notify {
+            Some(tx) => tx.try_send(n).err().map(|e| match e {
+                mpsc::TrySendError::Full(n) | mpsc::TrySendError::Disconnected(n) => n,
+            }),
+            None => Some(n),
+        };
+        match failed {
+            None => {
+                self.stats.all.notifications += 1;
+                if let Some(wake) = &self.notify_waker {
+                    wake();
+                }
+            }
+            Some(n) => {
+                self.stats.all.notifications_dropped += 1;
+                if let (Notification::PacketIn(f), Some(pool)) = (n, pool) {
+                    pool.put(f);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn tell_idle(&mut self, table: TableId, entries: Vec<TableEntry>, timestamp_ns: u64) {
+        self.send(Notification::IdleTimeout { table, entries, timestamp_ns }, None);
+    }
+
+    /// Queues bytes as a packet that comes in through the CPU port; [`run_pending`](Self::run_pending) runs it. A
+    /// packet-out header, if the program has one, is simply the first of the bytes.
+    pub fn queue_packet_out(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
+        if bytes.len() > zsr_wire::frame::MAX_FRAME {
+            let (len, max) = (bytes.len(), zsr_wire::frame::MAX_FRAME);
+            return Err(ControlError::Invalid(format!("packet of {len} bytes; at most {max} fit")));
+        }
+        if self.packet_outs.len() >= self.config.packet_out_queue {
+            let size = self.config.packet_out_queue;
+            return Err(ControlError::Full { kind: "packet-out queue", size });
+        }
+        self.packet_outs.push_back(bytes.into());
+        Ok(())
+    }
+
+    /// Whether [`run_pending`](Self::run_pending) has something to do.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.again_queue.is_empty() || !self.packet_outs.is_empty()
+    }
+
+    /// Runs up to `max_packets` packets that wait for another pass (recirculated or resubmitted, if
+    /// [`Recirculation::Queued`]) or came as packet-outs. Returns how many were run.
+    pub fn run_pending(
+        &mut self,
+        now_ns: u64,
+        max_packets: usize,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) -> usize {
+        for n in 0..max_packets {
+            if let Some(again) = self.again_queue.pop_front() {
+                self.run_again(now_ns, again, pool, out);
+                self.drain_egress(pool, out);
+            } else if let Some(bytes) = self.packet_outs.pop_front() {
+                let mut frame = pool.take();
+                frame.append(&bytes);
+                let cpu = self.config.cpu_port;
+                self.process(now_ns, cpu, frame, pool, out);
+            } else {
+                return n;
+            }
+        }
+        max_packets
+    }
+
+    /// Says whether a port is up. Members of selector groups that watch a port are skipped while it is down.
+    pub fn set_port_up(&mut self, port: u16, up: bool) {
+        self.ports_down.retain(|p| *p != port);
+        if !up {
+            self.ports_down.push(port);
+        }
+        self.refresh_groups();
+    }
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Switch({:?})", self.program)
+    }
+}

@@ -1,0 +1,129 @@
+//! Timer ports: packets that the switch makes itself, at intervals. Idle timeouts and digest timeouts hang on the
+//! same clock.
+
+use zsr_wire::frame::{Frame, FramePool, MAX_FRAME};
+
+use super::Switch;
+use crate::error::ControlError;
+
+/// A source of packets at an interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerPort {
+    /// The port that they come in through.
+    pub port: u16,
+    /// Nanoseconds between two firings, above 0.
+    pub interval_ns: u64,
+    /// The bytes of a packet.
+    pub template: Vec<u8>,
+    /// Packets per firing.
+    pub count: u16,
+    /// Where each packet gets its number within the firing, as a big-endian u16 from 0.
+    pub index_offset: Option<usize>,
+}
+
+/// Names a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimerId(u32);
+
+#[derive(Debug)]
+struct Timer {
+    spec: TimerPort,
+    /// When it fires next; a new timer fires as soon as it is asked.
+    due: u64,
+}
+
+/// All timers.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    timers: Vec<Option<Timer>>,
+    /// When idle entries are looked for next.
+    sweep_due: u64,
+}
+
+impl Switch {
+    /// Adds a timer. It fires for the first time at the next [`fire_timers`](Self::fire_timers), then at its
+    /// interval.
+    pub fn add_timer(&mut self, timer: TimerPort) -> Result<TimerId, ControlError> {
+        let bad = |s: &str| Err(ControlError::Invalid(s.to_string()));
+        if timer.interval_ns == 0 || timer.count == 0 {
+            return bad("a timer's interval and packet count must be above 0");
+        }
+        if timer.template.len() > MAX_FRAME {
+            return bad("the timer's packet is longer than a frame");
+        }
+        if timer.index_offset.is_some_and(|o| o.checked_add(2).is_none_or(|end| end > timer.template.len())) {
+            return bad("the index lies beyond the end of the timer's packet");
+        }
+        let timers = &mut self.timers.timers;
+        let at = timers.iter().position(Option::is_none).unwrap_or_else(|| {
+            timers.push(None);
+            timers.len() - 1
+        });
+        timers[at] = Some(Timer { spec: timer, due: 0 });
+        Ok(TimerId(at as u32))
+    }
+
+    /// Removes a timer.
+    pub fn remove_timer(&mut self, id: TimerId) -> Result<(), ControlError> {
+        let slot = self.timers.timers.get_mut(id.0 as usize);
+        let taken = slot.and_then(Option::take);
+        taken.map(|_| ()).ok_or(ControlError::NotFound { kind: "timer", id: u64::from(id.0) })
+    }
+
+    /// Changes a timer's interval, in nanoseconds above 0. It counts from the last firing.
+    pub fn set_timer_interval(&mut self, id: TimerId, interval_ns: u64) -> Result<(), ControlError> {
+        if interval_ns == 0 {
+            return Err(ControlError::Invalid("a timer's interval must be above 0".into()));
+        }
+        let Some(t) = self.timers.timers.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return Err(ControlError::NotFound { kind: "timer", id: u64::from(id.0) });
+        };
+        if t.due > 0 {
+            t.due = t.due.saturating_sub(t.spec.interval_ns).saturating_add(interval_ns);
+        }
+        t.spec.interval_ns = interval_ns;
+        Ok(())
+    }
+
+    /// When [`fire_timers`](Self::fire_timers) wants to be called next, in nanoseconds; `None` for never.
+    pub fn next_timer(&self) -> Option<u64> {
+        let timers = self.timers.timers.iter().flatten().map(|t| t.due).min();
+        let sweep = self.sweeps_needed().then_some(self.timers.sweep_due);
+        let digest = self.digests.iter().filter_map(|d| d.due()).min();
+        [timers, sweep, digest].into_iter().flatten().min()
+    }
+
+    /// Fires all timers that are due. Intervals that were missed count as one firing. Returns the packets made.
+    pub fn fire_timers(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
+        let mut made = 0;
+        for i in 0..self.timers.timers.len() {
+            let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
+            if t.due > now_ns {
+                continue;
+            }
+            let interval = t.spec.interval_ns;
+            let missed = if t.due == 0 { 0 } else { (now_ns - t.due) / interval };
+            let base = if t.due == 0 { now_ns } else { t.due };
+            t.due = base.saturating_add(interval.saturating_mul(missed + 1));
+            let (port, count, offset) = (t.spec.port, t.spec.count, t.spec.index_offset);
+            for index in 0..count {
+                let mut frame = pool.take();
+                let Some(Some(t)) = self.timers.timers.get(i) else { break };
+                frame.append(&t.spec.template);
+                if let Some(o) = offset
+                    && let Some(b) = frame.bytes_mut().get_mut(o..o + 2)
+                {
+                    b.copy_from_slice(&index.to_be_bytes());
+                }
+                self.process(now_ns, port, frame, pool, out);
+                made += 1;
+            }
+        }
+        if self.sweeps_needed() && self.timers.sweep_due <= now_ns {
+            self.timers.sweep_due = now_ns + self.config.idle_sweep_ns.max(1);
+            self.sweep_idle(now_ns);
+        }
+        self.flush_digests(now_ns);
+        made
+    }
+}

@@ -1,0 +1,127 @@
+//! Match-action tables at run time.
+
+pub(crate) mod flat;
+pub(crate) mod key;
+pub(crate) mod lookup;
+
+use std::collections::HashMap;
+
+use crate::control::{CounterValue, EntryAction, TableEntry};
+use crate::meter::Meter;
+use crate::op::{Pc, R};
+use key::{KeyPlan, Rule};
+use lookup::Lookup;
+
+/// No action: a table without default entry does nothing on a miss.
+pub(crate) const NO_ACTION: Pc = Pc::MAX;
+
+/// What an entry does, as the packet path needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hot {
+    /// Code of the action, of the next node, and the first argument word.
+    Call { action: Pc, next: Pc, args: u32 },
+    /// Number of a member of the table's profile.
+    Member(u32),
+    /// Number of a group of the table's profile.
+    Group(u32),
+}
+
+/// What a table is, fixed at load.
+#[derive(Clone, Debug)]
+pub(crate) struct TableDef {
+    pub key: KeyPlan,
+    pub size: usize,
+    /// Node to go to after each action, by action number; `None` for actions that are not the table's.
+    pub next: Vec<Option<Pc>>,
+    /// Nodes after a hit and after a miss, if these decide instead of the action.
+    pub hit_miss: Option<(Pc, Pc)>,
+    /// Where a miss without default action goes.
+    pub next_default: Pc,
+    pub profile: Option<usize>,
+    pub counter: bool,
+    /// Field that the direct meter's colour goes to, and whether it counts bytes.
+    pub meter: Option<(R, bool)>,
+    pub idle: bool,
+    /// The program's entries and default, installed when the switch starts.
+    pub entries: Vec<TableEntry>,
+    pub default: Option<EntryAction>,
+}
+
+/// What the control plane knows of an entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Cold {
+    pub entry: TableEntry,
+    pub rule: Rule,
+    /// Words that its arguments take in the arena, from its `Hot` on.
+    pub args: usize,
+    /// The implicit group of a one-shot action set.
+    pub implicit: Option<u32>,
+    pub order: u64,
+    /// Whether its idleness has been told.
+    pub idle_told: bool,
+}
+
+/// A table's state.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub lookup: Lookup,
+    pub hot: Vec<Hot>,
+    pub cold: Vec<Option<Cold>>,
+    pub free: Vec<u32>,
+    pub index: HashMap<Rule, u32>,
+    pub default: Hot,
+    pub default_action: Option<EntryAction>,
+    pub default_args: usize,
+    pub default_implicit: Option<u32>,
+    pub counters: Vec<CounterValue>,
+    pub meters: Vec<Meter>,
+    /// Time of the last hit, in tables with idle timeouts.
+    pub last_hit: Vec<u64>,
+    pub order: u64,
+}
+
+impl Table {
+    pub(crate) fn new(def: &TableDef) -> Table {
+        let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
+        Table {
+            lookup: Lookup::new(&def.key, def.size),
+            hot: Vec::new(),
+            cold: Vec::new(),
+            free: Vec::new(),
+            index: HashMap::new(),
+            default: Hot::Call { action: NO_ACTION, next, args: 0 },
+            default_action: None,
+            default_args: 0,
+            default_implicit: None,
+            counters: Vec::new(),
+            meters: Vec::new(),
+            last_hit: Vec::new(),
+            order: 0,
+        }
+    }
+}
+
+/// Arguments of all entries: words in one vector, with free lists by size.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    pub words: Vec<u64>,
+    free: HashMap<usize, Vec<u32>>,
+}
+
+impl Arena {
+    pub(crate) fn put(&mut self, words: &[u64]) -> u32 {
+        if let Some(at) = self.free.get_mut(&words.len()).and_then(Vec::pop) {
+            self.words[at as usize..][..words.len()].copy_from_slice(words);
+            return at;
+        }
+        let at = self.words.len() as u32;
+        self.words.extend(words);
+        at
+    }
+
+    pub(crate) fn free(&mut self, at: u32, len: usize) {
+        if len > 0 {
+            self.free.entry(len).or_default().push(at);
+        }
+    }
+}
