@@ -64,6 +64,13 @@ pub struct SwitchClient {
     election_id: rt::Uint128,
     rpc: P4RuntimeClient<Channel>,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
+    responses: Option<tonic::Streaming<rt::StreamMessageResponse>>,
+}
+
+/// Digest messages of one switch, as they come.
+pub struct Digests {
+    name: String,
+    requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: tonic::Streaming<rt::StreamMessageResponse>,
 }
 
@@ -110,7 +117,7 @@ impl SwitchClient {
                     election_id: id,
                     rpc,
                     requests,
-                    responses,
+                    responses: Some(responses),
                 });
             }
             let held = a.election_id.map_or(0, |e| e.low);
@@ -224,10 +231,26 @@ impl SwitchClient {
         Ok(out)
     }
 
-    /// The next message of the stream that is a digest list; its messages, each a list of field values.
-    pub async fn next_digest(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
+    /// The digest messages from now on; `None` if somebody has them already.
+    pub fn digests(&mut self) -> Option<Digests> {
+        let responses = self.responses.take()?;
+        Some(Digests { name: self.name.clone(), requests: self.requests.clone(), responses })
+    }
+
+    fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
+        ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
+    }
+}
+
+impl Digests {
+    /// The next digest list: its messages, each a list of field values.
+    pub async fn next(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
         while let Some(message) = self.responses.next().await {
-            let message = message.map_err(|e| self.refused("the stream", &e))?;
+            let message = message.map_err(|e| ClientError::Refused {
+                switch: self.name.clone(),
+                what: "the stream".into(),
+                message: explain(&e),
+            })?;
             let Some(rt::stream_message_response::Update::Digest(list)) = message.update else { continue };
             let ack = rt::StreamMessageRequest {
                 update: Some(rt::stream_message_request::Update::DigestAck(rt::DigestListAck {
@@ -240,10 +263,6 @@ impl SwitchClient {
             return Ok(list.data.iter().map(fields).collect());
         }
         Err(ClientError::Lost { switch: self.name.clone() })
-    }
-
-    fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
-        ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
     }
 }
 
