@@ -7,14 +7,14 @@
 use std::collections::VecDeque;
 
 use zsr_wire::aeth::{self, NakCode, Syndrome, rnr_timer_ns};
-use zsr_wire::roce::{EXT_AT, Packet};
+use zsr_wire::roce::Packet;
 use zsr_wire::{Frame, Opcode, Psn, Qpn, reth};
 
 use crate::config::{Access, Mtu};
 use crate::qp::{Conn, RtsAttr};
 use crate::responder::Env;
 use crate::stats::DropReason;
-use crate::template::{Head, seal};
+use crate::template::Head;
 use crate::work::{Completion, CompletionKind, Operation, Status, WorkRequest};
 
 /// PSNs that may be outstanding. Far below 2²³, so that old and new are told apart.
@@ -416,14 +416,14 @@ fn emit_read(wqe: &Wqe, mtu: Mtu, conn: &Conn, ident: u16, frame: &mut Frame) ->
         payload_len: 0,
         ident,
     };
-    let Some(out) = conn.template.start(frame, &head) else { return false };
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
     let reth = reth::Repr {
         address: wqe.work.remote_address.wrapping_add(skip),
         rkey: wqe.work.rkey,
         length: wqe.work.local.len - skip as u32,
     };
-    let ok = reth.emit(&mut out[EXT_AT..]).is_ok();
-    seal(out);
+    let ok = reth.emit(open.rest()).is_ok();
+    open.seal();
     ok
 }
 
@@ -448,11 +448,12 @@ fn emit_write(wqe: &Wqe, k: u32, env: &Env<'_>, conn: &Conn, ident: u16, frame: 
     };
     let psn = wqe.first.plus(k);
     let ack_req = last || psn.get() % ACK_EVERY == ACK_EVERY - 1;
-    let Some(out) = conn.template.start(frame, &Head { opcode, psn, ack_req, payload_len: len, ident })
+    let Some(mut open) = conn.template.start(frame, &Head { opcode, psn, ack_req, payload_len: len, ident })
     else {
         return false;
     };
-    let mut at = EXT_AT;
+    let out = open.rest();
+    let mut at = 0;
     if k == 0 {
         let reth = reth::Repr { address: work.remote_address, rkey: work.rkey, length: work.local.len };
         if reth.emit(&mut out[at..]).is_err() {
@@ -466,6 +467,6 @@ fn emit_write(wqe: &Wqe, k: u32, env: &Env<'_>, conn: &Conn, ident: u16, frame: 
     }
     let address = work.local.address.wrapping_add(skip);
     let ok = env.mrs.load(work.local.lkey, address, &mut out[at..at + len], Access::NONE);
-    seal(out);
+    open.seal();
     ok
 }

@@ -17,27 +17,28 @@ impl Nic {
     /// Takes one frame off the wire at time `now_ns`; the buffer goes back into `pool`. Whatever is in it, the NIC
     /// goes on: frames that it can't use are counted in [`Nic::stats`] by reason.
     #[inline]
-    pub fn handle(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) {
+    pub fn handle(&mut self, now_ns: u64, mut frame: Frame, pool: &mut FramePool) {
         self.stats.rx_frames += 1;
         self.stats.rx_bytes += frame.len() as u64;
-        if let Err(reason) = self.take(now_ns, frame.bytes()) {
+        if let Err(reason) = self.take(now_ns, frame.bytes_mut()) {
             self.stats.drop(reason);
         }
         pool.put(frame);
     }
 
     #[inline]
-    fn take(&mut self, now: u64, frame: &[u8]) -> Result<(), DropReason> {
-        let packet = match Packet::new_checked(frame) {
+    fn take(&mut self, now: u64, frame: &mut [u8]) -> Result<(), DropReason> {
+        let mut packet = match Packet::new_checked(&mut *frame) {
             Ok(packet) => packet,
             Err(error) => return self.not_roce(error, frame),
         };
         if packet.dst_mac() != self.config.mac || packet.dst_ip() != self.config.ip {
             return Err(DropReason::WrongAddress);
         }
-        if !packet.icrc_ok() {
+        if !packet.icrc_ok_in_place() {
             return Err(DropReason::Icrc);
         }
+        let packet = packet.as_shared();
         let slot = self.qps.slot(packet.dest_qp()).ok_or(DropReason::UnknownQp)?;
         let qp = self.qps.at_mut(slot).ok_or(DropReason::UnknownQp)?;
         let env =

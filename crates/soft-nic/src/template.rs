@@ -12,12 +12,46 @@ pub(crate) struct Head {
     pub(crate) ident: u16,
 }
 
-/// Ethernet, IPv4, UDP and BTH of one connection.
+/// Ethernet, IPv4, UDP and BTH of one connection. The fields that the ICRC takes for ones *are* ones, until
+/// [`Open::seal`] has computed it and puts their real values in: that takes one run of the CRC and no copy.
 #[derive(Clone)]
 pub(crate) struct Template {
     bytes: [u8; EXT_AT],
+    tos: u8,
+    ttl: u8,
     /// Sum of the IPv4 header's words without length, identification and checksum.
     sum: u32,
+}
+
+/// A packet that is being made: headers and pad are in place, extension, payload and ICRC are not.
+pub(crate) struct Open<'a> {
+    packet: &'a mut [u8],
+    tos: u8,
+    ttl: u8,
+    checksum: u16,
+}
+
+impl<'a> Open<'a> {
+    /// What follows the BTH: extension, payload, pad, room for the ICRC.
+    #[inline]
+    pub(crate) fn rest(&mut self) -> &mut [u8] {
+        &mut self.packet[EXT_AT..]
+    }
+
+    /// Writes the ICRC and the fields that it does not cover.
+    #[inline]
+    pub(crate) fn seal(self) {
+        if let Some((covered, trailer)) = self.packet[IP_AT..].split_last_chunk_mut::<{ icrc::LEN }>() {
+            *trailer = icrc::compute_masked(covered).to_le_bytes();
+        }
+        if let Some(headers) = self.packet.first_chunk_mut::<EXT_AT>() {
+            headers[IP_AT + 1] = self.tos;
+            headers[IP_AT + 8] = self.ttl;
+            headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&self.checksum.to_be_bytes());
+            headers[UDP_AT + 6..UDP_AT + 8].fill(0);
+            headers[BTH_AT + 4] = 0;
+        }
+    }
 }
 
 impl Template {
@@ -39,13 +73,15 @@ impl Template {
         t[BTH_AT + 2..BTH_AT + 4].copy_from_slice(&bth::DEFAULT_PKEY.to_be_bytes());
         t[BTH_AT + 4..BTH_AT + 8].copy_from_slice(&dest_qp.get().to_be_bytes());
         let sum = t[IP_AT..UDP_AT].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-        Template { bytes: t, sum }
+        for masked in [IP_AT + 1, IP_AT + 8, IP_AT + 10, IP_AT + 11, UDP_AT + 6, UDP_AT + 7, BTH_AT + 4] {
+            t[masked] = 0xff;
+        }
+        Template { bytes: t, tos: path.tos, ttl: path.ttl, sum }
     }
 
-    /// Appends a whole packet to `frame`, with headers and pad in place, and returns it and the offset of its
-    /// extension header. Extension, payload and ICRC ([`seal`]) are for the caller. `None` if it does not fit.
+    /// Appends a whole packet to `frame`, with headers and pad in place. `None` if it does not fit.
     #[inline]
-    pub(crate) fn start<'a>(&self, frame: &'a mut Frame, head: &Head) -> Option<&'a mut [u8]> {
+    pub(crate) fn start<'a>(&self, frame: &'a mut Frame, head: &Head) -> Option<Open<'a>> {
         let pad = head.payload_len.wrapping_neg() & 3;
         let total = EXT_AT + head.opcode.extension_len() + head.payload_len + pad + icrc::LEN;
         let out = frame.grow_back(total)?;
@@ -57,7 +93,6 @@ impl Template {
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         headers[IP_AT + 2..IP_AT + 4].copy_from_slice(&ip_len.to_be_bytes());
         headers[IP_AT + 4..IP_AT + 6].copy_from_slice(&head.ident.to_be_bytes());
-        headers[IP_AT + 10..IP_AT + 12].copy_from_slice(&sum.to_be_bytes());
         headers[UDP_AT + 4..UDP_AT + 6].copy_from_slice(&(ip_len - ipv4::LEN as u16).to_be_bytes());
         headers[BTH_AT] = head.opcode.code();
         headers[BTH_AT + 1] |= (pad as u8) << 4;
@@ -67,14 +102,8 @@ impl Template {
             let end = rest.len() - icrc::LEN;
             rest[end - pad..end].fill(0);
         }
-        Some(out)
+        Some(Open { packet: out, tos: self.tos, ttl: self.ttl, checksum: sum })
     }
-}
-
-/// Writes the ICRC of a packet that [`Template::start`] began.
-#[inline]
-pub(crate) fn seal(packet: &mut [u8]) {
-    icrc::write(&mut packet[IP_AT..]);
 }
 
 #[cfg(test)]
@@ -113,9 +142,9 @@ mod tests {
                     payload_len: len,
                     ident,
                 };
-                let out = template.start(&mut got, &head).unwrap();
-                out[EXT_AT..EXT_AT + len].copy_from_slice(&payload);
-                seal(out);
+                let mut open = template.start(&mut got, &head).unwrap();
+                open.rest()[..len].copy_from_slice(&payload);
+                open.seal();
                 assert_eq!(got.bytes(), want.bytes());
             }
         }

@@ -1,14 +1,14 @@
 //! Frames out: acknowledgements first, then one data packet per queue pair in turn.
 
 use zsr_wire::aeth::{self, Syndrome};
-use zsr_wire::roce::EXT_AT;
+use zsr_wire::roce::BTH_AT;
 use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet};
 
 use crate::config::Access;
 use crate::nic::Nic;
 use crate::qp::{Conn, Qp, QpState};
 use crate::responder::{Ack, Env, ReadJob, Response};
-use crate::template::{Head, seal};
+use crate::template::Head;
 
 impl Nic {
     /// The next frame to be sent at time `now_ns`, if there is one; its buffer comes from `pool`. READ responses are
@@ -79,6 +79,11 @@ impl Nic {
     }
 }
 
+/// Reserved bytes behind the BTH of a congestion notification.
+const CNP_RESERVED: usize = 16;
+/// Backward congestion bit in the BTH's reserved byte.
+const BECN: u8 = 0x40;
+
 fn send_control(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
     let Some(conn) = &mut qp.conn else { return false };
     if qp.cnp_due {
@@ -146,9 +151,9 @@ fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {
         payload_len: 0,
         ident: conn.ident(),
     };
-    let Some(out) = conn.template.start(frame, &head) else { return false };
-    let ok = aeth::Repr { syndrome: ack.syndrome, msn: ack.msn }.emit(&mut out[EXT_AT..]).is_ok();
-    seal(out);
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
+    let ok = aeth::Repr { syndrome: ack.syndrome, msn: ack.msn }.emit(open.rest()).is_ok();
+    open.seal();
     ok
 }
 
@@ -156,10 +161,13 @@ fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {
 fn emit_cnp(env: &mut Env<'_>, conn: &mut Conn, frame: &mut Frame) -> bool {
     let head =
         Head { opcode: Opcode::Cnp, psn: Psn::ZERO, ack_req: false, payload_len: 0, ident: conn.ident() };
-    let Some(out) = conn.template.start(frame, &head) else { return false };
-    out[EXT_AT..EXT_AT + 16].fill(0);
-    out[EXT_AT - 8] |= 0x40; // BECN
-    seal(out);
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
+    open.rest()[..CNP_RESERVED].fill(0);
+    open.seal();
+    // The ICRC does not cover it.
+    if let Some(byte) = frame.bytes_mut().get_mut(BTH_AT + 4) {
+        *byte = BECN;
+    }
     env.stats.cnps_sent += 1;
     true
 }
@@ -177,18 +185,16 @@ fn emit_read_response(env: &mut Env<'_>, conn: &mut Conn, job: &ReadJob, frame: 
     };
     let psn = job.first.plus(job.next);
     let head = Head { opcode, psn, ack_req: false, payload_len: len, ident: conn.ident() };
-    let Some(out) = conn.template.start(frame, &head) else { return false };
-    let at = EXT_AT + opcode.extension_len();
-    if at != EXT_AT
-        && (aeth::Repr { syndrome: Syndrome::ACK, msn: job.msn }).emit(&mut out[EXT_AT..]).is_err()
-    {
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
+    let at = opcode.extension_len();
+    if at != 0 && (aeth::Repr { syndrome: Syndrome::ACK, msn: job.msn }).emit(open.rest()).is_err() {
         return false;
     }
     let address = job.address.wrapping_add(skip);
-    if !env.mrs.load(job.rkey, address, &mut out[at..at + len], Access::REMOTE_READ) {
+    if !env.mrs.load(job.rkey, address, &mut open.rest()[at..at + len], Access::REMOTE_READ) {
         return false;
     }
-    seal(out);
+    open.seal();
     env.stats.read_packets += 1;
     env.stats.read_bytes += len as u64;
     true

@@ -27,19 +27,26 @@ pub fn crc32(state: u32, bytes: &[u8]) -> u32 {
 /// CRC-32 of eight bytes of ones, which stand for the masked local route header.
 const AFTER_ONES: u32 = 0x2144_df1c;
 
-/// The masked copy of the first 40 bytes of an IPv4 packet: type of service, time to live, both checksums and BTH's
-/// reserved byte are ones, since routers may change them.
+/// Which bits of IPv4, UDP and BTH count as ones: type of service, time to live, both checksums and BTH's reserved
+/// byte, since routers may change them.
+const MASK: [u8; BASE] = {
+    let mut mask = [0; BASE];
+    let fields = [1, 8, 10, 11, 26, 27, 32];
+    let mut i = 0;
+    while i < fields.len() {
+        mask[fields[i]] = 0xff;
+        i += 1;
+    }
+    mask
+};
+
 #[inline]
 fn masked(base: &[u8; BASE]) -> [u8; BASE] {
-    let mut m = *base;
-    m[1] = 0xff;
-    m[8] = 0xff;
-    m[10] = 0xff;
-    m[11] = 0xff;
-    m[26] = 0xff;
-    m[27] = 0xff;
-    m[32] = 0xff;
-    m
+    let mut out = *base;
+    for (byte, mask) in out.iter_mut().zip(MASK) {
+        *byte |= mask;
+    }
+    out
 }
 
 /// CRC state after the masked IPv4, UDP and BTH headers. Going on with [`crc32`] over extension headers, payload
@@ -63,6 +70,34 @@ pub fn header_state(headers: &[u8]) -> Option<u32> {
 #[inline]
 pub fn compute(packet: &[u8]) -> Option<u32> {
     header_state(packet)
+}
+
+/// As [`compute`], in one run of the CRC instead of two: the masked fields are put into the packet itself and taken
+/// out again.
+#[inline]
+pub fn compute_in_place(packet: &mut [u8]) -> Option<u32> {
+    let base = packet.first_chunk_mut::<BASE>()?;
+    let kept = *base;
+    *base = masked(&kept);
+    let crc = crc32(AFTER_ONES, packet);
+    *packet.first_chunk_mut::<BASE>()? = kept;
+    Some(crc)
+}
+
+/// The ICRC of a packet whose masked fields are all ones already, as a sender may write them before it fills in the
+/// real values. `packet` is everything from the IPv4 header to the end of the pad.
+#[inline]
+pub fn compute_masked(packet: &[u8]) -> u32 {
+    crc32(AFTER_ONES, packet)
+}
+
+/// As [`verify`], in one run of the CRC: see [`compute_in_place`]. The packet is unchanged afterwards.
+#[inline]
+pub fn verify_in_place(packet: &mut [u8]) -> bool {
+    match packet.split_last_chunk_mut::<LEN>() {
+        Some((covered, trailer)) => compute_in_place(covered) == Some(u32::from_le_bytes(*trailer)),
+        None => false,
+    }
 }
 
 /// Whether `packet`, from the IPv4 header to the end of the trailer and no further, has the ICRC that belongs to it.
@@ -90,7 +125,7 @@ pub fn verify_frame(frame: &[u8]) -> bool {
 #[inline]
 pub fn write(packet: &mut [u8]) -> bool {
     let Some((covered, trailer)) = packet.split_last_chunk_mut::<LEN>() else { return false };
-    match compute(covered) {
+    match compute_in_place(covered) {
         Some(crc) => {
             *trailer = crc.to_le_bytes();
             true
@@ -122,7 +157,9 @@ mod tests {
     fn short_packets_have_no_icrc() {
         for len in 0..BASE {
             assert_eq!(compute(&vec![0; len]), None);
+            assert_eq!(compute_in_place(&mut vec![0; len]), None);
             assert!(!verify(&vec![0; len]));
+            assert!(!verify_in_place(&mut vec![0; len]));
             assert!(!verify_frame(&vec![0; len]));
         }
         assert!(!write(&mut [0; BASE + 3]));

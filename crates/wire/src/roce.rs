@@ -228,6 +228,27 @@ fn illegal<P>(
     Err(ParseError::Illegal { layer, field, value, expected })
 }
 
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// As [`Packet::icrc_ok`], faster: see [`icrc::verify_in_place`]. The frame is unchanged afterwards.
+    #[inline]
+    pub fn icrc_ok_in_place(&mut self) -> bool {
+        let end = self.end as usize;
+        self.buffer.as_mut().get_mut(IP_AT..end).is_some_and(icrc::verify_in_place)
+    }
+
+    /// The same view without the right to change the frame.
+    #[inline]
+    pub fn as_shared(&self) -> Packet<&[u8]> {
+        Packet {
+            buffer: self.buffer.as_ref(),
+            opcode: self.opcode,
+            payload_at: self.payload_at,
+            payload_end: self.payload_end,
+            end: self.end,
+        }
+    }
+}
+
 /// Where a packet goes and comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {

@@ -48,6 +48,11 @@ proptest! {
         prop_assert_eq!(packet.payload(), &payload[..]);
         prop_assert!(packet.icrc_ok());
         prop_assert!(icrc::verify_frame(frame.bytes()));
+        let before = frame.bytes().to_vec();
+        let mut packet = Packet::new_checked(frame.bytes_mut()).unwrap();
+        prop_assert!(packet.icrc_ok_in_place());
+        prop_assert_eq!(Repr::parse(&packet.as_shared()).unwrap(), repr);
+        prop_assert_eq!(frame.bytes(), &before[..]);
     }
 
     #[test]
@@ -85,6 +90,9 @@ proptest! {
             Err(_) => true,
         };
         prop_assert_eq!(noticed, !unprotected);
+        if let Ok(mut packet) = Packet::new_checked(frame.bytes_mut()) {
+            prop_assert_eq!(packet.icrc_ok_in_place(), unprotected);
+        }
     }
 
     #[test]
