@@ -316,6 +316,11 @@ pub(crate) enum Op {
         d: R,
         a: R,
     },
+    EqVarbit {
+        d: R,
+        a: R,
+        b: R,
+    },
     Push {
         stack: u16,
         n: R,

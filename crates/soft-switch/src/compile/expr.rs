@@ -679,6 +679,11 @@ impl Cx<'_> {
                 self.asm.emit(Op::EqHeader { d, a, b });
                 self.asm.emit(if want { Op::BrNz { a: d, t: to.0 } } else { Op::BrZ { a: d, t: to.0 } });
             }
+            Test::EqVarbit(a, b) => {
+                let d = self.asm.temp(1);
+                self.asm.emit(Op::EqVarbit { d, a: a.slot, b: b.slot });
+                self.asm.emit(if want { Op::BrNz { a: d, t: to.0 } } else { Op::BrZ { a: d, t: to.0 } });
+            }
             Test::EqUnion(a, b) => {
                 let pairs = self.union_members(a).into_iter().zip(self.union_members(b));
                 let any =

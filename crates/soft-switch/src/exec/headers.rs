@@ -18,6 +18,20 @@ fn mark(image: &Image, slots: &mut Slots, h: usize, valid: bool) {
     }
 }
 
+/// Whether two varbits are equal as numbers.
+pub(crate) fn equal_varbits(slots: &Slots, a: u16, b: u16) -> bool {
+    // Byte `i` from the end, 0 beyond the start.
+    let byte = |v: u16, i: usize| {
+        let len = slots[v as usize] as usize;
+        len.checked_sub(i + 1).map_or(0, |at| {
+            let word = slots[(v as usize + 1 + at / 8) & 0xffff];
+            (word >> (56 - at % 8 * 8)) as u8
+        })
+    };
+    let longest = slots[a as usize].max(slots[b as usize]).min(9216) as usize;
+    (0..longest).all(|i| byte(a, i) == byte(b, i))
+}
+
 impl Core {
     /// Makes a header valid, all fields 0, if it is not valid yet.
     pub(crate) fn set_valid(&mut self, image: &Image, h: usize) {
@@ -60,8 +74,15 @@ impl Core {
     /// Whether both are valid and equal.
     pub(crate) fn equal_headers(&self, image: &Image, a: usize, b: usize) -> bool {
         let (Some(p), Some(q)) = (image.headers.get(a), image.headers.get(b)) else { return false };
-        let fields = |base: u16| &self.slots[base as usize + 1..][..p.slots - 1];
-        p.ty == q.ty && self.is_valid(image, a) && self.is_valid(image, b) && fields(p.base) == fields(q.base)
+        if p.ty != q.ty || !self.is_valid(image, a) || !self.is_valid(image, b) {
+            return false;
+        }
+        let fields = |base: u16, from: usize, to: usize| &self.slots[base as usize + from..base as usize + to];
+        let same = |from, to| fields(p.base, from, to) == fields(q.base, from, to);
+        let (Some(v), Some(w)) = (&p.var, &q.var) else { return same(1, p.slots) };
+        let first = (v.len - p.base) as usize;
+        let end = first + 1 + v.max.div_ceil(8);
+        same(1, first) && equal_varbits(&self.slots, v.len, w.len) && same(end, p.slots)
     }
 
     /// Shifts a stack's elements up (`push`) or down by `n`.

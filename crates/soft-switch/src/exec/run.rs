@@ -168,6 +168,9 @@ impl Core {
                     let end = (from + 1 + n).min(self.slots.len());
                     self.slots.copy_within(from..end, (d as usize).min(65536 - (end - from)));
                 }
+                Op::EqVarbit { d, a, b } => {
+                    s!(d) = u64::from(super::headers::equal_varbits(&self.slots, a, b));
+                }
                 Op::Push { stack, n } | Op::Pop { stack, n } => {
                     let st = &image.stacks[stack as usize];
                     let push = matches!(op, Op::Push { .. });

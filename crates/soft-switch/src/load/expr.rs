@@ -94,6 +94,8 @@ pub(crate) enum Test {
     ValidUnion(UnionExpr),
     EqHeader(HeaderExpr, HeaderExpr),
     EqUnion(UnionExpr, UnionExpr),
+    /// Equality of two varbits as numbers, which is how bmv2 compares them.
+    EqVarbit(FieldRef, FieldRef),
 }
 
 /// A header, perhaps found by index at run time.
@@ -120,6 +122,7 @@ pub(crate) enum Any {
     Stack(usize),
     Union(UnionExpr),
     UnionStack(usize),
+    Varbit(FieldRef),
 }
 
 impl Any {
@@ -131,6 +134,7 @@ impl Any {
             Any::Stack(_) => "header stack",
             Any::Union(_) => "header union",
             Any::UnionStack(_) => "header union stack",
+            Any::Varbit(_) => "varbit",
         }
     }
 }
@@ -172,7 +176,7 @@ impl Layout {
             "field" => {
                 let f = self.field(&value)?;
                 if f.varbit {
-                    return value.unsupported("varbit field in an expression");
+                    return Ok(Any::Varbit(f));
                 }
                 num(Expr::Field(f))
             }
@@ -307,6 +311,7 @@ impl Layout {
             (Any::Test(a), Any::Test(b)) => Test::Same(Box::new(a), Box::new(b)),
             (Any::Header(a), Any::Header(b)) => Test::EqHeader(a, b),
             (Any::Union(a), Any::Union(b)) => Test::EqUnion(a, b),
+            (Any::Varbit(a), Any::Varbit(b)) => Test::EqVarbit(a, b),
             (a, b) => return n.unsupported(format!("'{op}' between a {} and a {}", a.kind(), b.kind())),
         };
         Ok(Any::Test(if rel == Rel::Eq { test } else { Test::Not(Box::new(test)) }))

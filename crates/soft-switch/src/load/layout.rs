@@ -150,7 +150,7 @@ impl Layout {
                     return f.err("at most one field, of width '*', may be variable");
                 }
                 let width = if varbit { 0 } else { width.uint(MAX_FIELD)? as u32 };
-                let flag = |i: usize| parts.get(i).map_or(Ok(false), Node::bool);
+                let flag = |i: usize| parts.get(i).map_or(Ok(false), Node::flag);
                 if flag(3)? {
                     return f.unsupported("saturating field");
                 }
@@ -193,9 +193,6 @@ impl Layout {
             let metadata = h.get("metadata")?.bool()?;
             if !metadata && self.types[ty].fixed_bits % 8 != 0 {
                 return h.err(format!("a header of {} bits is not whole bytes", self.types[ty].fixed_bits));
-            }
-            if metadata && self.types[ty].varbit().is_some() {
-                return h.unsupported("varbit in metadata");
             }
             let index = self.headers.len();
             if self.header_names.insert(name.clone(), index).is_some()

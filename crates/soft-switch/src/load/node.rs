@@ -143,6 +143,14 @@ impl<'a> Node<'a> {
         self.value.as_bool().map_or_else(|| self.err("true or false was expected"), Ok)
     }
 
+    /// A truth value, which some lists write as 0 or 1.
+    pub(crate) fn flag(&self) -> Result<bool> {
+        match self.value.as_u64() {
+            Some(n @ (0 | 1)) => Ok(n == 1),
+            _ => self.bool(),
+        }
+    }
+
     pub(crate) fn int(&self) -> Result<i64> {
         self.value.as_i64().map_or_else(|| self.err("a whole number was expected"), Ok)
     }

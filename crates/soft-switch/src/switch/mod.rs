@@ -95,15 +95,27 @@ impl Switch {
     /// Puts another program in place. All state starts as the new program says; timers, statistics and the
     /// notification receiver stay. Packets that wait for another pass are dropped.
     pub fn replace_program(&mut self, program: &Program) {
-        let fresh = Switch::new(program, self.config.clone());
-        let old = std::mem::replace(self, fresh);
-        self.timers = old.timers;
-        self.notify = old.notify;
-        self.notify_waker = old.notify_waker;
-        self.stats = old.stats;
-        self.ports_down = old.ports_down;
-        let dropped = old.again_queue.len() as u64;
-        self.stats.all.recirculation_drops += dropped;
+        self.adopt(Switch::new(program, self.config.clone()));
+    }
+
+    /// Puts the program and the state of another switch, prepared beside this one with the same configuration, in
+    /// place; what stays is as in [`replace_program`](Self::replace_program). Gives back the old program and state,
+    /// which may take long to drop.
+    pub fn adopt(&mut self, fresh: Switch) -> Switch {
+        let mut old = std::mem::replace(self, fresh);
+        std::mem::swap(&mut self.timers, &mut old.timers);
+        std::mem::swap(&mut self.stats, &mut old.stats);
+        self.notify = old.notify.take();
+        self.notify_waker = old.notify_waker.take();
+        self.ports_down = std::mem::take(&mut old.ports_down);
+        self.stats.all.recirculation_drops += old.again_queue.len() as u64;
+        // Idle times count from here.
+        self.core.now_ns = old.core.now_ns;
+        for table in &mut self.core.tables {
+            table.last_hit.fill(old.core.now_ns);
+        }
+        self.refresh_groups();
+        old
     }
 
     /// Counters of the switch itself.
