@@ -9,6 +9,7 @@ mod info;
 mod load;
 mod meter;
 mod op;
+pub mod p4runtime;
 mod profile;
 mod program;
 mod switch;

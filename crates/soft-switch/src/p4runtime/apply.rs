@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use p4runtime_proto::p4::v1 as pb;
 
-use super::ops::{MeterChange, Op, Verb, Which};
+use super::ops::{EntryKey, MeterChange, Op, Verb};
 use super::refusal::{Outcome, Refusal};
-use crate::control::{CounterValue, EntryAction, MatchField, MeterConfig};
+use crate::control::{CounterValue, EntryAction, MeterConfig};
 use crate::info::{ProfileId, TableId};
 use crate::switch::Switch;
 
@@ -14,8 +14,8 @@ use crate::switch::Switch;
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     pub default_metadata: HashMap<TableId, Vec<u8>>,
-    pub multicast: BTreeMap<u16, pb::MulticastGroupEntry>,
-    pub clones: BTreeMap<u16, pb::CloneSessionEntry>,
+    pub multicast: BTreeMap<u32, pb::MulticastGroupEntry>,
+    pub clones: BTreeMap<u32, pb::CloneSessionEntry>,
     /// Entries with a one-shot action set, by profile.
     one_shots: HashMap<ProfileId, usize>,
 }
@@ -64,35 +64,27 @@ fn apply(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&mut Vec
         Op::InsertEntry { .. } | Op::ModifyEntry { .. } | Op::DeleteEntry { .. } => {
             apply_entry(switch, extras, op, undo)
         }
-        Op::ModifyDefault { table, action, metadata, counter, meter } => {
-            let before = switch.default_action(table)?;
+        Op::ModifyDefault { table, action, metadata } => {
+            let before = switch.default_entry(table)?;
             let old_metadata = extras.default_metadata.get(&table).cloned().unwrap_or_default();
-            let direct = Direct::save(switch, table, Which::Default, undo.is_some());
             match action {
-                Some(call) => switch.set_default_action(table, call)?,
-                None => switch.reset_default_action(table)?,
+                Some(call) => switch.set_default(table, EntryAction::Call(call))?,
+                None => switch.reset_default(table)?,
             }
             extras.default_metadata.insert(table, metadata);
-            let set = set_direct(switch, table, &Which::Default, counter, meter);
-            let back: Undo = Box::new(move |switch, extras| {
+            push(undo, move |switch, extras| {
                 // What was there a moment ago is legal.
                 let _ = match before {
-                    Some(EntryAction::Call(call)) => switch.set_default_action(table, call),
-                    _ => switch.reset_default_action(table),
+                    Some(action) => switch.set_default(table, action),
+                    None => switch.reset_default(table),
                 };
                 extras.default_metadata.insert(table, old_metadata);
-                direct.restore(switch);
             });
-            match undo {
-                Some(undo) => undo.push(back),
-                None if set.is_err() => back(switch, extras),
-                None => {}
-            }
-            set
+            Ok(())
         }
-        Op::Direct { table, which, counter, meter } => {
-            let direct = Direct::save(switch, table, which.clone(), undo.is_some());
-            set_direct(switch, table, &which, counter, meter)?;
+        Op::Direct { table, entry, counter, meter } => {
+            let direct = Direct::save(switch, table, &entry, undo.is_some());
+            set_direct(switch, table, &entry, counter, meter)?;
             push(undo, move |switch, _| direct.restore(switch));
             Ok(())
         }
@@ -111,19 +103,19 @@ fn push(undo: Option<&mut Vec<Undo>>, step: impl FnOnce(&mut Switch, &mut Extras
 /// Counter and meter of an entry, as they were.
 struct Direct {
     table: TableId,
-    which: Which,
+    entry: EntryKey,
     counter: Option<CounterValue>,
     meter: Option<Option<MeterConfig>>,
 }
 
 impl Direct {
-    fn save(switch: &mut Switch, table: TableId, which: Which, wanted: bool) -> Self {
+    fn save(switch: &Switch, table: TableId, entry: &EntryKey, wanted: bool) -> Self {
         let (mut counter, mut meter) = (None, None);
         if wanted {
-            counter = read_direct_counter(switch, table, &which).ok();
-            meter = read_direct_meter(switch, table, &which).ok();
+            counter = switch.entry_counter(table, &entry.key, entry.priority).ok();
+            meter = switch.entry_meter(table, &entry.key, entry.priority).ok();
         }
-        Self { table, which, counter, meter }
+        Self { table, entry: entry.clone(), counter, meter }
     }
 
     fn restore(self, switch: &mut Switch) {
@@ -133,63 +125,28 @@ impl Direct {
             Some(Some(config)) => MeterChange::Set(config),
         };
         // It was so a moment ago.
-        let _ = set_direct(switch, self.table, &self.which, self.counter, meter);
+        let _ = set_direct(switch, self.table, &self.entry, self.counter, meter);
     }
 }
 
 fn set_direct(
     switch: &mut Switch,
     table: TableId,
-    which: &Which,
+    EntryKey { key, priority }: &EntryKey,
     counter: Option<CounterValue>,
     meter: MeterChange,
 ) -> Outcome<()> {
-    let meter = match meter {
-        MeterChange::Absent => None,
-        MeterChange::Reset => Some(None),
-        MeterChange::Set(config) => Some(Some(config)),
-    };
-    match which {
-        Which::Entry { key, priority } => {
-            // Refused before anything is changed.
-            switch.entry(table, key, *priority)?;
-            if let Some(config) = meter {
-                switch.set_entry_meter(table, key, *priority, config)?;
-            }
-            if let Some(value) = counter {
-                switch.set_entry_counter(table, key, *priority, value)?;
-            }
-        }
-        Which::Default => {
-            if let Some(config) = meter {
-                switch.set_default_meter(table, config)?;
-            }
-            if let Some(value) = counter {
-                switch.set_default_counter(table, value)?;
-            }
-        }
+    // Refused before anything is changed.
+    switch.table_get(table, key, *priority)?;
+    match meter {
+        MeterChange::Absent => {}
+        MeterChange::Reset => switch.set_entry_meter(table, key, *priority, None)?,
+        MeterChange::Set(config) => switch.set_entry_meter(table, key, *priority, Some(config))?,
+    }
+    if let Some(value) = counter {
+        switch.set_entry_counter(table, key, *priority, value)?;
     }
     Ok(())
-}
-
-/// The direct counter of an entry or default entry.
-pub(super) fn read_direct_counter(switch: &Switch, table: TableId, which: &Which) -> Outcome<CounterValue> {
-    Ok(match which {
-        Which::Entry { key, priority } => switch.entry_counter(table, key, *priority)?,
-        Which::Default => switch.default_counter(table)?,
-    })
-}
-
-/// The direct meter of an entry or default entry; none for the default configuration.
-pub(super) fn read_direct_meter(
-    switch: &Switch,
-    table: TableId,
-    which: &Which,
-) -> Outcome<Option<MeterConfig>> {
-    Ok(match which {
-        Which::Entry { key, priority } => switch.entry_meter(table, key, *priority)?,
-        Which::Default => switch.default_meter(table)?,
-    })
 }
 
 impl Extras {
@@ -225,21 +182,20 @@ fn apply_entry(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&m
     match op {
         Op::InsertEntry { table, entry, counter, meter } => {
             extras.check_style(switch, table, &entry.action)?;
-            let (key, priority, action) = (entry.key.clone(), entry.priority, entry.action.clone());
-            switch.insert_entry(table, entry)?;
+            let at = EntryKey { key: entry.key.clone(), priority: entry.priority };
+            let action = entry.action.clone();
+            switch.table_insert(table, entry)?;
             extras.count(switch, table, &action, true);
-            let which = Which::Entry { key: key.clone(), priority };
-            let set = set_direct(switch, table, &which, counter, meter);
-            let back: Undo = Box::new(move |switch, extras| remove(switch, extras, table, &key, priority, &action));
-            match undo {
-                Some(undo) => undo.push(back),
-                None if set.is_err() => back(switch, extras),
-                None => {}
-            }
-            set
+            let set = set_direct(switch, table, &at, counter, meter);
+            let back = move |switch: &mut Switch, extras: &mut Extras| {
+                if switch.table_delete(table, &at.key, at.priority).is_ok() {
+                    extras.count(switch, table, &action, false);
+                }
+            };
+            finish(switch, extras, set, back, undo)
         }
-        Op::ModifyEntry { table, key, priority, action, idle_timeout_ns, metadata, counter, meter } => {
-            let before = switch.entry(table, &key, priority)?;
+        Op::ModifyEntry { table, entry, action, idle_timeout_ns, metadata, counter, meter } => {
+            let before = switch.table_get(table, &entry.key, entry.priority)?;
             let mut after = before.clone();
             if let Some(action) = action {
                 extras.check_style(switch, table, &action)?;
@@ -247,37 +203,30 @@ fn apply_entry(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&m
             }
             after.idle_timeout_ns = idle_timeout_ns;
             after.metadata = metadata;
-            let which = Which::Entry { key, priority };
-            let direct = Direct::save(switch, table, which.clone(), undo.is_some());
-            extras.count(switch, table, &before.action, false);
-            extras.count(switch, table, &after.action, true);
+            let direct = Direct::save(switch, table, &entry, undo.is_some());
             let new_action = after.action.clone();
-            let set = switch.modify_entry(table, after).map_err(Refusal::from);
-            let set = set.and_then(|()| set_direct(switch, table, &which, counter, meter));
-            let back: Undo = Box::new(move |switch, extras| {
+            switch.table_modify(table, after)?;
+            extras.count(switch, table, &before.action, false);
+            extras.count(switch, table, &new_action, true);
+            let set = set_direct(switch, table, &entry, counter, meter);
+            let back = move |switch: &mut Switch, extras: &mut Extras| {
                 extras.count(switch, table, &new_action, false);
                 extras.count(switch, table, &before.action, true);
                 // It was so a moment ago.
-                let _ = switch.modify_entry(table, before);
+                let _ = switch.table_modify(table, before);
                 direct.restore(switch);
-            });
-            match undo {
-                Some(undo) => undo.push(back),
-                None if set.is_err() => back(switch, extras),
-                None => {}
-            }
-            set
+            };
+            finish(switch, extras, set, back, undo)
         }
-        Op::DeleteEntry { table, key, priority } => {
-            let before = switch.entry(table, &key, priority)?;
-            let which = Which::Entry { key: key.clone(), priority };
-            let direct = Direct::save(switch, table, which, undo.is_some());
-            switch.delete_entry(table, &key, priority)?;
+        Op::DeleteEntry { table, entry } => {
+            let before = switch.table_get(table, &entry.key, entry.priority)?;
+            let direct = Direct::save(switch, table, &entry, undo.is_some());
+            switch.table_delete(table, &entry.key, entry.priority)?;
             extras.count(switch, table, &before.action, false);
             push(undo, move |switch, extras| {
                 extras.count(switch, table, &before.action, true);
                 // It was there a moment ago.
-                let _ = switch.insert_entry(table, before);
+                let _ = switch.table_insert(table, before);
                 direct.restore(switch);
             });
             Ok(())
@@ -286,17 +235,20 @@ fn apply_entry(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&m
     }
 }
 
-fn remove(
+/// After an entry was put in place: a refused counter or meter takes the entry back as well.
+fn finish(
     switch: &mut Switch,
     extras: &mut Extras,
-    table: TableId,
-    key: &[MatchField],
-    priority: i32,
-    action: &EntryAction,
-) {
-    if switch.delete_entry(table, key, priority).is_ok() {
-        extras.count(switch, table, action, false);
+    set: Outcome<()>,
+    back: impl FnOnce(&mut Switch, &mut Extras) + Send + 'static,
+    undo: Option<&mut Vec<Undo>>,
+) -> Outcome<()> {
+    match (&set, undo) {
+        (Err(_), _) => back(switch, extras),
+        (Ok(()), Some(undo)) => undo.push(Box::new(back)),
+        (Ok(()), None) => {}
     }
+    set
 }
 
 fn apply_profile(
@@ -310,18 +262,18 @@ fn apply_profile(
             if verb == Verb::Insert && extras.one_shots.get(&profile).is_some_and(|count| *count > 0) {
                 return Err(one_shot_only());
             }
-            let before = switch.members(profile)?.into_iter().find(|(member, _)| *member == id);
+            let before = switch.member(profile, id).ok();
             match (verb, call) {
-                (Verb::Insert, Some(call)) => switch.insert_member(profile, id, call)?,
-                (Verb::Modify, Some(call)) => switch.modify_member(profile, id, call)?,
-                _ => switch.delete_member(profile, id)?,
+                (Verb::Insert, Some(call)) => switch.member_insert(profile, id, call)?,
+                (Verb::Modify, Some(call)) => switch.member_modify(profile, id, call)?,
+                _ => switch.member_delete(profile, id)?,
             }
             push(undo, move |switch, _| {
                 // It was so a moment ago.
                 let _ = match (verb, before) {
-                    (Verb::Insert, _) => switch.delete_member(profile, id),
-                    (Verb::Modify, Some((_, call))) => switch.modify_member(profile, id, call),
-                    (Verb::Delete, Some((_, call))) => switch.insert_member(profile, id, call),
+                    (Verb::Insert, _) => switch.member_delete(profile, id),
+                    (Verb::Modify, Some(call)) => switch.member_modify(profile, id, call),
+                    (Verb::Delete, Some(call)) => switch.member_insert(profile, id, call),
                     _ => Ok(()),
                 };
             });
@@ -331,38 +283,28 @@ fn apply_profile(
             if verb == Verb::Insert && extras.one_shots.get(&profile).is_some_and(|count| *count > 0) {
                 return Err(one_shot_only());
             }
-            let before = switch.groups(profile)?.into_iter().find(|(group, _)| *group == id);
+            let before = switch.group(profile, id).ok();
             match verb {
-                Verb::Insert => switch.insert_group(profile, id, group)?,
+                Verb::Insert => switch.group_insert(profile, id, group)?,
                 Verb::Modify => {
-                    if before.as_ref().is_some_and(|(_, before)| before.max_size != group.max_size) {
+                    if before.as_ref().is_some_and(|before| before.max_size != group.max_size) {
                         return Err(Refusal::invalid("max_size can't be changed"));
                     }
-                    switch.modify_group(profile, id, group)?;
+                    switch.group_modify(profile, id, group)?;
                 }
-                Verb::Delete => switch.delete_group(profile, id)?,
+                Verb::Delete => switch.group_delete(profile, id)?,
             }
             push(undo, move |switch, _| {
                 // It was so a moment ago.
                 let _ = match (verb, before) {
-                    (Verb::Insert, _) => switch.delete_group(profile, id),
-                    (Verb::Modify, Some((_, group))) => switch.modify_group(profile, id, group),
-                    (Verb::Delete, Some((_, group))) => switch.insert_group(profile, id, group),
+                    (Verb::Insert, _) => switch.group_delete(profile, id),
+                    (Verb::Modify, Some(group)) => switch.group_modify(profile, id, group),
+                    (Verb::Delete, Some(group)) => switch.group_insert(profile, id, group),
                     _ => Ok(()),
                 };
             });
             Ok(())
         }
-        _ => Ok(()),
-    }
-}
-
-fn check_exists(verb: Verb, exists: bool, kind: &str, id: u16) -> Outcome<()> {
-    match (verb, exists) {
-        (Verb::Insert, true) => {
-            Err(Refusal::new(tonic::Code::AlreadyExists, format!("{kind} {id} exists already")))
-        }
-        (Verb::Modify | Verb::Delete, false) => Err(Refusal::not_found(format!("there is no {kind} {id}"))),
         _ => Ok(()),
     }
 }
@@ -375,12 +317,11 @@ fn apply_replication(
 ) -> Outcome<()> {
     match op {
         Op::Multicast { verb, id, replicas, as_written } => {
-            check_exists(verb, extras.multicast.contains_key(&id), "multicast group", id)?;
-            let old = switch.multicast_group(id);
-            if verb == Verb::Delete {
-                switch.delete_multicast_group(id)?;
-            } else {
-                switch.set_multicast_group(id, replicas)?;
+            let old = switch.multicast_group(id).ok().map(<[_]>::to_vec);
+            match verb {
+                Verb::Insert => switch.multicast_group_insert(id, replicas)?,
+                Verb::Modify => switch.multicast_group_modify(id, replicas)?,
+                Verb::Delete => switch.multicast_group_delete(id)?,
             }
             let written = extras.multicast.remove(&id);
             if verb != Verb::Delete {
@@ -388,24 +329,22 @@ fn apply_replication(
             }
             push(undo, move |switch, extras| {
                 extras.multicast.remove(&id);
+                extras.multicast.extend(written.map(|written| (id, written)));
                 // It was so a moment ago.
-                let _ = match (old, written) {
-                    (Some(replicas), Some(written)) => {
-                        extras.multicast.insert(id, written);
-                        switch.set_multicast_group(id, replicas)
-                    }
-                    _ => switch.delete_multicast_group(id),
+                let _ = match (verb, old) {
+                    (Verb::Modify, Some(replicas)) => switch.multicast_group_modify(id, replicas),
+                    (Verb::Delete, Some(replicas)) => switch.multicast_group_insert(id, replicas),
+                    _ => switch.multicast_group_delete(id),
                 };
             });
             Ok(())
         }
         Op::Clone { verb, id, session, as_written } => {
-            check_exists(verb, extras.clones.contains_key(&id), "clone session", id)?;
-            let old = switch.clone_session(id);
-            if verb == Verb::Delete {
-                switch.delete_clone_session(id)?;
-            } else {
-                switch.set_clone_session(id, session)?;
+            let old = switch.clone_session(id).ok().cloned();
+            match verb {
+                Verb::Insert => switch.clone_session_insert(id, session)?,
+                Verb::Modify => switch.clone_session_modify(id, session)?,
+                Verb::Delete => switch.clone_session_delete(id)?,
             }
             let written = extras.clones.remove(&id);
             if verb != Verb::Delete {
@@ -413,13 +352,12 @@ fn apply_replication(
             }
             push(undo, move |switch, extras| {
                 extras.clones.remove(&id);
+                extras.clones.extend(written.map(|written| (id, written)));
                 // It was so a moment ago.
-                let _ = match (old, written) {
-                    (Some(session), Some(written)) => {
-                        extras.clones.insert(id, written);
-                        switch.set_clone_session(id, session)
-                    }
-                    _ => switch.delete_clone_session(id),
+                let _ = match (verb, old) {
+                    (Verb::Modify, Some(session)) => switch.clone_session_modify(id, session),
+                    (Verb::Delete, Some(session)) => switch.clone_session_insert(id, session),
+                    _ => switch.clone_session_delete(id),
                 };
             });
             Ok(())
@@ -428,10 +366,10 @@ fn apply_replication(
     }
 }
 
-fn cells(index: Option<u32>, size: u32) -> std::ops::Range<u32> {
+fn cells(index: Option<u32>, size: u32) -> std::ops::Range<usize> {
     match index {
-        Some(index) => index..index.saturating_add(1),
-        None => 0..size,
+        Some(index) => index as usize..index as usize + 1,
+        None => 0..size as usize,
     }
 }
 
@@ -439,40 +377,40 @@ fn apply_cells(switch: &mut Switch, op: Op, mut undo: Option<&mut Vec<Undo>>) ->
     match op {
         Op::Counter { counter, index, size, value } => {
             for cell in cells(index, size) {
-                let before = switch.counter(counter, cell)?;
-                switch.set_counter(counter, cell, value)?;
+                let before = switch.counter_read(counter, cell)?;
+                switch.counter_write(counter, cell, value)?;
                 push(undo.as_deref_mut(), move |switch, _| {
-                    let _ = switch.set_counter(counter, cell, before);
+                    let _ = switch.counter_write(counter, cell, before);
                 });
             }
         }
         Op::Meter { meter, index, size, config } => {
             for cell in cells(index, size) {
-                let before = switch.meter(meter, cell)?;
-                switch.set_meter(meter, cell, config)?;
+                let before = switch.meter_read(meter, cell)?;
+                switch.meter_write(meter, cell, config)?;
                 push(undo.as_deref_mut(), move |switch, _| {
-                    let _ = switch.set_meter(meter, cell, before);
+                    let _ = switch.meter_write(meter, cell, before);
                 });
             }
         }
         Op::Register { register, index, size, value } => {
             for cell in cells(index, size) {
-                let before = switch.register(register, cell)?;
-                switch.set_register(register, cell, &value)?;
+                let before = switch.register_read(register, cell)?;
+                switch.register_write(register, cell, &value)?;
                 push(undo.as_deref_mut(), move |switch, _| {
-                    let _ = switch.set_register(register, cell, &before);
+                    let _ = switch.register_write(register, cell, &before);
                 });
             }
         }
         Op::ValueSet { set, members } => {
             let before = switch.value_set(set)?;
-            switch.set_value_set(set, members)?;
+            switch.value_set_replace(set, members)?;
             push(undo, move |switch, _| {
-                let _ = switch.set_value_set(set, before);
+                let _ = switch.value_set_replace(set, before);
             });
         }
         Op::Digest { verb, digest, config } => {
-            let before = switch.digest_config(digest)?;
+            let before = switch.digest(digest)?;
             match (verb, before.is_some()) {
                 (Verb::Insert, true) => {
                     return Err(Refusal::new(tonic::Code::AlreadyExists, "the digest is enabled already"));
@@ -480,9 +418,9 @@ fn apply_cells(switch: &mut Switch, op: Op, mut undo: Option<&mut Vec<Undo>>) ->
                 (Verb::Modify | Verb::Delete, false) => return Err(Refusal::not_found("the digest is not enabled")),
                 _ => {}
             }
-            switch.set_digest_config(digest, (verb != Verb::Delete).then_some(config))?;
+            switch.set_digest(digest, (verb != Verb::Delete).then_some(config))?;
             push(undo, move |switch, _| {
-                let _ = switch.set_digest_config(digest, before);
+                let _ = switch.set_digest(digest, before);
             });
         }
         _ => {}

@@ -16,10 +16,17 @@ pub(super) enum Verb {
     Delete,
 }
 
+/// What tells one entry of a table from the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntryKey {
+    pub key: Vec<MatchField>,
+    pub priority: i32,
+}
+
 /// An entry of a table, or its default entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    Entry { key: Vec<MatchField>, priority: i32 },
+    Entry(EntryKey),
     Default,
 }
 
@@ -39,8 +46,7 @@ pub(super) enum Op {
     InsertEntry { table: TableId, entry: TableEntry, counter: Option<CounterValue>, meter: MeterChange },
     ModifyEntry {
         table: TableId,
-        key: Vec<MatchField>,
-        priority: i32,
+        entry: EntryKey,
         /// None: as it is.
         action: Option<EntryAction>,
         idle_timeout_ns: u64,
@@ -48,25 +54,23 @@ pub(super) enum Op {
         counter: Option<CounterValue>,
         meter: MeterChange,
     },
-    DeleteEntry { table: TableId, key: Vec<MatchField>, priority: i32 },
+    DeleteEntry { table: TableId, entry: EntryKey },
     /// None: the program's own default action, and everything else reset with it.
     ModifyDefault {
         table: TableId,
         action: Option<ActionCall>,
         metadata: Vec<u8>,
-        counter: Option<CounterValue>,
-        meter: MeterChange,
     },
     /// Direct resources only; the entry may be const.
-    Direct { table: TableId, which: Which, counter: Option<CounterValue>, meter: MeterChange },
+    Direct { table: TableId, entry: EntryKey, counter: Option<CounterValue>, meter: MeterChange },
     Member { verb: Verb, profile: ProfileId, id: u32, call: Option<ActionCall> },
     Group { verb: Verb, profile: ProfileId, id: u32, group: Group },
     /// `index` none: all cells, of which there are `size`.
     Counter { counter: CounterId, index: Option<u32>, size: u32, value: CounterValue },
     Meter { meter: MeterId, index: Option<u32>, size: u32, config: Option<MeterConfig> },
     Register { register: RegisterId, index: Option<u32>, size: u32, value: Vec<u8> },
-    Multicast { verb: Verb, id: u16, replicas: Vec<Replica>, as_written: pb::MulticastGroupEntry },
-    Clone { verb: Verb, id: u16, session: CloneSession, as_written: pb::CloneSessionEntry },
+    Multicast { verb: Verb, id: u32, replicas: Vec<Replica>, as_written: pb::MulticastGroupEntry },
+    Clone { verb: Verb, id: u32, session: CloneSession, as_written: pb::CloneSessionEntry },
     ValueSet { set: ValueSetId, members: Vec<Vec<MatchField>> },
     Digest { verb: Verb, digest: DigestId, config: DigestConfig },
 }

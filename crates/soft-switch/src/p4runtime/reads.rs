@@ -93,7 +93,7 @@ impl Pipeline {
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
-                    cells.map(|cell| switch.counter(counter, cell)).collect::<Result<Vec<_>, _>>()
+                    cells.map(|cell| switch.counter_read(counter, cell as usize)).collect::<Result<Vec<_>, _>>()
                 });
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, value)| {
@@ -114,7 +114,7 @@ impl Pipeline {
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
-                    cells.map(|cell| switch.meter(meter, cell)).collect::<Result<Vec<_>, _>>()
+                    cells.map(|cell| switch.meter_read(meter, cell as usize)).collect::<Result<Vec<_>, _>>()
                 });
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, config)| {
@@ -134,7 +134,7 @@ impl Pipeline {
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
-                    cells.map(|cell| switch.register(register, cell)).collect::<Result<Vec<_>, _>>()
+                    cells.map(|cell| switch.register_read(register, cell as usize)).collect::<Result<Vec<_>, _>>()
                 });
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, value)| {
@@ -224,7 +224,7 @@ impl Pipeline {
         let mut entities = Vec::new();
         for (id, of) in select(&self.schema.digests, filter.digest_id, "digest")? {
             let digest = of.engine;
-            if let Some(config) = self.call(move |switch, _| switch.digest_config(digest)).await?? {
+            if let Some(config) = self.call(move |switch, _| switch.digest(digest)).await?? {
                 let config = Some(write_digest_config(config));
                 entities.push(Entity::DigestEntry(pb::DigestEntry { digest_id: id, config }));
             }

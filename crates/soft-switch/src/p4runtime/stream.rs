@@ -106,6 +106,7 @@ async fn digest_ack(device: &Device, session: &Session, ack: pb::DigestListAck) 
     let pipeline = check_primary(device, session, "digest acknowledgements")?;
     let of = pipeline.schema.digests.get(&ack.digest_id);
     let digest = of.ok_or_else(|| Refusal::invalid(format!("there is no digest {}", ack.digest_id)))?.engine;
-    device.handle.call(move |switch| switch.acknowledge_digest(digest, ack.list_id)).await?;
+    // A list that is not known any more needs no acknowledgement.
+    let _ = device.handle.call(move |switch| switch.ack_digest(digest, ack.list_id)).await?;
     Ok(())
 }

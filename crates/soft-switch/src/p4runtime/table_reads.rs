@@ -4,13 +4,14 @@ use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;
 use p4runtime_proto::p4::v1::table_action::Type;
 
-use super::apply::{Extras, read_direct_counter, read_direct_meter};
+use super::apply::Extras;
 use super::keys::{read_key, write_key};
-use super::ops::{Which, unpack_metadata};
+use super::ops::{EntryKey, Which, unpack_metadata};
 use super::reads::{select, write_counter, write_meter};
 use super::refusal::{Outcome, Refusal};
 use super::schema::{Schema, Table};
 use super::target::Pipeline;
+use super::table_updates::no_default_direct;
 use super::updates::no_colors;
 use crate::control::{CounterValue, EntryAction, MatchField, MeterConfig, TableEntry};
 use crate::error::ControlError;
@@ -92,10 +93,10 @@ impl Query {
     }
 
     /// Every entry of a table, with what direct resources there are.
-    fn all(table: &Table, default: bool) -> Self {
+    fn all(table: &Table) -> Self {
         Self {
             table: table.engine,
-            default,
+            default: false,
             key: None,
             priority: 0,
             action: None,
@@ -120,61 +121,65 @@ impl Query {
     fn run(&self, switch: &mut Switch, extras: &Extras) -> Result<Vec<Row>, ControlError> {
         if self.default {
             let metadata = extras.default_metadata.get(&self.table).cloned().unwrap_or_default();
-            let entry = Row {
-                which: Which::Default,
-                action: switch.default_action(self.table)?,
-                idle_timeout_ns: 0,
-                metadata,
-                counter: None,
-                meter: None,
-                since_hit: None,
-            };
+            let action = switch.default_entry(self.table)?;
+            let entry = Row { action, metadata, ..Row::of(Which::Default) };
             let wanted = self.action.is_none_or(
                 |wanted| matches!(&entry.action, Some(EntryAction::Call(call)) if call.action == wanted),
             );
             let (number, bytes) = unpack_metadata(&entry.metadata);
             let same = (self.number == 0 || self.number == number)
                 && (self.metadata.is_empty() || self.metadata == bytes);
-            let entry = if wanted && same { vec![self.direct(switch, entry)] } else { Vec::new() };
+            let entry = if wanted && same { vec![entry] } else { Vec::new() };
             return Ok(entry);
         }
+        let has_priority = switch.info().tables.get(self.table.index()).is_some_and(|table| table.has_priority);
         let entries = match &self.key {
             // With no priority given there may be several with this key.
-            Some(key) if self.priority != 0 || !switch.has_priority(self.table) => {
-                match switch.entry(self.table, key, self.priority) {
+            Some(key) if self.priority != 0 || !has_priority => {
+                match switch.table_get(self.table, key, self.priority) {
                     Ok(entry) => vec![entry],
                     Err(ControlError::NoEntry { .. }) => Vec::new(),
                     Err(error) => return Err(error),
                 }
             }
-            _ => switch.entries(self.table)?,
+            _ => switch.table_entries(self.table)?,
         };
         let same_key = |entry: &TableEntry| {
-            self.key.as_ref().is_none_or(|key| switch.entry(self.table, key, entry.priority).as_ref() == Ok(entry))
+            self.key.as_ref().is_none_or(|key| switch.table_get(self.table, key, entry.priority).as_ref() == Ok(entry))
         };
         let entries: Vec<_> = entries.into_iter().filter(|entry| self.wants(entry) && same_key(entry)).collect();
         Ok(entries
             .into_iter()
             .map(|entry| {
                 let TableEntry { key, priority, action, idle_timeout_ns, metadata } = entry;
-                let since_hit =
-                    if self.idle { switch.since_hit(self.table, &key, priority).ok() } else { None };
-                let which = Which::Entry { key, priority };
-                let action = Some(action);
-                let row = Row { which, action, idle_timeout_ns, metadata, counter: None, meter: None, since_hit };
-                self.direct(switch, row)
+                let mut row = Row { action: Some(action), idle_timeout_ns, metadata, ..Row::of(Which::Default) };
+                if self.counter {
+                    row.counter = switch.entry_counter(self.table, &key, priority).ok();
+                }
+                if self.meter {
+                    row.meter = switch.entry_meter(self.table, &key, priority).ok().flatten();
+                }
+                if self.idle {
+                    row.since_hit = switch.entry_idle_ns(self.table, &key, priority, switch.core.now_ns).ok();
+                }
+                row.which = Which::Entry(EntryKey { key, priority });
+                row
             })
             .collect())
     }
+}
 
-    fn direct(&self, switch: &Switch, mut row: Row) -> Row {
-        if self.counter {
-            row.counter = read_direct_counter(switch, self.table, &row.which).ok();
+impl Row {
+    fn of(which: Which) -> Self {
+        Self {
+            which,
+            action: None,
+            idle_timeout_ns: 0,
+            metadata: Vec::new(),
+            counter: None,
+            meter: None,
+            since_hit: None,
         }
-        if self.meter {
-            row.meter = read_direct_meter(switch, self.table, &row.which).ok().flatten();
-        }
-        row
     }
 }
 
@@ -184,7 +189,7 @@ impl Schema {
         let entry = pb::TableEntry { table_id: table.id, ..pb::TableEntry::default() };
         match which {
             Which::Default => pb::TableEntry { is_default_action: true, ..entry },
-            Which::Entry { key, priority } => {
+            Which::Entry(EntryKey { key, priority }) => {
                 pb::TableEntry { r#match: write_key(&table.fields, key), priority: *priority, ..entry }
             }
         }
@@ -217,7 +222,7 @@ impl Schema {
             elapsed_ns: i64::try_from(elapsed).unwrap_or(i64::MAX),
         });
         entry.is_const = match row.which {
-            Which::Entry { .. } => table.is_const,
+            Which::Entry(_) => table.is_const,
             Which::Default => table.const_default || table.profile.is_some(),
         };
         entry
@@ -226,16 +231,8 @@ impl Schema {
     /// An entry in a notification.
     pub fn write_idle_entry(&self, table: &Table, entry: TableEntry) -> pb::TableEntry {
         let TableEntry { key, priority, idle_timeout_ns, metadata, .. } = entry;
-        let which = Which::Entry { key, priority };
-        let row = Row {
-            which,
-            action: None,
-            idle_timeout_ns,
-            metadata,
-            counter: None,
-            meter: None,
-            since_hit: None,
-        };
+        let which = Which::Entry(EntryKey { key, priority });
+        let row = Row { idle_timeout_ns, metadata, ..Row::of(which) };
         self.write_row(table, row)
     }
 }
@@ -278,7 +275,10 @@ impl Pipeline {
                 }
                 continue;
             }
-            let mut query = Query::all(table, filter.is_default_action);
+            if filter.is_default_action {
+                return Err(no_default_direct());
+            }
+            let mut query = Query::all(table);
             let place = |refusal: Refusal| refusal.at(format_args!("table '{}'", table.name));
             if filter.table_id == 0 {
                 check_no_filter(filter)?;

@@ -3,7 +3,7 @@
 use p4runtime_proto::p4::v1 as pb;
 
 use super::keys::read_key;
-use super::ops::{MeterChange, Op, Verb, Which, pack_metadata};
+use super::ops::{EntryKey, MeterChange, Op, Verb, Which, pack_metadata};
 use super::refusal::{Outcome, Refusal};
 use super::schema::Table;
 use super::updates::{Reader, no_colors, no_object, only_modify, read_counter, read_meter};
@@ -21,7 +21,7 @@ impl Reader<'_> {
                 Err(Refusal::invalid("is_const must not be set; only the program makes entries const"))
             }
             Which::Default => self.default_entry(verb, table, entry),
-            Which::Entry { key, priority } => self.match_entry(verb, table, entry, key, priority),
+            Which::Entry(at) => self.match_entry(verb, table, entry, at),
         };
         read.map_err(|refusal| refusal.at(format_args!("table '{}'", table.name)))
     }
@@ -31,14 +31,13 @@ impl Reader<'_> {
         verb: Verb,
         table: &Table,
         entry: &pb::TableEntry,
-        key: Vec<crate::control::MatchField>,
-        priority: i32,
+        at: EntryKey,
     ) -> Outcome<Op> {
         if table.is_const && verb != Verb::Modify {
             return Err(Refusal::denied("all entries are const; they can't be inserted or deleted"));
         }
         if verb == Verb::Delete {
-            return Ok(Op::DeleteEntry { table: table.engine, key, priority });
+            return Ok(Op::DeleteEntry { table: table.engine, entry: at });
         }
         if verb == Verb::Insert && table.fields.is_empty() {
             return Err(Refusal::invalid("a table without key has a default entry only"));
@@ -49,8 +48,7 @@ impl Reader<'_> {
             if !fixed {
                 return Err(Refusal::denied("the entry is const; only its counter and meter can be modified"));
             }
-            let which = Which::Entry { key, priority };
-            return Ok(Op::Direct { table: table.engine, which, counter, meter });
+            return Ok(Op::Direct { table: table.engine, entry: at, counter, meter });
         }
         let idle_timeout_ns = read_idle(table, entry)?;
         #[allow(deprecated)]
@@ -58,9 +56,10 @@ impl Reader<'_> {
         let action = entry.action.as_ref().map(|action| self.schema.read_entry_action(table, action)).transpose()?;
         if verb == Verb::Modify {
             let table = table.engine;
-            return Ok(Op::ModifyEntry { table, key, priority, action, idle_timeout_ns, metadata, counter, meter });
+            return Ok(Op::ModifyEntry { table, entry: at, action, idle_timeout_ns, metadata, counter, meter });
         }
         let action: EntryAction = action.ok_or_else(|| Refusal::invalid("a new entry needs an action"))?;
+        let EntryKey { key, priority } = at;
         let entry = TableEntry { key, priority, action, idle_timeout_ns, metadata };
         Ok(Op::InsertEntry { table: table.engine, entry, counter, meter })
     }
@@ -78,7 +77,10 @@ impl Reader<'_> {
         if entry.idle_timeout_ns != 0 || entry.time_since_last_hit.is_some() {
             return Err(Refusal::invalid("the default entry has no idle timeout"));
         }
-        let (counter, meter) = read_direct(table, entry)?;
+        read_direct(table, entry)?;
+        if entry.counter_data.is_some() || entry.meter_config.is_some() {
+            return Err(no_default_direct());
+        }
         use pb::table_action::Type;
         let action = match entry.action.as_ref().map(|action| &action.r#type) {
             None => None,
@@ -90,22 +92,22 @@ impl Reader<'_> {
             Some(_) => pack_metadata(entry.controller_metadata, &entry.metadata),
             None => Vec::new(),
         };
-        Ok(Op::ModifyDefault { table: table.engine, action, metadata, counter, meter })
+        Ok(Op::ModifyDefault { table: table.engine, action, metadata })
     }
 
     pub(super) fn direct_counter(&self, verb: Verb, entry: &pb::DirectCounterEntry) -> Outcome<Option<Op>> {
         only_modify(verb, "direct counter")?;
-        let (table, which) = self.direct(entry.table_entry.as_ref())?;
+        let (table, at) = self.direct(entry.table_entry.as_ref())?;
         if !table.direct_counter {
             return Err(Refusal::invalid(format!("table '{}' has no direct counter", table.name)));
         }
         let counter = entry.data.as_ref().map(read_counter).transpose()?;
-        Ok(Some(Op::Direct { table: table.engine, which, counter, meter: MeterChange::Absent }))
+        Ok(Some(Op::Direct { table: table.engine, entry: at, counter, meter: MeterChange::Absent }))
     }
 
     pub(super) fn direct_meter(&self, verb: Verb, entry: &pb::DirectMeterEntry) -> Outcome<Op> {
         only_modify(verb, "direct meter")?;
-        let (table, which) = self.direct(entry.table_entry.as_ref())?;
+        let (table, at) = self.direct(entry.table_entry.as_ref())?;
         let Some(kind) = table.direct_meter else {
             return Err(Refusal::invalid(format!("table '{}' has no direct meter", table.name)));
         };
@@ -114,14 +116,17 @@ impl Reader<'_> {
             Some(config) => MeterChange::Set(read_meter(config, kind)?),
             None => MeterChange::Reset,
         };
-        Ok(Op::Direct { table: table.engine, which, counter: None, meter })
+        Ok(Op::Direct { table: table.engine, entry: at, counter: None, meter })
     }
 
     /// The entry that a direct resource belongs to.
-    pub(super) fn direct(&self, entry: Option<&pb::TableEntry>) -> Outcome<(&Table, Which)> {
+    pub(super) fn direct(&self, entry: Option<&pb::TableEntry>) -> Outcome<(&Table, EntryKey)> {
         let entry = entry.ok_or_else(|| Refusal::invalid("table_entry is not set"))?;
         let table = self.table(entry.table_id)?;
-        Ok((table, read_which(table, entry)?))
+        match read_which(table, entry)? {
+            Which::Entry(at) => Ok((table, at)),
+            Which::Default => Err(no_default_direct()),
+        }
     }
 }
 
@@ -146,7 +151,12 @@ pub(super) fn read_which(table: &Table, entry: &pb::TableEntry) -> Outcome<Which
         )));
     }
     let key = read_key(&table.fields, &entry.r#match).map_err(place)?;
-    Ok(Which::Entry { key, priority })
+    Ok(Which::Entry(EntryKey { key, priority }))
+}
+
+/// As in bmv2, packets that miss are not counted and not metered.
+pub(super) fn no_default_direct() -> Refusal {
+    Refusal::unimplemented("this switch has no direct counter or meter for default entries")
 }
 
 fn read_idle(table: &Table, entry: &pb::TableEntry) -> Outcome<u64> {

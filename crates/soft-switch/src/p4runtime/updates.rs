@@ -14,7 +14,9 @@ use super::schema::{MeterType, Profile, Schema};
 use crate::control::{CloneSession, CounterValue, DigestConfig, Group, GroupMember, MeterConfig, Replica};
 use crate::info::MatchKind;
 
-/// Longest id of a clone session, as bmv2 has it: 15 bits.
+/// v1model's `mcast_grp` has 16 bits.
+const MAX_MULTICAST_GROUP: u32 = 0xffff;
+/// Clone sessions have 15 bits, as in bmv2.
 const MAX_CLONE_SESSION: u32 = 0x7fff;
 
 /// What updates are read against.
@@ -148,12 +150,12 @@ impl Reader<'_> {
         use pb::packet_replication_engine_entry::Type;
         match &entry.r#type {
             Some(Type::MulticastGroupEntry(group)) => {
-                let id = u16::try_from(group.multicast_group_id).ok().filter(|id| *id > 0).ok_or_else(|| {
-                    Refusal::invalid(format!(
-                        "multicast_group_id {} is not from 1 to 65535",
-                        group.multicast_group_id
-                    ))
-                })?;
+                let id = group.multicast_group_id;
+                if !(1..=MAX_MULTICAST_GROUP).contains(&id) {
+                    return Err(Refusal::invalid(format!(
+                        "multicast_group_id {id} is not from 1 to {MAX_MULTICAST_GROUP}"
+                    )));
+                }
                 let replicas =
                     if verb == Verb::Delete { Vec::new() } else { self.replicas(&group.replicas)? };
                 let mut seen = HashSet::new();
@@ -166,15 +168,10 @@ impl Reader<'_> {
                 Ok(Op::Multicast { verb, id, replicas, as_written: group.clone() })
             }
             Some(Type::CloneSessionEntry(given)) => {
-                let id = u16::try_from(given.session_id)
-                    .ok()
-                    .filter(|_| (1..=MAX_CLONE_SESSION).contains(&given.session_id))
-                    .ok_or_else(|| {
-                        Refusal::invalid(format!(
-                            "session_id {} is not from 1 to {MAX_CLONE_SESSION}",
-                            given.session_id
-                        ))
-                    })?;
+                let id = given.session_id;
+                if !(1..=MAX_CLONE_SESSION).contains(&id) {
+                    return Err(Refusal::invalid(format!("session_id {id} is not from 1 to {MAX_CLONE_SESSION}")));
+                }
                 let mut session = CloneSession::default();
                 if verb != Verb::Delete {
                     session.replicas = self.replicas(&given.replicas)?;
