@@ -1,7 +1,7 @@
 //! What one packet costs: READ responses and WRITEs made and taken, per MTU, in nanoseconds of this machine. Medians
 //! over rounds of 64 KiB, so that whatever else the machine does matters little.
 //!
-//! `cargo run --release -p zsr-soft-nic --example nic_cost [ROUNDS]`
+//! `cargo run --release -p zsr-soft-nic --example nic_cost [ROUNDS [MTU]]`
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -111,8 +111,15 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn main() {
-    let rounds = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(3000);
-    for mtu in Mtu::ALL {
+    let mut args = std::env::args().skip(1).map(|a| match a.parse::<u32>() {
+        Ok(n) => n,
+        Err(_) => {
+            eprintln!("{a:?} is not a number; usage: nic_cost [ROUNDS [MTU]]");
+            std::process::exit(2)
+        }
+    });
+    let (rounds, only) = (args.next().unwrap_or(3000), args.next());
+    for mtu in Mtu::ALL.into_iter().filter(|m| only.is_none_or(|bytes| bytes == m.bytes())) {
         measure(Operation::Read, mtu, rounds);
         measure(Operation::Write, mtu, rounds);
     }
