@@ -99,7 +99,7 @@ impl Consumer {
     /// # Errors
     /// [`PopError::Empty`], [`PopError::Closed`], [`PopError::Aborted`], [`PopError::ItemSize`] unless
     /// `buffer` has exactly the ring's item size, [`PopError::Corrupt`].
-    #[inline]
+    #[inline(always)]
     pub fn try_pop(&mut self, buffer: &mut [u8]) -> Result<(), PopError> {
         if buffer.len() != self.item as usize {
             return Err(PopError::ItemSize { item: self.item, got: buffer.len() });
@@ -116,7 +116,7 @@ impl Consumer {
 
     /// Pops one item as a type whose size the caller has checked to be the item size, and for which
     /// every bit pattern is a value.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_pop_value<T: bytemuck::AnyBitPattern>(&mut self) -> Result<T, PopError> {
         debug_assert_eq!(size_of::<T>(), self.item as usize);
         self.some()?;
@@ -185,11 +185,23 @@ impl Consumer {
     /// # Errors
     /// [`PopError::Empty`], [`PopError::Closed`], [`PopError::Aborted`], [`PopError::Corrupt`].
     pub fn peek(&mut self) -> Result<View<'_>, PopError> {
-        // Also when some are known: the more at once, the better for whoever asks for all.
-        if self.known() < self.spec.to_wrap(self.tail()) {
+        self.peek_at_most(usize::MAX)
+    }
+
+    /// Shows at most `max_items` committed items that lie side by side, in place. Asking for 0 is
+    /// asking for 1.
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek).
+    #[inline]
+    pub fn peek_at_most(&mut self, max_items: usize) -> Result<View<'_>, PopError> {
+        let want = max_items.max(1).saturating_mul(self.item as usize);
+        let want = u32::try_from(want).unwrap_or(self.size).min(self.spec.to_wrap(self.tail()));
+        // Looks also when some are known but not enough: the more at once, the better.
+        if self.known() < want {
             self.refresh()?;
         }
-        let bytes = self.known().min(self.spec.to_wrap(self.tail()));
+        let bytes = self.known().min(want);
         // SAFETY: in bounds and committed.
         let items = unsafe { self.items.read(self.offset(), bytes) };
         Ok(View { items, bytes, consumer: self })
@@ -200,10 +212,19 @@ impl Consumer {
     /// # Errors
     /// As [`peek`](Self::peek), with [`PopError::Cancelled`] in place of `Empty`.
     pub fn wait(&mut self) -> Result<View<'_>, PopError> {
-        if self.some() == Err(PopError::Empty) {
-            self.wait_and(Deadline::Never, Self::some)?;
-        }
+        self.wait_some()?;
         self.peek()
+    }
+
+    /// Waits until there is at least one item, without showing it.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_some(&mut self) -> Result<(), PopError> {
+        match self.some() {
+            Err(PopError::Empty) => self.wait_and(Deadline::Never, Self::some),
+            done => done,
+        }
     }
 
     /// As [`wait`](Self::wait), for at most `time`.
@@ -254,50 +275,62 @@ impl Consumer {
         self.available.wrapping_sub(self.tail())
     }
 
-    #[inline]
+    #[inline(always)]
     fn some(&mut self) -> Result<(), PopError> {
         if self.available == self.tail() { self.refresh() } else { Ok(()) }
     }
 
     /// Reads `head`; succeeds when there is at least one item, new or known before.
-    #[cold]
+    #[inline]
     fn refresh(&mut self) -> Result<(), PopError> {
         let head = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
-        let fill = head.counter.wrapping_sub(self.tail());
-        // `head` only moves forward, by whole items, and at most one ring ahead of `tail`.
-        if fill < self.known() || fill > self.size || fill & (self.item - 1) != 0 {
-            return Err(PopError::Corrupt { head: head.counter, tail: self.tail() });
+        if head.counter == self.tail() || !self.believable(head) {
+            return Err(self.refused(head));
         }
         self.available = head.counter;
-        if fill != 0 {
-            return Ok(());
+        Ok(())
+    }
+
+    /// `head` only moves forward, by whole items, and at most one ring ahead of `tail`.
+    #[inline]
+    fn believable(&self, head: ControlWord) -> bool {
+        let fill = head.counter.wrapping_sub(self.tail());
+        fill >= self.known() && fill <= self.size && fill & (self.item - 1) == 0
+    }
+
+    /// Why there is no item. The flags are looked at only here: what was committed before the end is
+    /// delivered first.
+    #[cold]
+    fn refused(&mut self, head: ControlWord) -> PopError {
+        if !self.believable(head) {
+            return PopError::Corrupt { head: head.counter, tail: self.tail() };
         }
+        // Whoever waits for items must not keep slots that the other side may be waiting for.
         self.publish();
-        // Looked at only now: what was committed before the end is delivered first.
         if head.flags.closed() {
             self.finished = true;
-            return Err(PopError::Closed);
+            return PopError::Closed;
         }
         if head.flags.aborted() || self.ring.is_aborted_here() {
-            return Err(PopError::Aborted(self.abort_origin()));
+            return PopError::Aborted(self.abort_origin());
         }
         if !self.waiting {
             self.empty += 1;
             self.report();
         }
-        Err(PopError::Empty)
+        PopError::Empty
     }
 
     /// Gives `bytes` bytes of items back.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, bytes: u32) {
         self.position += u64::from(bytes);
-        if self.tail().wrapping_sub(self.published) > self.lag {
+        if self.lag == 0 || self.tail().wrapping_sub(self.published) > self.lag {
             self.publish();
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish(&mut self) {
         let word = ControlWord { counter: self.tail(), flags: self.flags };
         self.published = word.counter;

@@ -84,7 +84,7 @@ impl Producer {
     /// # Errors
     /// [`PushError::Full`], [`PushError::ItemSize`] unless `item` has exactly the ring's item size,
     /// [`PushError::Aborted`] (noticed when the ring looks full), [`PushError::Corrupt`].
-    #[inline]
+    #[inline(always)]
     pub fn try_push(&mut self, item: &[u8]) -> Result<(), PushError> {
         if item.len() != self.item as usize {
             return Err(PushError::ItemSize { item: self.item, got: item.len() });
@@ -100,7 +100,7 @@ impl Producer {
     }
 
     /// Pushes one item of a type whose size the caller has checked to be the item size.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_push_value<T: Copy>(&mut self, value: T) -> Result<(), PushError> {
         debug_assert_eq!(size_of::<T>(), self.item as usize);
         self.room()?;
@@ -186,6 +186,7 @@ impl Producer {
     /// # Errors
     /// [`PushError::Full`], [`PushError::Aborted`], [`PushError::Corrupt`]. Asking for 0 items is
     /// asking for 1.
+    #[inline]
     pub fn reserve(&mut self, max_items: usize) -> Result<Reservation<'_>, PushError> {
         let want = max_items.max(1).saturating_mul(self.item as usize);
         let want = u32::try_from(want).unwrap_or(self.size).min(self.size);
@@ -283,7 +284,7 @@ impl Producer {
         self.limit.wrapping_sub(self.head())
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self) -> Result<(), PushError> {
         if self.limit == self.head() { self.refresh() } else { Ok(()) }
     }
@@ -296,33 +297,48 @@ impl Producer {
         Ok(self.known_free())
     }
 
-    /// Reads `tail`.
-    #[cold]
+    /// Reads `tail`; succeeds when there is room for at least one item.
+    #[inline]
     fn refresh(&mut self) -> Result<(), PushError> {
         let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
-        if tail.flags.aborted() || self.ring.is_aborted_here() {
-            return Err(PushError::Aborted(self.abort_origin()));
-        }
-        let head = self.head();
-        let fill = head.wrapping_sub(tail.counter);
-        // `tail` only moves forward, by whole items, and never beyond `head`.
-        let known = self.size - self.known_free();
-        if fill > known || fill & (self.item - 1) != 0 {
-            return Err(PushError::Corrupt { head, tail: tail.counter });
+        if tail.flags.aborted() || !self.believable(tail) || tail.counter == self.tail_when_full() {
+            return Err(self.refused(tail));
         }
         self.limit = tail.counter.wrapping_add(self.size);
-        if fill == self.size {
-            if !self.waiting {
-                self.full += 1;
-                self.report();
-            }
-            return Err(PushError::Full);
-        }
         Ok(())
     }
 
-    /// Makes `bytes` more bytes of items visible.
+    /// `tail` only moves forward, by whole items, and never beyond `head`.
     #[inline]
+    fn believable(&self, tail: ControlWord) -> bool {
+        let fill = self.head().wrapping_sub(tail.counter);
+        fill <= self.size - self.known_free() && fill & (self.item - 1) == 0
+    }
+
+    /// The `tail` of a full ring.
+    #[inline]
+    fn tail_when_full(&self) -> u32 {
+        self.head().wrapping_sub(self.size)
+    }
+
+    /// Why there is no room.
+    #[cold]
+    fn refused(&mut self, tail: ControlWord) -> PushError {
+        if tail.flags.aborted() || self.ring.is_aborted_here() {
+            return PushError::Aborted(self.abort_origin());
+        }
+        if !self.believable(tail) {
+            return PushError::Corrupt { head: self.head(), tail: tail.counter };
+        }
+        if !self.waiting {
+            self.full += 1;
+            self.report();
+        }
+        PushError::Full
+    }
+
+    /// Makes `bytes` more bytes of items visible.
+    #[inline(always)]
     fn publish(&mut self, bytes: u32) {
         self.position += u64::from(bytes);
         let word = ControlWord { counter: self.head(), flags: self.flags };

@@ -73,7 +73,7 @@ impl<T: Pod> TypedProducer<T> {
     ///
     /// # Errors
     /// As [`Producer::try_push`].
-    #[inline]
+    #[inline(always)]
     pub fn try_push(&mut self, value: T) -> Result<(), PushError> {
         self.0.try_push_value(value)
     }
@@ -114,7 +114,7 @@ impl<T: Pod> TypedConsumer<T> {
     ///
     /// # Errors
     /// As [`Consumer::try_pop`].
-    #[inline]
+    #[inline(always)]
     pub fn try_pop(&mut self) -> Result<T, PopError> {
         self.0.try_pop_value()
     }

@@ -1,0 +1,192 @@
+//! Going through segments where they lie in the ring.
+
+use super::LENGTH_LEN;
+use super::header::{Header, SegmentFault};
+use crate::ring::{Consumer, PopError, View};
+
+/// No segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentReadError {
+    /// The ring had none: [`PopError::Closed`] is the regular end of the stream.
+    #[error(transparent)]
+    Ring(#[from] PopError),
+    /// The next item is not a sound segment. It was skipped.
+    #[error(transparent)]
+    Fault(#[from] SegmentFault),
+    /// Segments are missing or come twice. The segment found is still there: read on to get it.
+    #[error("producer {producer}: segment {expected} was to come next, but {found} came")]
+    Sequence {
+        /// Whose segment.
+        producer: u32,
+        /// Number that follows the last one read.
+        expected: u64,
+        /// Number in the header.
+        found: u64,
+    },
+}
+
+impl SegmentReadError {
+    /// Whether this is the regular end of the stream.
+    pub fn is_end_of_stream(&self) -> bool {
+        *self == Self::Ring(PopError::Closed)
+    }
+}
+
+/// Reads segments, of one producer or of several whose streams were merged, and watches that each
+/// producer's sequence has no gap.
+#[derive(Debug)]
+pub struct SegmentReader {
+    consumer: Consumer,
+    /// Producer and the number that comes next. Few, so searched in order, the last one found first.
+    next: Vec<(u32, u64)>,
+}
+
+impl SegmentReader {
+    /// A reader of the ring's items. Each producer may begin with any sequence number.
+    pub fn new(consumer: Consumer) -> Self {
+        Self { consumer, next: Vec::new() }
+    }
+
+    /// As [`new`](Self::new), but each of the producers must begin with the number given.
+    pub fn expecting(consumer: Consumer, producers: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        Self { consumer, next: producers.into_iter().collect() }
+    }
+
+    /// The next segment, waiting for it as long as it takes. Its item is popped when it is dropped.
+    ///
+    /// # Errors
+    /// [`SegmentReadError`]; reading may go on after a fault or a gap.
+    pub fn next_segment(&mut self) -> Result<Segment<'_>, SegmentReadError> {
+        self.consumer.wait_some()?;
+        self.try_next_segment()
+    }
+
+    /// The next segment if there is one.
+    ///
+    /// # Errors
+    /// [`SegmentReadError`], with [`PopError::Empty`] when there is none now.
+    pub fn try_next_segment(&mut self) -> Result<Segment<'_>, SegmentReadError> {
+        let view = self.consumer.peek_at_most(1)?;
+        let header = match Header::parse(view.bytes()) {
+            Ok((header, _)) => header,
+            // Dropping the view pops the item.
+            Err(fault) => return Err(fault.into()),
+        };
+        let (producer, found) = (header.producer, header.sequence);
+        let slot = match self.next.iter().position(|&(id, _)| id == producer) {
+            Some(slot) => slot,
+            None => {
+                self.next.push((producer, found));
+                self.next.len() - 1
+            }
+        };
+        self.next.swap(0, slot);
+        if let Some((_, next)) = self.next.first_mut() {
+            let expected = *next;
+            if expected != found {
+                *next = found;
+                view.keep();
+                return Err(SegmentReadError::Sequence { producer, expected, found });
+            }
+            *next = found.wrapping_add(1);
+        }
+        Ok(Segment { header, view })
+    }
+
+    /// The ring's handle, for its statistics.
+    pub fn consumer(&mut self) -> &mut Consumer {
+        &mut self.consumer
+    }
+}
+
+/// One segment in the ring's memory. Dropping it pops its item.
+#[derive(Debug)]
+pub struct Segment<'a> {
+    header: Header,
+    view: View<'a>,
+}
+
+impl Segment<'_> {
+    /// Who wrote it, which number it has, how much is in it.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How many records it has.
+    pub fn len(&self) -> usize {
+        self.header.count as usize
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.header.count == 0
+    }
+
+    /// The records, in the order written, where they lie.
+    pub fn records(&self) -> Records<'_> {
+        let used = self.view.bytes().get(super::HEADER_LEN..).unwrap_or_default();
+        Records {
+            left: used.get(..self.header.used as usize).unwrap_or_default(),
+            tuple: self.header.tuple_size().unwrap_or(0) as usize,
+            index: 0,
+            count: self.header.count,
+        }
+    }
+}
+
+/// Iterator over the records of a [`Segment`]; ends after the first fault.
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    left: &'a [u8],
+    tuple: usize,
+    index: u32,
+    count: u32,
+}
+
+impl<'a> Records<'a> {
+    fn fault(&mut self, fault: SegmentFault) -> Option<Result<&'a [u8], SegmentFault>> {
+        (self.index, self.left) = (self.count, &[]);
+        Some(Err(fault))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<&'a [u8], SegmentFault>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.index == self.count {
+            let left = self.left.len();
+            if left > 0 {
+                return self.fault(SegmentFault::LeftOver { count: self.count, left });
+            }
+            return None;
+        }
+        let (length, rest) = if self.tuple > 0 {
+            (self.tuple as u32, self.left)
+        } else {
+            match self.left.split_first_chunk::<LENGTH_LEN>() {
+                Some((length, rest)) => (u32::from_le_bytes(*length), rest),
+                None => {
+                    let fault = SegmentFault::RecordLength {
+                        index: self.index,
+                        length: LENGTH_LEN as u32,
+                        left: self.left.len(),
+                    };
+                    return self.fault(fault);
+                }
+            }
+        };
+        match rest.split_at_checked(length as usize) {
+            Some((record, rest)) => {
+                self.left = rest;
+                self.index += 1;
+                Some(Ok(record))
+            }
+            None => {
+                let (index, left) = (self.index, rest.len());
+                self.fault(SegmentFault::RecordLength { index, length, left })
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Filling segments where they lie in the ring.
+
+use super::header::Header;
+use super::{HEADER_LEN, LENGTH_LEN};
+use crate::ring::{Producer, PushError};
+
+/// How segments are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentConfig {
+    /// Stands in every header; tells readers of a merged stream whose segments they see.
+    pub producer: u32,
+    /// Whether segments carry a CRC-32 of their content. Needed where a memory does not promise that
+    /// RDMA writes become visible in order ([`Visibility`](crate::memory::Visibility)).
+    pub checksum: bool,
+    /// Number of the first segment.
+    pub first_sequence: u64,
+}
+
+/// A ring cannot carry segments as asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentSetupError {
+    /// Not even an empty record fits an item.
+    #[error(
+        "items of {item} B are too small for segments: a header takes {HEADER_LEN} B and every record \
+         {LENGTH_LEN} B more than its content; use items of 64 B or more"
+    )]
+    ItemTooSmall {
+        /// The ring's item size, bytes.
+        item: u32,
+    },
+    /// Not one tuple fits an item.
+    #[error("tuples of {tuple} B do not fit: items of {item} B have room for tuples of 1 B to {room} B")]
+    TupleSize {
+        /// Size asked for, bytes.
+        tuple: u32,
+        /// The ring's item size, bytes.
+        item: u32,
+        /// What an item has behind the header, bytes.
+        room: u32,
+    },
+}
+
+/// A record was not taken. The writer and the records taken before are unharmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentPushError {
+    /// The ring refused: [`PushError::Full`] from the `try_` calls, aborted, cancelled.
+    #[error(transparent)]
+    Ring(#[from] PushError),
+    /// Longer than an item can hold.
+    #[error("a record of {record} B is longer than items of {item} B can hold, which is {max} B")]
+    RecordTooLong {
+        /// The record's length, bytes.
+        record: usize,
+        /// The longest record possible, bytes.
+        max: usize,
+        /// The ring's item size, bytes.
+        item: u32,
+    },
+    /// Another size than all the others.
+    #[error("a tuple of {got} B was given to a writer of tuples of {expected} B")]
+    TupleSize {
+        /// What the writer was made for, bytes.
+        expected: u32,
+        /// What came, bytes.
+        got: usize,
+    },
+}
+
+/// Puts records into segments and segments into a ring.
+///
+/// A segment is pushed when the next record does not fit, by [`flush`](Self::flush), and by
+/// [`close`](Self::close). Dropping the writer otherwise leaves the last segment unpushed and aborts the
+/// ring, as dropping a [`Producer`] does.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    producer: Producer,
+    config: SegmentConfig,
+    /// Bytes of every tuple, or 0 for records of any length.
+    tuple: u32,
+    sequence: u64,
+    /// Records in the open segment; the next item of the ring holds it as soon as there is one.
+    count: u32,
+    used: usize,
+    room: usize,
+    records: u64,
+}
+
+impl SegmentWriter {
+    /// Records of any length up to [`max_record`](Self::max_record).
+    ///
+    /// # Errors
+    /// [`SegmentSetupError::ItemTooSmall`].
+    pub fn records(producer: Producer, config: SegmentConfig) -> Result<Self, SegmentSetupError> {
+        let item = producer.spec().item_size();
+        if item as usize <= HEADER_LEN + LENGTH_LEN {
+            producer.detach();
+            return Err(SegmentSetupError::ItemTooSmall { item });
+        }
+        Ok(Self::new(producer, config, 0))
+    }
+
+    /// Tuples of `tuple` bytes each, which need no length of their own.
+    ///
+    /// # Errors
+    /// [`SegmentSetupError::TupleSize`] unless at least one tuple fits an item.
+    pub fn tuples(producer: Producer, config: SegmentConfig, tuple: u32) -> Result<Self, SegmentSetupError> {
+        let item = producer.spec().item_size();
+        let room = item.saturating_sub(HEADER_LEN as u32);
+        if tuple == 0 || tuple > room {
+            producer.detach();
+            return Err(SegmentSetupError::TupleSize { tuple, item, room });
+        }
+        Ok(Self::new(producer, config, tuple))
+    }
+
+    fn new(producer: Producer, config: SegmentConfig, tuple: u32) -> Self {
+        let room = producer.spec().item_size() as usize - HEADER_LEN;
+        Self { producer, config, tuple, sequence: config.first_sequence, count: 0, used: 0, room, records: 0 }
+    }
+
+    /// Longest record, bytes.
+    pub fn max_record(&self) -> usize {
+        if self.tuple > 0 { self.tuple as usize } else { self.room - LENGTH_LEN }
+    }
+
+    /// Adds a record, waiting for the ring as long as it takes.
+    ///
+    /// # Errors
+    /// [`SegmentPushError`], but not `Full`.
+    #[inline]
+    pub fn push(&mut self, record: &[u8]) -> Result<(), SegmentPushError> {
+        self.push_with(record.len(), |place| place.copy_from_slice(record))
+    }
+
+    /// Adds a record if that needs no waiting.
+    ///
+    /// # Errors
+    /// [`SegmentPushError`]; after `Full` the same record may be tried again.
+    #[inline]
+    pub fn try_push(&mut self, record: &[u8]) -> Result<(), SegmentPushError> {
+        self.make_room(record.len())?;
+        if self.count == 0 {
+            self.producer.reserve(1)?;
+        }
+        self.write(record.len(), |place| place.copy_from_slice(record))
+    }
+
+    /// Adds a record of `len` bytes that `fill` writes into the ring's memory, which holds anything
+    /// before; waits for the ring as long as it takes.
+    ///
+    /// # Errors
+    /// [`SegmentPushError`], but not `Full`.
+    #[inline]
+    pub fn push_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SegmentPushError> {
+        self.make_room(len)?;
+        if self.count == 0 {
+            self.producer.reserve_wait(1)?;
+        }
+        self.write(len, fill)
+    }
+
+    /// Checks the length, and pushes the open segment if a record of that length does not fit it.
+    #[inline]
+    fn make_room(&mut self, len: usize) -> Result<(), SegmentPushError> {
+        if self.tuple > 0 {
+            if len != self.tuple as usize {
+                return Err(SegmentPushError::TupleSize { expected: self.tuple, got: len });
+            }
+        } else if len > self.room - LENGTH_LEN {
+            let item = self.producer.spec().item_size();
+            return Err(SegmentPushError::RecordTooLong { record: len, max: self.room - LENGTH_LEN, item });
+        }
+        if self.room - self.used < self.needs(len) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn needs(&self, len: usize) -> usize {
+        if self.tuple > 0 { len } else { LENGTH_LEN + len }
+    }
+
+    /// Writes a record that fits into the item that is known to be free.
+    #[inline]
+    fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SegmentPushError> {
+        let needs = self.needs(len);
+        let mut slot = self.producer.reserve(1)?;
+        let start = HEADER_LEN + self.used;
+        let Some(place) = slot.bytes().get_mut(start..start + needs) else {
+            return Err(PushError::Full.into());
+        };
+        let (length, place) = place.split_at_mut(needs - len);
+        length.copy_from_slice(&(len as u32).to_le_bytes()[..length.len()]);
+        fill(place);
+        self.used += needs;
+        self.count += 1;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Pushes the open segment, if it has records. Never waits: its item is reserved already.
+    ///
+    /// # Errors
+    /// The ring was aborted meanwhile.
+    pub fn flush(&mut self) -> Result<(), SegmentPushError> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let header = Header {
+            producer: self.config.producer,
+            sequence: self.sequence,
+            count: self.count,
+            used: self.used as u32,
+            tuples: self.tuple > 0,
+            checksum: self.config.checksum,
+        };
+        let mut slot = self.producer.reserve(1)?;
+        header.write(slot.bytes());
+        slot.publish(1);
+        self.sequence = self.sequence.wrapping_add(1);
+        (self.count, self.used) = (0, 0);
+        Ok(())
+    }
+
+    /// Pushes the open segment and ends the stream.
+    ///
+    /// # Errors
+    /// The ring was aborted meanwhile.
+    pub fn close(mut self) -> Result<(), SegmentPushError> {
+        self.flush()?;
+        self.producer.close();
+        Ok(())
+    }
+
+    /// Records taken so far.
+    pub fn records_taken(&self) -> u64 {
+        self.records
+    }
+
+    /// Segments pushed so far.
+    pub fn segments_pushed(&self) -> u64 {
+        self.sequence.wrapping_sub(self.config.first_sequence)
+    }
+
+    /// The ring's handle, for its statistics.
+    pub fn producer(&mut self) -> &mut Producer {
+        &mut self.producer
+    }
+}

@@ -1,0 +1,223 @@
+//! Segments over rings: what goes in comes out, and what is wrong is said.
+#![cfg(not(loom))]
+
+use proptest::prelude::*;
+use zsr_host_agent::ring::{Consumer, PopError, Producer, PushError, Ring, RingSpec};
+use zsr_host_agent::segment::{
+    SegmentConfig, SegmentFault, SegmentPushError, SegmentReadError, SegmentReader, SegmentSetupError,
+    SegmentWriter,
+};
+
+fn ring(item: u64, size: u64) -> (Producer, Consumer) {
+    Ring::loopback(RingSpec::new(item, size).expect("powers of two")).expect("memory")
+}
+
+fn config(producer: u32) -> SegmentConfig {
+    SegmentConfig { producer, checksum: true, ..SegmentConfig::default() }
+}
+
+proptest! {
+    #[test]
+    fn records_come_out_as_they_went_in(
+        lengths in prop::collection::vec(0usize..=92, 0..200),
+        flushes in prop::collection::vec(any::<bool>(), 200),
+        checksum: bool,
+    ) {
+        let (tx, rx) = ring(128, 256);
+        let config = SegmentConfig { producer: 3, checksum, first_sequence: u64::MAX - 2 };
+        let mut writer = SegmentWriter::records(tx, config).expect("128 B are enough");
+        let mut reader = SegmentReader::expecting(rx, [(3, u64::MAX - 2)]);
+        prop_assert_eq!(writer.max_record(), 92);
+        let records: Vec<Vec<u8>> =
+            lengths.iter().enumerate().map(|(i, &len)| vec![i as u8; len]).collect();
+        let mut got = Vec::new();
+        for (record, flush) in records.iter().zip(flushes) {
+            while let Err(error) = writer.try_push(record) {
+                prop_assert_eq!(error, SegmentPushError::Ring(PushError::Full));
+                read(&mut reader, &mut got);
+            }
+            if flush {
+                writer.flush().expect("never waits");
+            }
+        }
+        let mut writer = Some(writer);
+        while let Some(last) = writer.take() {
+            // The ring has two items: the last segment may have to wait for nothing, it is in place.
+            last.close().expect("in place");
+        }
+        while read(&mut reader, &mut got) {}
+        prop_assert_eq!(got, records);
+    }
+
+    #[test]
+    fn tuples_fill_a_segment_to_the_last_that_fits(tuple in 1u32..=96, count in 0u32..300) {
+        let (tx, rx) = ring(128, 64 << 10);
+        let mut writer = SegmentWriter::tuples(tx, config(0), tuple).expect("at least one fits");
+        for i in 0..count {
+            writer.push_with(tuple as usize, |place| place.fill(i as u8)).expect("room");
+        }
+        prop_assert_eq!(writer.records_taken(), u64::from(count));
+        writer.close().expect("room");
+        let mut reader = SegmentReader::new(rx);
+        let (mut seen, mut segments) = (0, 0);
+        while let Ok(segment) = reader.try_next_segment() {
+            prop_assert_eq!(segment.header().tuple_size(), Some(tuple));
+            for record in segment.records() {
+                prop_assert_eq!(record.expect("sound"), vec![seen as u8; tuple as usize]);
+                seen += 1;
+            }
+            segments += 1;
+        }
+        prop_assert_eq!(seen, count);
+        prop_assert_eq!(segments, count.div_ceil(96 / tuple));
+    }
+
+    #[test]
+    fn any_item_is_read_or_refused(items in prop::collection::vec(prop::collection::vec(any::<u8>(), 64), 1..8),
+                                   forge in any::<bool>()) {
+        let (mut tx, rx) = ring(64, 1024);
+        let count = items.len();
+        for mut item in items {
+            if forge {
+                // A plausible header, so that the records are looked at.
+                item[..8].copy_from_slice(b"ZSEG\x01\0\0\0");
+                item[12..16].copy_from_slice(&[2, 0, 0, 0]);
+                item[24..28].copy_from_slice(&[20, 0, 0, 0]);
+            }
+            tx.try_push(&item).expect("room");
+        }
+        tx.close();
+        let mut reader = SegmentReader::new(rx);
+        let mut answers = 0;
+        loop {
+            match reader.try_next_segment() {
+                Ok(segment) => {
+                    let results: Vec<_> = segment.records().collect();
+                    prop_assert!(results.len() <= segment.len() + 1);
+                    answers += 1;
+                }
+                Err(SegmentReadError::Fault(_)) => answers += 1,
+                Err(SegmentReadError::Sequence { .. }) => {}
+                Err(end) => {
+                    prop_assert!(end.is_end_of_stream());
+                    break;
+                }
+            }
+        }
+        prop_assert_eq!(answers, count);
+    }
+}
+
+fn read(reader: &mut SegmentReader, got: &mut Vec<Vec<u8>>) -> bool {
+    match reader.try_next_segment() {
+        Ok(segment) => {
+            got.extend(segment.records().map(|record| record.expect("sound").to_vec()));
+            true
+        }
+        Err(SegmentReadError::Ring(PopError::Closed | PopError::Empty)) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_record_longer_than_an_item_is_refused_with_both_sizes() {
+    let (tx, _rx) = ring(64, 1024);
+    let mut writer = SegmentWriter::records(tx, config(0)).expect("64 B are enough");
+    assert_eq!(writer.push(&[0; 28]), Ok(()));
+    assert_eq!(writer.push(&[0; 29]), Err(SegmentPushError::RecordTooLong { record: 29, max: 28, item: 64 }));
+    assert_eq!(
+        writer.push(&[0; 2000]).expect_err("too long").to_string(),
+        "a record of 2000 B is longer than items of 64 B can hold, which is 28 B"
+    );
+    assert_eq!(writer.records_taken(), 1);
+}
+
+#[test]
+fn rings_that_cannot_carry_segments_are_refused() {
+    let (tx, _rx) = ring(32, 1024);
+    assert_eq!(
+        SegmentWriter::records(tx, config(0)).expect_err("too small"),
+        SegmentSetupError::ItemTooSmall { item: 32 }
+    );
+    for tuple in [0, 33, u32::MAX] {
+        let (tx, _rx) = ring(64, 1024);
+        assert_eq!(
+            SegmentWriter::tuples(tx, config(0), tuple).expect_err("no fit"),
+            SegmentSetupError::TupleSize { tuple, item: 64, room: 32 }
+        );
+    }
+    let (tx, _rx) = ring(64, 1024);
+    let mut writer = SegmentWriter::tuples(tx, config(0), 8).expect("fits");
+    assert_eq!(writer.push(&[0; 7]), Err(SegmentPushError::TupleSize { expected: 8, got: 7 }));
+}
+
+#[test]
+fn damage_is_skipped_and_gaps_are_reported_without_loss() {
+    let (mut tx, mut rx) = ring(64, 1024);
+    // Make five segments, then push them again: one damaged, one left out, one twice.
+    let (side, mut copies) = ring(64, 1024);
+    let mut writer = SegmentWriter::records(side, config(9)).expect("64 B are enough");
+    let segments: Vec<Vec<u8>> = (0..5u8)
+        .map(|i| {
+            writer.push(&[i]).expect("room");
+            writer.flush().expect("room");
+            let mut item = vec![0; 64];
+            copies.pop(&mut item).expect("just pushed");
+            item
+        })
+        .collect();
+    let mut damaged = segments[1].clone();
+    damaged[36] ^= 1;
+    for item in [&segments[0], &damaged, &segments[2], &segments[4], &segments[4]] {
+        tx.try_push(item).expect("room");
+    }
+    tx.close();
+    rx.set_publish_lag(0);
+    let mut reader = SegmentReader::new(rx);
+    let mut log = Vec::new();
+    loop {
+        match reader.next_segment() {
+            Ok(segment) => log.push(format!("segment {}", segment.header().sequence)),
+            Err(SegmentReadError::Fault(SegmentFault::Checksum { .. })) => log.push("damage".into()),
+            Err(SegmentReadError::Sequence { producer: 9, expected, found }) => {
+                log.push(format!("{expected} was to come, {found} came"));
+            }
+            Err(end) => {
+                assert!(end.is_end_of_stream(), "{end}");
+                break;
+            }
+        }
+    }
+    let expected = [
+        "segment 0",
+        "damage",
+        "1 was to come, 2 came",
+        "segment 2",
+        "3 was to come, 4 came",
+        "segment 4",
+        "5 was to come, 4 came",
+        "segment 4",
+    ];
+    assert_eq!(log, expected);
+}
+
+#[test]
+fn merged_streams_are_counted_apart() {
+    let (mut tx, rx) = ring(64, 1024);
+    for (producer, sequence) in [(1, 0), (2, 10), (1, 1), (2, 11), (1, 3)] {
+        let (side, mut copies) = ring(64, 64);
+        let config = SegmentConfig { producer, first_sequence: sequence, checksum: false };
+        let mut writer = SegmentWriter::records(side, config).expect("64 B are enough");
+        writer.push(b"x").expect("room");
+        writer.flush().expect("room");
+        let mut item = [0; 64];
+        copies.pop(&mut item).expect("just pushed");
+        tx.try_push(&item).expect("room");
+    }
+    let mut reader = SegmentReader::new(rx);
+    for _ in 0..4 {
+        assert!(reader.try_next_segment().is_ok());
+    }
+    let gap = reader.try_next_segment().expect_err("2 is missing");
+    assert_eq!(gap, SegmentReadError::Sequence { producer: 1, expected: 2, found: 3 });
+}
