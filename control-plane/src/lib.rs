@@ -1,6 +1,9 @@
 //! Controller library, state store and the zsr command line.
 
+pub mod cli;
+pub mod options;
 pub mod p4;
 pub mod plan;
+pub mod report;
 pub mod topology;
 pub mod workload;

@@ -171,10 +171,7 @@ impl Builder<'_> {
             }
             let Some(port) = draft.port else { continue };
             let owner = &self.topology.switches[switch];
-            if port == owner.cpu_port {
-                let message = format!("port {port} of switch '{}' is its CPU port", owner.name);
-                self.reader.error(place, message, "another port, or another cpu_port");
-            } else if let Some(other) = taken.insert((switch, port), host) {
+            if let Some(other) = taken.insert((switch, port), host) {
                 let message = format!(
                     "port {port} of switch '{}' is already linked to host '{}'",
                     owner.name, self.topology.hosts[other].name
@@ -184,10 +181,8 @@ impl Builder<'_> {
         }
         for Draft { mut link, port } in drafts {
             let owner = &self.topology.switches[link.switch];
-            let port = port.or_else(|| {
-                (1..=MAX_PORT as u32)
-                    .find(|p| *p != owner.cpu_port && !taken.contains_key(&(link.switch, *p)))
-            });
+            let port =
+                port.or_else(|| (1..=MAX_PORT as u32).find(|p| !taken.contains_key(&(link.switch, *p))));
             let Some(port) = port else {
                 let message = format!("switch '{}' has no free port left for this link", owner.name);
                 self.reader.error(link.place, message, format!("at most {MAX_PORT} links per switch"));

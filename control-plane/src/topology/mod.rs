@@ -27,10 +27,12 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
+pub(crate) use data::parse_delimiter;
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub use units::show_size;
+pub(crate) use units::size as parse_size;
 
 impl Topology {
     /// Reads the topology file at `path`.

@@ -12,8 +12,9 @@ use super::model::{ByteOrder, Host, NicKind, Ring, RingRole, Switch, SwitchKind}
 use super::read::{At, Table};
 use super::yaml::{Node, Value};
 
-/// Switch port numbers; 511 means drop in the v1model architecture.
-pub(crate) const MAX_PORT: u64 = 510;
+/// Ports of links; those from 500 on belong to the switch (timer, controller), and 511 means drop.
+pub(crate) const MAX_PORT: u64 = 499;
+const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 /// Where packet-in and packet-out go unless the file says otherwise.
 const DEFAULT_CPU_PORT: u32 = 510;
 const DEFAULT_TICK: Duration = Duration::from_micros(20);
@@ -120,10 +121,8 @@ impl Builder<'_> {
                 .map_or(DEFAULT_TICK, |at| at.value)
             }
         };
-        let cpu_port = self
-            .reader
-            .integer(&table, "cpu_port", 0..=MAX_PORT)
-            .map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
+        let cpu_port =
+            self.reader.integer(&table, "cpu_port", CPU_PORTS).map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
         let artifacts = self.path(&table, "artifacts");
         addresses.push(Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") });
         self.topology.switches.push(Switch {

@@ -85,7 +85,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, kind: sofd}", 2, 22, "did you mean 'soft'?");
     one_error("- name: s1", "- {name: s1, kind: bmv2}", 2, 22, "not yet supported");
     one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
-    one_error("- name: s1", "- {name: s1, cpu_port: 1}", 12, 5, "CPU port");
+    one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
     one_error(
         "links:",
@@ -130,7 +130,7 @@ fn rings() {
 fn links() {
     one_error("h1 -> s1:1", "h9 -> s1:1", 12, 5, "leads to 'h9', which does not exist; did you mean");
     one_error("to: s1:2", "to: s7:2", 13, 20, "leads to 's7'");
-    one_error("h1 -> s1:1", "h1 -> s1:511", 12, 5, "'511' is no port");
+    one_error("h1 -> s1:1", "h1 -> s1:500", 12, 5, "'500' is no port");
     one_error("to: s1:2", "to: s1:1", 13, 6, "already linked to host 'h1'");
     one_error("h1 -> s1:1", "h1 s1", 12, 5, "this link is 'h1 s1'");
     one_error("h1 -> s1:1", "h1 -> h2", 12, 5, "joins two hosts");

@@ -57,6 +57,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     let mut routing = flow.routing.clone();
     let (kind, estimate) = match &flow.workload {
         Workload::Tpch { scale, .. } => {
+            tpch::prepare();
             (Kind::Tpch { scale: *scale }, Estimate { unit: Unit::Rows, total: tpch::estimate(*scale) })
         }
         Workload::Synthetic { items } => {

@@ -1,0 +1,167 @@
+//! Commands, options and their help.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+
+use crate::topology::{InputFormat, Overrides, parse_delimiter};
+
+/// Zero-sided RDMA: the switch moves data between rings in the memory of hosts, which only push and pop.
+#[derive(Debug, Parser)]
+#[command(
+    name = "zsr",
+    version,
+    about,
+    after_help = "Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command \
+                  is wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml"
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Bring up a topology inside this process, move its data, verify it, tear everything down
+    Run(Box<RunArgs>),
+    /// Say what is wrong with topologies: file, line, column, and what was expected
+    Check(CheckArgs),
+}
+
+/// Options of `zsr check`.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Topology files
+    #[arg(required = true, value_name = "TOPOLOGY")]
+    pub topologies: Vec<PathBuf>,
+}
+
+/// Options of `zsr run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without --input and --items, tuples come from the workload that the topology names.\n\n\
+                  Examples:\n  \
+                  zsr run topologies/shuffle-2x2.yaml --scale 1\n  \
+                  zsr run topologies/shuffle-2x2.yaml --input orders.csv --key customer --output out\n  \
+                  zsr run topologies/one-to-one.yaml --items 1000000 --item-size 64 --json",
+    long_about = "Brings up everything that the topology names inside this process: hosts with software NICs, \
+                  links, the software switch with its P4Runtime server, the controller and the host agents. \
+                  Creates the flows, moves the data, verifies that every item arrived exactly once, at the \
+                  right consumer, in order per producer, and tears everything down.\n\n\
+                  Ctrl-C stops the producers; what they have pushed is still delivered. A second Ctrl-C stops \
+                  at once. Either way the report says what was delivered, and the exit code is 1."
+)]
+pub struct RunArgs {
+    /// Topology file
+    #[arg(value_name = "TOPOLOGY")]
+    pub topology: PathBuf,
+
+    /// Read tuples from a file; each producer reads its own share of it
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    pub input: Option<PathBuf>,
+    /// How the file divides into records [default: what the other options imply, else lines]
+    #[arg(long, value_enum, help_heading = "Input")]
+    pub format: Option<Format>,
+    /// Character between columns, or tab [default: | for .tbl, tab for .tsv, else a comma]; no quoting
+    #[arg(long, value_name = "CHAR", value_parser = delimiter, help_heading = "Input")]
+    pub delimiter: Option<u8>,
+    /// The first line names the columns (implied by a --key that is a name)
+    #[arg(long, help_heading = "Input")]
+    pub header: bool,
+    /// Column to hash: a name or a number from 1; OFFSET:LENGTH in bytes for binary records [default: the
+    /// whole record]
+    #[arg(long, value_name = "COL", help_heading = "Input")]
+    pub key: Option<String>,
+    /// Bytes of a binary record
+    #[arg(long, value_name = "N", value_parser = size, help_heading = "Input")]
+    pub record_size: Option<u64>,
+    /// Make N synthetic items per flow instead
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
+        conflicts_with_all = ["input", "format", "delimiter", "header", "key", "record_size"],
+        help_heading = "Input"
+    )]
+    pub items: Option<u64>,
+    /// Bytes of an item: a power of two from 4 to 1MiB [default: what the topology says]
+    #[arg(long, value_name = "B", value_parser = size, help_heading = "Input")]
+    pub item_size: Option<u64>,
+    /// TPC-H scale factor, 0.001 to 1000 [default: what the topology says]
+    #[arg(
+        long, value_name = "SF", value_parser = scale, conflicts_with_all = ["input", "items"],
+        help_heading = "Input"
+    )]
+    pub scale: Option<f64>,
+
+    /// Write what each consumer received to a file of its own in this folder, named for its ring
+    ///
+    /// Records are written as they were read, lines with their line end, header lines not. Files appear when
+    /// everything has been verified, or not at all.
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Overwrite files that --output finds
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub force: bool,
+    /// Print one JSON object instead of the table (docs/json.md describes it)
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Write one capture per link into this folder
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub pcap: Option<PathBuf>,
+    /// Don't show progress
+    #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// Folder with the compiled P4 program, instead of the built-in one
+    #[arg(long, value_name = "DIR")]
+    pub artifacts: Option<PathBuf>,
+}
+
+/// How a file divides into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Lines of text; the whole line is the key
+    Lines,
+    /// Lines of columns
+    Delimited,
+    /// Records of equal size
+    Binary,
+}
+
+impl RunArgs {
+    /// What these options change in a topology.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            input: self.input.clone(),
+            format: self.format.map(|f| match f {
+                Format::Lines => InputFormat::Lines,
+                Format::Delimited => InputFormat::Delimited,
+                Format::Binary => InputFormat::Binary,
+            }),
+            delimiter: self.delimiter,
+            header: self.header.then_some(true),
+            key: self.key.clone(),
+            record_size: self.record_size,
+            items: self.items,
+            item_size: self.item_size,
+            scale: self.scale,
+        }
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    crate::topology::parse_size(text)
+        .ok_or_else(|| "expected a number of bytes, or one with KiB or MiB (such as 64KiB)".into())
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    parse_delimiter(text).ok_or_else(|| "expected one ASCII character, or tab".into())
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if (0.001..=1000.0).contains(&scale) => Ok(scale),
+        _ => Err("expected a number from 0.001 to 1000".into()),
+    }
+}

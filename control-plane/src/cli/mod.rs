@@ -1,0 +1,64 @@
+//! The `zsr` command line.
+//!
+//! Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command is wrong.
+//! Results go to standard output, everything else to standard error.
+
+mod args;
+mod check;
+mod run;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::options::RunOptions;
+use crate::report::{Progress, Report};
+use crate::topology::Topology;
+use crate::workload::Control;
+
+pub use args::{Args, Command, RunArgs};
+
+/// All went well.
+pub const OK: u8 = 0;
+/// Something failed while running.
+pub const FAILED: u8 = 1;
+/// The topology or the command line is wrong.
+pub const USAGE: u8 = 2;
+
+/// What runs a topology: [`crate::run`] in the `zsr` program.
+pub type Runner<'r> =
+    &'r dyn Fn(&Topology, &RunOptions, &Control, &mut dyn Progress) -> Result<Report, Box<dyn Error>>;
+
+/// Runs the command line `args` (the program's name first) and returns the exit code.
+pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(e) => {
+            let code = match e.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => OK,
+                _ => USAGE,
+            };
+            // clap prints help to standard output and errors to standard error; either may be closed.
+            let _ = e.print();
+            return code;
+        }
+    };
+    match args.command {
+        Command::Run(run) => run::run(&run, runner),
+        Command::Check(check) => check::check(&check),
+    }
+}
+
+/// Prints a result. A reader that has gone away is no error: `zsr run ... | head` ends quietly.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a message.
+fn complain(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

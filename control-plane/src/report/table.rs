@@ -1,0 +1,173 @@
+//! The report as text for people.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::topology::{RingRole, show_size};
+
+use super::figures::{FlowReport, Outcome, Report, RingReport, SwitchCounts};
+
+/// Rings that the table lists per flow and role; of more, only their sum is shown (`--json` has them all).
+const MAX_RINGS: usize = 64;
+
+const HEADER: [&str; 11] = [
+    "flow / ring",
+    "items",
+    "records",
+    "bytes",
+    "goodput",
+    "transfers",
+    "mean batch",
+    "polls",
+    "control pkts/GB",
+    "control B/GB",
+    "retries",
+];
+
+/// The report as lines of text, the last one with a line end.
+pub fn to_text(report: &Report) -> String {
+    let mut out = String::new();
+    for flow in &report.flows {
+        let _ = writeln!(
+            out,
+            "{} '{}': {} to {}, items of {}, at most {} per transfer",
+            flow.kind,
+            flow.name,
+            count(flow.producers as u64, "producer"),
+            count(flow.consumers as u64, "consumer"),
+            show_size(u64::from(flow.item_size)),
+            show_size(u64::from(flow.max_batch)),
+        );
+        let _ = writeln!(out, "{}", flow_table(flow));
+        let operations = flow.pu_operations_per_item();
+        let _ = writeln!(out, "PU-side communication operations per item: {}", plain(operations));
+        verdict(&mut out, flow);
+    }
+    for path in &report.outputs {
+        let _ = writeln!(out, "wrote {}", path.display());
+    }
+    for link in report.links.iter().filter(|l| l.pcap.is_some()) {
+        let path = link.pcap.as_deref().unwrap_or("".as_ref());
+        let frames = link.to_switch_frames + link.to_host_frames;
+        let _ = writeln!(out, "wrote {} ({frames} frames)", path.display());
+    }
+    let _ = writeln!(
+        out,
+        "set up in {:.3} s, moved in {:.3} s, torn down in {:.3} s",
+        report.setup.as_secs_f64(),
+        report.transfer.as_secs_f64(),
+        report.teardown.as_secs_f64()
+    );
+    let _ = match &report.outcome {
+        Outcome::Delivered => {
+            writeln!(out, "OK: every item arrived exactly once, at the right consumer, in order per producer")
+        }
+        Outcome::Interrupted => writeln!(out, "INTERRUPTED: {}", delivered(report)),
+        Outcome::Failed(why) => writeln!(out, "FAILED: {why}\n{}", delivered(report)),
+    };
+    out
+}
+
+/// What was and was not delivered.
+fn delivered(report: &Report) -> String {
+    let (mut pushed, mut arrived, mut records) = (0, 0, 0);
+    for flow in &report.flows {
+        pushed += flow.verification.pushed.items;
+        arrived += flow.verification.delivered.items;
+        records += flow.verification.delivered.records;
+    }
+    let missing = pushed.saturating_sub(arrived);
+    format!(
+        "{} of {} pushed were delivered ({}), {} not",
+        arrived,
+        count(pushed, "item"),
+        count(records, "record"),
+        missing
+    )
+}
+
+fn flow_table(flow: &FlowReport) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(HEADER);
+    let d = &flow.verification.delivered;
+    let mut row = vec![flow.name.clone(), d.items.to_string(), d.records.to_string(), show_size(d.bytes)];
+    row.push(rate(flow.goodput()));
+    row.extend(switch_cells(Some(&flow.switch), flow.item_bytes()));
+    table.add_row(row);
+    for role in [RingRole::Producer, RingRole::Consumer] {
+        let rings: Vec<&RingReport> = flow.rings.iter().filter(|r| r.role == role).collect();
+        let arrow = if role == RingRole::Producer { "▸" } else { "◂" };
+        for ring in rings.iter().take(MAX_RINGS) {
+            let mut row = vec![
+                format!("  {arrow} {}", ring.name),
+                ring.items.to_string(),
+                ring.records.to_string(),
+                show_size(ring.bytes),
+                rate(ring.bytes as f64 / flow.elapsed.as_secs_f64().max(1e-9)),
+            ];
+            row.extend(switch_cells(ring.switch.as_ref(), ring.items * u64::from(flow.item_size)));
+            table.add_row(row);
+        }
+        if rings.len() > MAX_RINGS {
+            table.add_row([format!("  {arrow} and {} more", rings.len() - MAX_RINGS)]);
+        }
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// transfers, mean batch, polls, control packets and bytes per GB, retries.
+fn switch_cells(counts: Option<&SwitchCounts>, item_bytes: u64) -> [String; 6] {
+    let Some(c) = counts else { return std::array::from_fn(|_| String::new()) };
+    let gigabytes = item_bytes as f64 / 1e9;
+    let per_gb = |n: u64| if item_bytes == 0 { "-".into() } else { format!("{:.0}", n as f64 / gigabytes) };
+    let batch = item_bytes.checked_div(c.transfers).map_or("-".into(), show_size);
+    [
+        c.transfers.to_string(),
+        batch,
+        c.polls.to_string(),
+        per_gb(c.control_packets),
+        per_gb(c.control_bytes),
+        c.retries.to_string(),
+    ]
+}
+
+fn verdict(out: &mut String, flow: &FlowReport) {
+    let v = &flow.verification;
+    if v.discrepancies() == 0 {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "verification of '{}': {} lost, {} repeated, {} misrouted, {} altered",
+        flow.name, v.lost, v.repeated, v.misrouted, v.altered
+    );
+    for d in &v.first {
+        let from = d.producer.as_ref().map_or(String::new(), |p| format!(" from {p}"));
+        let _ = writeln!(out, "  {}{from}: {}", d.ring, d.what);
+    }
+}
+
+/// `1 item`, `2 items`.
+fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A number without needless digits.
+fn plain(n: f64) -> String {
+    if n == n.trunc() { format!("{n:.0}") } else { format!("{n:.4}") }
+}
+
+/// Bytes per second, decimal as network rates are.
+fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        r if r >= 1e9 => format!("{:.2} GB/s", r / 1e9),
+        r if r >= 1e6 => format!("{:.1} MB/s", r / 1e6),
+        r if r >= 1e3 => format!("{:.1} kB/s", r / 1e3),
+        r => format!("{r:.0} B/s"),
+    }
+}
