@@ -45,7 +45,7 @@ const MAX_SHOWN: usize = 160;
 impl Diagnostics {
     /// Sorts `list` by place, drops repeats and remembers the source lines that the text form quotes.
     pub(crate) fn new(file: &Path, source: &str, mut list: Vec<Diagnostic>) -> Self {
-        list.sort_by(|a, b| (a.place.line, a.place.column).cmp(&(b.place.line, b.place.column)));
+        list.sort_by_key(|d| (d.place.line, d.place.column));
         list.dedup();
         let left_out = list.len().saturating_sub(MAX_LISTED);
         list.truncate(MAX_LISTED);

@@ -1,12 +1,12 @@
 //! The consuming side: items from the ring, checked one by one, and written out if wanted.
 
-use zsr_host_agent::ring::{Consumer, PopError};
+use zsr_host_agent::ring::{Consumer, PopError, RingStats};
+use zsr_host_agent::segment::{Segment, SegmentReadError, SegmentReader};
 
 use super::drive::Meter;
 use super::error::WorkloadError;
 use super::item;
 use super::output::OutputFile;
-use super::segment::Segment;
 use super::source::Prepared;
 use super::tally::Tally;
 use super::verify::Verification;
@@ -69,27 +69,55 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Takes everything out of `ring` until its stream ends.
-    pub fn drain(&mut self, ring: &mut Consumer) -> Result<(), WorkloadError> {
-        loop {
+    /// Takes everything out of `ring` until its stream ends. Gives the handle's own counts.
+    pub fn drain(&mut self, ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
+        let (stats, result) =
+            if self.prepared.is_synthetic() { self.drain_items(ring) } else { self.drain_segments(ring) };
+        let finish = |output: &mut Option<OutputFile>| match output {
+            Some(output) => Ok(output.finish()?),
+            None => Ok(()),
+        };
+        (stats, result.and_then(|()| finish(&mut self.output)))
+    }
+
+    fn drain_items(&mut self, mut ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
+        let result = loop {
             match ring.wait() {
                 Ok(view) => {
-                    if self.prepared.is_synthetic() {
-                        self.items(view.bytes())?;
-                    } else {
-                        for bytes in &view {
-                            self.segment(bytes)?;
-                        }
+                    if let Err(e) = self.items(view.bytes()) {
+                        break Err(e);
                     }
                 }
-                Err(PopError::Closed) => break,
-                Err(cause) => return Err(WorkloadError::Pop { ring: self.name.to_owned(), cause }),
+                Err(PopError::Closed) => break Ok(()),
+                Err(cause) => break Err(WorkloadError::Pop { ring: self.name.to_owned(), cause }),
             }
-        }
-        if let Some(output) = &mut self.output {
-            output.finish()?;
-        }
-        Ok(())
+        };
+        (ring.stats(), result)
+    }
+
+    fn drain_segments(&mut self, ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
+        let mut reader = SegmentReader::new(ring);
+        let result = loop {
+            match reader.next_segment() {
+                Ok(segment) => {
+                    if let Err(e) = self.segment(&segment) {
+                        break Err(e);
+                    }
+                }
+                // Numbers are followed here, where what is missing and what came twice is told apart; the
+                // segment comes with the next call.
+                Err(SegmentReadError::Sequence { .. }) => {}
+                Err(SegmentReadError::Fault(fault)) => {
+                    self.verdict.altered += 1;
+                    self.verdict.note(self.name, None, || format!("an item is no sound segment: {fault}"));
+                }
+                Err(SegmentReadError::Ring(PopError::Closed)) => break Ok(()),
+                Err(SegmentReadError::Ring(cause)) => {
+                    break Err(WorkloadError::Pop { ring: self.name.to_owned(), cause });
+                }
+            }
+        };
+        (reader.consumer().stats(), result)
     }
 
     fn items(&mut self, bytes: &[u8]) -> Result<(), WorkloadError> {
@@ -171,16 +199,8 @@ impl<'a> Intake<'a> {
         });
     }
 
-    fn segment(&mut self, bytes: &[u8]) -> Result<(), WorkloadError> {
-        let segment = match Segment::parse(bytes) {
-            Ok(segment) => segment,
-            Err(e) => {
-                self.verdict.altered += 1;
-                self.verdict.note(self.name, None, || format!("an item is no segment: {e}"));
-                return Ok(());
-            }
-        };
-        let header = segment.header;
+    fn segment(&mut self, segment: &Segment<'_>) -> Result<(), WorkloadError> {
+        let header = *segment.header();
         let Some(peer) = self.peers.get_mut(header.producer as usize) else {
             self.verdict.altered += 1;
             self.verdict.note(self.name, None, || {
@@ -188,9 +208,8 @@ impl<'a> Intake<'a> {
             });
             return Ok(());
         };
-        peer.tally.segment(header.records, segment.body);
-        let (found, expected) = (header.sequence, peer.next.unwrap_or(0));
         let producer = self.producers.get(header.producer as usize).map(String::as_str);
+        let (found, expected) = (header.sequence, peer.next.unwrap_or(0));
         if found > expected {
             self.verdict.lost += found - expected;
             self.verdict.note(self.name, producer, || {
@@ -203,36 +222,52 @@ impl<'a> Intake<'a> {
             });
         }
         peer.next = Some(found.max(expected).saturating_add(u64::from(found >= expected)));
-        if self.check_keys {
-            self.check_keys(&segment, producer);
-        }
-        if let Some(output) = &mut self.output {
-            for record in segment.records() {
+        peer.tally.items += 1;
+        let before = peer.tally;
+        for record in segment.records() {
+            let record = match record {
+                Ok(record) => record,
+                Err(fault) => {
+                    self.verdict.altered += 1;
+                    self.verdict
+                        .note(self.name, producer, || format!("segment {found} is not sound: {fault}"));
+                    break;
+                }
+            };
+            peer.tally.record(record);
+            if self.check_keys {
+                check_key(self.prepared, self.number, record, &mut self.verdict, self.name, producer);
+            }
+            if let Some(output) = &mut self.output {
                 output.record(record)?;
             }
         }
-        let framing = super::segment::RECORD_HEADER as u64 * u64::from(header.records);
-        let content = (segment.body.len() as u64).saturating_sub(framing);
-        self.meter.delivered(u64::from(header.records), content);
+        let after = peer.tally;
+        self.meter.delivered(after.records - before.records, after.bytes - before.bytes);
         Ok(())
     }
+}
 
-    /// Routes every record again, as its producer did.
-    fn check_keys(&mut self, segment: &Segment<'_>, producer: Option<&str>) {
-        let key = &self.prepared.key;
-        for record in segment.records() {
-            let target =
-                key.key(record).ok().and_then(|bytes| self.prepared.router.tuple(bytes, key.form(), 0).ok());
-            if target != Some(self.number) {
-                self.verdict.misrouted += 1;
-                self.verdict.note(self.name, producer, || {
-                    let text = String::from_utf8_lossy(&record[..record.len().min(60)]).into_owned();
-                    match target {
-                        Some(other) => format!("a record of consumer {other} came here: {text}"),
-                        None => format!("a record without a usable key came here: {text}"),
-                    }
-                });
+/// Routes a record again, as its producer did.
+#[inline]
+fn check_key(
+    prepared: &Prepared,
+    number: usize,
+    record: &[u8],
+    verdict: &mut Verification,
+    ring: &str,
+    producer: Option<&str>,
+) {
+    let key = &prepared.key;
+    let target = key.key(record).ok().and_then(|bytes| prepared.router.tuple(bytes, key.form(), 0).ok());
+    if target != Some(number) {
+        verdict.misrouted += 1;
+        verdict.note(ring, producer, || {
+            let text = String::from_utf8_lossy(&record[..record.len().min(60)]).into_owned();
+            match target {
+                Some(other) => format!("a record of consumer {other} came here: {text}"),
+                None => format!("a record without a usable key came here: {text}"),
             }
-        }
+        });
     }
 }

@@ -12,7 +12,7 @@ use super::consume::{Intake, Peer};
 use super::error::WorkloadError;
 use super::output::{OutputFile, OutputPlan};
 use super::produce::{self, Lane};
-use super::source::Prepared;
+use super::source::{Prepared, Source};
 use super::tally::Tally;
 use super::verify::Verification;
 
@@ -281,7 +281,7 @@ enum Job<'a> {
         number: usize,
         parts: usize,
         prepared: &'a Prepared,
-        lanes: Vec<(usize, Lane)>,
+        lanes: Vec<(usize, Lane<Producer>)>,
     },
     Consumer {
         flow: usize,
@@ -369,42 +369,32 @@ impl Job<'_> {
     fn run(self, control: &Control, meter: &Meter) -> Done {
         match self {
             Job::Producer { flow, number, parts, prepared, lanes } => {
-                let (rings, mut lanes): (Vec<usize>, Vec<Lane>) = lanes.into_iter().unzip();
+                let (rings, lanes): (Vec<usize>, Vec<Lane<Producer>>) = lanes.into_iter().unzip();
                 let id = number as u32;
-                let result = match prepared.source(number, parts) {
-                    Ok(Some(mut source)) => {
-                        produce::records(prepared, id, &mut source, &mut lanes, control, meter)
-                    }
+                let (done, result) = match prepared.source(number, parts) {
+                    Ok(Some(mut source)) => push_records(prepared, id, &mut source, lanes, control, meter),
                     Ok(None) => {
                         let count = prepared.items_of(number, parts);
-                        produce::items(prepared, id, count, &mut lanes, control, meter)
+                        push_items(prepared, id, count, lanes, control, meter)
                     }
-                    Err(e) => Err(e),
+                    Err(e) => (Vec::new(), Err(e)),
                 };
-                let failed = result.is_err();
                 let lanes = rings
                     .into_iter()
-                    .zip(lanes)
-                    .map(|(ring, mut lane)| {
-                        let stats = lane.ring.stats();
-                        // A handle that is dropped without closing marks its ring as aborted.
-                        if !failed {
-                            lane.ring.close();
-                        }
-                        RingOutcome { ring, tally: lane.tally, stats }
-                    })
+                    .zip(done)
+                    .map(|(ring, (tally, stats))| RingOutcome { ring, tally, stats })
                     .collect();
                 Done::Producer { flow, number, lanes, error: result.err() }
             }
-            Job::Consumer { flow, number, prepared, producers, name, ring, mut handle, output } => {
+            Job::Consumer { flow, number, prepared, producers, name, ring, handle, output } => {
                 let mut intake = Intake::new(&name, number, &producers, prepared, meter, output);
-                let result = intake.drain(&mut handle);
+                let (stats, result) = intake.drain(handle);
                 let Intake { peers, verdict, .. } = intake;
                 let mut tally = Tally::default();
                 for peer in &peers {
                     tally.add(&peer.tally);
                 }
-                let ring = RingOutcome { ring, tally, stats: handle.stats() };
+                let ring = RingOutcome { ring, tally, stats };
                 Done::Consumer(Box::new(ConsumerDone {
                     flow,
                     number,
@@ -416,4 +406,56 @@ impl Job<'_> {
             }
         }
     }
+}
+
+/// What each ring of a producer took in, and how its stream ended.
+type Lanes = (Vec<(Tally, RingStats)>, Result<(), WorkloadError>);
+
+/// Pushes records. Rings are closed only if all went well: one dropped unclosed tells its consumer that the
+/// stream broke off.
+fn push_records(
+    prepared: &Prepared,
+    id: u32,
+    source: &mut Source,
+    lanes: Vec<Lane<Producer>>,
+    control: &Control,
+    meter: &Meter,
+) -> Lanes {
+    let lanes: Result<Vec<_>, _> = lanes.into_iter().map(|lane| lane.segmented(prepared, id)).collect();
+    let mut lanes = match lanes {
+        Ok(lanes) => lanes,
+        Err(e) => return (Vec::new(), Err(e)),
+    };
+    let mut result = produce::records(prepared, source, &mut lanes, control, meter);
+    let mut done = Vec::with_capacity(lanes.len());
+    for mut lane in lanes {
+        lane.tally.items = lane.ring.segments_pushed();
+        done.push((lane.tally, lane.ring.producer().stats()));
+        if result.is_ok()
+            && let Err(cause) = lane.ring.close()
+        {
+            result = Err(WorkloadError::PushRecord { ring: lane.name, cause });
+        }
+    }
+    (done, result)
+}
+
+/// Pushes synthetic items; closes as [`push_records`] does.
+fn push_items(
+    prepared: &Prepared,
+    id: u32,
+    count: u64,
+    mut lanes: Vec<Lane<Producer>>,
+    control: &Control,
+    meter: &Meter,
+) -> Lanes {
+    let result = produce::items(prepared, id, count, &mut lanes, control, meter);
+    let mut done = Vec::with_capacity(lanes.len());
+    for mut lane in lanes {
+        done.push((lane.tally, lane.ring.stats()));
+        if result.is_ok() {
+            lane.ring.close();
+        }
+    }
+    (done, result)
 }

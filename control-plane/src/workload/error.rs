@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use zsr_host_agent::ring::{PopError, PushError};
+use zsr_host_agent::segment::{SegmentPushError, SegmentSetupError};
 
 use super::key::KeyError;
 use super::output::OutputError;
@@ -125,6 +126,22 @@ pub enum WorkloadError {
         /// Why.
         cause: PushError,
     },
+    /// A ring takes no record.
+    #[error("cannot push into ring '{ring}': {cause}")]
+    PushRecord {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: SegmentPushError,
+    },
+    /// A ring's items can't hold segments.
+    #[error("ring '{ring}' can't carry records: {cause}; give the flow a bigger item_size (--item-size)")]
+    Segments {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: SegmentSetupError,
+    },
     /// A ring gives no item.
     #[error("cannot pop from ring '{ring}': {cause}")]
     Pop {
@@ -153,11 +170,16 @@ impl WorkloadError {
     /// How likely this is the cause of the others: a thread that was cancelled, or whose ring's other end
     /// went away, only echoes what happened elsewhere.
     pub(crate) fn rank(&self) -> u8 {
+        let push = |cause: &PushError| match cause {
+            PushError::Cancelled => 0,
+            PushError::Aborted(_) => 1,
+            _ => 2,
+        };
         match self {
-            WorkloadError::Push { cause: PushError::Cancelled, .. }
-            | WorkloadError::Pop { cause: PopError::Cancelled, .. } => 0,
-            WorkloadError::Push { cause: PushError::Aborted(_), .. }
-            | WorkloadError::Pop { cause: PopError::Aborted(_), .. } => 1,
+            WorkloadError::Push { cause, .. }
+            | WorkloadError::PushRecord { cause: SegmentPushError::Ring(cause), .. } => push(cause),
+            WorkloadError::Pop { cause: PopError::Cancelled, .. } => 0,
+            WorkloadError::Pop { cause: PopError::Aborted(_), .. } => 1,
             _ => 2,
         }
     }

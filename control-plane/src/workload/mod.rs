@@ -21,7 +21,6 @@ mod key;
 mod output;
 mod produce;
 pub mod route;
-pub mod segment;
 mod source;
 mod tally;
 mod tpch;

@@ -1,54 +1,43 @@
 //! The producing side: records into segments into rings, nothing but memory operations.
 
-use zsr_host_agent::ring::{Producer, PushError};
+use zsr_host_agent::ring::Producer;
+use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
 
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;
 use super::item::{self, Stamp};
-use super::segment::{Fill, max_record};
 use super::source::{Prepared, Source};
 use super::tally::Tally;
 
 /// Synthetic items that are routed before any is pushed.
 const BLOCK: u64 = 512;
+/// Records between two updates of the progress counter.
+const METER_EVERY: u64 = 256;
 
 /// A ring to one consumer and what went into it.
-pub(crate) struct Lane {
+pub(crate) struct Lane<H> {
     pub name: String,
-    pub ring: Producer,
+    pub ring: H,
     pub tally: Tally,
-    fill: Fill,
 }
 
-impl Lane {
+impl Lane<Producer> {
     pub fn new(name: String, ring: Producer) -> Self {
-        Lane { name, ring, tally: Tally::default(), fill: Fill::default() }
+        Lane { name, ring, tally: Tally::default() }
     }
 
-    fn error(&self, cause: PushError) -> WorkloadError {
-        WorkloadError::Push { ring: self.name.clone(), cause }
-    }
-
-    /// Completes the segment under construction and pushes it.
-    fn flush(&mut self, producer: u32, meter: &Meter) -> Result<(), WorkloadError> {
-        if self.fill.records == 0 {
-            return Ok(());
-        }
-        let sequence = self.tally.items;
-        let cause = match self.ring.reserve_wait(1) {
-            Ok(mut slot) => {
-                if let Some(item) = slot.item(0) {
-                    let body = self.fill.seal(item, producer, sequence);
-                    self.tally.segment(self.fill.records, body);
-                }
-                slot.publish(1);
-                meter.pushed(u64::from(self.fill.records));
-                self.fill = Fill::default();
-                return Ok(());
-            }
-            Err(cause) => cause,
+    /// The same ring for segments of records.
+    pub fn segmented(self, prepared: &Prepared, producer: u32) -> Result<Lane<SegmentWriter>, WorkloadError> {
+        let Lane { name, ring, tally } = self;
+        let config = SegmentConfig { producer, ..SegmentConfig::default() };
+        let writer = match prepared.record_size() {
+            Some(size) => SegmentWriter::tuples(ring, config, size),
+            None => SegmentWriter::records(ring, config),
         };
-        Err(self.error(cause))
+        match writer {
+            Ok(ring) => Ok(Lane { name, ring, tally }),
+            Err(cause) => Err(WorkloadError::Segments { ring: name, cause }),
+        }
     }
 }
 
@@ -56,27 +45,29 @@ impl Lane {
 /// everything pushed that was begun.
 pub(crate) fn records(
     prepared: &Prepared,
-    producer: u32,
     source: &mut Source,
-    lanes: &mut [Lane],
+    lanes: &mut [Lane<SegmentWriter>],
     control: &Control,
     meter: &Meter,
 ) -> Result<(), WorkloadError> {
-    let item_size = prepared.item_size as usize;
     let mut number = 0;
     while !control.stopped() {
         // The record borrows the source, which is asked for the place only when something is wrong with it.
         let step = match source.next()? {
             None => break,
-            Some(record) => push_record(prepared, record, number, item_size, producer, lanes, meter),
+            Some(record) => push_record(prepared, record, number, lanes),
         };
         if let Err(problem) = step {
-            return Err(problem.at(source, prepared));
+            return Err(problem.at(source));
         }
         number += 1;
+        if number % METER_EVERY == 0 {
+            meter.pushed(METER_EVERY);
+        }
     }
+    meter.pushed(number % METER_EVERY);
     for lane in lanes {
-        lane.flush(producer, meter)?;
+        lane.ring.flush().map_err(|cause| WorkloadError::PushRecord { ring: lane.name.clone(), cause })?;
     }
     Ok(())
 }
@@ -85,23 +76,20 @@ pub(crate) fn records(
 enum Problem {
     Key(super::key::KeyError),
     Route(super::route::RouteError),
-    TooLong(usize),
-    Other(WorkloadError),
+    Push { ring: String, cause: SegmentPushError },
 }
 
 impl Problem {
-    fn at(self, source: &Source, prepared: &Prepared) -> WorkloadError {
-        let place = || source.place();
+    /// With the place of the record, which is looked up only now.
+    fn at(self, source: &Source) -> WorkloadError {
         match self {
-            Problem::Key(cause) => WorkloadError::Key { place: place(), cause },
-            Problem::Route(cause) => WorkloadError::Route { place: place(), cause },
-            Problem::TooLong(length) => WorkloadError::RecordTooLong {
-                place: place(),
-                length: length.to_string(),
-                item_size: prepared.item_size,
-                max: max_record(prepared.item_size as usize),
-            },
-            Problem::Other(e) => e,
+            Problem::Key(cause) => WorkloadError::Key { place: source.place(), cause },
+            Problem::Route(cause) => WorkloadError::Route { place: source.place(), cause },
+            Problem::Push { cause: SegmentPushError::RecordTooLong { record, max, item }, .. } => {
+                let (place, length) = (source.place(), record.to_string());
+                WorkloadError::RecordTooLong { place, length, item_size: item, max }
+            }
+            Problem::Push { ring, cause } => WorkloadError::PushRecord { ring, cause },
         }
     }
 }
@@ -111,10 +99,7 @@ fn push_record(
     prepared: &Prepared,
     record: &[u8],
     number: u64,
-    item_size: usize,
-    producer: u32,
-    lanes: &mut [Lane],
-    meter: &Meter,
+    lanes: &mut [Lane<SegmentWriter>],
 ) -> Result<(), Problem> {
     let target = if lanes.len() == 1 {
         0
@@ -123,21 +108,12 @@ fn push_record(
         prepared.router.tuple(key, prepared.key.form(), number).map_err(Problem::Route)?
     };
     let Some(lane) = lanes.get_mut(target) else { return Ok(()) };
-    if !lane.fill.fits(item_size, record.len()) {
-        if record.len() > max_record(item_size) || lane.fill.records == 0 {
-            return Err(Problem::TooLong(record.len()));
-        }
-        lane.flush(producer, meter).map_err(Problem::Other)?;
-    }
-    match lane.ring.reserve_wait(1) {
-        Ok(mut slot) => {
-            if let Some(item) = slot.item(0) {
-                lane.fill.append(item, record);
-            }
-            // Not published: the next reservation is the same item.
+    match lane.ring.push(record) {
+        Ok(()) => {
+            lane.tally.record(record);
             Ok(())
         }
-        Err(cause) => Err(Problem::Other(lane.error(cause))),
+        Err(cause) => Err(Problem::Push { ring: lane.name.clone(), cause }),
     }
 }
 
@@ -146,7 +122,7 @@ pub(crate) fn items(
     prepared: &Prepared,
     producer: u32,
     count: u64,
-    lanes: &mut [Lane],
+    lanes: &mut [Lane<Producer>],
     control: &Control,
     meter: &Meter,
 ) -> Result<(), WorkloadError> {
@@ -175,7 +151,7 @@ pub(crate) fn items(
 fn push_items(
     prepared: &Prepared,
     producer: u32,
-    lane: &mut Lane,
+    lane: &mut Lane<Producer>,
     mut sequences: impl ExactSizeIterator<Item = u64>,
 ) -> Result<(), WorkloadError> {
     while sequences.len() > 0 {
@@ -192,7 +168,7 @@ fn push_items(
             }
             Err(cause) => cause,
         };
-        return Err(lane.error(cause));
+        return Err(WorkloadError::Push { ring: lane.name.clone(), cause });
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! Workloads made ready: inputs opened and measured, keys resolved, shares cut.
 
+use zsr_host_agent::segment::{HEADER_LEN, LENGTH_LEN};
+
 use crate::topology::{FileFormat, FileInput, Flow, KeyRef, Routing, Workload};
 
 use super::error::WorkloadError;
 use super::file::{self, Division, Records};
+use super::item;
 use super::key::KeyReader;
 use super::route::Router;
 use super::tpch::{self, Rows};
-use super::{item, segment};
 
 /// What progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +151,7 @@ fn resolve_name(
 
 /// One producer's share of the records.
 pub(crate) enum Source {
-    Tpch(Rows),
+    Tpch(Box<Rows>),
     File(Records),
 }
 
@@ -158,7 +160,7 @@ impl Prepared {
     pub(crate) fn source(&self, part: usize, parts: usize) -> Result<Option<Source>, WorkloadError> {
         match &self.kind {
             Kind::Synthetic { .. } => Ok(None),
-            Kind::Tpch { scale } => Ok(Some(Source::Tpch(Rows::new(*scale, part, parts)))),
+            Kind::Tpch { scale } => Ok(Some(Source::Tpch(Box::new(Rows::new(*scale, part, parts))))),
             Kind::File { input, division, first, size } => {
                 let unit = match division {
                     Division::Lines => 1,
@@ -166,7 +168,7 @@ impl Prepared {
                 };
                 let units = size.saturating_sub(*first) / unit;
                 let (from, end) = (share(units, part, parts).0, share(units, part, parts).1);
-                let max = segment::max_record(self.item_size as usize);
+                let max = self.max_record();
                 let (from, end) = (first + from * unit, first + end * unit);
                 Ok(Some(Source::File(Records::new(&input.path, *division, from, end, self.item_size, max)?)))
             }
@@ -182,6 +184,20 @@ impl Prepared {
             }
             _ => 0,
         }
+    }
+
+    /// Bytes of each record, if all have the same.
+    pub(crate) fn record_size(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::File { division: Division::Fixed(size), .. } => u32::try_from(*size).ok(),
+            _ => None,
+        }
+    }
+
+    /// The longest record that fits in an item.
+    fn max_record(&self) -> usize {
+        let framing = HEADER_LEN + if self.record_size().is_some() { 0 } else { LENGTH_LEN };
+        (self.item_size as usize).saturating_sub(framing)
     }
 
     /// Whether items are numbered and bare instead of segments of records.

@@ -11,20 +11,18 @@ pub struct Tally {
     pub records: u64,
     /// Bytes of the records without any framing.
     pub bytes: u64,
-    /// Hash over the contents, in order: each segment's is seeded with the one before. Synthetic items, whose
+    /// Hash over the contents, in order: each record's is seeded with the one before. Synthetic items, whose
     /// contents are checked one by one, leave it 0.
     pub chain: u64,
 }
 
 impl Tally {
-    /// Counts a segment of `records` records, whose record area is `body`.
+    /// Counts a record.
     #[inline]
-    pub fn segment(&mut self, records: u32, body: &[u8]) {
-        self.items += 1;
-        self.records += u64::from(records);
-        let framing = super::segment::RECORD_HEADER as u64 * u64::from(records);
-        self.bytes += (body.len() as u64).saturating_sub(framing);
-        self.chain = xxh3_64_with_seed(body, self.chain);
+    pub fn record(&mut self, record: &[u8]) {
+        self.records += 1;
+        self.bytes += record.len() as u64;
+        self.chain = xxh3_64_with_seed(record, self.chain);
     }
 
     /// Counts synthetic items.
