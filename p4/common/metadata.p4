@@ -33,6 +33,7 @@ struct meta_t {
 
     // From the architecture.
     bit<16>  port;
+    @field_list(FIELDS_AGAIN)
     usec_t   now;
     @field_list(FIELDS_AGAIN)
     bit<8>   trusted;              // 1: internal packet of our own

@@ -48,7 +48,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
     CountIngress() count_ingress;
     apply {
         m.port = (bit<16>)std.ingress_port;
-        m.now = (usec_t)std.ingress_global_timestamp;
+        // A recirculated packet has no ingress timestamp (bmv2); it brings the one of its last egress.
+        if (m.trusted == 0) { m.now = (usec_t)std.ingress_global_timestamp; }
         if (std.parser_error != error.NoError) { m.malformed = 1; }
         if (std.ingress_port == PORT_TIMER) { m.trusted = 1; }
 
@@ -87,6 +88,7 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
 
         if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
             m.trusted = 1;
+            m.now = (usec_t)std.egress_global_timestamp;
             truncate(FRAME_INTERNAL);
             recirculate_preserving_field_list(FIELDS_AGAIN);
         } else if (m.b.kind == OUT_DATA) {
