@@ -1,0 +1,109 @@
+//! Why the agent refused.
+
+use crate::nic::{NicError, NicErrorKind};
+use crate::ring::{AttachError, GeometryError, RingError};
+
+/// The agent refused. Every message names the ring.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// There is one already.
+    #[error("ring `{0}` exists already: destroy it first, or choose another name")]
+    Exists(String),
+    /// There is none.
+    #[error("no ring is called `{0}` on this host")]
+    NotFound(String),
+    /// The name cannot be used.
+    #[error("`{}` cannot be a ring's name: expected 1 to 255 bytes without control characters", .0.escape_debug())]
+    Name(String),
+    /// The sizes are against the rules.
+    #[error("ring `{name}`: {source}")]
+    Geometry {
+        /// The ring.
+        name: String,
+        /// What is wrong.
+        source: GeometryError,
+    },
+    /// An argument is missing or out of range.
+    #[error("ring `{name}`: {message}")]
+    Argument {
+        /// The ring.
+        name: String,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+    /// No memory.
+    #[error("ring `{name}`: {source}")]
+    Memory {
+        /// The ring.
+        name: String,
+        /// What is wrong.
+        source: RingError,
+    },
+    /// The agent's own limit.
+    #[error(
+        "ring `{name}` needs {need} B, but of the {limit} B that this agent gives to rings only {left} B are \
+         left: destroy rings, or raise the limit"
+    )]
+    Limit {
+        /// The ring.
+        name: String,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes left.
+        left: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Not in this state.
+    #[error("ring `{name}` is {state}: {advice}")]
+    State {
+        /// The ring.
+        name: String,
+        /// Its state.
+        state: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The NIC refused.
+    #[error("ring `{name}`: {source}")]
+    Nic {
+        /// The ring.
+        name: String,
+        /// What the NIC said.
+        source: NicError,
+    },
+    /// No handle.
+    #[error("ring `{name}`: {source}")]
+    Attach {
+        /// The ring.
+        name: String,
+        /// Why not.
+        source: AttachError,
+    },
+    /// The agent is going down.
+    #[error("the agent is shutting down")]
+    ShuttingDown,
+}
+
+impl From<AgentError> for tonic::Status {
+    fn from(error: AgentError) -> Self {
+        use tonic::Code;
+        let code = match &error {
+            AgentError::Exists(_) => Code::AlreadyExists,
+            AgentError::NotFound(_) => Code::NotFound,
+            AgentError::Name(_) | AgentError::Geometry { .. } | AgentError::Argument { .. } => {
+                Code::InvalidArgument
+            }
+            AgentError::Memory { .. } | AgentError::Limit { .. } => Code::ResourceExhausted,
+            AgentError::State { .. } | AgentError::Attach { .. } => Code::FailedPrecondition,
+            AgentError::Nic { source, .. } => match source.kind {
+                NicErrorKind::Exhausted => Code::ResourceExhausted,
+                NicErrorKind::Invalid => Code::InvalidArgument,
+                NicErrorKind::Stopped => Code::Unavailable,
+                NicErrorKind::Other => Code::Internal,
+            },
+            AgentError::ShuttingDown => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,448 @@
+//! The host agent: owner of a host's rings and of their side of the NIC.
+//!
+//! ```text
+//! controller ── gRPC (proto/zsr/agent/v1) ──► Service ─┐
+//!                                                      ├─► Agent ─► rings in memory, NicBackend
+//! programs in this process ── attach_producer, … ──────┘
+//! ```
+//!
+//! [`Agent`] is a library type without I/O of its own but the NIC's; [`Agent::serve`] puts the service in
+//! front of it. Calls to the NIC are made one at a time under one lock: setting up rings is rare, and the
+//! order of its steps matters. Items never come here.
+
+mod convert;
+mod error;
+mod service;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::broadcast;
+use zsr_wire::{Qpn, Rkey};
+
+use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
+use crate::ring::{ByteOrder, Cancel, Consumer, Producer, Ring, RingSpec, Role};
+
+pub use error::AgentError;
+pub use service::{AgentService, ServeError};
+
+/// Events that a slow watcher may lag behind before it loses some.
+const EVENT_BACKLOG: usize = 1024;
+const MAX_NAME: usize = 255;
+
+/// A ring asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingRequest {
+    /// Unique on this host; 1 to 255 bytes, no control characters.
+    pub name: String,
+    /// [`Role::Producer`] or [`Role::Consumer`].
+    pub role: Role,
+    /// Bytes per item.
+    pub item_size: u64,
+    /// Bytes of items.
+    pub ring_size: u64,
+    /// Byte order of the control words.
+    pub byte_order: ByteOrder,
+    /// Where both counters start, bytes; rounded down to whole items.
+    pub start: u32,
+}
+
+impl RingRequest {
+    /// A ring in this host's byte order whose counters start at 0.
+    pub fn new(name: impl Into<String>, role: Role, item_size: u64, ring_size: u64) -> Self {
+        Self { name: name.into(), role, item_size, ring_size, byte_order: ByteOrder::NATIVE, start: 0 }
+    }
+}
+
+/// How far a ring is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RingState {
+    /// Memory and queue pairs are there, the switch is not connected.
+    Registered,
+    /// The switch may read and write.
+    Connected,
+    /// Given up.
+    Aborted,
+}
+
+/// One of a ring's two queue pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePair {
+    /// Number at this NIC.
+    pub qpn: Qpn,
+    /// The connected peer.
+    pub remote: Option<QpTarget>,
+}
+
+/// What the agent knows about a ring.
+#[derive(Debug, Clone)]
+pub struct RingInfo {
+    /// Its name.
+    pub name: String,
+    /// Number on this agent, from 1; never used again.
+    pub id: u64,
+    /// The ring itself: shape, role, epoch, words, statistics.
+    pub ring: Arc<Ring>,
+    /// Remote key of its memory, which lies at I/O virtual address 0.
+    pub rkey: Rkey,
+    /// For items, tail words and commit records.
+    pub data: QueuePair,
+    /// For READs of the word that the processing unit writes.
+    pub poll: QueuePair,
+    /// How far it is.
+    pub state: RingState,
+}
+
+/// What happened to a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// Memory, key and queue pairs were made.
+    Created,
+    /// Both queue pairs were connected.
+    Connected,
+    /// Both queue pairs were reset.
+    Disconnected,
+    /// It was given up.
+    Aborted,
+    /// Key and queue pairs are gone.
+    Destroyed,
+    /// A program took the ring's handle.
+    Attached,
+}
+
+/// Something happened to a ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentEvent {
+    /// What.
+    pub kind: EventKind,
+    /// To which ring.
+    pub name: String,
+    /// Its number.
+    pub id: u64,
+    /// Its epoch.
+    pub epoch: u16,
+    /// The reason of an abort.
+    pub detail: String,
+}
+
+/// The agent of one host and one NIC. Clones are the same agent.
+#[derive(Clone)]
+pub struct Agent(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    nic: Box<dyn NicBackend>,
+    memory_limit: Option<u64>,
+    table: Mutex<Table>,
+    events: broadcast::Sender<AgentEvent>,
+}
+
+#[derive(Default)]
+struct Table {
+    rings: BTreeMap<String, RingInfo>,
+    last_id: u64,
+    bytes: u64,
+    down: bool,
+}
+
+impl Agent {
+    /// An agent without rings.
+    pub fn new(name: impl Into<String>, nic: impl NicBackend) -> Self {
+        Self::build(name.into(), Box::new(nic), None)
+    }
+
+    /// An agent that gives at most `bytes` of memory to rings, control pages included.
+    pub fn with_memory_limit(name: impl Into<String>, nic: impl NicBackend, bytes: u64) -> Self {
+        Self::build(name.into(), Box::new(nic), Some(bytes))
+    }
+
+    fn build(name: String, nic: Box<dyn NicBackend>, memory_limit: Option<u64>) -> Self {
+        let (events, _) = broadcast::channel(EVENT_BACKLOG);
+        Self(Arc::new(Inner { name, nic, memory_limit, table: Mutex::default(), events }))
+    }
+
+    /// The host's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> NicInfo {
+        self.0.nic.info()
+    }
+
+    /// What happens to rings from now on.
+    pub fn events(&self) -> broadcast::Receiver<AgentEvent> {
+        self.0.events.subscribe()
+    }
+
+    /// Makes a ring in fresh memory, registers it, and makes its queue pairs. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`]: name taken or unusable, sizes, memory, NIC. Nothing is left behind then.
+    pub fn create_ring(&self, request: RingRequest) -> Result<RingInfo, AgentError> {
+        let RingRequest { name, role, item_size, ring_size, byte_order, start } = request;
+        if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+            return Err(AgentError::Name(name));
+        }
+        if role == Role::Loopback {
+            let message = "a ring of an agent is a producer's or a consumer's".to_owned();
+            return Err(AgentError::Argument { name, message });
+        }
+        let spec = match RingSpec::new(item_size, ring_size) {
+            Ok(spec) => spec.with_byte_order(byte_order),
+            Err(source) => return Err(AgentError::Geometry { name, source }),
+        };
+        let mut table = self.table()?;
+        if table.rings.contains_key(&name) {
+            return Err(AgentError::Exists(name));
+        }
+        let need = spec.memory_len() as u64;
+        if let Some(limit) = self.0.memory_limit {
+            let left = limit.saturating_sub(table.bytes);
+            if need > left {
+                return Err(AgentError::Limit { name, need, left, limit });
+            }
+        }
+        let id = table.last_id + 1;
+        // Differs from that of any ring made shortly before, of this name or another.
+        let epoch = id as u16;
+        let ring = match Ring::with_start(role, spec, start, epoch) {
+            Ok(ring) => ring,
+            Err(source) => return Err(AgentError::Memory { name, source }),
+        };
+        let (rkey, data, poll) = match self.register(&ring) {
+            Ok(registered) => registered,
+            Err(source) => return Err(AgentError::Nic { name, source }),
+        };
+        let [data, poll] = [data, poll].map(|qpn| QueuePair { qpn, remote: None });
+        let info = RingInfo { name: name.clone(), id, ring, rkey, data, poll, state: RingState::Registered };
+        table.last_id = id;
+        table.bytes += need;
+        table.rings.insert(name, info.clone());
+        self.emit(EventKind::Created, &info, "");
+        Ok(info)
+    }
+
+    /// Memory and queue pairs of a ring at the NIC, or nothing of it.
+    fn register(&self, ring: &Ring) -> Result<(Rkey, Qpn, Qpn), NicError> {
+        let nic = &self.0.nic;
+        let rkey = nic.register(Arc::clone(ring.memory()))?;
+        let undo_key = |error| {
+            let _ = nic.deregister(rkey);
+            error
+        };
+        let data = nic.create_qp().map_err(undo_key)?;
+        let poll = nic.create_qp().map_err(|error| {
+            let _ = nic.destroy_qp(data);
+            undo_key(error)
+        })?;
+        Ok((rkey, data, poll))
+    }
+
+    /// Connects both queue pairs, or neither. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`]: no such ring, connected or aborted already, path MTU too large or none, NIC.
+    pub fn connect_ring(&self, name: &str, data: &QpTarget, poll: &QpTarget) -> Result<RingInfo, AgentError> {
+        let limit = self.nic().path_mtu;
+        for (which, target) in [("data", data), ("poll", poll)] {
+            if target.path_mtu > limit {
+                let message = format!(
+                    "path MTU {} B of the {which} queue pair is more than this NIC's {limit} B",
+                    target.path_mtu
+                );
+                return Err(AgentError::Argument { name: name.to_owned(), message });
+            }
+        }
+        self.change(name, |nic, info| {
+            let advice = match info.state {
+                RingState::Registered => None,
+                RingState::Connected => Some("disconnect it first"),
+                RingState::Aborted => Some("destroy it and make it again"),
+            };
+            if let Some(advice) = advice {
+                return Err(AgentError::State {
+                    name: info.name.clone(),
+                    state: state_name(info.state),
+                    advice,
+                });
+            }
+            let fail = |source| AgentError::Nic { name: info.name.clone(), source };
+            nic.connect_qp(info.data.qpn, data).map_err(fail)?;
+            if let Err(error) = nic.connect_qp(info.poll.qpn, poll) {
+                let _ = nic.reset_qp(info.data.qpn);
+                return Err(fail(error));
+            }
+            (info.data.remote, info.poll.remote) = (Some(*data), Some(*poll));
+            info.state = RingState::Connected;
+            Ok(Some(EventKind::Connected))
+        })
+    }
+
+    /// Resets both queue pairs of a connected ring; does nothing to any other. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`]: no such ring, NIC.
+    pub fn disconnect_ring(&self, name: &str) -> Result<RingInfo, AgentError> {
+        self.change(name, |nic, info| {
+            if info.state != RingState::Connected {
+                return Ok(None);
+            }
+            disconnect(nic, info)?;
+            info.state = RingState::Registered;
+            Ok(Some(EventKind::Disconnected))
+        })
+    }
+
+    /// Disconnects a ring and tells its processing unit through ABORTED. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`]: no such ring, NIC. The processing unit is told in any case.
+    pub fn abort_ring(&self, name: &str, reason: &str) -> Result<RingInfo, AgentError> {
+        self.change(name, |nic, info| {
+            // First the switch's writes end, which would overwrite the flag.
+            let result = if info.state == RingState::Connected { disconnect(nic, info) } else { Ok(()) };
+            info.ring.abort(reason);
+            let first = info.state != RingState::Aborted;
+            info.state = RingState::Aborted;
+            result.map(|()| first.then_some(EventKind::Aborted))
+        })
+    }
+
+    /// Disconnects a ring, makes its key and queue pairs invalid, and forgets it. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// [`AgentError`]: no such ring; NIC, in which case the ring is forgotten all the same.
+    pub fn destroy_ring(&self, name: &str) -> Result<(), AgentError> {
+        let mut table = self.table()?;
+        let info = table.rings.remove(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
+        table.bytes -= info.ring.spec().memory_len() as u64;
+        self.destroy(&info)
+    }
+
+    fn destroy(&self, info: &RingInfo) -> Result<(), AgentError> {
+        let nic = &self.0.nic;
+        let results =
+            [nic.destroy_qp(info.data.qpn), nic.destroy_qp(info.poll.qpn), nic.deregister(info.rkey)];
+        // Whoever waits in the ring would wait for ever. An end that the switch wrote before stands.
+        info.ring.abort("the ring was destroyed");
+        self.emit(EventKind::Destroyed, info, "");
+        for result in results {
+            result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Destroys all rings and refuses every call from then on. Blocks on the NIC.
+    ///
+    /// # Errors
+    /// The first error of the NIC; all rings are gone all the same.
+    pub fn shutdown(&self) -> Result<(), AgentError> {
+        let mut table = self.lock();
+        table.down = true;
+        table.bytes = 0;
+        let mut result = Ok(());
+        for info in std::mem::take(&mut table.rings).into_values() {
+            result = result.and(self.destroy(&info));
+        }
+        result
+    }
+
+    /// One ring.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`].
+    pub fn ring(&self, name: &str) -> Result<RingInfo, AgentError> {
+        let table = self.table()?;
+        table.rings.get(name).cloned().ok_or_else(|| AgentError::NotFound(name.to_owned()))
+    }
+
+    /// All rings, by name.
+    ///
+    /// # Errors
+    /// [`AgentError::ShuttingDown`].
+    pub fn rings(&self) -> Result<Vec<RingInfo>, AgentError> {
+        Ok(self.table()?.rings.values().cloned().collect())
+    }
+
+    /// The pushing handle of a producer ring, for a program in this process.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`], [`AgentError::Attach`].
+    pub fn attach_producer(&self, name: &str, cancel: Cancel) -> Result<Producer, AgentError> {
+        self.attach(name, |ring| ring.attach_producer(cancel))
+    }
+
+    /// The popping handle of a consumer ring, for a program in this process.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`], [`AgentError::Attach`].
+    pub fn attach_consumer(&self, name: &str, cancel: Cancel) -> Result<Consumer, AgentError> {
+        self.attach(name, |ring| ring.attach_consumer(cancel))
+    }
+
+    fn attach<H>(
+        &self,
+        name: &str,
+        attach: impl FnOnce(&Arc<Ring>) -> Result<H, crate::ring::AttachError>,
+    ) -> Result<H, AgentError> {
+        let info = self.ring(name)?;
+        let handle =
+            attach(&info.ring).map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
+        self.emit(EventKind::Attached, &info, "");
+        Ok(handle)
+    }
+
+    /// Changes one ring and says what happened to it.
+    fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&dyn NicBackend, &mut RingInfo) -> Result<Option<EventKind>, AgentError>,
+    ) -> Result<RingInfo, AgentError> {
+        let mut table = self.table()?;
+        let info = table.rings.get_mut(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
+        if let Some(kind) = change(&*self.0.nic, info)? {
+            self.emit(kind, info, info.ring.abort_reason().unwrap_or_default());
+        }
+        Ok(info.clone())
+    }
+
+    fn emit(&self, kind: EventKind, info: &RingInfo, detail: &str) {
+        let (name, detail) = (info.name.clone(), detail.to_owned());
+        // Fails only when nobody listens.
+        let _ = self.0.events.send(AgentEvent { kind, name, id: info.id, epoch: info.ring.epoch(), detail });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table(&self) -> Result<MutexGuard<'_, Table>, AgentError> {
+        let table = self.lock();
+        if table.down { Err(AgentError::ShuttingDown) } else { Ok(table) }
+    }
+}
+
+fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentError> {
+    let results = [nic.reset_qp(info.data.qpn), nic.reset_qp(info.poll.qpn)];
+    (info.data.remote, info.poll.remote) = (None, None);
+    for result in results {
+        result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
+    }
+    Ok(())
+}
+
+fn state_name(state: RingState) -> &'static str {
+    match state {
+        RingState::Registered => "not connected",
+        RingState::Connected => "connected",
+        RingState::Aborted => "aborted",
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("name", &self.0.name).field("nic", &self.nic()).finish_non_exhaustive()
+    }
+}

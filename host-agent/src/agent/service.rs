@@ -1,0 +1,185 @@
+//! The agent's gRPC service, and serving it.
+
+use std::future::Future;
+
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status};
+
+use super::{Agent, AgentError, RingInfo, convert};
+use crate::proto::{self, agent_server};
+
+/// Serving ended by an error of the network.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent's server failed: {0}")]
+pub struct ServeError(#[from] tonic::transport::Error);
+
+/// [`Agent`] as a tonic service.
+#[derive(Debug, Clone)]
+pub struct AgentService {
+    agent: Agent,
+    /// Turns true when event streams have to end, for a server does not end before they do.
+    stop: watch::Receiver<bool>,
+}
+
+impl Agent {
+    /// Serves this agent on `listener` until `shutdown` resolves and all calls under way are answered.
+    /// Rings stay as they are; [`Agent::shutdown`] takes them down.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        let (stop, stopped) = watch::channel(false);
+        let service = AgentService { agent: self.clone(), stop: stopped };
+        tonic::transport::Server::builder()
+            .add_service(agent_server::AgentServer::new(service))
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+                shutdown.await;
+                // Fails only when no stream listens.
+                let _ = stop.send(true);
+            })
+            .await?;
+        Ok(())
+    }
+}
+
+impl AgentService {
+    /// Runs a call that may block on the NIC where it holds up nobody.
+    async fn run<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Agent) -> Result<R, AgentError> + Send + 'static,
+    ) -> Result<R, Status> {
+        let agent = self.agent.clone();
+        match tokio::task::spawn_blocking(move || call(&agent)).await {
+            Ok(result) => Ok(result?),
+            Err(error) => Err(Status::internal(format!("the agent's call ended early: {error}"))),
+        }
+    }
+
+    async fn ring(
+        &self,
+        call: impl FnOnce(&Agent) -> Result<RingInfo, AgentError> + Send + 'static,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let ring = self.run(move |agent| Ok(convert::ring(&call(agent)?, &agent.nic()))).await?;
+        Ok(Response::new(ring))
+    }
+}
+
+#[tonic::async_trait]
+impl agent_server::Agent for AgentService {
+    async fn get_info(
+        &self,
+        _request: Request<proto::GetInfoRequest>,
+    ) -> Result<Response<proto::AgentInfo>, Status> {
+        Ok(Response::new(proto::AgentInfo {
+            name: self.agent.name().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ring_abi_version: crate::ring::ABI_VERSION,
+            nics: vec![convert::nic(&self.agent.nic())],
+        }))
+    }
+
+    async fn create_ring(
+        &self,
+        request: Request<proto::CreateRingRequest>,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let request = convert::ring_request(request.into_inner())?;
+        self.ring(move |agent| agent.create_ring(request)).await
+    }
+
+    async fn connect_ring(
+        &self,
+        request: Request<proto::ConnectRingRequest>,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let request = request.into_inner();
+        let data = convert::target(&request.name, "data", request.data.as_ref())?;
+        let poll = convert::target(&request.name, "poll", request.poll.as_ref())?;
+        self.ring(move |agent| agent.connect_ring(&request.name, &data, &poll)).await
+    }
+
+    async fn disconnect_ring(
+        &self,
+        request: Request<proto::DisconnectRingRequest>,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let name = request.into_inner().name;
+        self.ring(move |agent| agent.disconnect_ring(&name)).await
+    }
+
+    async fn abort_ring(
+        &self,
+        request: Request<proto::AbortRingRequest>,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let request = request.into_inner();
+        self.ring(move |agent| agent.abort_ring(&request.name, &request.reason)).await
+    }
+
+    async fn destroy_ring(
+        &self,
+        request: Request<proto::DestroyRingRequest>,
+    ) -> Result<Response<proto::DestroyRingResponse>, Status> {
+        let name = request.into_inner().name;
+        self.run(move |agent| agent.destroy_ring(&name)).await?;
+        Ok(Response::new(proto::DestroyRingResponse {}))
+    }
+
+    async fn get_ring(
+        &self,
+        request: Request<proto::GetRingRequest>,
+    ) -> Result<Response<proto::Ring>, Status> {
+        let name = request.into_inner().name;
+        self.ring(move |agent| agent.ring(&name)).await
+    }
+
+    async fn list_rings(
+        &self,
+        _request: Request<proto::ListRingsRequest>,
+    ) -> Result<Response<proto::ListRingsResponse>, Status> {
+        let rings = self
+            .run(|agent| {
+                let nic = agent.nic();
+                Ok(agent.rings()?.iter().map(|info| convert::ring(info, &nic)).collect())
+            })
+            .await?;
+        Ok(Response::new(proto::ListRingsResponse { rings }))
+    }
+
+    type WatchEventsStream = ReceiverStream<Result<proto::Event, Status>>;
+
+    async fn watch_events(
+        &self,
+        _request: Request<proto::WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let (to_client, stream) = mpsc::channel(16);
+        tokio::spawn(forward(self.agent.events(), to_client, self.stop.clone()));
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+/// Hands events on until the server stops or the client goes.
+async fn forward(
+    mut events: broadcast::Receiver<super::AgentEvent>,
+    to_client: mpsc::Sender<Result<proto::Event, Status>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = stop.wait_for(|&stopped| stopped) => return,
+            () = to_client.closed() => return,
+        };
+        let event = match event {
+            Ok(event) => convert::event(event),
+            Err(broadcast::error::RecvError::Lagged(events)) => convert::missed(events),
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        tokio::select! {
+            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
+            _ = stop.wait_for(|&stopped| stopped) => return,
+        }
+    }
+}

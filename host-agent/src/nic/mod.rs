@@ -1,0 +1,126 @@
+//! NICs as the agent needs them: register memory, make queue pairs, connect them.
+
+mod soft;
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use zsr_wire::{Mac, Psn, Qpn, Rkey};
+
+pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
+
+use crate::memory::Memory;
+
+/// What a NIC is, for [`NicBackend::info`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NicInfo {
+    /// Name of the device.
+    pub name: String,
+    /// Kind of backend: "soft".
+    pub backend: &'static str,
+    /// MAC address.
+    pub mac: Mac,
+    /// IPv4 address of the RoCEv2 GID.
+    pub ip: Ipv4Addr,
+    /// Largest path MTU, bytes.
+    pub path_mtu: u32,
+}
+
+impl NicInfo {
+    /// RoCEv2 GIDs: the IPv4 address, mapped (IBTA annex 17, A17.4.2).
+    pub fn gids(&self) -> Vec<std::net::Ipv6Addr> {
+        vec![self.ip.to_ipv6_mapped()]
+    }
+}
+
+/// The far end of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpTarget {
+    /// Number at the far end.
+    pub qpn: Qpn,
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// MAC address of the next hop.
+    pub mac: Mac,
+    /// PSN of the first request that comes from there.
+    pub rq_psn: Psn,
+    /// PSN of the first request that would be sent there.
+    pub sq_psn: Psn,
+    /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
+    pub path_mtu: u32,
+}
+
+/// What kind of failure a [`NicError`] is, for whoever decides what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NicErrorKind {
+    /// The NIC's tables are full.
+    Exhausted,
+    /// What was asked for is against the rules.
+    Invalid,
+    /// The NIC has stopped.
+    Stopped,
+    /// Anything else.
+    Other,
+}
+
+/// A NIC refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NicError {
+    /// What kind of failure.
+    pub kind: NicErrorKind,
+    /// What was tried and why it failed.
+    pub message: String,
+}
+
+impl fmt::Display for NicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for NicError {}
+
+/// A NIC. Calls may block for as long as the device takes; the agent makes them one at a time.
+///
+/// Implementations are chosen at run time: the soft NIC here, `libibverbs` in its own time.
+pub trait NicBackend: Send + Sync + 'static {
+    /// Name, addresses, limits.
+    fn info(&self) -> NicInfo;
+
+    /// Registers all of `memory` at I/O virtual address 0 for READ and WRITE by the peer.
+    ///
+    /// # Errors
+    /// [`NicError`]: tables full, NIC stopped.
+    fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError>;
+
+    /// Makes a key invalid and lets go of its memory.
+    ///
+    /// # Errors
+    /// [`NicError`]: unknown key, NIC stopped.
+    fn deregister(&self, rkey: Rkey) -> Result<(), NicError>;
+
+    /// Makes a queue pair in state RESET.
+    ///
+    /// # Errors
+    /// [`NicError`]: tables full, NIC stopped.
+    fn create_qp(&self) -> Result<Qpn, NicError>;
+
+    /// Takes a queue pair from RESET to RTS, peer allowed to READ and WRITE.
+    ///
+    /// # Errors
+    /// [`NicError`]; the queue pair is then in RESET, or unknown.
+    fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError>;
+
+    /// Takes a queue pair to RESET from any state.
+    ///
+    /// # Errors
+    /// [`NicError`]: unknown queue pair, NIC stopped.
+    fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError>;
+
+    /// Destroys a queue pair.
+    ///
+    /// # Errors
+    /// [`NicError`]: unknown queue pair, NIC stopped.
+    fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError>;
+}

@@ -1,0 +1,210 @@
+//! The soft NIC, which lives in a thread of its own that also moves its packets: calls are sent there.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use zsr_soft_nic::{
+    Access, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError, RtrAttr, RtsAttr,
+};
+use zsr_wire::{Qpn, Rkey};
+
+use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
+use crate::memory::Memory;
+
+type Command = Box<dyn FnOnce(&mut Nic) + Send>;
+
+/// The NIC's owner is gone, so the call was not, and never will be, carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the NIC has stopped")]
+pub struct NicStopped;
+
+struct Shared {
+    pending: AtomicUsize,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Calls a [`Nic`] that another thread owns.
+#[derive(Clone)]
+pub struct NicHandle {
+    commands: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+}
+
+/// The owner's end: carries out what handles sent.
+pub struct NicQueue {
+    commands: mpsc::Receiver<Command>,
+    shared: Arc<Shared>,
+}
+
+/// A queue and the first handle to it. `wake` is called after each command was queued, from the
+/// caller's thread: use it to end the owner's sleep (`|| ()` if it polls).
+pub fn nic_queue(wake: impl Fn() + Send + Sync + 'static) -> (NicHandle, NicQueue) {
+    let (tx, rx) = mpsc::channel();
+    let shared = Arc::new(Shared { pending: AtomicUsize::new(0), wake: Box::new(wake) });
+    (NicHandle { commands: tx, shared: Arc::clone(&shared) }, NicQueue { commands: rx, shared })
+}
+
+impl NicQueue {
+    /// Carries out all commands that wait; returns how many. One atomic load if there are none.
+    #[inline]
+    pub fn drain(&self, nic: &mut Nic) -> usize {
+        if self.shared.pending.load(Ordering::Acquire) == 0 { 0 } else { self.drain_slow(nic) }
+    }
+
+    #[cold]
+    fn drain_slow(&self, nic: &mut Nic) -> usize {
+        let mut done = 0;
+        while let Ok(command) = self.commands.try_recv() {
+            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
+            command(nic);
+            done += 1;
+        }
+        done
+    }
+}
+
+impl NicHandle {
+    /// Has the owner run `f` between two packets, and waits for the result. Not to be called by the
+    /// owner itself, nor by async code other than through a blocking task.
+    ///
+    /// # Errors
+    /// [`NicStopped`] when the owner is gone, or goes before it comes to this call.
+    pub fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Nic) -> R + Send + 'static,
+    ) -> Result<R, NicStopped> {
+        let (answer, result) = mpsc::sync_channel(1);
+        // Counted before it is sent, so that the owner never counts down what was not counted up.
+        self.shared.pending.fetch_add(1, Ordering::AcqRel);
+        let command: Command = Box::new(move |nic| drop(answer.send(f(nic))));
+        self.commands.send(command).map_err(|_| NicStopped)?;
+        (self.shared.wake)();
+        result.recv().map_err(|_| NicStopped)
+    }
+}
+
+/// [`NicBackend`] over a soft NIC in another thread.
+pub struct SoftNicBackend {
+    handle: NicHandle,
+    info: NicInfo,
+}
+
+impl SoftNicBackend {
+    /// The NIC behind `handle`, which was made with `config`, on a link that carries packets of path MTU
+    /// `path_mtu` at most.
+    ///
+    /// # Errors
+    /// [`NicErrorKind::Invalid`] when `path_mtu` is no path MTU.
+    pub fn new(
+        name: impl Into<String>,
+        handle: NicHandle,
+        config: &NicConfig,
+        path_mtu: u32,
+    ) -> Result<Self, NicError> {
+        mtu(path_mtu)?;
+        let info = NicInfo { name: name.into(), backend: "soft", mac: config.mac, ip: config.ip, path_mtu };
+        Ok(Self { handle, info })
+    }
+
+    fn call<R: Send + 'static, E: Into<NicError> + Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Nic) -> Result<R, E> + Send + 'static,
+    ) -> Result<R, NicError> {
+        match self.handle.call(f) {
+            Ok(result) => result.map_err(Into::into),
+            Err(stopped) => {
+                let message = format!("NIC `{}`: {stopped}", self.info.name);
+                Err(NicError { kind: NicErrorKind::Stopped, message })
+            }
+        }
+    }
+}
+
+impl NicBackend for SoftNicBackend {
+    fn info(&self) -> NicInfo {
+        self.info.clone()
+    }
+
+    fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
+        self.call(move |nic| nic.register_mr(Arc::new(Region(memory)), 0, REMOTE))
+    }
+
+    fn deregister(&self, rkey: Rkey) -> Result<(), NicError> {
+        self.call(move |nic| nic.deregister_mr(rkey))
+    }
+
+    fn create_qp(&self) -> Result<Qpn, NicError> {
+        // A ring's queue pairs answer; they never ask, nor take messages.
+        self.call(|nic| nic.create_qp(QpCaps { send_depth: 0, recv_depth: 0 }))
+    }
+
+    fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
+        let mut rtr = RtrAttr::new(target.qpn, target.ip, target.rq_psn, mtu(target.path_mtu)?);
+        rtr.dest_mac = Some(target.mac);
+        let rts = RtsAttr::new(target.sq_psn);
+        self.call(move |nic| {
+            let steps = [Modify::Reset, Modify::Init { access: REMOTE }, Modify::Rtr(rtr), Modify::Rts(rts)];
+            for step in steps {
+                if let Err(error) = nic.modify_qp(qpn, step) {
+                    // Fails only where the queue pair is unknown, which `error` says already.
+                    let _ = nic.modify_qp(qpn, Modify::Reset);
+                    return Err(error);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError> {
+        self.call(move |nic| nic.modify_qp(qpn, Modify::Reset))
+    }
+
+    fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError> {
+        self.call(move |nic| nic.destroy_qp(qpn))
+    }
+}
+
+const REMOTE: Access = Access::REMOTE_READ.with(Access::REMOTE_WRITE);
+
+fn mtu(bytes: u32) -> Result<Mtu, NicError> {
+    Mtu::from_bytes(bytes).ok_or_else(|| NicError {
+        kind: NicErrorKind::Invalid,
+        message: format!("{bytes} B is no path MTU: expected 256, 512, 1024, 2048 or 4096"),
+    })
+}
+
+/// A ring's memory as the soft NIC wants it.
+struct Region(Arc<dyn Memory>);
+
+// SAFETY: `Memory` promises a fixed, valid, initialised range that nobody holds references into.
+unsafe impl MemoryRegion for Region {
+    fn base(&self) -> *mut u8 {
+        self.0.base().as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl From<MrError> for NicError {
+    fn from(error: MrError) -> Self {
+        let kind = match error {
+            MrError::TooMany => NicErrorKind::Exhausted,
+            MrError::Address { .. } => NicErrorKind::Invalid,
+            MrError::Unknown(_) => NicErrorKind::Other,
+        };
+        Self { kind, message: error.to_string() }
+    }
+}
+
+impl From<QpError> for NicError {
+    fn from(error: QpError) -> Self {
+        let kind = match error {
+            QpError::TooMany => NicErrorKind::Exhausted,
+            QpError::NoNeighbour(_) | QpError::Attribute { .. } => NicErrorKind::Invalid,
+            QpError::Unknown(_) | QpError::Transition { .. } => NicErrorKind::Other,
+        };
+        Self { kind, message: error.to_string() }
+    }
+}
