@@ -8,6 +8,7 @@ use crate::compile::asm::Asm;
 use crate::compile::calc::CalcPlan;
 use crate::compile::control;
 use crate::compile::expr::{Args, Cx, RegisterRef};
+use crate::compile::optimize::{SlotSet, add_inputs, optimize};
 use crate::compile::parser::{self, SetUse};
 use crate::compile::tables::{ActionDef, TableDraft, TableRefs, load_profile};
 use crate::error::LoadError;
@@ -49,6 +50,28 @@ pub(crate) struct Standard {
     pub checksum_error: Option<R>,
     pub parser_error: Option<R>,
     pub priority: Option<R>,
+}
+
+impl Standard {
+    fn slots(&self) -> impl Iterator<Item = R> {
+        let some = [
+            self.enq_timestamp,
+            self.enq_qdepth,
+            self.deq_timedelta,
+            self.deq_qdepth,
+            self.qid,
+            self.ingress_timestamp.map(|f| f.slot),
+            self.egress_timestamp.map(|f| f.slot),
+            self.mcast_grp,
+            self.egress_rid,
+            self.checksum_error,
+            self.parser_error,
+            self.priority,
+        ];
+        let always =
+            [self.ingress_port, self.egress_spec, self.egress_port, self.instance_type, self.packet_length];
+        some.into_iter().flatten().chain(always)
+    }
 }
 
 /// Numbers of the core library's parser errors.
@@ -222,16 +245,6 @@ fn load(text: &str) -> Result<Image> {
     let parsers = root.get("parsers")?.array()?;
     let [parser] = &parsers[..] else { return root.unsupported(format!("{} parsers", parsers.len())) };
     let parser = parser::compile(&mut cx, &names, parser, &mut info.value_sets, &mut set_uses)?;
-    let mut starts = Vec::new();
-    for (a, action) in actions.iter().zip(&info.actions) {
-        starts.push(cx.asm.here());
-        cx.args = Args::Runtime(a.params.clone());
-        action::body(&mut cx, &names, &a.primitives()?)
-            .map_err(|e| within(e, &format!("action '{}'", action.name)))?;
-        cx.asm.emit(Op::Ret);
-    }
-    cx.args = Args::None;
-
     let pipelines = root.get("pipelines")?.array()?;
     let mut drafts = Vec::new();
     let mut selectors = Vec::new();
@@ -276,9 +289,32 @@ fn load(text: &str) -> Result<Image> {
     {
         return other.unsupported("pipeline besides ingress and egress");
     }
+    // Actions that only ever run in place have no code of their own.
+    let mut called = vec![false; actions.len()];
+    for d in &drafts {
+        if d.always(&actions)?.is_none() {
+            d.info.actions.iter().for_each(|a| called[a.index()] = true);
+        }
+    }
+    let mut starts = Vec::new();
+    for ((a, action), called) in actions.iter().zip(&info.actions).zip(called) {
+        starts.push(cx.asm.here());
+        let primitives = a.primitives()?;
+        cx.args = Args::Runtime(a.params.clone());
+        let code = cx.asm.code.len();
+        action::body(&mut cx, &names, &primitives)
+            .map_err(|e| within(e, &format!("action '{}'", action.name)))?;
+        if !called {
+            cx.asm.cut(code);
+        }
+        cx.asm.emit(Op::Ret);
+    }
+    cx.args = Args::None;
     let (verify, update) = checksums(&mut cx, &root, &names)?;
     let (deparse, deparse_order) = deparser(&mut cx, &root, &names)?;
 
+    let kept = kept_slots(&root, &asm, &layout, &drafts, &calcs, &selectors, &set_uses)?;
+    optimize(&mut asm, &mut calcs, &kept);
     asm.finish()?;
     let mut tables = Vec::new();
     for d in drafts {
@@ -331,6 +367,49 @@ fn load(text: &str) -> Result<Image> {
         phv_slots: layout.phv_slots,
         info,
     })
+}
+
+/// Slots whose values matter besides what code reads: headers, standard metadata, keys, lists of fields.
+fn kept_slots(
+    root: &Node,
+    asm: &Asm,
+    layout: &Layout,
+    drafts: &[TableDraft],
+    calcs: &[CalcPlan],
+    selectors: &[Option<usize>],
+    uses: &[SetUse],
+) -> Result<SlotSet> {
+    let mut kept = SlotSet::new();
+    kept.add(layout.metadata_slots as R, layout.phv_slots - layout.metadata_slots);
+    for h in layout.headers.iter().filter(|h| h.metadata) {
+        // Metadata that has been given a header's life (by validity or whole copies) is kept as a whole.
+        let ty = &layout.types[h.ty];
+        if h.name == "standard_metadata" || ty.varbit().is_some() {
+            kept.add(h.base as R, ty.slots);
+        }
+    }
+    for h in asm.whole_headers(layout.headers.len()) {
+        kept.add(layout.headers[h].base as R, layout.header_type(h).slots);
+    }
+    drafts.iter().flat_map(|d| d.key_slots()).for_each(|r| kept.add(r, 1));
+    for s in selectors.iter().flatten() {
+        add_inputs(&calcs[*s], &mut kept);
+    }
+    for (slot, width, _) in uses.iter().flat_map(|u| &u.elements) {
+        kept.add(*slot, (*width as usize).div_ceil(64).max(1));
+    }
+    for list in ["field_lists", "learn_lists"] {
+        for e in
+            root.list(list)?.iter().map(|l| l.list("elements")).collect::<Result<Vec<_>>>()?.iter().flatten()
+        {
+            if e.get("type")?.str()? == "field" {
+                let f = layout.field(&e.get("value")?)?;
+                kept.add(f.slot, f.limbs());
+            }
+        }
+    }
+    standard(root, layout)?.slots().for_each(|r| kept.add(r, 1));
+    Ok(kept)
 }
 
 fn within(e: LoadError, what: &str) -> LoadError {

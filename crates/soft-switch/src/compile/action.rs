@@ -51,18 +51,25 @@ pub(crate) fn body(cx: &mut Cx, names: &Names, primitives: &[Node]) -> Result<()
             labels.get(to as usize).copied().map_or_else(|| n.err("jump beyond the end of the action"), Ok)
         };
         match (op, &params[..]) {
-            ("_jump", [to]) => cx.asm.jump(target(to)?),
+            ("_jump", [to]) => {
+                let to = target(to)?;
+                jump(cx, to, &labels[..=i]);
+            }
             ("_jump_if_zero", [cond, to]) => {
                 let test = match cx.layout.expr(cond)? {
                     Any::Num(e) => Test::NonZero(e),
                     Any::Test(t) => t,
                     _ => return cond.err("a number or truth value was expected"),
                 };
-                // Backward jumps are plain ones, which count iterations.
-                let on = cx.asm.label();
-                cx.branch(&test, on, true)?;
-                cx.asm.jump(target(to)?);
-                cx.asm.bind(on);
+                let to = target(to)?;
+                if labels[..=i].contains(&to) {
+                    let on = cx.asm.label();
+                    cx.branch(&test, on, true)?;
+                    jump(cx, to, &labels[..=i]);
+                    cx.asm.bind(on);
+                } else {
+                    cx.branch(&test, to, false)?;
+                }
             }
             _ => primitive(cx, names, p, op, &params)?,
         }
@@ -70,6 +77,11 @@ pub(crate) fn body(cx: &mut Cx, names: &Names, primitives: &[Node]) -> Result<()
     }
     cx.asm.bind(labels[primitives.len()]);
     Ok(())
+}
+
+/// Jumps; a jump back counts as an iteration of a loop.
+fn jump(cx: &mut Cx, to: Label, behind: &[Label]) {
+    cx.asm.emit(if behind.contains(&to) { Op::JmpBack { t: to.0 } } else { Op::Jmp { t: to.0 } });
 }
 
 /// Compiles one primitive.
@@ -222,8 +234,19 @@ fn stateful(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: &[Node]) -> 
         }
         ("modify_field_with_hash_based_offset", [d, base, calc, size]) => {
             let (base, size) = (layout.num(base)?, layout.num(size)?);
-            let (base, size) = (cx.low(&base)?, cx.low(&size)?);
             let calc = Names::find(&names.calcs, calc, "calculation")?;
+            if let (Expr::Const(b), Expr::Const(s)) = (&base, &size)
+                && b.to_u64() == Some(0)
+                && let Some(s) = s.to_u64()
+                && s.is_power_of_two()
+            {
+                // The remainder is a mask.
+                let low = cx.asm.konst(s - 1);
+                let t = cx.asm.temp(1);
+                cx.asm.emit(Op::Calc { d: t, calc, m: low });
+                return store_with(cx, d, |d, m| Op::Mov { d, a: t, m });
+            }
+            let (base, size) = (cx.low(&base)?, cx.low(&size)?);
             store_with(cx, d, |d, m| Op::Hash { d, calc, base, size, m })
         }
         ("execute_meter", [meter, index, d]) => {

@@ -17,6 +17,8 @@ const UNBOUND: Pc = Pc::MAX;
 pub(crate) struct Asm {
     pub code: Vec<Op>,
     labels: Vec<Pc>,
+    /// Per label: whether its address is used other than by jumps.
+    pinned: Vec<bool>,
     pub consts: Vec<u64>,
     first_const: usize,
     singles: HashMap<u64, R>,
@@ -30,6 +32,7 @@ impl Asm {
         Asm {
             code: Vec::new(),
             labels: Vec::new(),
+            pinned: Vec::new(),
             consts: Vec::new(),
             first_const,
             singles: HashMap::new(),
@@ -83,7 +86,13 @@ impl Asm {
 
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(UNBOUND);
+        self.pinned.push(false);
         Label(self.labels.len() as Pc - 1)
+    }
+
+    /// Says that a label's address is used other than by jumps.
+    pub(crate) fn pin(&mut self, l: Label) {
+        self.pinned[l.0 as usize] = true;
     }
 
     pub(crate) fn bind(&mut self, l: Label) {
@@ -93,6 +102,7 @@ impl Asm {
     pub(crate) fn here(&mut self) -> Label {
         let l = self.label();
         self.bind(l);
+        self.pin(l);
         l
     }
 
@@ -105,32 +115,78 @@ impl Asm {
         self.labels[l.0 as usize]
     }
 
+    /// Headers that instructions treat as a whole; all of the first `count` if some are found at run time only.
+    pub(crate) fn whole_headers(&self, count: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        for op in &self.code {
+            match *op {
+                Op::CopyHeader { d, s } => found.extend([d as usize, s as usize]),
+                Op::SetValid { h } | Op::SetInvalid { h } | Op::Extract { h } | Op::ExtractVar { h, .. } => {
+                    found.push(h as usize);
+                }
+                Op::EqHeader { .. }
+                | Op::CopyHeaderDyn { .. }
+                | Op::SetValidDyn { .. }
+                | Op::SetInvalidDyn { .. }
+                | Op::ValidDyn { .. } => return (0..count).collect(),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Forgets the code from `pc` on.
+    pub(crate) fn cut(&mut self, pc: usize) {
+        self.code.truncate(pc);
+        for l in self.labels.iter_mut().filter(|l| **l != UNBOUND) {
+            *l = (*l).min(pc as Pc);
+        }
+    }
+
+    /// Per instruction, whether control may come there otherwise than from the one before.
+    pub(crate) fn entered(&self) -> Vec<bool> {
+        let mut entered = vec![false; self.code.len() + 1];
+        let mut used = self.pinned.clone();
+        for op in &self.code {
+            if let Some(t) = op.target() {
+                used[t as usize] = true;
+            }
+        }
+        for (&l, used) in self.labels.iter().zip(used) {
+            if used && l != UNBOUND {
+                entered[l as usize] = true;
+            }
+        }
+        entered
+    }
+
+    /// Removes instructions; labels move with what they stood before.
+    pub(crate) fn remove(&mut self, which: &[bool]) {
+        let mut new_pc = Vec::with_capacity(which.len() + 1);
+        let mut at = 0;
+        for gone in which {
+            new_pc.push(at);
+            at += Pc::from(!gone);
+        }
+        new_pc.push(at);
+        for l in self.labels.iter_mut().filter(|l| **l != UNBOUND) {
+            *l = new_pc[*l as usize];
+        }
+        let mut gone = which.iter();
+        self.code.retain(|_| !gone.next().copied().unwrap_or(false));
+    }
+
     /// Puts addresses in place of labels.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let refuse = |what: &str| Err(LoadError::Unsupported { place: "$".into(), what: what.to_string() });
         if self.first_const + self.consts.len() > self.lowest_temp {
             return refuse("program with more fields, constants and temporaries than 65536 slots");
         }
-        for (pc, op) in self.code.iter_mut().enumerate() {
-            let target = match op {
-                Op::Jmp { t }
-                | Op::Br { t, .. }
-                | Op::BrZ { t, .. }
-                | Op::BrNz { t, .. }
-                | Op::BrSet { t, .. }
-                | Op::BrExit { t } => {
-                    *t = self.labels[*t as usize];
-                    *t
-                }
-                _ => continue,
-            };
-            if target == UNBOUND {
-                return refuse("jump to nowhere");
-            }
-            if target as usize <= pc {
-                // Conditional jumps back lead to parser states only, and those on a cycle begin with a guard.
-                if let Op::Jmp { t } = op {
-                    *op = Op::JmpBack { t: *t };
+        for op in &mut self.code {
+            if let Some(t) = op.target_mut() {
+                *t = self.labels[*t as usize];
+                if *t == UNBOUND {
+                    return refuse("jump to nowhere");
                 }
             }
         }

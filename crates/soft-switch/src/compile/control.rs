@@ -78,6 +78,7 @@ pub(crate) fn compile(
     let end = cx.asm.label();
     let label_of = |n: &Option<String>| n.as_ref().map_or(end, |n| graph[n].label);
     let start = label_of(&init);
+    cx.asm.pin(start);
     let mut done: HashMap<&str, ()> = HashMap::new();
     let mut todo: Vec<&str> = init.iter().map(String::as_str).collect();
     while let Some(first) = todo.pop() {
@@ -104,6 +105,9 @@ pub(crate) fn compile(
     for node in graph.values() {
         if let Kind::Table(t) = node.kind {
             tables[t].resolve(&label_of);
+            if tables[t].always(actions)?.is_none() {
+                tables[t].labels().for_each(|l| cx.asm.pin(l));
+            }
         }
     }
     Ok(start)

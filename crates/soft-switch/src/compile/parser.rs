@@ -89,7 +89,9 @@ pub(crate) fn compile(
     }
     cx.asm.bind(accept);
     cx.asm.emit(Op::End);
-    Ok(target(parser.opt("init_state"))?.1)
+    let start = target(parser.opt("init_state"))?.1;
+    cx.asm.pin(start);
+    Ok(start)
 }
 
 fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {

@@ -218,6 +218,11 @@ impl TableDraft {
         Ok(())
     }
 
+    /// Slots that make up the key.
+    pub(crate) fn key_slots(&self) -> impl Iterator<Item = crate::op::R> + '_ {
+        self.def.key.parts.iter().map(|p| p.slot)
+    }
+
     /// Names of all nodes that may follow.
     pub(crate) fn next_names(&self) -> Vec<Option<String>> {
         let mut all: Vec<_> = self.next.values().cloned().collect();
@@ -249,6 +254,12 @@ impl TableDraft {
         self.next_labels = self.next.iter().map(|(a, n)| (*a, label_of(n))).collect();
         self.hit_miss_labels = self.hit_miss.as_ref().map(|[h, m]| (label_of(h), label_of(m)));
         self.base_label = Some(label_of(&self.base_next));
+    }
+
+    /// Where control may go on behind the table.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = Label> + '_ {
+        let hit_miss = self.hit_miss_labels.iter().flat_map(|(h, m)| [*h, *m]);
+        self.next_labels.iter().map(|(_, l)| *l).chain(hit_miss).chain(self.base_label)
     }
 
     /// The table with code addresses.

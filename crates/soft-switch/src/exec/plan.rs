@@ -65,12 +65,12 @@ pub(crate) fn write_bits(data: &mut [u8], pos: usize, width: u8, value: u64) {
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
+    mask: u64,
     slot: R,
     /// Byte at which the 8-byte window starts.
     off: u16,
     /// Bits below the piece in the window.
     shr: u8,
-    width: u8,
 }
 
 /// Bytes to slots.
@@ -94,8 +94,8 @@ impl Unpack {
             if pos / 8 < off {
                 slow.push((p.slot, pos as u32, p.width));
             } else {
-                let shr = (off + 8) * 8 - end;
-                loads.push(Load { slot: p.slot, off: off as u16, shr: shr as u8, width: p.width });
+                let shr = ((off + 8) * 8 - end) as u8;
+                loads.push(Load { slot: p.slot, off: off as u16, shr, mask: mask(p.width) });
             }
             pos = end;
         }
@@ -105,25 +105,22 @@ impl Unpack {
     /// Fills the slots from the first bytes of `data`, which holds at least [`bytes`](Self::bytes).
     #[inline]
     pub(crate) fn run(&self, data: &[u8], slots: &mut Slots) {
+        let data = &data[..self.bytes];
         if self.bytes < 8 {
             let mut word = [0u8; 8];
-            for (w, b) in word.iter_mut().zip(&data[..self.bytes]) {
-                *w = *b;
-            }
+            word[..self.bytes].copy_from_slice(data);
             let v = u64::from_be_bytes(word);
             for l in &self.loads {
-                slots[l.slot as usize] = v >> l.shr & mask(l.width);
+                slots[l.slot as usize] = v >> l.shr & l.mask;
             }
             return;
         }
-        let data = &data[..self.bytes];
         for l in &self.loads {
-            let at = l.off as usize;
-            let v = match data[at..].first_chunk::<8>() {
+            let v = match data[l.off as usize..].first_chunk::<8>() {
                 Some(w) => u64::from_be_bytes(*w),
                 None => 0,
             };
-            slots[l.slot as usize] = v >> l.shr & mask(l.width);
+            slots[l.slot as usize] = v >> (l.shr & 63) & l.mask;
         }
         for &(slot, pos, width) in &self.slow {
             slots[slot as usize] = read_bits(data, pos as usize, width);
@@ -131,19 +128,20 @@ impl Unpack {
     }
 }
 
+/// Part of an output word: a slot turned left and masked.
 #[derive(Clone, Copy, Debug)]
 struct Term {
+    mask: u64,
     slot: R,
-    /// Shift left, or right if negative.
-    shift: i8,
+    turn: u8,
+    /// Whether the output word is complete with it.
+    last: bool,
 }
 
 /// Slots to bytes: each output word is the OR of shifted slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pack {
     terms: Box<[Term]>,
-    /// Number of terms of each 8-byte word.
-    words: Box<[u8]>,
     pub(crate) bytes: usize,
     pub(crate) bits: usize,
     pieces: Box<[Piece]>,
@@ -152,37 +150,55 @@ pub(crate) struct Pack {
 impl Pack {
     pub(crate) fn new(pieces: &[Piece]) -> Pack {
         let bits: usize = pieces.iter().map(|p| p.width as usize).sum();
-        let bytes = bits.div_ceil(8);
-        let (mut terms, mut words, mut pos) = (Vec::new(), vec![0u8; bytes.div_ceil(8)], 0usize);
+        let (mut terms, mut pos): (Vec<Term>, usize) = (Vec::new(), 0);
         for p in pieces {
             let end = pos + p.width as usize;
             for w in pos / 64..end.div_ceil(64) {
                 // The word's lowest bit has weight 0; the piece's lowest bit lies at `end - 1`.
                 let shift = (w as i64 + 1) * 64 - end as i64;
-                terms.push(Term { slot: p.slot, shift: shift as i8 });
-                words[w] += 1;
+                let value = mask(p.width);
+                let mask = if shift >= 0 { value << shift } else { value >> -shift };
+                terms.push(Term { slot: p.slot, turn: shift.rem_euclid(64) as u8, mask, last: false });
+                if end >= (w + 1) * 64
+                    && let Some(t) = terms.last_mut()
+                {
+                    t.last = true;
+                }
             }
             pos = end;
         }
-        Pack { terms: terms.into(), words: words.into(), bytes, bits, pieces: pieces.into() }
+        if let Some(t) = terms.last_mut() {
+            t.last = true;
+        }
+        Pack { terms: terms.into(), bytes: bits.div_ceil(8), bits, pieces: pieces.into() }
+    }
+
+    /// The slots that it reads.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = R> + '_ {
+        self.pieces.iter().map(|p| p.slot)
+    }
+
+    /// Reads other slots instead.
+    pub(crate) fn rename(&mut self, to: &dyn Fn(R) -> R) {
+        self.pieces.iter_mut().for_each(|p| p.slot = to(p.slot));
+        self.terms.iter_mut().for_each(|t| t.slot = to(t.slot));
     }
 
     /// Writes the bytes; `out` is at least [`bytes`](Self::bytes) long.
     #[inline]
     pub(crate) fn run(&self, slots: &Slots, out: &mut [u8]) {
-        let mut terms = self.terms.iter();
         let mut chunks = out[..self.bytes].chunks_mut(8);
-        for &n in &self.words {
-            let mut word = 0u64;
-            for t in terms.by_ref().take(n as usize) {
-                let v = slots[t.slot as usize];
-                word |= if t.shift >= 0 { v << t.shift } else { v >> -t.shift };
-            }
-            let Some(chunk) = chunks.next() else { break };
-            let bytes = word.to_be_bytes();
-            match chunk.first_chunk_mut::<8>() {
-                Some(whole) => *whole = bytes,
-                None => chunk.copy_from_slice(&bytes[..chunk.len()]),
+        let mut word = 0u64;
+        for t in &self.terms {
+            word |= slots[t.slot as usize].rotate_left(u32::from(t.turn)) & t.mask;
+            if t.last {
+                let Some(chunk) = chunks.next() else { return };
+                let bytes = word.to_be_bytes();
+                match chunk.first_chunk_mut::<8>() {
+                    Some(whole) => *whole = bytes,
+                    None => chunk.copy_from_slice(&bytes[..chunk.len()]),
+                }
+                word = 0;
             }
         }
     }
