@@ -31,6 +31,13 @@ pub enum MrError {
     Unknown(Rkey),
 }
 
+/// A place for a region, and the random bits of the last key that it had.
+#[derive(Default)]
+struct Slot {
+    mr: Option<Mr>,
+    last: u16,
+}
+
 struct Mr {
     rkey: Rkey,
     access: Access,
@@ -45,7 +52,7 @@ unsafe impl Send for Mr {}
 
 /// All regions of a NIC. A key is a slot number and random bits, mixed so that keys of one NIC look unrelated.
 pub(crate) struct MrTable {
-    slots: Vec<Option<Mr>>,
+    slots: Vec<Slot>,
     free: Vec<u16>,
     rng: SplitMix,
     mask: u32,
@@ -90,24 +97,27 @@ impl MrTable {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.slots.len() < MAX_REGIONS => {
-                self.slots.push(None);
+                self.slots.push(Slot::default());
                 (self.slots.len() - 1) as u16
             }
             None => return Err(MrError::TooMany),
         };
-        let plain = (self.rng.next() as u32) << 16 | u32::from(slot);
+        let random = self.rng.next() as u16;
+        let entry = &mut self.slots[usize::from(slot)];
+        // The key that a slot had last must not come back at once.
+        entry.last = if random == entry.last { random.wrapping_add(1) } else { random };
+        let plain = u32::from(entry.last) << 16 | u32::from(slot);
         let rkey = Rkey(plain.wrapping_mul(MIX) ^ self.mask);
         let base = region.base();
-        self.slots[usize::from(slot)] =
-            Some(Mr { rkey, access, iova, len: len as u64, base, _region: region });
+        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, _region: region });
         Ok(rkey)
     }
 
     pub(crate) fn deregister(&mut self, rkey: Rkey) -> Result<(), MrError> {
         let slot = self.slot_of(rkey);
         match self.slots.get_mut(slot) {
-            Some(entry) if entry.as_ref().is_some_and(|mr| mr.rkey == rkey) => {
-                *entry = None;
+            Some(entry) if entry.mr.as_ref().is_some_and(|mr| mr.rkey == rkey) => {
+                entry.mr = None;
                 self.free.push(slot as u16);
                 Ok(())
             }
@@ -119,7 +129,7 @@ impl MrTable {
     /// `access`.
     #[inline]
     fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<*mut u8> {
-        let mr = self.slots.get(self.slot_of(rkey))?.as_ref()?;
+        let mr = self.slots.get(self.slot_of(rkey))?.mr.as_ref()?;
         let offset = address.wrapping_sub(mr.iova);
         let fits = mr.rkey == rkey && mr.access.allows(access) && address >= mr.iova;
         if !fits || offset > mr.len || len > mr.len - offset {
@@ -130,7 +140,7 @@ impl MrTable {
     }
 
     /// Whether `rkey` allows `access` to all of `[address, address + len)`. An empty range needs no key (IBTA
-    /// vol. 1, 9.7.4.1.3).
+    /// vol. 1, 9.7.4).
     #[inline]
     pub(crate) fn allows(&self, rkey: Rkey, address: u64, len: u32, access: Access) -> bool {
         len == 0 || self.locate(rkey, address, len.into(), access).is_some()
@@ -192,6 +202,19 @@ mod tests {
         Arc::new(HostMemory::allocate(len).unwrap())
     }
 
+    struct Nothing;
+
+    // SAFETY: there are no bytes.
+    unsafe impl MemoryRegion for Nothing {
+        fn base(&self) -> *mut u8 {
+            std::ptr::dangling_mut()
+        }
+
+        fn len(&self) -> usize {
+            0
+        }
+    }
+
     #[test]
     fn keys_find_their_region_and_no_other() {
         let mut table = MrTable::new(1);
@@ -221,6 +244,13 @@ mod tests {
         assert!(!table.allows(old, 0, 1, Access::NONE));
         assert!(table.allows(new, 0, 64, Access::REMOTE_READ));
         assert!(!table.allows(new, 0, 64, Access::REMOTE_WRITE));
+        let mut last = new;
+        for _ in 0..if cfg!(miri) { 100 } else { 200_000 } {
+            table.deregister(last).unwrap();
+            let next = table.register(Arc::new(Nothing), 0, Access::ALL).unwrap();
+            assert_ne!(next, last);
+            last = next;
+        }
     }
 
     #[test]

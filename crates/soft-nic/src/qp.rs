@@ -59,7 +59,7 @@ pub struct RtrAttr {
     pub src_port: u16,
     /// READ requests of the peer that may be outstanding at a time (1 to 128); one more is an invalid request.
     pub max_dest_rd_atomic: u8,
-    /// Encoded time that an RNR NAK asks the peer to wait (IBTA vol. 1, table 45).
+    /// Encoded time that an RNR NAK asks the peer to wait ([`zsr_wire::aeth::rnr_timer_ns`]).
     pub min_rnr_timer: u8,
     /// IPv4 type of service of what this end sends. ECN-capable is 2.
     pub tos: u8,
@@ -260,10 +260,19 @@ const SLOT_BITS: u32 = 14;
 /// Most queue pairs that one NIC holds at a time.
 pub(crate) const MAX_QPS: usize = 1 << SLOT_BITS;
 
-/// All queue pairs of a NIC. A number is a slot (low bits) and a generation that makes numbers of destroyed queue
-/// pairs unlikely to come back soon.
+/// Generations of a slot: 1 to 1022. Without 0, the reserved numbers 0 and 1 do not come up; without 1023, multicast's
+/// 0xffffff does not.
+const GENERATIONS: u32 = 1022;
+
+struct Slot {
+    qp: Option<Qp>,
+    generation: u32,
+}
+
+/// All queue pairs of a NIC. A number is a slot (low bits) and the slot's generation, so that the number of a destroyed
+/// queue pair comes back only after 1022 others in its place.
 pub(crate) struct QpTable {
-    slots: Vec<Option<Qp>>,
+    slots: Vec<Slot>,
     free: Vec<u16>,
     rng: SplitMix,
 }
@@ -277,21 +286,22 @@ impl QpTable {
         let slot = match self.free.pop() {
             Some(slot) => usize::from(slot),
             None if self.slots.len() < MAX_QPS => {
-                self.slots.push(None);
+                let generation = self.rng.next() as u32 % GENERATIONS;
+                self.slots.push(Slot { qp: None, generation });
                 self.slots.len() - 1
             }
             None => return Err(QpError::TooMany),
         };
-        // Generations start at 1, which keeps the reserved numbers 0 and 1 out; 0xffffff is multicast.
-        let generation = 1 + self.rng.next() as u32 % 1022;
-        let qpn = Qpn::new(generation << SLOT_BITS | slot as u32);
-        self.slots[slot] = Some(Qp::new(qpn, caps));
+        let entry = &mut self.slots[slot];
+        entry.generation = 1 + entry.generation % GENERATIONS;
+        let qpn = Qpn::new(entry.generation << SLOT_BITS | slot as u32);
+        entry.qp = Some(Qp::new(qpn, caps));
         Ok(qpn)
     }
 
     pub(crate) fn destroy(&mut self, qpn: Qpn) -> Option<(u16, Qp)> {
         let slot = self.slot(qpn)?;
-        let qp = self.slots.get_mut(usize::from(slot))?.take()?;
+        let qp = self.slots.get_mut(usize::from(slot))?.qp.take()?;
         self.free.push(slot);
         Some((slot, qp))
     }
@@ -301,23 +311,44 @@ impl QpTable {
     pub(crate) fn slot(&self, qpn: Qpn) -> Option<u16> {
         let slot = (qpn.get() & (MAX_QPS as u32 - 1)) as u16;
         match self.slots.get(usize::from(slot)) {
-            Some(Some(qp)) if qp.qpn == qpn => Some(slot),
+            Some(Slot { qp: Some(qp), .. }) if qp.qpn == qpn => Some(slot),
             _ => None,
         }
     }
 
     #[inline]
     pub(crate) fn at(&self, slot: u16) -> Option<&Qp> {
-        self.slots.get(usize::from(slot))?.as_ref()
+        self.slots.get(usize::from(slot))?.qp.as_ref()
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, slot: u16) -> Option<&mut Qp> {
-        self.slots.get_mut(usize::from(slot))?.as_mut()
+        self.slots.get_mut(usize::from(slot))?.qp.as_mut()
     }
 
     /// Slots in use or used before: how large the lists of the scheduler can get.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_late_and_reserved_ones_never() {
+        let mut table = QpTable::new(3);
+        let caps = QpCaps { send_depth: 0, recv_depth: 0 };
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..GENERATIONS {
+            let qpn = table.create(caps).unwrap();
+            assert!(seen.insert(qpn), "{qpn} came back");
+            assert!(qpn.get() > 1 && qpn.get() < 0xff_ffff);
+            assert_eq!(table.slot(qpn), Some(0));
+            table.destroy(qpn).unwrap();
+            assert_eq!(table.slot(qpn), None);
+        }
+        assert!(!seen.insert(table.create(caps).unwrap()));
     }
 }

@@ -1,4 +1,4 @@
-//! The requester side of a queue pair: work requests in, requests out, completions back (IBTA vol. 1, 9.9).
+//! The requester side of a queue pair: work requests in, requests out, completions back (IBTA vol. 1, 9.7.3 and 9.7.6).
 //!
 //! Work requests get their PSNs when they are posted. `una` is the oldest PSN without an answer, `cursor` the next
 //! packet to be sent, `high` the end of what has been sent at least once. Every repair is "go back": the cursor

@@ -1,4 +1,4 @@
-//! The responder side of a queue pair: requests in, memory accesses and responses out (IBTA vol. 1, 9.7).
+//! The responder side of a queue pair: requests in, memory accesses and responses out (IBTA vol. 1, 9.7.4 and 9.7.5).
 
 use std::collections::VecDeque;
 
@@ -196,7 +196,7 @@ impl Responder {
         }
     }
 
-    /// A packet is missing: one NAK per gap (IBTA vol. 1, 9.7.5.2.2).
+    /// A packet is missing: one NAK per gap (IBTA vol. 1, 9.7.5).
     #[cold]
     fn gap(&mut self, env: &mut Env<'_>) {
         if self.reported || self.queue.len() - self.reads >= MAX_ACKS {
@@ -207,7 +207,7 @@ impl Responder {
         self.push_nak(env, self.expected, NakCode::PsnSequence);
     }
 
-    /// A request that has been executed (IBTA vol. 1, 9.7.5.1.1): a READ is carried out again, anything else only
+    /// A request that has been executed (IBTA vol. 1, 9.7.5): a READ is carried out again, anything else only
     /// acknowledged again.
     #[cold]
     fn duplicate(&mut self, env: &mut Env<'_>, mtu: Mtu, rights: Access, packet: &Packet<&[u8]>) {
@@ -361,7 +361,7 @@ impl Responder {
         Ok(())
     }
 
-    /// No receive is posted (IBTA vol. 1, 9.7.5.2.8): ask to come back later, and be silent until it does.
+    /// No receive is posted (IBTA vol. 1, 9.7.5): ask to come back later, and be silent until it does.
     #[cold]
     fn not_ready(&mut self, env: &mut Env<'_>, psn: Psn) {
         if self.queue.len() - self.reads >= MAX_ACKS {

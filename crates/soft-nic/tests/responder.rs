@@ -3,10 +3,11 @@
 mod common;
 
 use common::{Bench, PEER_QPN, SIZE, ip, mac, pattern};
-use zsr_soft_nic::{Access, CompletionKind, DropReason, Modify, Mtu, QpState, RtrAttr};
+use zsr_soft_nic::{Access, CompletionKind, DropReason, Modify, Mtu, QpCaps, QpState, RtrAttr};
 use zsr_wire::aeth::{self, NakCode, Syndrome};
 use zsr_wire::message::Message;
-use zsr_wire::{Frame, Psn, Rkey, arp, ethernet, reth};
+use zsr_wire::roce::Packet;
+use zsr_wire::{Frame, Opcode, Psn, Rkey, arp, ethernet, reth};
 
 fn ack(psn: i32, msn: u32) -> (i32, Message, Vec<u8>) {
     (psn, Message::Acknowledge(aeth::Repr { syndrome: Syndrome::ACK, msn }), vec![])
@@ -418,6 +419,58 @@ fn congestion_mark_makes_one_notification_per_interval() {
     assert_eq!(replies.iter().map(|r| r.1).collect::<Vec<_>>(), [Message::Cnp]);
     b.send(9, Message::Cnp, &[]);
     assert_eq!(b.host.nic.stats().cnps_received, 1);
+}
+
+#[test]
+fn queue_pairs_take_turns_and_acknowledgements_go_first() {
+    fn is_send<T: Send>(_: &T) {}
+    let mut b = Bench::new(Mtu::Mtu256, 0);
+    is_send(&b.host.nic);
+    let first = b.host.qpn;
+    let mut qpns = vec![first];
+    for _ in 0..2 {
+        b.host.qpn = b.host.nic.create_qp(QpCaps::default()).unwrap();
+        let mut attr = RtrAttr::new(PEER_QPN, ip(2), b.psn, Mtu::Mtu256);
+        attr.dest_mac = Some(mac(2));
+        // Told apart by the source port.
+        attr.src_port = qpns.len() as u16;
+        b.host.rtr(attr);
+        qpns.push(b.host.qpn);
+    }
+    for &qpn in &qpns[1..] {
+        b.host.qpn = qpn;
+        b.send(0, Message::ReadRequest(b.reth(0, 1024)), &[]);
+    }
+    let mut ports = Vec::new();
+    let mut next = |b: &mut Bench| {
+        let frame = b.host.nic.poll_transmit(0, &mut b.host.pool).unwrap();
+        let packet = Packet::new_checked(frame.bytes()).unwrap();
+        ports.push((packet.src_port(), packet.opcode()));
+    };
+    next(&mut b);
+    next(&mut b);
+    b.host.qpn = first;
+    b.send(0, Message::WriteOnly(b.reth(0, 4)), &[1; 4]);
+    for _ in 0..7 {
+        next(&mut b);
+    }
+    use Opcode::{Acknowledge, ReadResponseFirst, ReadResponseLast, ReadResponseMiddle};
+    let port = RtrAttr::new(PEER_QPN, ip(2), b.psn, Mtu::Mtu256).src_port;
+    assert_eq!(
+        ports,
+        [
+            (1, ReadResponseFirst),
+            (2, ReadResponseFirst),
+            (port, Acknowledge),
+            (1, ReadResponseMiddle),
+            (2, ReadResponseMiddle),
+            (1, ReadResponseMiddle),
+            (2, ReadResponseMiddle),
+            (1, ReadResponseLast),
+            (2, ReadResponseLast),
+        ]
+    );
+    assert!(b.host.nic.poll_transmit(0, &mut b.host.pool).is_none());
 }
 
 #[test]

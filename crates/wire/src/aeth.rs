@@ -5,10 +5,10 @@ use crate::error::{EmitError, Layer, ParseError, need, room};
 
 /// Length in bytes.
 pub const LEN: usize = 4;
-/// The credit count that means "no end-to-end flow control" (IBTA vol. 1, 9.7.7.2).
+/// The credit count that means "no end-to-end flow control" (IBTA vol. 1, 9.7.7).
 pub const NO_CREDITS: u8 = 31;
 
-/// Why a request was refused (IBTA vol. 1, table 46).
+/// Why a request was refused (IBTA vol. 1, 9.7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
@@ -71,7 +71,7 @@ impl Syndrome {
     }
 }
 
-/// The time that an RNR NAK's timer field encodes, in nanoseconds (IBTA vol. 1, table 45).
+/// The time that an RNR NAK's timer field encodes, in nanoseconds (IBTA vol. 1, 9.7.5).
 pub const fn rnr_timer_ns(timer: u8) -> u64 {
     /// In units of 10 µs; entry 0 is the longest.
     const TABLE: [u64; 32] = [

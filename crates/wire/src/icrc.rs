@@ -1,8 +1,10 @@
 //! The invariant CRC of RoCEv2: CRC-32 over a masked copy of everything from the IPv4 header to the end of the pad
-//! (IBTA vol. 1, 7.8.1 and A17.3.3). Stored little-endian behind the pad.
+//! (IBTA vol. 1, 7.8.1 and A17.3). Stored little-endian behind the pad.
 //!
-//! The CRC comes from `crc32fast`. Measured against `crc-fast` 1.10 on an AMD EPYC with AVX-512 VPCLMULQDQ, with the
-//! initial state that an ICRC needs: 40 B 7 ns against 35 ns, 1 KiB 36 against 37, 4 KiB 74 against 76.
+//! The CRC comes from `crc32fast`. Measured against `crc-fast` 1.10 on an AMD EPYC with AVX-512 VPCLMULQDQ: on plain
+//! blocks of 1 KiB the latter is ahead (28 ns against 36) and at 4 KiB the two are equal (73 and 74), but on what an
+//! ICRC covers, which is a block and 40 to 56 bytes of headers, it is behind: 60 B 17 ns against 9, 1064 B 59 against
+//! 40, 4136 B 92 against 78.
 
 pub use crate::preserve::{Layout, Rewriter, xor_tables};
 

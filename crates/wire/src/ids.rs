@@ -4,7 +4,7 @@ use std::fmt;
 
 const MASK24: u32 = 0x00ff_ffff;
 
-/// A packet sequence number: a 24-bit serial number (IBTA vol. 1, 9.7.2). It wraps, so it has no total order; compare
+/// A packet sequence number: a 24-bit serial number (IBTA vol. 1, 9.7.1). It wraps, so it has no total order; compare
 /// with [`Psn::since`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);

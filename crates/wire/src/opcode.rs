@@ -96,7 +96,7 @@ opcodes! {
     SendLastInvalidate = 0x16, "SEND Last with Invalidate", IETH;
     /// A SEND of one packet that invalidates a key.
     SendOnlyInvalidate = 0x17, "SEND Only with Invalidate", IETH;
-    /// Congestion notification packet (A17.9.3): 16 reserved bytes follow the BTH.
+    /// Congestion notification packet (A17.9): 16 reserved bytes follow the BTH.
     Cnp = 0x81, "CNP", 16;
 }
 
@@ -136,7 +136,7 @@ impl Opcode {
     }
 
     /// Whether another packet of the same message follows (FIRST and MIDDLE). Such packets carry exactly one path
-    /// MTU of payload (IBTA vol. 1, 9.7.4.1.5).
+    /// MTU of payload (IBTA vol. 1, 9.7.4).
     #[inline]
     pub const fn more_follows(self) -> bool {
         matches!(

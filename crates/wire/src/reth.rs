@@ -6,7 +6,7 @@ use crate::ids::Rkey;
 
 /// Length in bytes.
 pub const LEN: usize = 16;
-/// Longest message in bytes (IBTA vol. 1, 9.7.6): 2 GiB.
+/// Longest message in bytes (IBTA vol. 1, 9.4): 2 GiB.
 pub const MAX_MESSAGE: u32 = 1 << 31;
 
 /// A checked view of a RETH.

@@ -1,4 +1,4 @@
-//! UDP (RFC 768), with a checksum of zero as RoCEv2 asks for (IBTA vol. 1, A17.3.1.2).
+//! UDP (RFC 768), with a checksum of zero as RoCEv2 asks for (IBTA vol. 1, A17.3).
 
 use crate::bytes::u16_at;
 use crate::error::{EmitError, Layer, ParseError, need, room};
