@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod stf;
+pub mod transport;
 
 use std::path::PathBuf;
 

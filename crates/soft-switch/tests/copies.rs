@@ -1,0 +1,293 @@
+//! Clones, resubmission, recirculation, multicast, digests, truncation: what bmv2's simple_switch does with
+//! `programs/copies.p4`.
+
+mod support;
+
+use support::Bench;
+use zsr_soft_switch::*;
+use zsr_wire::frame::FramePool;
+
+/// A frame: operation, port, value, data, and a payload of 8 bytes.
+fn cmd(op: u8, port: u8, value: u16, data: u32) -> Vec<u8> {
+    let mut p = vec![op, port];
+    p.extend(value.to_be_bytes());
+    p.extend(data.to_be_bytes());
+    p.extend(*b"payload!");
+    p
+}
+
+/// What egress wrote, and the packet behind it.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    out: u16,
+    instance: u32,
+    length: u32,
+    rid: u16,
+    keep: u16,
+    lost: u16,
+    port: u16,
+    data: u32,
+}
+
+fn seen((out, b): &(u16, Vec<u8>)) -> Seen {
+    let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
+    let u32_at = |i: usize| u32::from(u16_at(i)) << 16 | u32::from(u16_at(i + 2));
+    assert_eq!(&b[24..], b"payload!");
+    Seen {
+        out: *out,
+        instance: u32_at(0),
+        length: u32_at(4),
+        rid: u16_at(8),
+        keep: u16_at(10),
+        lost: u16_at(12),
+        port: u16_at(14),
+        data: u32_at(20),
+    }
+}
+
+fn bench() -> Bench {
+    let mut b = Bench::new("copies");
+    let session = |port, instance| CloneSession {
+        replicas: vec![Replica { port, instance }],
+        ..CloneSession::default()
+    };
+    b.switch.clone_session_insert(5, session(8, 0)).unwrap();
+    b.switch.clone_session_insert(6, session(9, 4)).unwrap();
+    let replica = |port, instance| Replica { port, instance };
+    b.switch.multicast_group_insert(3, vec![replica(1, 10), replica(2, 20), replica(2, 21)]).unwrap();
+    b
+}
+
+fn run(op: u8, port: u8, value: u16) -> Vec<Seen> {
+    bench().send(7, &cmd(op, port, value, 0xd)).iter().map(seen).collect()
+}
+
+/// A plain packet as egress sees it.
+fn plain(out: u16) -> Seen {
+    Seen { out, instance: 0, length: 16, rid: 0, keep: 100, lost: 1, port: out, data: 0xd }
+}
+
+#[test]
+fn unicast_and_drop() {
+    assert_eq!(run(1, 4, 0), [plain(4)]);
+    assert_eq!(run(2, 4, 0), []);
+    assert_eq!(run(17, 4, 0), [], "dropped in egress");
+}
+
+#[test]
+fn an_ingress_clone_is_the_packet_as_it_came_and_leaves_first() {
+    let clone = Seen { out: 8, instance: 1, port: 8, lost: 0, ..plain(8) };
+    assert_eq!(run(3, 4, 0), [clone, Seen { data: 0x1111_1111, ..plain(4) }]);
+    // Without a preserving list nothing is kept, and the original's drop does not reach the clone.
+    let clone = Seen { out: 8, instance: 1, port: 8, keep: 0, lost: 0, ..plain(8) };
+    assert_eq!(run(15, 4, 0), [clone]);
+}
+
+#[test]
+fn an_egress_clone_goes_through_egress_behind_its_original() {
+    // The clone is made when the pass ends: it has the changed data, the list's fields, and the trace already,
+    // whose 16 bytes count in its length.
+    let original = Seen { data: 0x3333_3333, ..plain(4) };
+    let clone =
+        Seen { out: 9, instance: 2, rid: 4, port: 9, lost: 0, data: 0x3333_3333, length: 32, ..plain(9) };
+    assert_eq!(run(4, 4, 0), [original, clone]);
+}
+
+#[test]
+fn resubmission_starts_over_with_the_kept_fields() {
+    // keep: 7 was kept, and the second pass added 100; data: the original's plus the instance type (6).
+    assert_eq!(run(5, 4, 0), [Seen { keep: 107, data: 0xd + 6, ..plain(4) }]);
+}
+
+#[test]
+fn recirculation_counts_its_passes() {
+    assert_eq!(run(6, 4, 0), [plain(4)]);
+    assert_eq!(run(6, 4, 5), [Seen { keep: 600, ..plain(4) }]);
+}
+
+#[test]
+fn an_endless_recirculation_is_cut() {
+    let mut b = Bench::with("copies", SwitchConfig { max_passes: 50, ..SwitchConfig::default() });
+    assert!(b.send(7, &cmd(6, 4, u16::MAX, 0)).is_empty());
+    let s = b.switch.stats();
+    assert_eq!((s.recirculations, s.recirculation_drops), (50, 1));
+    assert_eq!(run(1, 4, 0), [plain(4)]);
+}
+
+#[test]
+fn queued_recirculation_returns_between_passes() {
+    let recirculation = Recirculation::Queued { capacity: 1 };
+    let mut b = Bench::with("copies", SwitchConfig { recirculation, ..SwitchConfig::default() });
+    assert!(b.send(7, &cmd(6, 4, 2, 0xd)).is_empty());
+    assert!(b.switch.has_pending());
+    assert!(b.send(7, &cmd(6, 4, 2, 0xd)).is_empty());
+    assert_eq!(b.switch.stats().recirculation_drops, 1, "the queue holds one");
+    let mut out = Vec::new();
+    assert_eq!(b.switch.run_pending(5, 1, &mut b.pool, &mut out), 1);
+    assert!(out.is_empty());
+    assert_eq!(b.switch.run_pending(6, 10, &mut b.pool, &mut out), 1);
+    assert!(!b.switch.has_pending());
+    let got = b.collect(out);
+    assert_eq!(seen(&got[0]), Seen { keep: 300, ..plain(4) });
+}
+
+#[test]
+fn multicast_copies_in_the_groups_order() {
+    let copy = |out, rid| Seen { instance: 5, rid, ..plain(out) };
+    assert_eq!(run(7, 4, 3), [copy(1, 10), copy(2, 20), copy(2, 21)]);
+    assert_eq!(run(7, 4, 99), [], "a group that does not exist");
+    assert_eq!(run(13, 4, 3), [], "mark_to_drop clears the group");
+    assert_eq!(run(14, 4, 3).len(), 3, "a group set after mark_to_drop wins over the drop");
+}
+
+#[test]
+fn truncation_counts_the_whole_frame() {
+    let mut b = bench();
+    let out = b.send(7, &cmd(9, 4, 20, 0));
+    assert_eq!(out[0].1.len(), 20);
+    assert_eq!(b.send(7, &cmd(9, 4, 1000, 0))[0].1.len(), 32);
+    assert_eq!(b.switch.stats().truncations, 1);
+    let session = CloneSession {
+        replicas: vec![Replica { port: 8, instance: 0 }],
+        class_of_service: 0,
+        packet_length_bytes: 18,
+    };
+    b.switch.clone_session_modify(5, session).unwrap();
+    let lengths: Vec<usize> = b.send(7, &cmd(3, 4, 0, 0)).iter().map(|(_, f)| f.len()).collect();
+    assert_eq!(lengths, [18, 32]);
+}
+
+#[test]
+fn a_priority_without_a_queue_drops() {
+    assert_eq!(run(16, 4, 0), []);
+    let mut b = Bench::with("copies", SwitchConfig { priority_queues: 8, ..SwitchConfig::default() });
+    assert_eq!(b.send(7, &cmd(16, 4, 0, 0)).len(), 1);
+}
+
+#[test]
+fn counters_meters_timestamps_random() {
+    let mut b = bench();
+    let info = b.switch.info().clone();
+    let (counter, meter) = (info.counter("I.seen").unwrap(), info.meter("I.rate").unwrap());
+    b.switch.meter_write(meter, 2, Some(MeterConfig { cir: 1, cburst: 1, pir: 1, pburst: 2 })).unwrap();
+    let colours: Vec<u32> = (0..3).map(|_| seen(&b.send(7, &cmd(10, 4, 2, 0))[0]).data).collect();
+    assert_eq!(colours, [0, 1, 2]);
+    assert_eq!(seen(&b.send(7, &cmd(10, 4, 1, 9))[0]).data, 0, "a meter without rates is green");
+    assert_eq!(b.switch.counter_read(counter, 10).unwrap(), CounterValue { packets: 4, bytes: 64 });
+
+    b.now = 7_654_321_000;
+    assert_eq!(seen(&b.send(7, &cmd(11, 4, 3, 0))[0]).data, 7_654_321, "microseconds");
+    let times = info.register("I.times").unwrap();
+    assert_eq!(b.switch.register_read(times, 3).unwrap(), [0, 0, 0, 0x74, 0xcb, 0xb1]);
+    // Beyond the end: nothing is written, and the destination stays as it is.
+    assert_eq!(seen(&b.send(7, &cmd(11, 4, 8, 0))[0]).data, 0);
+    assert_eq!(b.switch.stats().bad_indices, 2);
+
+    let mut drawn: Vec<u32> = (0..60).map(|_| seen(&b.send(7, &cmd(12, 4, 0, 0))[0]).data).collect();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn, [10, 11, 12]);
+}
+
+#[test]
+fn digests_gather_suppress_and_are_acknowledged() {
+    let mut b = bench();
+    let rx = b.switch.notifications(16);
+    let digest = DigestId(0);
+    b.send(7, &cmd(8, 4, 0, 1));
+    assert!(rx.try_recv().is_err(), "not configured");
+    assert_eq!(b.switch.stats().digest_drops, 1);
+    let config = DigestConfig { max_timeout_ns: 1000, max_list_size: 2, ack_timeout_ns: 1_000_000 };
+    b.switch.set_digest(digest, Some(config)).unwrap();
+    for data in [1, 1, 2] {
+        b.send(7, &cmd(8, 4, 0, data));
+    }
+    let Ok(Notification::Digest(list)) = rx.try_recv() else { panic!("a list was expected") };
+    assert_eq!(list.samples, [vec![vec![0, 0, 0, 1], vec![4]], vec![vec![0, 0, 0, 2], vec![4]]]);
+    b.send(7, &cmd(8, 4, 0, 1));
+    let mut out = Vec::new();
+    b.switch.fire_timers(b.now + 2000, &mut b.pool, &mut out);
+    assert!(rx.try_recv().is_err(), "suppressed until acknowledged");
+    b.switch.ack_digest(digest, list.list_id).unwrap();
+    b.send(7, &cmd(8, 4, 0, 1));
+    assert_eq!(b.switch.next_timer(), Some(b.now + 1000));
+    b.switch.fire_timers(b.now + 1000, &mut b.pool, &mut out);
+    let Ok(Notification::Digest(second)) = rx.try_recv() else { panic!("a list was expected") };
+    assert_eq!((second.samples.len(), second.list_id), (1, list.list_id + 1));
+}
+
+#[test]
+fn packet_in_and_packet_out() {
+    let mut b = Bench::with("copies", SwitchConfig { cpu_port: 64, ..SwitchConfig::default() });
+    let rx = b.switch.notifications(1);
+    assert!(b.send(7, &cmd(1, 64, 0, 0xd)).is_empty());
+    let Ok(Notification::PacketIn(frame)) = rx.try_recv() else { panic!("a packet-in was expected") };
+    assert_eq!(seen(&(64, frame.bytes().to_vec())), plain(64));
+    for _ in 0..3 {
+        b.send(7, &cmd(1, 64, 0, 0xd));
+    }
+    assert_eq!(b.switch.stats().notifications_dropped, 2, "nobody took them");
+
+    b.switch.queue_packet_out(&cmd(1, 4, 0, 0xd)).unwrap();
+    let mut out = Vec::new();
+    assert_eq!(b.switch.run_pending(9, 8, &mut b.pool, &mut out), 1);
+    assert_eq!(seen(&b.collect(out)[0]), plain(4));
+    assert_eq!(b.switch.port_stats(64).rx_packets, 1);
+}
+
+#[test]
+fn ports_that_do_not_exist_drop() {
+    let mut b = Bench::with("copies", SwitchConfig { ports: vec![1, 2], ..SwitchConfig::default() });
+    assert_eq!(b.send(1, &cmd(1, 2, 0, 0)).len(), 1);
+    assert!(b.send(1, &cmd(1, 3, 0, 0)).is_empty());
+    assert_eq!(b.switch.stats().unknown_port_drops, 1);
+    let p = b.switch.port_stats(2);
+    assert_eq!((p.tx_packets, p.tx_bytes), (1, 32));
+}
+
+#[test]
+fn timers_number_their_packets_and_coalesce() {
+    let mut b = bench();
+    let timer =
+        TimerPort { port: 3, interval_ns: 100, template: cmd(1, 4, 0, 0), count: 3, index_offset: Some(6) };
+    let id = b.switch.add_timer(timer.clone()).unwrap();
+    let mut out = Vec::new();
+    let mut fire = |b: &mut Bench, now| {
+        let n = b.switch.fire_timers(now, &mut b.pool, &mut out);
+        let data: Vec<u32> = b.collect(std::mem::take(&mut out)).iter().map(|f| seen(f).data).collect();
+        assert_eq!(n, data.len());
+        data
+    };
+    assert_eq!(fire(&mut b, 1000), [0, 1, 2]);
+    assert_eq!(b.switch.next_timer(), Some(1100));
+    assert!(fire(&mut b, 1099).is_empty());
+    assert_eq!(fire(&mut b, 1450), [0, 1, 2], "four intervals late, one firing");
+    assert_eq!(b.switch.next_timer(), Some(1500));
+    b.switch.set_timer_interval(id, 1000).unwrap();
+    assert_eq!(b.switch.next_timer(), Some(2400));
+    b.switch.remove_timer(id).unwrap();
+    assert_eq!(b.switch.next_timer(), None);
+    assert!(b.switch.remove_timer(id).is_err());
+    for bad in [
+        TimerPort { interval_ns: 0, ..timer.clone() },
+        TimerPort { count: 0, ..timer.clone() },
+        TimerPort { index_offset: Some(usize::MAX), ..timer.clone() },
+        TimerPort { template: vec![0; 10_000], ..timer },
+    ] {
+        assert!(b.switch.add_timer(bad).is_err());
+    }
+}
+
+#[test]
+fn all_frames_come_back_to_the_pool() {
+    let mut b = bench();
+    b.pool = FramePool::with_frames(8);
+    for op in 0..=20 {
+        for value in [0, 3, 5] {
+            b.send(7, &cmd(op, 4, value, 0));
+        }
+    }
+    b.send(7, &[1, 2, 3]);
+    // Each `send` brings a frame of its own, which ends in the pool too.
+    assert_eq!(b.pool.available(), 8 + 21 * 3 + 1);
+}
