@@ -164,8 +164,8 @@ impl Switch {
 
     fn insert(&mut self, t: TableId, mut entry: TableEntry) -> Result<(), ControlError> {
         let rule = self.rule(t, &entry.key, entry.priority)?;
-        let size = self.table_def(t)?.size;
         let table = &self.core.tables[t.index()];
+        let size = table.unlocked.unwrap_or(self.table_def(t)?.size);
         if table.index.contains_key(&rule) {
             return Err(ControlError::Duplicate { kind: "table entry" });
         }
@@ -201,16 +201,25 @@ impl Switch {
             args: compiled.args,
             implicit: compiled.implicit,
             order: table.order,
-            idle_told: false,
+            idle_told_ns: 0,
         });
         Ok(())
     }
 
     fn not_const(&self, t: TableId) -> Result<(), ControlError> {
         self.table_def(t)?;
-        if self.program.image.info.tables[t.index()].const_entries {
+        let fixed = self.program.image.info.tables[t.index()].const_entries;
+        if fixed && self.core.tables[t.index()].unlocked.is_none() {
             return Err(ControlError::Const { what: "the table's entries" });
         }
+        Ok(())
+    }
+
+    /// Lets the entries of a table that the program gives entries be changed, and makes room for `size` in all. The
+    /// artifact has `entries` and `const entries` alike; only P4Info tells them apart.
+    pub fn table_unlock(&mut self, t: TableId, size: usize) -> Result<(), ControlError> {
+        self.table_def(t)?;
+        self.core.tables[t.index()].unlocked = Some(size);
         Ok(())
     }
 
@@ -237,7 +246,7 @@ impl Switch {
         let Some(cold) = &mut table.cold[i] else { return Err(ControlError::NoEntry { table: t }) };
         let old = std::mem::replace(&mut cold.entry, entry);
         let (args, implicit) = (cold.args, cold.implicit);
-        (cold.args, cold.implicit, cold.idle_told) = (compiled.args, compiled.implicit, false);
+        (cold.args, cold.implicit, cold.idle_told_ns) = (compiled.args, compiled.implicit, 0);
         self.release_action(t, &old.action, old_hot, args, implicit);
         Ok(())
     }
@@ -443,11 +452,12 @@ impl Switch {
                 if c.entry.idle_timeout_ns == 0 {
                     continue;
                 }
-                let over = now_ns.saturating_sub(*last) >= c.entry.idle_timeout_ns;
-                if over && !c.idle_told {
+                // Told again after another timeout, as long as nothing matches it (P4Runtime, idle timeouts).
+                let since = now_ns.saturating_sub((*last).max(c.idle_told_ns));
+                if since >= c.entry.idle_timeout_ns {
+                    c.idle_told_ns = now_ns;
                     idle.push(c.entry.clone());
                 }
-                c.idle_told = over;
             }
             if !idle.is_empty() {
                 self.tell_idle(TableId(t as u32), idle, now_ns);

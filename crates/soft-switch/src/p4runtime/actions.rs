@@ -16,7 +16,10 @@ impl Schema {
         let action = self.actions.get(&given.action_id).ok_or_else(|| no_action(given.action_id))?;
         let extra = given.params.iter().find(|p| !action.params.iter().any(|param| param.id == p.param_id));
         if let Some(extra) = extra {
-            return Err(Refusal::invalid(format!("action '{}' has no parameter {}", action.name, extra.param_id)));
+            return Err(Refusal::invalid(format!(
+                "action '{}' has no parameter {}",
+                action.name, extra.param_id
+            )));
         }
         let params = action.params.iter().map(|param| {
             let place = || format!("parameter {} ('{}') of action '{}'", param.id, param.name, action.name);
@@ -44,7 +47,10 @@ impl Schema {
         if !allowed {
             let name = self.actions.get(&given.action_id).map_or("", |action| &action.name);
             let use_as = if default { "the default action" } else { "an entry's action" };
-            return Err(Refusal::denied(format!("action '{name}' can't be {use_as} of table '{}'", table.name)));
+            return Err(Refusal::denied(format!(
+                "action '{name}' can't be {use_as} of table '{}'",
+                table.name
+            )));
         }
         self.read_params(given, of.engine)
     }
@@ -61,8 +67,8 @@ impl Schema {
     pub fn write_action(&self, call: &ActionCall) -> pb::Action {
         let Some(action) = self.action_of(call.action) else { return pb::Action::default() };
         let params = action.params.iter().zip(&call.params);
-        let params =
-            params.map(|(param, value)| pb::action::Param { param_id: param.id, value: param.repr.write(value) });
+        let params = params
+            .map(|(param, value)| pb::action::Param { param_id: param.id, value: param.repr.write(value) });
         pb::Action { action_id: action.id, params: params.collect() }
     }
 
@@ -74,15 +80,18 @@ impl Schema {
                 Ok(EntryAction::Call(self.read_table_action(table, action, false)?))
             }
             (Some(Type::ActionProfileMemberId(id)), Some(_)) => Ok(EntryAction::Member(*id)),
-            (Some(Type::ActionProfileGroupId(id)), Some(profile)) if profile.selector => Ok(EntryAction::Group(*id)),
+            (Some(Type::ActionProfileGroupId(id)), Some(profile)) if profile.selector => {
+                Ok(EntryAction::Group(*id))
+            }
             (Some(Type::ActionProfileActionSet(set)), Some(profile)) if profile.selector => {
                 Ok(EntryAction::Set(self.read_set(table, profile, set)?))
             }
             (None, _) => Err(Refusal::invalid("the action is empty")),
             (Some(_), None) => Err(Refusal::invalid(format!("table '{}' takes actions only", table.name))),
-            (Some(_), Some(profile)) if profile.selector => {
-                Err(Refusal::invalid(format!("table '{}' takes members, groups and action sets only", table.name)))
-            }
+            (Some(_), Some(profile)) if profile.selector => Err(Refusal::invalid(format!(
+                "table '{}' takes members, groups and action sets only",
+                table.name
+            ))),
             (Some(_), Some(_)) => Err(Refusal::invalid(format!("table '{}' takes members only", table.name))),
         }
     }
@@ -118,7 +127,8 @@ impl Schema {
         profile.check_weights(measure, &weights, i64::from(profile.max_group_size), Refusal::invalid)?;
         let calls = set.action_profile_actions.iter().map(|one| {
             use pb::action_profile_action::WatchKind;
-            let action = one.action.as_ref().ok_or_else(|| Refusal::invalid("an action of the set is empty"))?;
+            let action =
+                one.action.as_ref().ok_or_else(|| Refusal::invalid("an action of the set is empty"))?;
             let watch_port = match &one.watch_kind {
                 None => None,
                 Some(WatchKind::WatchPort(port)) => ports::read_watch(port)?,
@@ -133,7 +143,8 @@ impl Schema {
 
     /// Writes what an entry does.
     pub fn write_entry_action(&self, table: &Table, action: &EntryAction) -> pb::TableAction {
-        let no_weights = table.profile.and_then(|id| self.profiles.get(&id)).is_some_and(|p| p.weights_disallowed);
+        let no_weights =
+            table.profile.and_then(|id| self.profiles.get(&id)).is_some_and(|p| p.weights_disallowed);
         let kind = match action {
             EntryAction::Call(call) => Type::Action(self.write_action(call)),
             EntryAction::Member(id) => Type::ActionProfileMemberId(*id),
@@ -176,7 +187,9 @@ impl Profile {
         let size = match measure {
             GroupSize::SumOfWeights => weights.iter().map(|weight| i64::from((*weight).max(1))).sum(),
             GroupSize::SumOfMembers { max_weight } => {
-                let over = weights.iter().find(|weight| max_weight > 0 && i64::from(**weight) > i64::from(max_weight));
+                let over = weights
+                    .iter()
+                    .find(|weight| max_weight > 0 && i64::from(**weight) > i64::from(max_weight));
                 if let Some(weight) = over {
                     return Err(Refusal::invalid(format!("weight {weight} is above {max_weight}")));
                 }

@@ -41,7 +41,14 @@ fn missing(kind: &str, name: &str) -> String {
 impl<'a> Builder<'a> {
     fn new(info: &'a config::P4Info, program: &'a ProgramInfo) -> Self {
         let types = info.type_info.as_ref().map(|types| types.new_types.clone()).unwrap_or_default();
-        Self { info, program, types, actions: HashMap::new(), seen: HashSet::new(), schema: Schema::default() }
+        Self {
+            info,
+            program,
+            types,
+            actions: HashMap::new(),
+            seen: HashSet::new(),
+            schema: Schema::default(),
+        }
     }
 
     /// Id and name of an object; both must be there, and the id must be new.
@@ -153,6 +160,8 @@ impl<'a> Builder<'a> {
                 actions,
                 has_priority: of.has_priority,
                 is_const: table.is_const_table,
+                initial_size: (!table.is_const_table && of.const_entries)
+                    .then(|| usize::try_from(table.size).unwrap_or(0).max(of.size)),
                 const_default: table.const_default_action_id != 0,
                 initial_default: initial_default(table),
                 profile,
@@ -180,7 +189,8 @@ impl<'a> Builder<'a> {
         };
         let all_named = keys.iter().all(|key| by_name(key).is_some());
         let mut ids = HashSet::new();
-        let pairs = keys.iter().zip(fields).map(|(key, at)| (key, by_name(key).filter(|_| all_named).unwrap_or(at)));
+        let pairs =
+            keys.iter().zip(fields).map(|(key, at)| (key, by_name(key).filter(|_| all_named).unwrap_or(at)));
         pairs
             .map(|(key, field)| {
                 let name = if field.name.is_empty() { key.name.as_str() } else { field.name.as_str() };
@@ -349,8 +359,9 @@ impl<'a> Builder<'a> {
 fn initial_default(table: &config::Table) -> Option<pb::Action> {
     let call = table.initial_default_action.as_ref()?;
     let params = call.arguments.iter();
-    let params =
-        params.map(|given| pb::action::Param { param_id: given.param_id, value: given.value.clone() }).collect();
+    let params = params
+        .map(|given| pb::action::Param { param_id: given.param_id, value: given.value.clone() })
+        .collect();
     Some(pb::Action { action_id: call.action_id, params })
 }
 
@@ -366,7 +377,9 @@ fn match_kind(field: &config::MatchField, of: MatchKind) -> Result<MatchKind, St
             Ok(MatchType::Optional) => MatchKind::Optional,
             _ => return Err(format!("has match type {number}, which P4Runtime lacks")),
         },
-        Some(Match::OtherMatchType(name)) => return Err(format!("has match type '{name}', which v1model lacks")),
+        Some(Match::OtherMatchType(name)) => {
+            return Err(format!("has match type '{name}', which v1model lacks"));
+        }
         None => return Err("has no match type".into()),
     };
     let same = kind == of || (kind == MatchKind::Optional && of == MatchKind::Ternary);

@@ -157,8 +157,12 @@ impl Extras {
         };
         let one_shots = self.one_shots.get(&profile).copied().unwrap_or(0);
         match action {
-            EntryAction::Set(_) if !switch.members(profile)?.is_empty() || !switch.groups(profile)?.is_empty() => {
-                Err(Refusal::invalid("the selector has members or groups, so it takes no one-shot action sets"))
+            EntryAction::Set(_)
+                if !switch.members(profile)?.is_empty() || !switch.groups(profile)?.is_empty() =>
+            {
+                Err(Refusal::invalid(
+                    "the selector has members or groups, so it takes no one-shot action sets",
+                ))
             }
             EntryAction::Member(_) | EntryAction::Group(_) if one_shots > 0 => Err(one_shot_only()),
             _ => Ok(()),
@@ -178,7 +182,12 @@ fn one_shot_only() -> Refusal {
     Refusal::invalid("the selector has one-shot action sets, so it takes no members and groups")
 }
 
-fn apply_entry(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&mut Vec<Undo>>) -> Outcome<()> {
+fn apply_entry(
+    switch: &mut Switch,
+    extras: &mut Extras,
+    op: Op,
+    undo: Option<&mut Vec<Undo>>,
+) -> Outcome<()> {
     match op {
         Op::InsertEntry { table, entry, counter, meter } => {
             extras.check_style(switch, table, &entry.action)?;
@@ -415,7 +424,9 @@ fn apply_cells(switch: &mut Switch, op: Op, mut undo: Option<&mut Vec<Undo>>) ->
                 (Verb::Insert, true) => {
                     return Err(Refusal::new(tonic::Code::AlreadyExists, "the digest is enabled already"));
                 }
-                (Verb::Modify | Verb::Delete, false) => return Err(Refusal::not_found("the digest is not enabled")),
+                (Verb::Modify | Verb::Delete, false) => {
+                    return Err(Refusal::not_found("the digest is not enabled"));
+                }
                 _ => {}
             }
             switch.set_digest(digest, (verb != Verb::Delete).then_some(config))?;

@@ -82,8 +82,7 @@ impl RoleState {
             #[allow(deprecated)]
             pb::Role { id: role.id, name: role.name.clone(), config: None }
         });
-        let status =
-            rpc::Status { code: code as i32, message: message.to_owned(), details: Vec::new() };
+        let status = rpc::Status { code: code as i32, message: message.to_owned(), details: Vec::new() };
         let election_id = self.highest.map(to_uint128);
         (to, pb::MasterArbitrationUpdate { device_id: device, role, election_id, status: Some(status) })
     }

@@ -7,7 +7,11 @@ use super::*;
 const DEVICE: u64 = 3;
 
 fn bid(election: Option<u128>) -> pb::MasterArbitrationUpdate {
-    pb::MasterArbitrationUpdate { device_id: DEVICE, election_id: election.map(to_uint128), ..Default::default() }
+    pb::MasterArbitrationUpdate {
+        device_id: DEVICE,
+        election_id: election.map(to_uint128),
+        ..Default::default()
+    }
 }
 
 fn bid_as(name: &str, election: u128) -> pb::MasterArbitrationUpdate {

@@ -58,7 +58,11 @@ impl DataType {
             Self::Header(fields) => {
                 let bitstrings = fields.iter().map(|(width, signed)| {
                     let bits = next();
-                    if *signed { bytestring::format_signed(&bits, *width) } else { bytestring::canonical(&bits) }
+                    if *signed {
+                        bytestring::format_signed(&bits, *width)
+                    } else {
+                        bytestring::canonical(&bits)
+                    }
                 });
                 Data::Header(pb::P4Header { is_valid: true, bitstrings: bitstrings.collect() })
             }
@@ -144,8 +148,7 @@ fn resolve(
             Ok(DataType::Header(fields.collect::<Result<_, _>>()?))
         }
         Some(TypeSpec::SerializableEnum(name)) => {
-            let spec =
-                types.serializable_enums.get(&name.name).ok_or_else(|| missing("enum", &name.name))?;
+            let spec = types.serializable_enums.get(&name.name).ok_or_else(|| missing("enum", &name.name))?;
             Ok(DataType::EnumValue(width(spec.underlying_type.as_ref().map_or(0, |bit| bit.bitwidth))?))
         }
         Some(TypeSpec::NewType(name)) => {
@@ -153,8 +156,11 @@ fn resolve(
             let spec = types.new_types.get(&name.name).ok_or_else(|| missing("type", &name.name))?;
             match &spec.representation {
                 Some(Representation::OriginalType(original)) => resolve(Some(original), types, depth + 1),
-                _ => Err(format!("has translated type '{}', which this switch has in keys, parameters and \
-                                  packet headers only", name.name)),
+                _ => Err(format!(
+                    "has translated type '{}', which this switch has in keys, parameters and \
+                                  packet headers only",
+                    name.name
+                )),
             }
         }
         Some(TypeSpec::HeaderUnion(_) | TypeSpec::HeaderStack(_) | TypeSpec::HeaderUnionStack(_)) => {
@@ -184,10 +190,9 @@ mod tests {
     }
 
     fn strukt(members: Vec<config::P4DataTypeSpec>) -> config::P4StructTypeSpec {
-        let members = members.into_iter().map(|spec| config::p4_struct_type_spec::Member {
-            name: "m".into(),
-            type_spec: Some(spec),
-        });
+        let members = members
+            .into_iter()
+            .map(|spec| config::p4_struct_type_spec::Member { name: "m".into(), type_spec: Some(spec) });
         config::P4StructTypeSpec { members: members.collect(), ..Default::default() }
     }
 

@@ -36,11 +36,7 @@ pub(super) struct Device {
 
 impl Device {
     /// The device, and the notifications of its pipelines.
-    pub fn new(
-        id: u64,
-        handle: SwitchHandle,
-        config: SwitchConfig,
-    ) -> (Self, mpsc::UnboundedReceiver<Feed>) {
+    pub fn new(id: u64, handle: SwitchHandle, config: SwitchConfig) -> (Self, mpsc::UnboundedReceiver<Feed>) {
         let (running, saved) = (Mutex::new(None), RwLock::new(None));
         let (feeds, receiver) = mpsc::unbounded_channel();
         (Self { sessions: Sessions::new(id), handle, config, running, saved, feeds }, receiver)
@@ -85,8 +81,9 @@ impl Device {
                 return Err(Status::invalid_argument(format!("unknown atomicity {}", request.atomicity)));
             }
             pb::write_request::Atomicity::ContinueOnError => false,
-            pb::write_request::Atomicity::RollbackOnError
-            | pb::write_request::Atomicity::DataplaneAtomic => true,
+            pb::write_request::Atomicity::RollbackOnError | pb::write_request::Atomicity::DataplaneAtomic => {
+                true
+            }
         };
         let reader = Reader { schema: &pipeline.schema, cpu_port: self.config.cpu_port };
         let batch: Vec<_> = request.updates.iter().map(|update| reader.read(update)).collect();

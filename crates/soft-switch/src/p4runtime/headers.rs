@@ -39,7 +39,11 @@ pub(super) fn controller_headers(
         let slot = match name {
             "packet_in" => &mut packet_in,
             "packet_out" => &mut packet_out,
-            _ => return Err(Refusal::invalid(format!("controller header '{name}' is neither packet_in nor packet_out"))),
+            _ => {
+                return Err(Refusal::invalid(format!(
+                    "controller header '{name}' is neither packet_in nor packet_out"
+                )));
+            }
         };
         let header = PacketHeader::build(metadata, info, types)
             .map_err(|what| Refusal::invalid(format!("controller header '{name}' {what}")))?;
@@ -64,7 +68,10 @@ impl PacketHeader {
         let mut ids = HashSet::new();
         let fields = metadata.metadata.iter().zip(of).map(|(field, (_, width))| {
             if field.id == 0 || !ids.insert(field.id) {
-                return Err(format!("has field '{}' with id {}, which must be set and unique", field.name, field.id));
+                return Err(format!(
+                    "has field '{}' with id {}, which must be set and unique",
+                    field.name, field.id
+                ));
             }
             let repr = Repr::agree(field.bitwidth, field.type_name.as_ref(), new_types, *width)
                 .map_err(|what| format!("has field '{}', which {what}", field.name))?;
@@ -99,7 +106,10 @@ impl PacketHeader {
                 )));
             };
             let place = || format!("metadata field {} ('{}')", field.id, field.name);
-            let value = field.repr.read(&value.value).map_err(|refusal| Refusal::invalid(refusal.at(place()).message))?;
+            let value = field
+                .repr
+                .read(&value.value)
+                .map_err(|refusal| Refusal::invalid(refusal.at(place()).message))?;
             let width = field.repr.width as usize;
             put_bits(&mut bytes, start, width, &value);
             start += width;

@@ -22,9 +22,8 @@ pub(super) fn read_key(fields: &[Field], matches: &[pb::FieldMatch]) -> Outcome<
             match (given.next(), given.next()) {
                 (Some(one), None) => read_field(field, one).map_err(|refusal| refusal.at(place())),
                 (Some(_), Some(_)) => Err(Refusal::invalid("is given twice").at(place())),
-                (None, _) => anything(field).ok_or_else(|| {
-                    Refusal::invalid("matches exactly, so it can't be left out").at(place())
-                }),
+                (None, _) => anything(field)
+                    .ok_or_else(|| Refusal::invalid("matches exactly, so it can't be left out").at(place())),
             }
         })
         .collect()
@@ -54,7 +53,9 @@ fn anything(field: &Field) -> Option<MatchField> {
 fn read_field(field: &Field, given: &pb::FieldMatch) -> Outcome<MatchField> {
     let repr = &field.repr;
     match (field.kind, &given.field_match_type) {
-        (MatchKind::Exact, Some(FieldMatchType::Exact(exact))) => Ok(MatchField::Exact(repr.read(&exact.value)?)),
+        (MatchKind::Exact, Some(FieldMatchType::Exact(exact))) => {
+            Ok(MatchField::Exact(repr.read(&exact.value)?))
+        }
         (MatchKind::Optional, Some(FieldMatchType::Optional(optional))) => {
             Ok(MatchField::Optional(Some(repr.read(&optional.value)?)))
         }
@@ -103,7 +104,9 @@ fn read_field(field: &Field, given: &pb::FieldMatch) -> Outcome<MatchField> {
             Ok(MatchField::Range { low, high })
         }
         (_, None) => Err(Refusal::invalid("has no value")),
-        (kind, Some(_)) => Err(Refusal::invalid(format!("matches by {kind:?}; another kind of match was given"))),
+        (kind, Some(_)) => {
+            Err(Refusal::invalid(format!("matches by {kind:?}; another kind of match was given")))
+        }
     }
 }
 

@@ -44,3 +44,25 @@ mod updates;
 
 pub use server::{BindError, P4RuntimeServer, ServeError, bind};
 
+/// A program that drops every packet: what a switch runs before a controller has given it another.
+///
+/// # Errors
+/// None; the program is part of this crate, and a test loads it.
+pub fn empty_program() -> Result<crate::Program, crate::LoadError> {
+    crate::Program::from_json(include_str!("empty.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_empty_program_drops() {
+        let mut switch = crate::Switch::new(&super::empty_program().unwrap(), crate::SwitchConfig::default());
+        let (mut pool, mut out) = (zsr_wire::frame::FramePool::with_frames(1), Vec::new());
+        for port in [0, 1, 510] {
+            let frame = zsr_wire::frame::Frame::copy_from(&[0; 64]).unwrap();
+            switch.process(1, port, frame, &mut pool, &mut out);
+        }
+        assert!(out.is_empty());
+        assert_eq!(switch.info().tables.iter().filter(|table| !table.keys.is_empty()).count(), 0);
+    }
+}

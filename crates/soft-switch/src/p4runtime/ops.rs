@@ -2,8 +2,8 @@
 //! batch of these runs on the thread that owns the switch, between two packets.
 
 use crate::control::{
-    ActionCall, CloneSession, CounterValue, DigestConfig, EntryAction, Group, MatchField, MeterConfig, Replica,
-    TableEntry,
+    ActionCall, CloneSession, CounterValue, DigestConfig, EntryAction, Group, MatchField, MeterConfig,
+    Replica, TableEntry,
 };
 use crate::info::{CounterId, DigestId, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
 use p4runtime_proto::p4::v1 as pb;
@@ -43,7 +43,12 @@ pub(super) enum MeterChange {
 /// One update.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    InsertEntry { table: TableId, entry: TableEntry, counter: Option<CounterValue>, meter: MeterChange },
+    InsertEntry {
+        table: TableId,
+        entry: TableEntry,
+        counter: Option<CounterValue>,
+        meter: MeterChange,
+    },
     ModifyEntry {
         table: TableId,
         entry: EntryKey,
@@ -54,7 +59,10 @@ pub(super) enum Op {
         counter: Option<CounterValue>,
         meter: MeterChange,
     },
-    DeleteEntry { table: TableId, entry: EntryKey },
+    DeleteEntry {
+        table: TableId,
+        entry: EntryKey,
+    },
     /// None: the program's own default action, and everything else reset with it.
     ModifyDefault {
         table: TableId,
@@ -62,17 +70,64 @@ pub(super) enum Op {
         metadata: Vec<u8>,
     },
     /// Direct resources only; the entry may be const.
-    Direct { table: TableId, entry: EntryKey, counter: Option<CounterValue>, meter: MeterChange },
-    Member { verb: Verb, profile: ProfileId, id: u32, call: Option<ActionCall> },
-    Group { verb: Verb, profile: ProfileId, id: u32, group: Group },
+    Direct {
+        table: TableId,
+        entry: EntryKey,
+        counter: Option<CounterValue>,
+        meter: MeterChange,
+    },
+    Member {
+        verb: Verb,
+        profile: ProfileId,
+        id: u32,
+        call: Option<ActionCall>,
+    },
+    Group {
+        verb: Verb,
+        profile: ProfileId,
+        id: u32,
+        group: Group,
+    },
     /// `index` none: all cells, of which there are `size`.
-    Counter { counter: CounterId, index: Option<u32>, size: u32, value: CounterValue },
-    Meter { meter: MeterId, index: Option<u32>, size: u32, config: Option<MeterConfig> },
-    Register { register: RegisterId, index: Option<u32>, size: u32, value: Vec<u8> },
-    Multicast { verb: Verb, id: u32, replicas: Vec<Replica>, as_written: pb::MulticastGroupEntry },
-    Clone { verb: Verb, id: u32, session: CloneSession, as_written: pb::CloneSessionEntry },
-    ValueSet { set: ValueSetId, members: Vec<Vec<MatchField>> },
-    Digest { verb: Verb, digest: DigestId, config: DigestConfig },
+    Counter {
+        counter: CounterId,
+        index: Option<u32>,
+        size: u32,
+        value: CounterValue,
+    },
+    Meter {
+        meter: MeterId,
+        index: Option<u32>,
+        size: u32,
+        config: Option<MeterConfig>,
+    },
+    Register {
+        register: RegisterId,
+        index: Option<u32>,
+        size: u32,
+        value: Vec<u8>,
+    },
+    Multicast {
+        verb: Verb,
+        id: u32,
+        replicas: Vec<Replica>,
+        as_written: pb::MulticastGroupEntry,
+    },
+    Clone {
+        verb: Verb,
+        id: u32,
+        session: CloneSession,
+        as_written: pb::CloneSessionEntry,
+    },
+    ValueSet {
+        set: ValueSetId,
+        members: Vec<Vec<MatchField>>,
+    },
+    Digest {
+        verb: Verb,
+        digest: DigestId,
+        config: DigestConfig,
+    },
 }
 
 /// The two opaque fields of an entry as the switch's one: the older number, then the bytes.

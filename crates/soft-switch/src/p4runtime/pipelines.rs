@@ -32,10 +32,13 @@ fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
         return Err(Refusal::invalid("the config has no p4info"));
     };
     if config.p4_device_config.is_empty() {
-        return Err(Refusal::invalid("the config has no p4_device_config; it is the JSON that p4c-bm2-ss writes"));
+        return Err(Refusal::invalid(
+            "the config has no p4_device_config; it is the JSON that p4c-bm2-ss writes",
+        ));
     }
-    let text = std::str::from_utf8(&config.p4_device_config)
-        .map_err(|error| Refusal::invalid(format!("p4_device_config is no text, so no bmv2 JSON: {error}")))?;
+    let text = std::str::from_utf8(&config.p4_device_config).map_err(|error| {
+        Refusal::invalid(format!("p4_device_config is no text, so no bmv2 JSON: {error}"))
+    })?;
     let program = Program::from_json(text)
         .map_err(|error| Refusal::invalid(error.to_string()).at("p4_device_config"))?;
     let mut schema = agree(info, program.info())?;
@@ -55,7 +58,14 @@ impl Built {
     async fn saved(self, config: &SwitchConfig) -> Outcome<Pipeline> {
         let config = config.clone();
         let saved = tokio::task::spawn_blocking(move || {
-            Pipeline::saved(self.schema, self.config, Switch::new(&self.program, config))
+            let mut switch = Switch::new(&self.program, config);
+            for table in self.schema.tables.values() {
+                if let Some(size) = table.initial_size {
+                    // The table is the program's own.
+                    let _ = switch.table_unlock(table.engine, size);
+                }
+            }
+            Pipeline::saved(self.schema, self.config, switch)
         });
         saved.await.map_err(|error| Refusal::new(Code::Internal, format!("starting failed: {error}")))
     }
@@ -86,7 +96,9 @@ impl Device {
             }
             Ok(Action::Commit) => {
                 if request.config.is_some() {
-                    return Err(Refusal::invalid("COMMIT comes without a config; it commits the one that was saved"));
+                    return Err(Refusal::invalid(
+                        "COMMIT comes without a config; it commits the one that was saved",
+                    ));
                 }
                 let pipeline = saved.take().ok_or_else(|| {
                     Refusal::not_found("no config is saved; COMMIT follows a VERIFY_AND_SAVE")

@@ -49,7 +49,11 @@ pub(super) fn select<'a, T>(
 
 /// Nothing but the id may be chosen from among all objects.
 fn no_cell_of_all(id: u32, cell: bool, what: &str) -> Outcome<()> {
-    if id == 0 && cell { Err(Refusal::invalid(format!("{what} needs an object's id with it"))) } else { Ok(()) }
+    if id == 0 && cell {
+        Err(Refusal::invalid(format!("{what} needs an object's id with it")))
+    } else {
+        Ok(())
+    }
 }
 
 fn steps(index: Option<u32>, size: u32) -> impl Iterator<Item = std::ops::Range<u32>> {
@@ -93,7 +97,9 @@ impl Pipeline {
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
-                    cells.map(|cell| switch.counter_read(counter, cell as usize)).collect::<Result<Vec<_>, _>>()
+                    cells
+                        .map(|cell| switch.counter_read(counter, cell as usize))
+                        .collect::<Result<Vec<_>, _>>()
                 });
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, value)| {
@@ -119,7 +125,12 @@ impl Pipeline {
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, config)| {
                     let config = config.map(write_meter);
-                    Entity::MeterEntry(pb::MeterEntry { meter_id: id, index: index(cell), config, counter_data: None })
+                    Entity::MeterEntry(pb::MeterEntry {
+                        meter_id: id,
+                        index: index(cell),
+                        config,
+                        counter_data: None,
+                    })
                 }));
             }
         }
@@ -134,7 +145,9 @@ impl Pipeline {
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
-                    cells.map(|cell| switch.register_read(register, cell as usize)).collect::<Result<Vec<_>, _>>()
+                    cells
+                        .map(|cell| switch.register_read(register, cell as usize))
+                        .collect::<Result<Vec<_>, _>>()
                 });
                 let values = step.zip(values.await??);
                 entities.extend(values.map(|(cell, value)| {
@@ -156,7 +169,11 @@ impl Pipeline {
             let members = members.into_iter().filter(|(member, _)| member_id == 0 || member_id == *member);
             entities.extend(members.map(|(member_id, call)| {
                 let action = Some(self.schema.write_action(&call));
-                Entity::ActionProfileMember(pb::ActionProfileMember { action_profile_id: id, member_id, action })
+                Entity::ActionProfileMember(pb::ActionProfileMember {
+                    action_profile_id: id,
+                    member_id,
+                    action,
+                })
             }));
         }
         Ok(entities)
@@ -188,11 +205,14 @@ impl Pipeline {
         let wanted = match &filter.r#type {
             Some(Type::MulticastGroupEntry(group)) => (true, group.multicast_group_id),
             Some(Type::CloneSessionEntry(session)) => (false, session.session_id),
-            None => return Err(Refusal::invalid("the entry is neither a multicast group nor a clone session")),
+            None => {
+                return Err(Refusal::invalid("the entry is neither a multicast group nor a clone session"));
+            }
         };
         let entries = self.call(move |_, extras| match wanted {
             (true, id) => {
-                let groups = extras.multicast.values().filter(|group| id == 0 || id == group.multicast_group_id);
+                let groups =
+                    extras.multicast.values().filter(|group| id == 0 || id == group.multicast_group_id);
                 groups.map(|group| Type::MulticastGroupEntry(group.clone())).collect::<Vec<_>>()
             }
             (false, id) => {
@@ -200,9 +220,8 @@ impl Pipeline {
                 sessions.map(|session| Type::CloneSessionEntry(session.clone())).collect()
             }
         });
-        let entity = |of| {
-            Entity::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type: Some(of) })
-        };
+        let entity =
+            |of| Entity::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type: Some(of) });
         Ok(entries.await?.into_iter().map(entity).collect())
     }
 

@@ -26,7 +26,8 @@ pub(super) async fn carry_over(from: &Pipeline, to: &Pipeline, cpu_port: u16) ->
     use pb::update::Type::{Delete, Insert, Modify};
     // What the new program brings along gives way to what is there now.
     let fresh = all(to, Entity::TableEntry(pb::TableEntry::default())).await?;
-    let mut steps = vec![fresh.filter(|entity| !is_const(entity)).map(|entity| update(Delete, entity)).collect()];
+    let mut steps =
+        vec![fresh.filter(|entity| !is_const(entity)).map(|entity| update(Delete, entity)).collect()];
     for entity in [
         Entity::ActionProfileMember(Default::default()),
         Entity::ActionProfileGroup(Default::default()),
@@ -65,7 +66,10 @@ pub(super) async fn carry_over(from: &Pipeline, to: &Pipeline, cpu_port: u16) ->
         let batch: Vec<_> = step.iter().map(|update| reader.read(update)).collect();
         let outcomes = to.call(move |switch, extras| apply_batch(switch, extras, batch, false)).await?;
         if let Some(refusal) = outcomes.into_iter().find_map(Result::err) {
-            return Err(Refusal::invalid(format!("the new pipeline can't keep the present state: {}", refusal.message)));
+            return Err(Refusal::invalid(format!(
+                "the new pipeline can't keep the present state: {}",
+                refusal.message
+            )));
         }
     }
     Ok(())
@@ -113,5 +117,8 @@ fn changed_default(from: &Pipeline, entity: &Entity) -> bool {
         Some(pb::table_action::Type::Action(action)) => Some(action),
         _ => None,
     };
-    counted || entry.meter_config.is_some() || !entry.metadata.is_empty() || now != table.initial_default.as_ref()
+    counted
+        || entry.meter_config.is_some()
+        || !entry.metadata.is_empty()
+        || now != table.initial_default.as_ref()
 }

@@ -115,7 +115,10 @@ pub(super) fn batch_status(summary: &str, outcomes: &[Outcome<()>]) -> Result<()
     };
     let details = outcomes.iter().map(|outcome| {
         let error = outcome.as_ref().err().map(Refusal::to_error).unwrap_or_default();
-        prost_types::Any { type_url: format!("type.googleapis.com/{}", pb::Error::full_name()), value: error.encode_to_vec() }
+        prost_types::Any {
+            type_url: format!("type.googleapis.com/{}", pb::Error::full_name()),
+            value: error.encode_to_vec(),
+        }
     });
     let status =
         rpc::Status { code: Code::Unknown as i32, message: message.clone(), details: details.collect() };

@@ -98,7 +98,9 @@ impl Repr {
     pub fn write(&self, value: &[u8]) -> Vec<u8> {
         match self.sdn {
             Sdn::Same | Sdn::Bits(_) => bytestring::canonical(value),
-            Sdn::Text => value.iter().fold(0u128, |n, byte| n << 8 | u128::from(*byte)).to_string().into_bytes(),
+            Sdn::Text => {
+                value.iter().fold(0u128, |n, byte| n << 8 | u128::from(*byte)).to_string().into_bytes()
+            }
         }
     }
 
@@ -153,7 +155,9 @@ mod tests {
 
     use super::*;
 
-    fn translated(sdn_type: config::p4_new_type_translation::SdnType) -> HashMap<String, config::P4NewTypeSpec> {
+    fn translated(
+        sdn_type: config::p4_new_type_translation::SdnType,
+    ) -> HashMap<String, config::P4NewTypeSpec> {
         let translation = config::P4NewTypeTranslation { uri: "x".into(), sdn_type: Some(sdn_type) };
         let representation = Some(config::p4_new_type_spec::Representation::TranslatedType(translation));
         HashMap::from([("T".into(), config::P4NewTypeSpec { representation, ..Default::default() })])
@@ -179,7 +183,9 @@ mod tests {
         assert_eq!(repr.read_prefix(32).unwrap(), 9);
         assert_eq!(repr.write_prefix(9), 32);
         assert_eq!(repr.read_prefix(31).unwrap(), 8);
-        assert!(repr.read_prefix(23).is_err() && repr.read_prefix(33).is_err() && repr.read_prefix(0).is_err());
+        assert!(
+            repr.read_prefix(23).is_err() && repr.read_prefix(33).is_err() && repr.read_prefix(0).is_err()
+        );
         assert!(Repr::agree(9, Some(&name), &types, 9).is_err());
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Table {
     pub has_priority: bool,
     /// All its entries stand in the program.
     pub is_const: bool,
+    /// Size of a table that the program gives entries which are not const.
+    pub initial_size: Option<usize>,
     pub const_default: bool,
     /// The program's own default action.
     pub initial_default: Option<pb::Action>,

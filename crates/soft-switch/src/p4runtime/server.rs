@@ -31,7 +31,9 @@ pub struct BindError {
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another server has it, so end that one or choose another port (0: any)",
+        io::ErrorKind::AddrInUse => {
+            "; another server has it, so end that one or choose another port (0: any)"
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 are for root, the usual one is 9559",
         _ => "",
     }

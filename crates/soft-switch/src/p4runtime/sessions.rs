@@ -122,7 +122,10 @@ impl Sessions {
         let id = state.next;
         state.next += 1;
         state.outboxes.insert(id, outbox.clone());
-        (Session { id, overrun: outbox.overrun.clone(), outbox }, Outgoing { control: control_rx, data: data_rx })
+        (
+            Session { id, overrun: outbox.overrun.clone(), outbox },
+            Outgoing { control: control_rx, data: data_rx },
+        )
     }
 
     /// A stream has ended.

@@ -64,7 +64,8 @@ async fn handle(device: &Device, session: &Session, request: pb::StreamMessageRe
             (outcome, Details::DigestListAck(pb::DigestListAckError { digest_list_ack: Some(ack) }))
         }
         Some(Request::Other(other)) => {
-            let refusal = Refusal::unimplemented(format!("this switch has no messages such as {}", other.type_url));
+            let refusal =
+                Refusal::unimplemented(format!("this switch has no messages such as {}", other.type_url));
             (Err(refusal), Details::Other(pb::StreamOtherError { other: Some(other) }))
         }
         None => {
@@ -85,7 +86,10 @@ async fn handle(device: &Device, session: &Session, request: pb::StreamMessageRe
 
 fn check_primary(device: &Device, session: &Session, what: &str) -> Outcome<Arc<Pipeline>> {
     if !device.sessions.arbiter(|arbiter| arbiter.is_primary(session.id)) {
-        return Err(Refusal::new(Code::PermissionDenied, format!("only a primary controller may send {what}")));
+        return Err(Refusal::new(
+            Code::PermissionDenied,
+            format!("only a primary controller may send {what}"),
+        ));
     }
     device.running().ok_or_else(no_pipeline)
 }
@@ -95,7 +99,11 @@ async fn packet_out(device: &Device, session: &Session, packet: &pb::PacketOut) 
     let mut bytes = match &pipeline.schema.packet_out {
         Some(header) => header.pack(&packet.metadata)?,
         None if packet.metadata.is_empty() => Vec::new(),
-        None => return Err(Refusal::invalid("the program has no packet_out header, so packets have no metadata")),
+        None => {
+            return Err(Refusal::invalid(
+                "the program has no packet_out header, so packets have no metadata",
+            ));
+        }
     };
     bytes.extend_from_slice(&packet.payload);
     device.handle.call(move |switch| switch.queue_packet_out(&bytes)).await??;

@@ -10,8 +10,8 @@ use super::ops::{EntryKey, Which, unpack_metadata};
 use super::reads::{select, write_counter, write_meter};
 use super::refusal::{Outcome, Refusal};
 use super::schema::{Schema, Table};
-use super::target::Pipeline;
 use super::table_updates::no_default_direct;
+use super::target::Pipeline;
 use super::updates::no_colors;
 use crate::control::{CounterValue, EntryAction, MatchField, MeterConfig, TableEntry};
 use crate::error::ControlError;
@@ -63,9 +63,8 @@ impl Query {
             None => None,
             Some(Type::Action(action)) if table.profile.is_none() => {
                 let known = table.actions.get(&action.action_id);
-                let known = known.ok_or_else(|| {
-                    Refusal::invalid(format!("the table has no action {}", action.action_id))
-                });
+                let known = known
+                    .ok_or_else(|| Refusal::invalid(format!("the table has no action {}", action.action_id)));
                 let known = known?.engine;
                 debug_assert!(schema.by_engine.actions.contains_key(&known));
                 Some(known)
@@ -132,7 +131,8 @@ impl Query {
             let entry = if wanted && same { vec![entry] } else { Vec::new() };
             return Ok(entry);
         }
-        let has_priority = switch.info().tables.get(self.table.index()).is_some_and(|table| table.has_priority);
+        let has_priority =
+            switch.info().tables.get(self.table.index()).is_some_and(|table| table.has_priority);
         let entries = match &self.key {
             // With no priority given there may be several with this key.
             Some(key) if self.priority != 0 || !has_priority => {
@@ -145,14 +145,18 @@ impl Query {
             _ => switch.table_entries(self.table)?,
         };
         let same_key = |entry: &TableEntry| {
-            self.key.as_ref().is_none_or(|key| switch.table_get(self.table, key, entry.priority).as_ref() == Ok(entry))
+            self.key
+                .as_ref()
+                .is_none_or(|key| switch.table_get(self.table, key, entry.priority).as_ref() == Ok(entry))
         };
-        let entries: Vec<_> = entries.into_iter().filter(|entry| self.wants(entry) && same_key(entry)).collect();
+        let entries: Vec<_> =
+            entries.into_iter().filter(|entry| self.wants(entry) && same_key(entry)).collect();
         Ok(entries
             .into_iter()
             .map(|entry| {
                 let TableEntry { key, priority, action, idle_timeout_ns, metadata } = entry;
-                let mut row = Row { action: Some(action), idle_timeout_ns, metadata, ..Row::of(Which::Default) };
+                let mut row =
+                    Row { action: Some(action), idle_timeout_ns, metadata, ..Row::of(Which::Default) };
                 if self.counter {
                     row.counter = switch.entry_counter(self.table, &key, priority).ok();
                 }
@@ -253,7 +257,8 @@ impl Pipeline {
             let place = |refusal: Refusal| refusal.at(format_args!("table '{}'", table.name));
             let query = Query::new(&self.schema, table, &filter).map_err(place)?;
             let rows = self.rows(query).await?;
-            entities.extend(rows.into_iter().map(|row| Entity::TableEntry(self.schema.write_row(table, row))));
+            entities
+                .extend(rows.into_iter().map(|row| Entity::TableEntry(self.schema.write_row(table, row))));
         }
         Ok(entities)
     }
@@ -299,10 +304,14 @@ impl Pipeline {
     }
 
     pub(super) async fn read_direct_counters(&self, filter: &pb::DirectCounterEntry) -> Outcome<Vec<Entity>> {
-        let rows = self.direct_rows(filter.table_entry.as_ref(), |table| table.direct_counter, "counter").await?;
+        let rows =
+            self.direct_rows(filter.table_entry.as_ref(), |table| table.direct_counter, "counter").await?;
         let entity = |(table, row): (&Table, Row)| {
             let table_entry = Some(self.schema.write_which(table, &row.which));
-            Entity::DirectCounterEntry(pb::DirectCounterEntry { table_entry, data: row.counter.map(write_counter) })
+            Entity::DirectCounterEntry(pb::DirectCounterEntry {
+                table_entry,
+                data: row.counter.map(write_counter),
+            })
         };
         Ok(rows.into_iter().map(entity).collect())
     }
@@ -329,5 +338,9 @@ fn check_no_filter(filter: &pb::TableEntry) -> Outcome<()> {
         || filter.priority != 0
         || number != 0
         || !filter.metadata.is_empty();
-    if chosen { Err(Refusal::invalid("entries of all tables can't be filtered; give a table_id")) } else { Ok(()) }
+    if chosen {
+        Err(Refusal::invalid("entries of all tables can't be filtered; give a table_id"))
+    } else {
+        Ok(())
+    }
 }

@@ -26,13 +26,7 @@ impl Reader<'_> {
         read.map_err(|refusal| refusal.at(format_args!("table '{}'", table.name)))
     }
 
-    fn match_entry(
-        &self,
-        verb: Verb,
-        table: &Table,
-        entry: &pb::TableEntry,
-        at: EntryKey,
-    ) -> Outcome<Op> {
+    fn match_entry(&self, verb: Verb, table: &Table, entry: &pb::TableEntry, at: EntryKey) -> Outcome<Op> {
         if table.is_const && verb != Verb::Modify {
             return Err(Refusal::denied("all entries are const; they can't be inserted or deleted"));
         }
@@ -46,17 +40,28 @@ impl Reader<'_> {
         if table.is_const {
             let fixed = entry.action.is_none() && entry.idle_timeout_ns == 0;
             if !fixed {
-                return Err(Refusal::denied("the entry is const; only its counter and meter can be modified"));
+                return Err(Refusal::denied(
+                    "the entry is const; only its counter and meter can be modified",
+                ));
             }
             return Ok(Op::Direct { table: table.engine, entry: at, counter, meter });
         }
         let idle_timeout_ns = read_idle(table, entry)?;
         #[allow(deprecated)]
         let metadata = pack_metadata(entry.controller_metadata, &entry.metadata);
-        let action = entry.action.as_ref().map(|action| self.schema.read_entry_action(table, action)).transpose()?;
+        let action =
+            entry.action.as_ref().map(|action| self.schema.read_entry_action(table, action)).transpose()?;
         if verb == Verb::Modify {
             let table = table.engine;
-            return Ok(Op::ModifyEntry { table, entry: at, action, idle_timeout_ns, metadata, counter, meter });
+            return Ok(Op::ModifyEntry {
+                table,
+                entry: at,
+                action,
+                idle_timeout_ns,
+                metadata,
+                counter,
+                meter,
+            });
         }
         let action: EntryAction = action.ok_or_else(|| Refusal::invalid("a new entry needs an action"))?;
         let EntryKey { key, priority } = at;

@@ -28,7 +28,12 @@ enum Target {
 }
 
 impl Pipeline {
-    pub fn running(schema: Schema, config: pb::ForwardingPipelineConfig, extras: Extras, handle: SwitchHandle) -> Self {
+    pub fn running(
+        schema: Schema,
+        config: pb::ForwardingPipelineConfig,
+        extras: Extras,
+        handle: SwitchHandle,
+    ) -> Self {
         Self { schema, config, extras: Arc::new(Mutex::new(extras)), target: Target::Running(handle) }
     }
 
@@ -49,7 +54,9 @@ impl Pipeline {
         };
         match &self.target {
             Target::Running(handle) => Ok(handle.call(f).await?),
-            Target::Saved(switch) => Ok(f(&mut switch.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))),
+            Target::Saved(switch) => {
+                Ok(f(&mut switch.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
+            }
         }
     }
 

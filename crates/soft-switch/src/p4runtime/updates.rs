@@ -170,7 +170,9 @@ impl Reader<'_> {
             Some(Type::CloneSessionEntry(given)) => {
                 let id = given.session_id;
                 if !(1..=MAX_CLONE_SESSION).contains(&id) {
-                    return Err(Refusal::invalid(format!("session_id {id} is not from 1 to {MAX_CLONE_SESSION}")));
+                    return Err(Refusal::invalid(format!(
+                        "session_id {id} is not from 1 to {MAX_CLONE_SESSION}"
+                    )));
                 }
                 let mut session = CloneSession::default();
                 if verb != Verb::Delete {
@@ -250,7 +252,11 @@ pub(super) fn no_object(kind: &str, id: u32) -> Refusal {
 }
 
 pub(super) fn only_modify(verb: Verb, kind: &str) -> Outcome<()> {
-    if verb == Verb::Modify { Ok(()) } else { Err(Refusal::invalid(format!("a {kind} can only be modified"))) }
+    if verb == Verb::Modify {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(format!("a {kind} can only be modified")))
+    }
 }
 
 /// A cell number; none for all cells.
@@ -261,7 +267,10 @@ pub(super) fn read_index(index: Option<&pb::Index>, size: u32, name: &str) -> Ou
     }
     match u32::try_from(*index) {
         Ok(cell) if cell < size => Ok(Some(cell)),
-        _ => Err(Refusal::out_of_range(format!("'{name}' has cells 0 to {}, not {index}", i64::from(size) - 1))),
+        _ => Err(Refusal::out_of_range(format!(
+            "'{name}' has cells 0 to {}, not {index}",
+            i64::from(size) - 1
+        ))),
     }
 }
 

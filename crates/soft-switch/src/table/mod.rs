@@ -57,8 +57,8 @@ pub(crate) struct Cold {
     /// The implicit group of a one-shot action set.
     pub implicit: Option<u32>,
     pub order: u64,
-    /// Whether its idleness has been told.
-    pub idle_told: bool,
+    /// When its idleness was last told; 0 for never.
+    pub idle_told_ns: u64,
 }
 
 /// A table's state.
@@ -78,6 +78,8 @@ pub(crate) struct Table {
     /// Time of the last hit, in tables with idle timeouts.
     pub last_hit: Vec<u64>,
     pub order: u64,
+    /// Room for entries in a table whose entries of the program are not const.
+    pub unlocked: Option<usize>,
 }
 
 impl Table {
@@ -97,6 +99,7 @@ impl Table {
             meters: Vec::new(),
             last_hit: Vec::new(),
             order: 0,
+            unlocked: None,
         }
     }
 }

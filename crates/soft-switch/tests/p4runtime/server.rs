@@ -1,0 +1,51 @@
+//! The server itself: capabilities, ports in use, an end that leaves nothing behind.
+
+use p4runtime_proto::p4::v1 as pb;
+use tonic::Code;
+use zsr_soft_switch::p4runtime::bind;
+
+use super::rig::*;
+
+#[tokio::test]
+async fn capabilities() {
+    let rig = Rig::empty().await;
+    let mut client = rig.client().await;
+    for device_id in [0, DEVICE] {
+        let response = client.capabilities(pb::CapabilitiesRequest { device_id }).await.unwrap().into_inner();
+        assert_eq!(response.p4runtime_api_version, p4runtime_proto::API_VERSION);
+    }
+    let status = client.capabilities(pb::CapabilitiesRequest { device_id: 1 }).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    rig.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_said_to_be() {
+    let first = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = first.local_addr().unwrap();
+    let error = bind(address).await.unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("another server has it"), "{error}");
+}
+
+#[tokio::test]
+async fn shutting_down_ends_streams() {
+    let (rig, mut controller) = Rig::new().await;
+    let mut idle = rig.controller().await;
+    rig.shut_down().await;
+    for controller in [&mut controller, &mut idle] {
+        assert_eq!(controller.receive().await.unwrap_err().code(), Code::Unavailable);
+    }
+    assert!(controller.write_batch(Vec::new(), Default::default()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_switch_that_stopped_is_unavailable() {
+    let (mut rig, mut controller) = Rig::new().await;
+    rig.owner.stop();
+    let status = controller.write_batch(vec![], Default::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let (_, status) = controller.try_read(table_entry(Default::default())).await;
+    assert_eq!(errors(&status.unwrap_err())[0].canonical_code, Code::Unavailable as i32);
+    assert_eq!(controller.commit(config()).await.unwrap_err().code(), Code::Unavailable);
+    rig.shut_down().await;
+}
