@@ -1,0 +1,401 @@
+//! The agent over gRPC on a loopback port, with a soft NIC behind it and a peer that plays the switch.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use common::{HOST, PATH_MTU, PEER, Pair};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use zsr_host_agent::agent::{Agent, RingRequest, ServeError};
+use zsr_host_agent::proto::agent_client::AgentClient;
+use zsr_host_agent::proto::{self, event, ring_event::Kind};
+use zsr_host_agent::ring::{AbortOrigin, Cancel, PopError, Role};
+use zsr_soft_nic::{
+    Access, Completion, HostMemory, Modify, Mtu, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status as Outcome,
+    WorkRequest,
+};
+use zsr_wire::ring::{ByteOrder, CommitRecord, ControlWord, Flags};
+use zsr_wire::{Psn, Qpn, Rkey};
+
+/// An agent that is served, and a client of it.
+struct Served {
+    pair: Pair,
+    agent: Agent,
+    client: AgentClient<Channel>,
+    shutdown: oneshot::Sender<()>,
+    server: tokio::task::JoinHandle<Result<(), ServeError>>,
+}
+
+async fn serve(limit: Option<u64>) -> Served {
+    let pair = Pair::start();
+    let agent = match limit {
+        None => Agent::new("h1", pair.backend()),
+        Some(bytes) => Agent::with_memory_limit("h1", pair.backend(), bytes),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
+    let address = listener.local_addr().expect("bound");
+    let (shutdown, ended) = oneshot::channel();
+    let served = agent.clone();
+    let server = tokio::spawn(async move {
+        served
+            .serve(listener, async {
+                let _ = ended.await;
+            })
+            .await
+    });
+    let client = AgentClient::connect(format!("http://{address}")).await.expect("the server answers");
+    Served { pair, agent, client, shutdown, server }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(test);
+}
+
+fn create(name: &str, role: proto::Role, item_size: u64, ring_size: u64) -> proto::CreateRingRequest {
+    let order = proto::ByteOrder::Little.into();
+    proto::CreateRingRequest {
+        name: name.into(),
+        role: role.into(),
+        item_size,
+        ring_size,
+        byte_order: order,
+        start: 0,
+    }
+}
+
+fn target(qpn: u32) -> proto::QpTarget {
+    proto::QpTarget {
+        qpn,
+        ip: PEER.1.to_string(),
+        mac: PEER.0.to_string(),
+        rq_psn: 100,
+        sq_psn: 0,
+        path_mtu: PATH_MTU,
+    }
+}
+
+/// One queue pair of the peer, connected to one of the agent's, and memory to read into and write from.
+struct Remote {
+    qpn: Qpn,
+    memory: Arc<HostMemory>,
+    lkey: Rkey,
+}
+
+impl Remote {
+    /// Makes the peer's end; the agent's end has to be told its number.
+    fn new(pair: &Pair, host_qpn: u32) -> Self {
+        let memory = Arc::new(HostMemory::allocate(8192).expect("memory"));
+        let region = memory.clone();
+        let (qpn, lkey) = pair
+            .peer
+            .call(move |nic| {
+                let qpn = nic.create_qp(QpCaps::default()).expect("a queue pair");
+                let lkey = nic.register_mr(region, 0, Access::LOCAL_WRITE).expect("a region");
+                let mtu = Mtu::from_bytes(PATH_MTU).expect("a path MTU");
+                let mut rtr = RtrAttr::new(Qpn::new(host_qpn), HOST.1, Psn::ZERO, mtu);
+                rtr.dest_mac = Some(HOST.0);
+                let rts = RtsAttr::new(Psn::new(100));
+                for step in [Modify::Init { access: Access::NONE }, Modify::Rtr(rtr), Modify::Rts(rts)] {
+                    nic.modify_qp(qpn, step).expect("states in order");
+                }
+                (qpn, lkey)
+            })
+            .expect("the NIC runs");
+        Self { qpn, memory, lkey }
+    }
+
+    fn work(&self, pair: &Pair, operation: Operation, rkey: u32, address: u64, len: usize) -> Outcome {
+        let local = Sge { lkey: self.lkey, address: 0, len: len as u32 };
+        let work = WorkRequest { wr_id: 1, operation, local, remote_address: address, rkey: Rkey(rkey) };
+        let qpn = self.qpn;
+        pair.peer.call(move |nic| nic.post_send(qpn, work)).expect("the NIC runs").expect("posted");
+        loop {
+            let done: Option<Completion> = pair.peer.call(|nic| nic.poll_completion()).expect("the NIC runs");
+            match done {
+                Some(done) => return done.status,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn read(&self, pair: &Pair, rkey: u32, address: u64, len: usize) -> Result<Vec<u8>, Outcome> {
+        match self.work(pair, Operation::Read, rkey, address, len) {
+            Outcome::Success => {
+                let mut bytes = vec![0; len];
+                self.memory.read(0, &mut bytes);
+                Ok(bytes)
+            }
+            failed => Err(failed),
+        }
+    }
+
+    fn write(&self, pair: &Pair, rkey: u32, address: u64, bytes: &[u8]) -> Outcome {
+        self.memory.write(0, bytes);
+        self.work(pair, Operation::Write, rkey, address, bytes.len())
+    }
+}
+
+fn code(result: Result<impl Sized, Status>) -> (Code, String) {
+    let status = result.err().expect("refused");
+    (status.code(), status.message().to_owned())
+}
+
+#[test]
+fn a_switch_moves_items_through_rings_that_the_agent_made() {
+    run(async {
+        let Served { pair, agent, mut client, shutdown, server } = serve(None).await;
+        let a = client.create_ring(create("p", proto::Role::Producer, 8, 64)).await.expect("p").into_inner();
+        let b = client.create_ring(create("c", proto::Role::Consumer, 8, 64)).await.expect("c").into_inner();
+        assert_eq!((a.ring_id, b.ring_id), (1, 2));
+        assert_ne!(a.rkey, b.rkey);
+        assert_eq!((a.iova, a.path_mtu_limit), (0, PATH_MTU));
+        assert_eq!((a.mac.as_str(), a.ip.as_str()), ("02:00:00:00:00:01", "10.0.0.1"));
+        assert_eq!(a.state(), proto::RingState::Registered);
+
+        let mut remotes = Vec::new();
+        for ring in [&a, &b] {
+            let qpn = |qp: &Option<proto::QueuePair>| qp.as_ref().expect("a queue pair").qpn;
+            let data = Remote::new(&pair, qpn(&ring.data_qp));
+            let poll = Remote::new(&pair, qpn(&ring.poll_qp));
+            let request = proto::ConnectRingRequest {
+                name: ring.name.clone(),
+                data: Some(target(data.qpn.get())),
+                poll: Some(target(poll.qpn.get())),
+            };
+            let connected = client.connect_ring(request).await.expect("connected").into_inner();
+            assert_eq!(connected.state(), proto::RingState::Connected);
+            let remote = connected.data_qp.and_then(|qp| qp.remote).expect("a peer");
+            assert_eq!(remote, target(data.qpn.get()));
+            remotes.push((data, poll));
+        }
+        let [(a_data, a_poll), (b_data, b_poll)] = &remotes[..] else { panic!("two rings") };
+
+        let mut tx = agent.attach_producer("p", Cancel::new()).expect("attach").typed::<u64>().expect("8 B");
+        let mut rx = agent.attach_consumer("c", Cancel::new()).expect("attach").typed::<u64>().expect("8 B");
+        tx.try_push(0x1122_3344_5566_7788).expect("room");
+        tx.try_push(42).expect("room");
+        tx.close();
+
+        // What the switch does: poll, read, write, commit, free.
+        let le = ByteOrder::Little;
+        let word = a_poll.read(&pair, a.rkey, 0, 8).expect("polled");
+        let word = ControlWord::from_bytes(word.try_into().expect("8 B"), le);
+        assert_eq!((word.counter, word.flags.closed(), word.flags.epoch()), (16, true, a.epoch as u16));
+        let items = a_data.read(&pair, a.rkey, 4096, 16).expect("read");
+        assert_eq!(b_data.write(&pair, b.rkey, 4096, &items), Outcome::Success);
+        let commit = CommitRecord {
+            head: ControlWord { counter: 16, flags: Flags::CLOSED },
+            producer_id: 1,
+            producer_tail: 16,
+        };
+        assert_eq!(b_data.write(&pair, b.rkey, 0, &commit.to_bytes(le)), Outcome::Success);
+        let tail = ControlWord { counter: 16, flags: Flags::default() };
+        assert_eq!(a_data.write(&pair, a.rkey, 64, &tail.to_bytes(le)), Outcome::Success);
+
+        assert_eq!(rx.pop(), Ok(0x1122_3344_5566_7788));
+        assert_eq!(rx.pop(), Ok(42));
+        assert_eq!(rx.pop(), Err(PopError::Closed));
+        let word = b_poll.read(&pair, b.rkey, 64, 8).expect("polled");
+        assert_eq!(ControlWord::from_bytes(word.try_into().expect("8 B"), le).counter, 16);
+        drop(rx);
+
+        let get = proto::GetRingRequest { name: "c".into() };
+        let seen = client.get_ring(get).await.expect("known").into_inner();
+        assert_eq!((seen.items, seen.head, seen.tail, seen.attached), (2, 16, 16, false));
+        assert_eq!((seen.producer_id, seen.producer_tail), (1, 16));
+
+        // Beyond the ring there is nothing, and a key that was given back is none.
+        assert_eq!(a_data.read(&pair, a.rkey, 4096 + 64, 8), Err(Outcome::RemoteAccess));
+        client.destroy_ring(proto::DestroyRingRequest { name: "p".into() }).await.expect("destroyed");
+        assert_eq!(b_data.read(&pair, a.rkey, 0, 8), Err(Outcome::RemoteAccess));
+        let list = client.list_rings(proto::ListRingsRequest {}).await.expect("listed").into_inner();
+        assert_eq!(list.rings.iter().map(|ring| ring.name.as_str()).collect::<Vec<_>>(), ["c"]);
+
+        drop(client);
+        shutdown.send(()).expect("the server waits");
+        server.await.expect("no panic").expect("served");
+        agent.shutdown().expect("the NIC runs");
+        assert!(agent.rings().is_err());
+    });
+}
+
+#[test]
+fn every_wrong_request_gets_its_status_and_the_name() {
+    run(async {
+        let Served { mut pair, agent, mut client, shutdown: _shutdown, server: _server } =
+            serve(Some(1 << 20)).await;
+        let p = proto::Role::Producer;
+        client.create_ring(create("p", p, 64, 4096)).await.expect("made");
+
+        let refused = |result: (Code, String), code: Code, words: &[&str]| {
+            assert_eq!(result.0, code, "{}", result.1);
+            for word in words {
+                assert!(result.1.contains(word), "`{}` lacks `{word}`", result.1);
+            }
+        };
+        let made = code(client.create_ring(create("p", p, 64, 4096)).await);
+        refused(made, Code::AlreadyExists, &["`p`"]);
+        for (request, words) in [
+            (create("q", p, 24, 4096), &["`q`", "item size 24 B", "power of two"][..]),
+            (create("q", p, 64, 4095), &["`q`", "ring size 4095 B"]),
+            (create("q", p, 4096, 64), &["`q`", "smaller than one item"]),
+            (create("q", p, 64, 1 << 40), &["`q`", "ring size 1099511627776 B"]),
+            (create("q", proto::Role::Unspecified, 64, 4096), &["`q`", "role"]),
+            (create("", p, 64, 4096), &["name"]),
+            (create("a\nb", p, 64, 4096), &["a\\nb"]),
+            (create(&"x".repeat(256), p, 64, 4096), &["255"]),
+        ] {
+            refused(code(client.create_ring(request).await), Code::InvalidArgument, words);
+        }
+        let mut unknown = create("q", p, 64, 4096);
+        unknown.byte_order = 77;
+        refused(code(client.create_ring(unknown).await), Code::InvalidArgument, &["`q`", "byte order"]);
+        let large = code(client.create_ring(create("q", p, 64, 1 << 20)).await);
+        refused(large, Code::ResourceExhausted, &["`q`", "1052672 B", "1048576 B", "1040384 B"]);
+
+        let missing = |name: &str| proto::ConnectRingRequest {
+            name: name.into(),
+            data: Some(target(1)),
+            poll: Some(target(2)),
+        };
+        refused(code(client.connect_ring(missing("z")).await), Code::NotFound, &["`z`"]);
+        let z = "z".to_owned();
+        refused(
+            code(client.get_ring(proto::GetRingRequest { name: z.clone() }).await),
+            Code::NotFound,
+            &["`z`"],
+        );
+        let disconnect = proto::DisconnectRingRequest { name: z.clone() };
+        refused(code(client.disconnect_ring(disconnect).await), Code::NotFound, &["`z`"]);
+        let abort = proto::AbortRingRequest { name: z.clone(), reason: String::new() };
+        refused(code(client.abort_ring(abort).await), Code::NotFound, &["`z`"]);
+        refused(
+            code(client.destroy_ring(proto::DestroyRingRequest { name: z }).await),
+            Code::NotFound,
+            &["`z`"],
+        );
+
+        type Spoil = fn(&mut proto::ConnectRingRequest);
+        let spoiled: [(Spoil, &[&str]); 7] = [
+            (|r| r.poll = None, &["`p`", "poll", "missing"]),
+            (|r| r.data.as_mut().expect("set").qpn = 1 << 24, &["data.qpn", "16777216", "24 bits"]),
+            (|r| r.data.as_mut().expect("set").rq_psn = u32::MAX, &["data.rq_psn"]),
+            (|r| r.poll.as_mut().expect("set").ip = "::1".into(), &["poll.ip", "::1", "IPv4"]),
+            (|r| r.poll.as_mut().expect("set").mac = "02:00".into(), &["poll.mac", "02:00"]),
+            (|r| r.poll.as_mut().expect("set").path_mtu = 4096, &["4096 B", "poll", "1024 B"]),
+            (|r| r.poll.as_mut().expect("set").path_mtu = 1000, &["1000 B", "256, 512"]),
+        ];
+        for (spoil, words) in spoiled {
+            let mut request = missing("p");
+            spoil(&mut request);
+            refused(code(client.connect_ring(request).await), Code::InvalidArgument, words);
+            let get = proto::GetRingRequest { name: "p".into() };
+            let ring = client.get_ring(get).await.expect("known").into_inner();
+            assert_eq!(ring.state(), proto::RingState::Registered, "connected in part");
+        }
+
+        client.connect_ring(missing("p")).await.expect("connected");
+        let again = code(client.connect_ring(missing("p")).await);
+        refused(again, Code::FailedPrecondition, &["`p`", "connected", "disconnect"]);
+        let p = || "p".to_owned();
+        client.disconnect_ring(proto::DisconnectRingRequest { name: p() }).await.expect("disconnected");
+        client.disconnect_ring(proto::DisconnectRingRequest { name: p() }).await.expect("nothing to do");
+        client.connect_ring(missing("p")).await.expect("connected again");
+        let abort = proto::AbortRingRequest { name: p(), reason: "flow f failed".into() };
+        let aborted = client.abort_ring(abort).await.expect("aborted").into_inner();
+        assert_eq!(aborted.state(), proto::RingState::Aborted);
+        assert_eq!((aborted.abort_reason.as_str(), aborted.tail_flags & 2), ("flow f failed", 2));
+        let late = code(client.connect_ring(missing("p")).await);
+        refused(late, Code::FailedPrecondition, &["`p`", "aborted"]);
+        assert!(agent.attach_producer("p", Cancel::new()).is_err());
+        assert!(agent.attach_consumer("p", Cancel::new()).is_err());
+
+        pair.stop();
+        let stopped = code(client.create_ring(create("q", proto::Role::Consumer, 64, 4096)).await);
+        refused(stopped, Code::Unavailable, &["`q`", "NIC", "stopped"]);
+        agent.shutdown().expect_err("the NIC is gone");
+        let down = code(client.list_rings(proto::ListRingsRequest {}).await);
+        refused(down, Code::Unavailable, &["shutting down"]);
+    });
+}
+
+#[test]
+fn info_names_host_and_nic() {
+    run(async {
+        let Served { mut client, pair: _pair, agent: _agent, shutdown: _shutdown, server: _server } =
+            serve(None).await;
+        let info = client.get_info(proto::GetInfoRequest {}).await.expect("answered").into_inner();
+        assert_eq!((info.name.as_str(), info.ring_abi_version), ("h1", 1));
+        assert_eq!(info.version, env!("CARGO_PKG_VERSION"));
+        let nic = proto::Nic {
+            name: "nic0".into(),
+            backend: "soft".into(),
+            mac: "02:00:00:00:00:01".into(),
+            ip: "10.0.0.1".into(),
+            path_mtu_limit: PATH_MTU,
+            gids: vec!["::ffff:10.0.0.1".into()],
+        };
+        assert_eq!(info.nics, [nic]);
+    });
+}
+
+#[test]
+fn watchers_see_what_happens_in_order_and_end_with_the_server() {
+    run(async {
+        let Served { mut client, agent, shutdown, server, pair: _pair } = serve(None).await;
+        let mut events =
+            client.watch_events(proto::WatchEventsRequest {}).await.expect("watching").into_inner();
+        agent.create_ring(RingRequest::new("c", Role::Consumer, 64, 4096)).expect("made");
+        let mut rx = agent.attach_consumer("c", Cancel::new()).expect("attach");
+        agent.abort_ring("c", "flow f failed").expect("aborted");
+        agent.abort_ring("c", "twice").expect("no event");
+        assert_eq!(rx.pop(&mut [0; 64]), Err(PopError::Aborted(AbortOrigin::Agent)));
+        agent.destroy_ring("c").expect("destroyed");
+        // The same name again: another ring.
+        agent.create_ring(RingRequest::new("c", Role::Producer, 64, 4096)).expect("made");
+        let mut seen = Vec::new();
+        while seen.len() < 5 {
+            let event = events.message().await.expect("no error").expect("not the end");
+            let Some(event::Event::Ring(ring)) = event.event else { panic!("{event:?}") };
+            seen.push((ring.kind(), ring.ring_id, ring.detail));
+        }
+        let reason = "flow f failed".to_owned();
+        assert_eq!(
+            seen,
+            [
+                (Kind::Created, 1, String::new()),
+                (Kind::Attached, 1, String::new()),
+                (Kind::Aborted, 1, reason),
+                (Kind::Destroyed, 1, String::new()),
+                (Kind::Created, 2, String::new()),
+            ]
+        );
+        assert_ne!(agent.ring("c").expect("there").ring.epoch(), 1);
+        shutdown.send(()).expect("the server waits");
+        assert!(events.message().await.expect("a clean end").is_none());
+        server.await.expect("no panic").expect("served");
+    });
+}
+
+#[test]
+fn destroying_a_ring_ends_whoever_waits_in_it() {
+    let pair = Pair::start();
+    let agent = Agent::new("h1", pair.backend());
+    agent.create_ring(RingRequest::new("c", Role::Consumer, 64, 4096)).expect("made");
+    let mut rx = agent.attach_consumer("c", Cancel::new()).expect("attach");
+    std::thread::scope(|scope| {
+        let blocked = scope.spawn(move || rx.pop(&mut [0; 64]));
+        agent.destroy_ring("c").expect("destroyed");
+        assert_eq!(blocked.join().expect("no panic"), Err(PopError::Aborted(AbortOrigin::Agent)));
+    });
+}
