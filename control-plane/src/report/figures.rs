@@ -96,21 +96,11 @@ pub struct FlowReport {
     pub verification: Verification,
 }
 
-/// A link's figures.
+/// A link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// The link's name.
     pub name: String,
-    /// Frames from the host to the switch.
-    pub to_switch_frames: u64,
-    /// Their bytes.
-    pub to_switch_bytes: u64,
-    /// Frames from the switch to the host.
-    pub to_host_frames: u64,
-    /// Their bytes.
-    pub to_host_bytes: u64,
-    /// Frames that the link was told to lose or damage.
-    pub faults: u64,
     /// The capture, if one was written.
     pub pcap: Option<PathBuf>,
 }
@@ -132,7 +122,7 @@ pub struct Report {
     pub teardown: Duration,
     /// The flows, in the topology's order.
     pub flows: Vec<FlowReport>,
-    /// The links, in the topology's order; empty where nobody counted.
+    /// The links, in the topology's order.
     pub links: Vec<LinkReport>,
     /// Files that were written for `--output`.
     pub outputs: Vec<PathBuf>,

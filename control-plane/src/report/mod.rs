@@ -1,10 +1,12 @@
 //! What a run reports: the typed figures, the table on the terminal, the JSON object, and progress.
 
+mod connections;
 mod figures;
 mod json;
 mod progress;
 mod table;
 
+pub use connections::ConnectionCounts;
 pub use figures::{FlowReport, LinkReport, Outcome, Report, RingReport, SwitchCounts};
 pub use json::{JSON_VERSION, to_json};
 pub use progress::{Lines, Progress, Silent, Snapshot, Terminal, progress};

@@ -49,8 +49,7 @@ pub fn to_text(report: &Report) -> String {
     }
     for link in report.links.iter().filter(|l| l.pcap.is_some()) {
         let path = link.pcap.as_deref().unwrap_or("".as_ref());
-        let frames = link.to_switch_frames + link.to_host_frames;
-        let _ = writeln!(out, "wrote {} ({frames} frames)", path.display());
+        let _ = writeln!(out, "wrote {}", path.display());
     }
     let _ = writeln!(
         out,
