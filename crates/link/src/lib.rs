@@ -20,7 +20,7 @@ pub use capture::Capture;
 pub use counted::{Counted, PortStats};
 pub use faults::{FaultError, FaultRates, FaultStats, Faults, Verdict};
 pub use faulty::Faulty;
-pub use memory::{MemoryPort, memory_link};
+pub use memory::{MemoryPort, memory_link, thread_link};
 pub use pcap::{CaptureError, PcapSink, PcapSummary};
 pub use port::{Port, SendError};
 pub use rng::Rng;

@@ -1,8 +1,9 @@
-//! A link in memory: two single-producer single-consumer queues for frames, and two that bring buffers home.
+//! A link in memory: two single-producer single-consumer queues for frames, and, between threads, two that bring
+//! buffers home.
 //!
-//! Frames move without being copied, so buffers drift from the pool of whoever sends more to the pool of whoever
-//! receives more. To keep a steady state free of allocation, a receiver whose pool holds more than it needs sends
-//! one empty buffer back for every frame.
+//! Frames move without being copied. Where both ends share a pool, as in one thread, that is all. Between threads with
+//! a pool each, buffers drift from whoever sends more to whoever receives more; there a receiver whose pool holds more
+//! than it needs sends one empty buffer back for every frame, so that a steady state allocates nothing.
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use zsr_wire::{Frame, FramePool};
@@ -12,25 +13,30 @@ use crate::port::{Port, SendError};
 /// Buffers that a receiver keeps before it sends any home.
 const KEEP: usize = 64;
 
-/// One end of a link in memory. The two ends may live in different threads.
+/// One end of a link in memory.
 pub struct MemoryPort {
     out: Producer<Frame>,
     inward: Consumer<Frame>,
-    empties_out: Producer<Frame>,
-    empties_in: Consumer<Frame>,
+    /// Empty buffers: out, and in.
+    home: Option<(Producer<Frame>, Consumer<Frame>)>,
 }
 
-/// A link that holds up to `capacity` frames in each direction, and its two ends.
+/// A link that holds up to `capacity` frames (at least 1) in each direction, and its two ends, which share a pool.
 pub fn memory_link(capacity: usize) -> (MemoryPort, MemoryPort) {
     let capacity = capacity.max(1);
     let (a_out, b_in) = RingBuffer::new(capacity);
     let (b_out, a_in) = RingBuffer::new(capacity);
-    let (a_empty, b_empty_in) = RingBuffer::new(capacity);
-    let (b_empty, a_empty_in) = RingBuffer::new(capacity);
-    (
-        MemoryPort { out: a_out, inward: a_in, empties_out: a_empty, empties_in: a_empty_in },
-        MemoryPort { out: b_out, inward: b_in, empties_out: b_empty, empties_in: b_empty_in },
-    )
+    (MemoryPort { out: a_out, inward: a_in, home: None }, MemoryPort { out: b_out, inward: b_in, home: None })
+}
+
+/// As [`memory_link`], for two ends that have a pool each, in threads of their own.
+pub fn thread_link(capacity: usize) -> (MemoryPort, MemoryPort) {
+    let (mut a, mut b) = memory_link(capacity);
+    let (a_out, b_in) = RingBuffer::new(capacity.max(1));
+    let (b_out, a_in) = RingBuffer::new(capacity.max(1));
+    a.home = Some((a_out, a_in));
+    b.home = Some((b_out, b_in));
+    (a, b)
 }
 
 impl Port for MemoryPort {
@@ -39,7 +45,9 @@ impl Port for MemoryPort {
         if self.out.is_abandoned() {
             return Err(SendError::Closed(frame));
         }
-        if let Ok(empty) = self.empties_in.pop() {
+        if let Some((_, empties)) = &mut self.home
+            && let Ok(empty) = empties.pop()
+        {
             pool.put(empty);
         }
         self.out.push(frame).map_err(|PushError::Full(frame)| SendError::Full(frame))
@@ -48,8 +56,9 @@ impl Port for MemoryPort {
     #[inline]
     fn recv(&mut self, _now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
         let frame = self.inward.pop().ok()?;
-        if pool.available() > KEEP
-            && let Err(PushError::Full(empty)) = self.empties_out.push(pool.take())
+        if let Some((empties, _)) = &mut self.home
+            && pool.available() > KEEP
+            && let Err(PushError::Full(empty)) = empties.push(pool.take())
         {
             pool.put(empty);
         }
@@ -110,7 +119,7 @@ mod tests {
     #[test]
     fn between_threads_buffers_come_home() {
         const FRAMES: u32 = 20_000;
-        let (mut a, mut b) = memory_link(32);
+        let (mut a, mut b) = thread_link(32);
         let receiver = std::thread::spawn(move || {
             let mut pool = FramePool::default();
             let mut next = 0u32;
