@@ -1,5 +1,7 @@
 //! Benchmarks and baselines: what they share.
 
+pub mod flow;
+
 use std::time::Instant;
 
 /// Shortest, median and longest of repeated measurements, in nanoseconds per operation.

@@ -211,7 +211,12 @@ fn judge(outcomes: &mut [FlowOutcome], control: &Control) -> Outcome {
     if let Some(error) = errors.iter().find(|e| !e.is_cancelled()) {
         return Outcome::Failed(error.to_string());
     }
-    if control.stop.is_cancelled() || control.cancel.is_cancelled() {
+    if !errors.is_empty() {
+        return Outcome::Interrupted;
+    }
+    // A request that came when everything had been pushed changes nothing.
+    let stopped = control.stop.is_cancelled() || control.cancel.is_cancelled();
+    if stopped && outcomes.iter().any(|o| !o.complete) {
         return Outcome::Interrupted;
     }
     match outcomes.iter().find(|o| !o.verification.is_exact()) {

@@ -1,9 +1,11 @@
 //! Controller library, state store and the zsr command line.
 
 pub mod cli;
+pub mod job;
 pub mod options;
 pub mod p4;
 pub mod plan;
 pub mod report;
+pub mod run;
 pub mod topology;
 pub mod workload;

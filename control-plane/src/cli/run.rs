@@ -40,12 +40,16 @@ pub(super) fn run(args: &RunArgs, runner: Runner<'_>) -> u8 {
     drop(progress);
     match result {
         Ok(report) => {
+            let moved = report.flows.iter().any(|f| f.verification.delivered.items > 0);
+            if let Outcome::Failed(why) = &report.outcome
+                && (args.json || !moved)
+            {
+                complain(format_args!("error: {why}"));
+            }
+            // A table of zeros would only hide the message.
             if args.json {
                 print(&(to_json(&report) + "\n"));
-                if let Outcome::Failed(why) = &report.outcome {
-                    complain(format_args!("error: {why}"));
-                }
-            } else {
+            } else if moved || !matches!(report.outcome, Outcome::Failed(_)) {
                 print(&to_text(&report));
             }
             report.exit_code()

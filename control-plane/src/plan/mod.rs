@@ -4,7 +4,7 @@
 
 mod connection;
 mod forward;
-pub mod ids;
+mod ids;
 mod params;
 mod peer;
 mod solve;
@@ -12,7 +12,7 @@ mod solve;
 use crate::p4::schema::{Schema, SchemaError};
 use crate::topology::MacAddr;
 use crate::topology::{Flow, Host, Link, Switch, Topology};
-use ids::{Qp, RingIds};
+pub use ids::{Qp, RingIds};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::Ipv4Addr;
 

@@ -20,8 +20,8 @@ const HEADER: [&str; 11] = [
     "transfers",
     "mean batch",
     "polls",
-    "control pkts/GB",
-    "control B/GB",
+    "ctl pkts/GB",
+    "ctl bytes/GB",
     "retries",
 ];
 
@@ -51,6 +51,7 @@ pub fn to_text(report: &Report) -> String {
         let path = link.pcap.as_deref().unwrap_or("".as_ref());
         let _ = writeln!(out, "wrote {}", path.display());
     }
+    let _ = writeln!(out, "ctl: packets without items; GB: 10⁹ bytes of items");
     let _ = writeln!(
         out,
         "set up in {:.3} s, moved in {:.3} s, torn down in {:.3} s",
@@ -88,7 +89,7 @@ fn delivered(report: &Report) -> String {
 
 fn flow_table(flow: &FlowReport) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(HEADER);
     let d = &flow.verification.delivered;
     let mut row = vec![flow.name.clone(), d.items.to_string(), d.records.to_string(), show_size(d.bytes)];
@@ -123,14 +124,16 @@ fn flow_table(flow: &FlowReport) -> Table {
 fn switch_cells(counts: Option<&SwitchCounts>, item_bytes: u64) -> [String; 6] {
     let Some(c) = counts else { return std::array::from_fn(|_| String::new()) };
     let gigabytes = item_bytes as f64 / 1e9;
-    let per_gb = |n: u64| if item_bytes == 0 { "-".into() } else { format!("{:.0}", n as f64 / gigabytes) };
+    let per_gb = |n: u64, show: fn(f64) -> String| {
+        if item_bytes == 0 { "-".into() } else { show(n as f64 / gigabytes) }
+    };
     let batch = item_bytes.checked_div(c.transfers).map_or("-".into(), show_size);
     [
         c.transfers.to_string(),
         batch,
         c.polls.to_string(),
-        per_gb(c.control_packets),
-        per_gb(c.control_bytes),
+        per_gb(c.control_packets, |n| format!("{n:.0}")),
+        per_gb(c.control_bytes, |n| show_size(n as u64)),
         c.retries.to_string(),
     ]
 }

@@ -110,13 +110,21 @@ pub struct FlowOutcome {
     pub consumer_rings: Vec<RingOutcome>,
     /// Both ends compared.
     pub verification: Verification,
+    /// Whether every producer came to the end of its input.
+    pub complete: bool,
     /// Why it ended early.
     pub error: Option<WorkloadError>,
 }
 
 /// What a thread hands back.
 enum Done {
-    Producer { flow: usize, number: usize, lanes: Vec<RingOutcome>, error: Option<WorkloadError> },
+    Producer {
+        flow: usize,
+        number: usize,
+        lanes: Vec<RingOutcome>,
+        complete: bool,
+        error: Option<WorkloadError>,
+    },
     Consumer(Box<ConsumerDone>),
 }
 
@@ -167,6 +175,7 @@ pub fn run_flow(
                     flow,
                     number: usize::MAX,
                     lanes: Vec::new(),
+                    complete: false,
                     error: Some(WorkloadError::Panicked(name)),
                 });
                 // The receiver outlives the scope.
@@ -222,6 +231,7 @@ pub fn run_flow(
 /// Sorts the threads' results into an outcome and compares both ends of every pair.
 fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Done>) {
     let Some(flow) = topology.flows.get(outcome.flow) else { return };
+    outcome.complete = true;
     let mut pushed = vec![vec![Tally::default(); flow.consumers.len()]; flow.producers.len()];
     let mut consumers = Vec::new();
     let mut errors = Vec::new();
@@ -230,7 +240,8 @@ fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Don
     let mine: Vec<Done> = mine;
     for done in mine {
         match done {
-            Done::Producer { number, lanes, error, .. } => {
+            Done::Producer { number, lanes, complete, error, .. } => {
+                outcome.complete &= complete;
                 for (c, lane) in lanes.iter().enumerate() {
                     if let Some(cell) = pushed.get_mut(number).and_then(|row| row.get_mut(c)) {
                         *cell = lane.tally;
@@ -384,7 +395,13 @@ impl Job<'_> {
                     .zip(done)
                     .map(|(ring, (tally, stats))| RingOutcome { ring, tally, stats })
                     .collect();
-                Done::Producer { flow, number, lanes, error: result.err() }
+                Done::Producer {
+                    flow,
+                    number,
+                    lanes,
+                    complete: matches!(result, Ok(true)),
+                    error: result.err(),
+                }
             }
             Job::Consumer { flow, number, prepared, producers, name, ring, handle, output } => {
                 let mut intake = Intake::new(&name, number, &producers, prepared, meter, output);
@@ -408,8 +425,8 @@ impl Job<'_> {
     }
 }
 
-/// What each ring of a producer took in, and how its stream ended.
-type Lanes = (Vec<(Tally, RingStats)>, Result<(), WorkloadError>);
+/// What each ring of a producer took in, and how its stream ended: true if with its input.
+type Lanes = (Vec<(Tally, RingStats)>, Result<bool, WorkloadError>);
 
 /// Pushes records. Rings are closed only if all went well: one dropped unclosed tells its consumer that the
 /// stream broke off.

@@ -42,19 +42,23 @@ impl Lane<Producer> {
 }
 
 /// Pushes all records of `source`, each to the consumer of its key. A stop request ends it early, with
-/// everything pushed that was begun.
+/// everything pushed that was begun; then the answer is false.
 pub(crate) fn records(
     prepared: &Prepared,
     source: &mut Source,
     lanes: &mut [Lane<SegmentWriter>],
     control: &Control,
     meter: &Meter,
-) -> Result<(), WorkloadError> {
+) -> Result<bool, WorkloadError> {
     let mut number = 0;
+    let mut complete = false;
     while !control.stopped() {
         // The record borrows the source, which is asked for the place only when something is wrong with it.
         let step = match source.next()? {
-            None => break,
+            None => {
+                complete = true;
+                break;
+            }
             Some(record) => push_record(prepared, record, number, lanes),
         };
         if let Err(problem) = step {
@@ -69,7 +73,7 @@ pub(crate) fn records(
     for lane in lanes {
         lane.ring.flush().map_err(|cause| WorkloadError::PushRecord { ring: lane.name.clone(), cause })?;
     }
-    Ok(())
+    Ok(complete)
 }
 
 /// Why a record was not pushed.
@@ -117,7 +121,7 @@ fn push_record(
     }
 }
 
-/// Pushes `count` numbered items, routed block by block and written in bulk.
+/// Pushes `count` numbered items, routed block by block and written in bulk. False if stopped before the end.
 pub(crate) fn items(
     prepared: &Prepared,
     producer: u32,
@@ -125,7 +129,7 @@ pub(crate) fn items(
     lanes: &mut [Lane<Producer>],
     control: &Control,
     meter: &Meter,
-) -> Result<(), WorkloadError> {
+) -> Result<bool, WorkloadError> {
     let mut targets: Vec<Vec<u64>> = vec![Vec::with_capacity(BLOCK as usize); lanes.len()];
     let mut next = 0;
     while next < count && !control.stopped() {
@@ -145,7 +149,7 @@ pub(crate) fn items(
         meter.pushed(end - next);
         next = end;
     }
-    Ok(())
+    Ok(next == count)
 }
 
 fn push_items(

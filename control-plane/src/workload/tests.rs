@@ -125,7 +125,7 @@ fn synthetic_items_arrive_exactly() {
             "{kind: synthetic, items: 5003}",
         );
         let outcome = run(&t, None, faithful);
-        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        assert!(outcome.error.is_none() && outcome.complete, "{:?}", outcome.error);
         assert!(outcome.verification.is_exact(), "{members}: {:?}", outcome.verification);
         assert_eq!(outcome.verification.delivered.items, 5003);
         assert_eq!(outcome.verification.delivered.bytes, 5003 * size);
@@ -308,6 +308,7 @@ fn a_stop_request_delivers_what_was_pushed() {
     let outcome = run_flow(&t, vec![input], None, &control, &meter, &mut tick).remove(0);
     switch.join().unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert!(!outcome.complete, "stopped, yet complete");
     assert!(outcome.verification.is_exact() && outcome.verification.delivered.items > 0);
 }
 

@@ -1,0 +1,81 @@
+//! Why a run failed. Each message says what to do.
+
+use crate::p4::{ArtifactError, ClientError, SchemaError};
+use crate::plan::PlanError;
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The compiled program can't be used.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// The compiled program does not load into the software switch.
+    #[error("the compiled P4 program does not load: {0}")]
+    Program(String),
+    /// Program and controller do not fit.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The topology does not fit the program.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The controller and the switch.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The switch refused a setting of its own.
+    #[error(transparent)]
+    Switch(#[from] zsr_soft_switch::ControlError),
+    /// A link's faults.
+    #[error(transparent)]
+    Fault(#[from] zsr_link::FaultError),
+    /// A capture.
+    #[error(transparent)]
+    Capture(#[from] zsr_link::CaptureError),
+    /// More or fewer switches than one.
+    #[error("the topology has {count} switches; a run takes exactly one")]
+    Switches {
+        /// Number of switches.
+        count: usize,
+    },
+    /// A link's port number is one that the program uses itself.
+    #[error("link `{link}` uses port {port}; ports from 500 on belong to the switch")]
+    ReservedPort {
+        /// The link.
+        link: String,
+        /// Its port.
+        port: u32,
+    },
+    /// The P4Runtime server has no port.
+    #[error("switch `{switch}`: {source}")]
+    Listen {
+        /// The switch.
+        switch: String,
+        /// The address, and what the system says.
+        source: zsr_soft_switch::p4runtime::BindError,
+    },
+    /// A host's NIC or agent.
+    #[error("host `{host}`: {reason}")]
+    Host {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An agent refused something about a ring.
+    #[error("host `{host}`, ring `{ring}`: {reason}")]
+    Agent {
+        /// The host.
+        host: String,
+        /// The ring.
+        ring: String,
+        /// The agent's words.
+        reason: String,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,9 @@
+//! `zsr run`: a whole system inside one process.
+
+pub mod error;
+pub mod fabric;
+pub mod hosts;
+pub mod system;
+
+pub use error::RunError;
+pub use system::System;
