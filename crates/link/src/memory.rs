@@ -3,7 +3,7 @@
 //!
 //! Frames move without being copied. Where both ends share a pool, as in one thread, that is all. Between threads with
 //! a pool each, buffers drift from whoever sends more to whoever receives more; there a receiver whose pool holds more
-//! than it needs sends one empty buffer back for every frame, so that a steady state allocates nothing.
+//! than it needs sends empty buffers back, so that a steady state allocates nothing.
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use zsr_wire::{Frame, FramePool};
@@ -56,11 +56,13 @@ impl Port for MemoryPort {
     #[inline]
     fn recv(&mut self, _now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
         let frame = self.inward.pop().ok()?;
-        if let Some((empties, _)) = &mut self.home
-            && pool.available() > KEEP
-            && let Err(PushError::Full(empty)) = empties.push(pool.take())
-        {
-            pool.put(empty);
+        if let Some((empties, _)) = &mut self.home {
+            while pool.available() > KEEP {
+                if let Err(PushError::Full(empty)) = empties.push(pool.take()) {
+                    pool.put(empty);
+                    break;
+                }
+            }
         }
         Some(frame)
     }
@@ -146,6 +148,7 @@ mod tests {
         drop(a);
         let (received, kept) = receiver.join().unwrap();
         assert_eq!(received, FRAMES);
-        assert!(kept <= KEEP + 1, "{kept} buffers stayed with the receiver");
+        // At the end nobody empties the way home any more: what it does not hold stays, at most what was on its way.
+        assert!(kept <= KEEP + 1 + 32, "{kept} buffers stayed with the receiver");
     }
 }
