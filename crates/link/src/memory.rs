@@ -148,7 +148,7 @@ mod tests {
         drop(a);
         let (received, kept) = receiver.join().unwrap();
         assert_eq!(received, FRAMES);
-        // At the end nobody empties the way home any more: what it does not hold stays, at most what was on its way.
-        assert!(kept <= KEEP + 1 + 32, "{kept} buffers stayed with the receiver");
+        // At the end nobody empties the way home any more; then as many may stay as the link and the way home hold.
+        assert!(kept <= KEEP + 1 + 2 * 32, "{kept} buffers stayed with the receiver");
     }
 }
