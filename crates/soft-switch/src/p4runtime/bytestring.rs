@@ -60,10 +60,11 @@ pub(super) fn format_signed(value: &[u8], width: u32) -> Vec<u8> {
     let Some(top) = (width as usize).checked_sub(1) else { return vec![0] };
     let last = full.len().saturating_sub(1);
     let negative = full.get(last - top / 8).is_some_and(|byte| byte >> (top % 8) & 1 == 1);
-    if negative && !width.is_multiple_of(8) {
-        if let Some(first) = full.first_mut() {
-            *first |= 0xff << (width % 8);
-        }
+    if negative
+        && !width.is_multiple_of(8)
+        && let Some(first) = full.first_mut()
+    {
+        *first |= 0xff << (width % 8);
     }
     let fill = if negative { 0xff } else { 0 };
     let sign = |byte: u8| (byte & 0x80 != 0) == negative;
@@ -76,10 +77,10 @@ pub(super) fn cut(value: &[u8], width: u32, fill: u8) -> Vec<u8> {
     let length = (width as usize).div_ceil(8).max(1);
     let mut bytes = vec![fill; length.saturating_sub(value.len())];
     bytes.extend_from_slice(value.get(value.len().saturating_sub(length)..).unwrap_or_default());
-    if !width.is_multiple_of(8) {
-        if let Some(first) = bytes.first_mut() {
-            *first &= 0xff >> (8 - width % 8);
-        }
+    if !width.is_multiple_of(8)
+        && let Some(first) = bytes.first_mut()
+    {
+        *first &= 0xff >> (8 - width % 8);
     }
     bytes
 }

@@ -135,10 +135,10 @@ fn put_bits(bytes: &mut [u8], start: usize, width: usize, value: &[u8]) {
     for bit in 0..width {
         let from = value.len().checked_sub(1 + bit / 8).and_then(|index| value.get(index));
         let at = start + width - 1 - bit;
-        if from.is_some_and(|byte| byte >> (bit % 8) & 1 == 1) {
-            if let Some(byte) = bytes.get_mut(at / 8) {
-                *byte |= 0x80 >> (at % 8);
-            }
+        if from.is_some_and(|byte| (byte >> (bit % 8)) & 1 == 1)
+            && let Some(byte) = bytes.get_mut(at / 8)
+        {
+            *byte |= 0x80 >> (at % 8);
         }
     }
 }
@@ -148,10 +148,10 @@ fn get_bits(bytes: &[u8], start: usize, width: usize) -> Vec<u8> {
     let length = value.len();
     for bit in 0..width {
         let at = start + width - 1 - bit;
-        if bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1) {
-            if let Some(byte) = value.get_mut(length - 1 - bit / 8) {
-                *byte |= 1 << (bit % 8);
-            }
+        if bytes.get(at / 8).is_some_and(|byte| (byte >> (7 - at % 8)) & 1 == 1)
+            && let Some(byte) = value.get_mut(length - 1 - bit / 8)
+        {
+            *byte |= 1 << (bit % 8);
         }
     }
     value

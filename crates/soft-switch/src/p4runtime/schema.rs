@@ -101,17 +101,20 @@ pub(super) struct Profile {
 /// What configurations a meter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeterType {
-    TwoRateThreeColor,
-    SingleRateThreeColor,
-    SingleRateTwoColor,
+    /// RFC 2698.
+    TwoRates,
+    /// RFC 2697.
+    OneRate,
+    /// One rate; green and red only.
+    TwoColors,
 }
 
 impl From<config::meter_spec::Type> for MeterType {
     fn from(of: config::meter_spec::Type) -> Self {
         match of {
-            config::meter_spec::Type::TwoRateThreeColor => Self::TwoRateThreeColor,
-            config::meter_spec::Type::SingleRateThreeColor => Self::SingleRateThreeColor,
-            config::meter_spec::Type::SingleRateTwoColor => Self::SingleRateTwoColor,
+            config::meter_spec::Type::TwoRateThreeColor => Self::TwoRates,
+            config::meter_spec::Type::SingleRateThreeColor => Self::OneRate,
+            config::meter_spec::Type::SingleRateTwoColor => Self::TwoColors,
         }
     }
 }

@@ -301,14 +301,14 @@ pub(super) fn read_meter(config: &pb::MeterConfig, kind: MeterType) -> Outcome<M
     u64::try_from(config.eburst).map_err(negative)?;
     let single_rate = (config.cir, config.cburst) == (config.pir, config.pburst);
     match kind {
-        MeterType::TwoRateThreeColor | MeterType::SingleRateTwoColor if config.eburst != 0 => {
-            return Err(Refusal::invalid("eburst is for single-rate three-color meters only"));
+        MeterType::TwoRates | MeterType::TwoColors if config.eburst != 0 => {
+            Err(Refusal::invalid("eburst is for single-rate three-color meters only"))
         }
-        MeterType::SingleRateTwoColor | MeterType::SingleRateThreeColor if !single_rate => {
-            return Err(Refusal::invalid("a single-rate meter needs pir = cir and pburst = cburst"));
+        MeterType::TwoColors | MeterType::OneRate if !single_rate => {
+            Err(Refusal::invalid("a single-rate meter needs pir = cir and pburst = cburst"))
         }
-        MeterType::SingleRateThreeColor if config.eburst != 0 => {
-            return Err(Refusal::unimplemented("this switch's meters have no excess burst"));
+        MeterType::OneRate if config.eburst != 0 => {
+            Err(Refusal::unimplemented("this switch's meters have no excess burst"))
         }
         _ => Ok(read),
     }

@@ -367,7 +367,7 @@ async fn direct_counters_and_meters() {
         Some(Default::default()),
         None,
     ] {
-        assert_eq!(c.read(direct_counter(wanted, None)).await, [expected.clone()]);
+        assert_eq!(c.read(direct_counter(wanted, None)).await, std::slice::from_ref(&expected));
     }
     c.modify(direct_counter(Some(key.clone()), data(1, 2))).await.unwrap();
     c.modify(direct_counter(Some(key.clone()), None)).await.unwrap();
