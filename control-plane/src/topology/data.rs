@@ -77,6 +77,7 @@ impl Builder<'_> {
         }
         if let Workload::File(FileInput { format: FileFormat::Binary { record_size }, .. }) = &workload
             && *record_size > item_size
+            && item_size != 0
         {
             self.reader.error(
                 place,

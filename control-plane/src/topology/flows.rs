@@ -86,6 +86,8 @@ impl Builder<'_> {
         let rule = batch.as_ref().map_or(self.defaults.max_batch, |at| at.value);
         let max_batch = match check_batch(rule, item_size) {
             Ok(bytes) => bytes,
+            // The item size itself was refused.
+            Err(_) if item_size == 0 => 0,
             Err((message, expected)) => {
                 let place = batch.as_ref().map_or(name.place, |at| at.place);
                 self.reader.error(place, format!("max_batch of {}: {message}", table.what), expected);
@@ -165,7 +167,7 @@ impl Builder<'_> {
         let declared = producers.iter().chain(consumers).flat_map(|m| &m.rings).copied();
         let mut declared = declared.filter_map(|ring| self.topology.rings.get(ring)).map(|r| r.item_size);
         let declared = declared.find(|item| *item != 0);
-        let (mut item_size, ring_size) = match (declared, table.get("item_size")) {
+        let (item_size, ring_size) = match (declared, table.get("item_size")) {
             (Some(item), None) => {
                 let size = self.reader.pow2_size(table, "ring_size", super::nodes::RING_SIZES);
                 let fallback = super::build::default_ring_size(self.defaults.ring_size, item);
@@ -186,9 +188,6 @@ impl Builder<'_> {
                     format!("ring '{name}' has items of {own} bytes, {} of {item_size}", table.what);
                 self.reader.error(place, message, "one item size in all rings of a flow");
             }
-        }
-        if item_size == 0 {
-            item_size = self.defaults.item_size;
         }
         (item_size, ring_size)
     }

@@ -305,7 +305,7 @@ pub(crate) fn nearest<'w>(typed: &str, known: impl Iterator<Item = &'w str>) -> 
             let plain = word.to_ascii_lowercase().replace('-', "_");
             (strsim::damerau_levenshtein(&folded, &plain), word)
         })
-        .filter(|(distance, word)| *distance <= 1 + word.len() / 4 && *distance < word.len())
+        .filter(|(distance, word)| *distance <= word.len() / 3)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }

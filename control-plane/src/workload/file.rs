@@ -145,7 +145,8 @@ impl Records {
                 // Only a file that shrank since it was measured gets here with bytes left.
                 return Ok(None);
             }
-            if searched > self.max {
+            // Up to there the end is looked for, so that the message can tell the length.
+            if searched > self.max && searched >= CHUNK {
                 self.record = self.offset;
                 return Err(self.too_long(format!("more than {searched}")));
             }

@@ -1,0 +1,262 @@
+//! The `zsr` program from outside: exit codes, messages, outputs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SMALL: &str = "\
+hosts: [h1, h2, h3, h4]
+flows:
+  - {name: f, producers: [h1, h2], consumers: [h3, h4], item_size: 256, ring_size: 16KiB, max_batch: 4KiB}
+workload: {kind: synthetic, items: 500}
+";
+
+fn zsr() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zsr"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    zsr().args(args).output().unwrap()
+}
+
+struct Text {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn text(output: &Output) -> Text {
+    Text {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout.clone()).unwrap(),
+        err: String::from_utf8(output.stderr.clone()).unwrap(),
+    }
+}
+
+/// A folder with a topology in it.
+fn folder(topology: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.yaml");
+    std::fs::write(&path, topology).unwrap();
+    (folder, path)
+}
+
+fn as_str(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["help"][..], &["--help"], &["help", "run"], &["run", "--help"], &["check", "--help"]] {
+        let t = text(&run(args));
+        assert_eq!(t.code, Some(0), "{args:?}: {}", t.err);
+        assert!(t.out.contains("Usage: zsr"), "{}", t.out);
+        assert!(t.err.is_empty(), "{}", t.err);
+    }
+    let t = text(&run(&["--version"]));
+    assert_eq!(t.out.trim(), format!("zsr {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for args in [
+        &[][..],
+        &["nonsense"],
+        &["run"],
+        &["check"],
+        &["run", "x.yaml", "--nonsense"],
+        &["run", "x.yaml", "--items", "0"],
+        &["run", "x.yaml", "--items", "5", "--input", "y"],
+        &["run", "x.yaml", "--delimiter", "ab"],
+        &["run", "x.yaml", "--force"],
+        &["run", "no-such-topology.yaml"],
+    ] {
+        let t = text(&run(args));
+        assert_eq!(t.code, Some(2), "{args:?}");
+        assert!(t.out.is_empty() && !t.err.is_empty(), "{args:?}: {}{}", t.out, t.err);
+    }
+}
+
+#[test]
+fn options_that_do_not_fit_the_topology_are_exit_code_2() {
+    let (_folder, path) = folder(SMALL);
+    for (args, part) in [
+        (&["--item-size", "100"][..], "power of two"),
+        (&["--item-size", "8KiB"], "hold no whole item"),
+        (&["--key", "2"], "--input"),
+        (&["--input", "x", "--format", "binary"], "--record-size"),
+        (&["--input", "x", "--key", "0"], "a column by name or by number from 1"),
+        (&["--scale", "1"], "no tpch workload"),
+    ] {
+        let t = text(&zsr().args(["run", as_str(&path)]).args(args).output().unwrap());
+        assert_eq!(t.code, Some(2), "{args:?}: {}", t.err);
+        assert!(t.err.contains(part), "{args:?}: {}", t.err);
+    }
+}
+
+#[test]
+fn check_lists_every_error_with_its_place() {
+    let (_good, good) = folder(SMALL);
+    let t = text(&run(&["check", as_str(&good)]));
+    assert_eq!(t.code, Some(0), "{}", t.err);
+    assert!(t.out.contains("OK: 1 switch, 4 hosts, 4 links, 6 rings, 1 flow"), "{}", t.out);
+
+    let bad = SMALL.replace("item_size: 256", "item_size: 250").replace("items: 500", "itms: 500");
+    let (_bad, bad) = folder(&bad.replace("hosts: [h1, h2, h3, h4]", "hosts: [h1, h2, h3]"));
+    for command in ["check", "run"] {
+        let t = text(&run(&[command, as_str(&bad)]));
+        assert_eq!(t.code, Some(2));
+        assert!(t.out.is_empty(), "{}", t.out);
+        for part in [
+            "t.yaml:3:52: error: flow 'f' names host 'h4', which does not exist",
+            "t.yaml:3:68: error: 'item_size' of flow 'f' is 250 bytes, which is no power of two",
+            "t.yaml:4:29: error: unknown key 'itms' in the workload; did you mean 'items'?",
+        ] {
+            assert!(t.err.contains(part), "{part:?} is missing in\n{}", t.err);
+        }
+    }
+    let t = text(&run(&["check", as_str(&good), as_str(&bad)]));
+    assert_eq!(t.code, Some(2));
+    assert!(t.out.contains("OK: ") && t.err.contains("3 errors"), "{}{}", t.out, t.err);
+}
+
+#[test]
+fn a_run_delivers_everything_and_says_so_in_json() {
+    let (_folder, path) = folder(SMALL);
+    let t = text(&run(&["run", as_str(&path), "--json"]));
+    assert_eq!(t.code, Some(0), "{}{}", t.out, t.err);
+    let report: serde_json::Value = serde_json::from_str(&t.out).unwrap();
+    assert_eq!(report["outcome"], "delivered");
+    let flow = &report["flows"][0];
+    assert_eq!(flow["items"], 500);
+    assert_eq!(flow["verification"]["exact"], true);
+    assert_eq!(flow["pu_communication_operations_per_item"], 0.0);
+    assert!(flow["transfers"].as_u64().unwrap() > 0);
+    assert_eq!(flow["rings"].as_array().unwrap().len(), 6);
+    assert!(t.err.contains("bringing up"), "{}", t.err);
+
+    let t = text(&run(&["run", as_str(&path), "-q", "--items", "7", "--item-size", "64"]));
+    assert_eq!(t.code, Some(0), "{}", t.err);
+    assert!(t.err.is_empty(), "{}", t.err);
+    assert!(t.out.contains("PU-side communication operations per item: 0\n"), "{}", t.out);
+    assert!(t.out.ends_with("in order per producer\n"), "{}", t.out);
+}
+
+#[test]
+fn a_file_comes_out_as_it_went_in() {
+    let (folder, path) = folder(SMALL);
+    let rows: Vec<String> = (0..400).map(|n| format!("{};row number {n};{}", n % 13, n * n)).collect();
+    let input = folder.path().join("in.csv");
+    std::fs::write(&input, format!("kind;name;square\n{}\n", rows.join("\n"))).unwrap();
+    let output = folder.path().join("out");
+    let args =
+        ["run", as_str(&path), "--input", as_str(&input), "--key", "kind", "--delimiter", ";", "--output"];
+    let with_output = |extra: &[&str]| text(&zsr().args(args).arg(&output).args(extra).output().unwrap());
+    let t = with_output(&[]);
+    assert_eq!(t.code, Some(0), "{}{}", t.out, t.err);
+    let mut found = Vec::new();
+    for name in ["f.h3.csv", "f.h4.csv"] {
+        let text = std::fs::read_to_string(output.join(name)).unwrap();
+        assert!(!text.is_empty(), "{name} is empty");
+        found.extend(text.lines().map(str::to_owned));
+    }
+    let mut wanted = rows;
+    wanted.sort();
+    found.sort();
+    assert_eq!(found, wanted);
+    assert_eq!(std::fs::read_dir(&output).unwrap().count(), 2);
+
+    let again = with_output(&[]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("exists") && again.err.contains("--force"), "{}", again.err);
+    assert_eq!(with_output(&["--force"]).code, Some(0));
+}
+
+#[test]
+fn what_fails_while_running_is_one_message_and_exit_code_1() {
+    let (folder, path) = folder(SMALL);
+    let long = folder.path().join("long");
+    std::fs::write(&long, "x".repeat(3000)).unwrap();
+    let binary = folder.path().join("binary");
+    std::fs::write(&binary, [0; 100]).unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let out = folder.path().join("out");
+    for (args, part) in [
+        (vec!["--input", "/no/such/file"], "cannot open the input /no/such/file"),
+        (vec!["--input", as_str(folder.path())], "is a folder"),
+        (vec!["--input", as_str(&long)], "long:1: the record is 3000 bytes long"),
+        (vec!["--input", as_str(&binary), "--record-size", "7"], "2 bytes are left over"),
+        (vec!["--artifacts", as_str(&empty)], "zsr-v1model.json"),
+        (vec!["--output", as_str(&long)], "cannot use the output folder"),
+        (vec!["--pcap", as_str(&long)], "cannot use the folder"),
+    ] {
+        let mut command = zsr();
+        command.args(["run", as_str(&path), "-q"]).args(&args);
+        if !args.contains(&"--output") {
+            command.arg("--output").arg(&out);
+        }
+        let t = text(&command.output().unwrap());
+        assert_eq!(t.code, Some(1), "{args:?}: {}{}", t.out, t.err);
+        assert!(t.err.starts_with("error: ") && t.err.contains(part), "{args:?}: {}", t.err);
+        assert_eq!(t.err.lines().count(), 1, "{args:?}: {}", t.err);
+        assert!(t.out.is_empty(), "{args:?}: {}", t.out);
+        let left = std::fs::read_dir(&out).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{args:?} left files");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let (_folder, path) =
+        folder(&format!("switches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{SMALL}"));
+    let t = text(&run(&["run", as_str(&path), "-q"]));
+    assert_eq!(t.code, Some(1), "{}", t.err);
+    assert!(t.err.contains(&address.to_string()), "{}", t.err);
+}
+
+#[test]
+fn interrupts_end_a_run_with_a_report() {
+    let (_folder, path) = folder(SMALL);
+    let mut child = zsr()
+        .args(["run", as_str(&path), "--items", "1000000000000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    // Signals are caught before anything is brought up.
+    while !line.contains("bringing up") {
+        line.clear();
+        assert_ne!(err.read_line(&mut line).unwrap(), 0, "ended early");
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    let t = text(&child.wait_with_output().unwrap());
+    assert_eq!(t.code, Some(1), "{}{rest}", t.out);
+    assert!(rest.contains("stopping"), "{rest}");
+    assert!(t.out.contains("INTERRUPTED: "), "{}", t.out);
+    assert!(t.out.contains(" pushed were delivered"), "{}", t.out);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let (_folder, path) = folder(SMALL);
+    let mut child = zsr()
+        .args(["run", as_str(&path), "-q"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let t = text(&child.wait_with_output().unwrap());
+    assert_eq!(t.code, Some(0), "{}", t.err);
+    assert!(t.err.is_empty(), "{}", t.err);
+}
