@@ -53,6 +53,16 @@ pub(crate) enum Op {
         a: R,
         m: R,
     },
+    /// Plain copies, one after the other: pairs `first..first + n` of the program's list.
+    Copies {
+        first: u32,
+        n: u16,
+    },
+    /// Arguments of the running action, in the same way: slot and argument word.
+    Args {
+        first: u32,
+        n: u16,
+    },
     /// Plain copy.
     Copy {
         d: R,

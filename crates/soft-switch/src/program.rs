@@ -8,7 +8,7 @@ use crate::compile::asm::Asm;
 use crate::compile::calc::CalcPlan;
 use crate::compile::control;
 use crate::compile::expr::{Args, Cx, RegisterRef};
-use crate::compile::optimize::{SlotSet, add_inputs, optimize};
+use crate::compile::optimize::{SlotSet, add_inputs, fuse, optimize};
 use crate::compile::parser::{self, SetUse};
 use crate::compile::tables::{ActionDef, TableDraft, TableRefs, load_profile};
 use crate::error::LoadError;
@@ -99,10 +99,15 @@ pub(crate) struct UnionStackPlan {
     pub elems: Box<[Box<[u16]>]>,
 }
 
+/// By id: slots and limbs of the fields that survive a copy.
+pub(crate) type FieldLists = HashMap<u64, Box<[(R, u8)]>>;
+
 /// Everything that running needs; immutable.
 pub(crate) struct Image {
     pub info: ProgramInfo,
     pub code: Vec<Op>,
+    /// What fused copies and arguments name.
+    pub pairs: Vec<(R, R)>,
     pub first_const: usize,
     pub consts: Vec<u64>,
     pub parser: Pc,
@@ -124,11 +129,13 @@ pub(crate) struct Image {
     /// Unit of each indirect meter.
     pub set_uses: Vec<SetUse>,
     /// By id: slots and limbs of the fields that survive a copy.
-    pub field_lists: HashMap<u64, Box<[(R, u8)]>>,
+    pub field_lists: FieldLists,
     /// By learn list id: the digest's number, and slots and widths of its fields.
     pub learn_lists: HashMap<u64, (usize, Vec<(R, u32)>)>,
     pub standard: Standard,
     pub errors: CoreErrors,
+    /// Slots of metadata whose values matter: what a new packet must find at 0.
+    pub metadata_runs: Vec<std::ops::Range<usize>>,
     pub metadata_slots: usize,
     pub phv_slots: usize,
 }
@@ -314,7 +321,8 @@ fn load(text: &str) -> Result<Image> {
     let (deparse, deparse_order) = deparser(&mut cx, &root, &names)?;
 
     let kept = kept_slots(&root, &asm, &layout, &drafts, &calcs, &selectors, &set_uses)?;
-    optimize(&mut asm, &mut calcs, &kept);
+    let live = optimize(&mut asm, &mut calcs, kept);
+    let pairs = fuse(&mut asm);
     asm.finish()?;
     let mut tables = Vec::new();
     for d in drafts {
@@ -352,6 +360,7 @@ fn load(text: &str) -> Result<Image> {
         first_const: layout.phv_slots,
         consts: std::mem::take(&mut asm.consts),
         code: std::mem::take(&mut asm.code),
+        pairs,
         headers: (0..layout.headers.len()).map(|h| HeaderPlan::new(&layout, h)).collect(),
         stacks: layout.stacks.iter().map(stack).collect(),
         union_stacks: layout.union_stacks.iter().map(union_stack).collect(),
@@ -363,6 +372,7 @@ fn load(text: &str) -> Result<Image> {
         learn_lists,
         standard: standard(&root, &layout)?,
         errors,
+        metadata_runs: live.runs(layout.metadata_slots),
         metadata_slots: layout.metadata_slots,
         phv_slots: layout.phv_slots,
         info,
@@ -583,7 +593,7 @@ fn deparser(cx: &mut Cx, root: &Node, names: &Names) -> Result<(crate::compile::
     Ok((start, order))
 }
 
-fn load_field_lists(root: &Node, layout: &Layout) -> Result<HashMap<u64, Box<[(R, u8)]>>> {
+fn load_field_lists(root: &Node, layout: &Layout) -> Result<FieldLists> {
     let mut lists = HashMap::new();
     for l in root.list("field_lists")? {
         l.allow(&["id", "name", "elements"])?;

@@ -1,6 +1,6 @@
 //! Which slots an instruction reads and writes: what the optimizer needs to know.
 
-use crate::op::{Op, R};
+use crate::op::{Op, R, WideOp};
 
 /// What an instruction does to slots, besides its single-slot reads.
 pub(crate) enum Writes {
@@ -88,7 +88,7 @@ impl Op {
             | Op::ExtractVarNextUnion { len, .. } => {
                 f(len);
             }
-            Op::Wide { op, b, .. } if matches!(op, crate::op::WideOp::Shl | crate::op::WideOp::Shr) => f(b),
+            Op::Wide { op: WideOp::Shl | WideOp::Shr, b, .. } => f(b),
             _ => {}
         }
     }
@@ -189,6 +189,8 @@ impl Op {
             | Op::Advance { .. }
             | Op::ParseError { .. }
             | Op::CheckSum { .. } => Writes::None,
+            // Made from copies when all else is done.
+            Op::Copies { .. } | Op::Args { .. } => Writes::Unknown,
             Op::StoreIdx { .. }
             | Op::SetValid { .. }
             | Op::SetInvalid { .. }

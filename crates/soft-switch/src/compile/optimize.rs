@@ -24,18 +24,87 @@ impl SlotSet {
     fn has(&self, r: R) -> bool {
         self.0[r as usize]
     }
+
+    /// Its slots below `end` as runs; gaps too short to be worth a run of their own are filled.
+    pub(crate) fn runs(&self, end: usize) -> Vec<std::ops::Range<usize>> {
+        const GAP: usize = 16;
+        let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+        for i in (0..end).filter(|i| self.0[*i]) {
+            match runs.last_mut() {
+                Some(r) if i - r.end < GAP => r.end = i + 1,
+                _ => runs.push(i..i + 1),
+            }
+        }
+        runs
+    }
 }
 
 /// Optimizes code in place. `kept` are the slots whose values matter whether or not code reads them.
-pub(crate) fn optimize(asm: &mut Asm, calcs: &mut Vec<CalcPlan>, kept: &SlotSet) {
+/// Returns all slots whose values matter in the end.
+pub(crate) fn optimize(asm: &mut Asm, calcs: &mut Vec<CalcPlan>, mut kept: SlotSet) -> SlotSet {
     own_calcs(asm, calcs);
     forward_copies(asm, calcs);
     // Each round can make more stores useless.
     for _ in 0..8 {
-        if !drop_dead_stores(asm, calcs, kept) {
+        if !drop_dead_stores(asm, calcs, &kept) {
             break;
         }
     }
+    add_reads(asm, calcs, &mut kept);
+    kept
+}
+
+/// Adds the slots that code reads.
+fn add_reads(asm: &mut Asm, calcs: &[CalcPlan], read: &mut SlotSet) {
+    for op in &mut asm.code {
+        op.reads(&mut |r| read.add(*r, 1));
+        op.range_reads(&mut |r, n| read.add(r, n));
+        if let Some(c) = op.calc() {
+            add_inputs(&calcs[*c as usize], read);
+        }
+    }
+}
+
+/// Makes one instruction of copies, or of arguments, that follow each other. Returns the pairs that they name.
+pub(crate) fn fuse(asm: &mut Asm) -> Vec<(R, R)> {
+    let entered = asm.entered();
+    let all = asm.konst(u64::MAX);
+    let mut pairs = Vec::new();
+    let mut remove = vec![false; asm.code.len()];
+    let copy = |op: &Op| match *op {
+        Op::Copy { d, a } => Some((d, a)),
+        _ => None,
+    };
+    let arg = |op: &Op| match *op {
+        Op::Arg { d, i, m } if m == all => Some((d, i)),
+        _ => None,
+    };
+    for of in [&copy as &dyn Fn(&Op) -> Option<(R, R)>, &arg] {
+        let mut at = 0;
+        while at < asm.code.len() {
+            let first = pairs.len();
+            let mut end = at;
+            while let Some(pair) = asm.code.get(end).and_then(of)
+                && (end == at || !entered[end])
+                && end - at < 65535
+            {
+                pairs.push(pair);
+                end += 1;
+            }
+            if end - at < 2 {
+                pairs.truncate(first);
+                at = end.max(at + 1);
+                continue;
+            }
+            let is_copy = copy(&asm.code[at]).is_some();
+            let (first, n) = (first as u32, (end - at) as u16);
+            asm.code[at] = if is_copy { Op::Copies { first, n } } else { Op::Args { first, n } };
+            remove[at + 1..end].fill(true);
+            at = end;
+        }
+    }
+    asm.remove(&remove);
+    pairs
 }
 
 /// Gives each instruction a calculation of its own, so that its input can be renamed.
@@ -106,13 +175,7 @@ fn rename_inputs(calc: &mut CalcPlan, copies: &HashMap<R, R>) {
 /// Removes instructions that only write slots that nothing reads. Returns whether there were any.
 fn drop_dead_stores(asm: &mut Asm, calcs: &[CalcPlan], kept: &SlotSet) -> bool {
     let mut read = SlotSet::new();
-    for op in &mut asm.code {
-        op.reads(&mut |r| read.add(*r, 1));
-        op.range_reads(&mut |r, n| read.add(r, n));
-        if let Some(c) = op.calc() {
-            add_inputs(&calcs[*c as usize], &mut read);
-        }
-    }
+    add_reads(asm, calcs, &mut read);
     let dead = |op: &Op| match op.writes() {
         Writes::Pure(d, n) => (0..n as u16).all(|i| !read.has(d + i) && !kept.has(d + i)),
         _ => false,

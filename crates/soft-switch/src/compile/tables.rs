@@ -67,6 +67,9 @@ pub(crate) struct TableDraft {
     base_label: Option<Label>,
 }
 
+/// What a table always does: an action, its arguments, and the node behind it.
+pub(crate) type Always = (usize, Vec<Big>, Option<String>);
+
 impl TableDraft {
     pub(crate) fn load(n: &Node, refs: &TableRefs) -> Result<TableDraft> {
         n.allow(&[
@@ -235,7 +238,7 @@ impl TableDraft {
 
     /// The action and arguments that the table always runs, and the node behind it, if it can only ever do that:
     /// a table without key whose default entry is const.
-    pub(crate) fn always(&self, actions: &[ActionDef]) -> Result<Option<(usize, Vec<Big>, Option<String>)>> {
+    pub(crate) fn always(&self, actions: &[ActionDef]) -> Result<Option<Always>> {
         let plain = self.def.key.words == 0 && self.def.profile.is_none() && self.info.const_default;
         let Some(EntryAction::Call(call)) = &self.def.default else { return Ok(None) };
         let a = call.action.index();

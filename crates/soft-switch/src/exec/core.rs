@@ -116,6 +116,21 @@ impl Core {
         }
     }
 
+    /// Clears the metadata.
+    #[inline]
+    pub(crate) fn clear_metadata(&mut self, image: &Image) {
+        for r in &image.metadata_runs {
+            self.slots[r.clone()].fill(0);
+        }
+    }
+
+    /// Clears metadata and headers: a packet that has not been parsed yet.
+    #[inline]
+    pub(crate) fn clear_packet(&mut self, image: &Image) {
+        self.clear_metadata(image);
+        self.slots[image.metadata_slots..image.phv_slots].fill(0);
+    }
+
     /// Looks a table up; returns the action's code, the next node's, and the first argument word.
     #[inline]
     pub(crate) fn apply(&mut self, image: &Image, t: usize) -> (Pc, Pc, u32) {
@@ -243,7 +258,7 @@ fn zero_rest(buf: &mut [u8], bits: usize, zeroed: &mut bool) {
         return;
     }
     *zeroed = true;
-    if bits % 8 != 0 {
+    if !bits.is_multiple_of(8) {
         buf[bits / 8] &= 0xffu8 << (8 - bits % 8);
     }
     buf[bits.div_ceil(8)..].fill(0);

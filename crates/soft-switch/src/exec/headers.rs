@@ -159,7 +159,7 @@ impl Core {
     ) -> Result<(), Stop> {
         let plan = &image.headers[h];
         let Some(var) = &plan.var else { return self.extract(image, h, data) };
-        if bits % 8 != 0 {
+        if !bits.is_multiple_of(8) {
             return Err(Stop::Error(image.errors.invalid_argument));
         }
         let len = (bits / 8) as usize;
@@ -207,7 +207,7 @@ impl Core {
 
     /// Moves the cursor on.
     pub(crate) fn advance(&mut self, image: &Image, bits: u64, data: &[u8]) -> Result<(), Stop> {
-        if bits % 8 != 0 {
+        if !bits.is_multiple_of(8) {
             return Err(Stop::Error(image.errors.invalid_argument));
         }
         if (data.len() - self.cursor) as u64 * 8 < bits {

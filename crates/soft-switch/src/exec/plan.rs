@@ -355,14 +355,14 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let bits: usize = widths.iter().map(|w| *w as usize).sum();
-            if bits % 8 != 0 {
+            if !bits.is_multiple_of(8) {
                 widths.push(8 - (bits % 8) as u8);
             }
             let pieces: Vec<Piece> =
                 widths.iter().enumerate().map(|(i, &width)| Piece { slot: i as R, width }).collect();
             let (unpack, pack) = (Unpack::new(&pieces), Pack::new(&pieces));
             let data: Vec<u8> =
-                (0..pack.bytes as u64).map(|i| (seed.rotate_left(i as u32 * 7) ^ i * 131) as u8).collect();
+                (0..pack.bytes as u64).map(|i| (seed.rotate_left(i as u32 * 7) ^ (i * 131)) as u8).collect();
             let mut s = slots();
             unpack.run(&data, &mut s);
             let mut pos = 0;

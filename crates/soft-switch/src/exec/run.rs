@@ -51,6 +51,17 @@ impl Core {
             match *op {
                 Op::Mov { d, a, m } => put!(d, m, s!(a)),
                 Op::Copy { d, a } => s!(d) = s!(a),
+                Op::Copies { first, n } => {
+                    for &(d, a) in &image.pairs[first as usize..][..n as usize] {
+                        s!(d) = s!(a);
+                    }
+                }
+                Op::Args { first, n } => {
+                    let words = self.arena.words.get(args..).unwrap_or_default();
+                    for &(d, i) in &image.pairs[first as usize..][..n as usize] {
+                        s!(d) = words.get(i as usize).copied().unwrap_or(0);
+                    }
+                }
                 Op::Add { d, a, b, m } => put!(d, m, s!(a).wrapping_add(s!(b))),
                 Op::Sub { d, a, b, m } => put!(d, m, s!(a).wrapping_sub(s!(b))),
                 Op::Mul { d, a, b, m } => put!(d, m, s!(a).wrapping_mul(s!(b))),

@@ -191,7 +191,7 @@ impl Layout {
             let name = h.get("name")?.str()?.to_string();
             let ty = self.type_named(&h.get("header_type")?)?;
             let metadata = h.get("metadata")?.bool()?;
-            if !metadata && self.types[ty].fixed_bits % 8 != 0 {
+            if !metadata && !self.types[ty].fixed_bits.is_multiple_of(8) {
                 return h.err(format!("a header of {} bits is not whole bytes", self.types[ty].fixed_bits));
             }
             let index = self.headers.len();

@@ -32,6 +32,7 @@ pub(super) struct Waiting {
     packet_length: u64,
     ingress_length: u64,
     truncate: usize,
+    recirculate: u64,
     ingress_port: u16,
     copies: Copies,
 }
@@ -65,11 +66,11 @@ impl Switch {
         let std = &self.program.image.standard;
         let core = &mut self.core;
         core.now_ns = now_ns;
-        core.slots[..self.program.image.phv_slots].fill(0);
+        core.clear_packet(&self.program.image);
         core.slots[std.ingress_port as usize] = u64::from(port) & 0x1ff;
         core.slots[std.packet_length as usize] = len;
         if let Some(t) = &std.ingress_timestamp {
-            core.slots[t.slot as usize] = now_ns / 1000 & crate::compile::expr::mask(t.width);
+            core.slots[t.slot as usize] = (now_ns / 1000) & crate::compile::expr::mask(t.width);
         }
         core.packet_length = len;
         core.ingress_length = len;
@@ -112,7 +113,7 @@ impl Switch {
         let std = &image.standard;
         let core = &mut self.core;
         core.now_ns = now_ns;
-        core.slots[..image.phv_slots].fill(0);
+        core.clear_packet(image);
         let mut kept = again.values.iter();
         for &(slot, limbs) in image.field_lists.get(&again.list).map_or(&[][..], |l| l) {
             for l in 0..u16::from(limbs) {
@@ -228,7 +229,7 @@ impl Switch {
         }
         if let (Some(ts), Some(depth)) = (std.enq_timestamp, std.enq_qdepth) {
             slots[ts as usize] =
-                self.core.now_ns / 1000 & crate::compile::expr::mask(std.enq_timestamp_width);
+                (self.core.now_ns / 1000) & crate::compile::expr::mask(std.enq_timestamp_width);
             slots[depth as usize] = 0;
         }
         Some(frame)
@@ -248,6 +249,7 @@ impl Switch {
             packet_length: core.packet_length,
             ingress_length: core.ingress_length,
             truncate: core.truncate,
+            recirculate: core.recirculate,
             ingress_port,
             copies,
         });
@@ -277,7 +279,7 @@ impl Switch {
     /// Writes kept values back after the metadata was cleared.
     fn restore(&mut self, list: u64, values: &[u64]) {
         let image = &self.program.image;
-        self.core.slots[..image.metadata_slots].fill(0);
+        self.core.clear_metadata(image);
         let mut kept = values.iter();
         for &(slot, limbs) in image.field_lists.get(&list).map_or(&[][..], |l| l) {
             for l in 0..u16::from(limbs) {
@@ -312,7 +314,7 @@ impl Switch {
         let (cursor, length, truncate) = (self.core.cursor, self.core.packet_length, self.core.truncate);
         let values = self.keep(list);
 
-        self.core.slots[..n].fill(0);
+        self.core.clear_packet(&self.program.image);
         let std = &self.program.image.standard;
         self.core.slots[std.ingress_port as usize] = u64::from(port) & 0x1ff;
         self.core.packet_length = ingress_size;
@@ -345,16 +347,18 @@ impl Switch {
             }
             let mut frame = Some(w.frame);
             for i in 0..n {
-                let (port, rid, cut) = match w.copies {
-                    Copies::Port(p) => (p, None, 0),
+                // As in bmv2, copies forget what the original wanted: truncation and another pass.
+                let (port, rid, truncate) = match w.copies {
+                    Copies::Port(p) => (p, None, w.truncate),
                     Copies::Group(g) => match self.replication.groups.at(g).and_then(|g| g.get(i)) {
-                        Some(r) => (r.port, Some(r.instance), 0),
+                        Some(r) => (r.port, Some(r.instance), usize::MAX),
                         None => break,
                     },
                     Copies::Session(s) => {
                         let Some(s) = self.replication.sessions.at(s) else { break };
                         let Some(r) = s.replicas.get(i) else { break };
-                        (r.port, Some(r.instance), s.packet_length_bytes)
+                        let cut = s.packet_length_bytes as usize;
+                        (r.port, Some(r.instance), if cut > 0 { cut } else { usize::MAX })
                     }
                 };
                 // The last copy is the frame itself.
@@ -369,7 +373,8 @@ impl Switch {
                 core.cursor = w.cursor;
                 core.packet_length = w.packet_length;
                 core.ingress_length = w.ingress_length;
-                core.truncate = if cut > 0 { w.truncate.min(cut as usize) } else { w.truncate };
+                core.truncate = truncate;
+                core.recirculate = if matches!(w.copies, Copies::Port(_)) { w.recirculate } else { 0 };
                 self.egress(port, rid, w.ingress_port, this, pool, out);
             }
             if let Some(f) = frame {
@@ -413,7 +418,6 @@ impl Switch {
         core.exit = false;
         core.loops = 0;
         core.clone = None;
-        core.recirculate = 0;
         let _ = core.run(image, image.egress, frame.bytes());
         core.exit = false;
         let recirculate = core.recirculate;

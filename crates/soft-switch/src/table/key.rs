@@ -62,12 +62,14 @@ impl KeyPlan {
         key
     }
 
+    /// The key in `N` words, of which `words` are used. `N` is a power of two.
     #[inline]
-    pub(crate) fn gather(&self, slots: &Slots, key: &mut [u64; MAX_WORDS]) {
-        key[..self.words].fill(0);
+    pub(crate) fn gather<const N: usize>(&self, slots: &Slots) -> [u64; N] {
+        let mut key = [0; N];
         for p in &self.parts {
-            key[p.word as usize % MAX_WORDS] |= (slots[p.slot as usize] & p.mask) << p.shift;
+            key[p.word as usize % N] |= (slots[p.slot as usize] & p.mask) << p.shift;
         }
+        key
     }
 }
 

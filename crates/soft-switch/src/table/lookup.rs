@@ -81,16 +81,15 @@ impl Lookup {
             Lookup::None => 0,
             Lookup::Direct(list) => list.get(plan.one_word(slots) as usize).copied().unwrap_or(0),
             Lookup::Hash1(map) => map.get1(plan.one_word(slots)),
-            Lookup::Hash(map) => {
-                let mut key = [0; MAX_WORDS];
-                plan.gather(slots, &mut key);
-                map.get(&key)
-            }
-            Lookup::Rules(rules) => {
-                let mut key = [0; MAX_WORDS];
-                plan.gather(slots, &mut key);
-                rules.find(plan, &key)
-            }
+            Lookup::Hash(map) if plan.words <= 2 => map.get(&plan.gather::<2>(slots)),
+            Lookup::Hash(map) if plan.words <= 4 => map.get(&plan.gather::<4>(slots)),
+            Lookup::Hash(map) => map.get(&plan.gather::<MAX_WORDS>(slots)),
+            Lookup::Rules(rules) => match plan.words {
+                1 => rules.find(plan, &[plan.one_word(slots)]),
+                2 => rules.find(plan, &plan.gather::<2>(slots)),
+                3 | 4 => rules.find(plan, &plan.gather::<4>(slots)),
+                _ => rules.find(plan, &plan.gather::<MAX_WORDS>(slots)),
+            },
         }
     }
 
@@ -123,24 +122,28 @@ impl Lookup {
 
 impl Rules {
     #[inline]
-    fn find(&self, plan: &KeyPlan, key: &[u64; MAX_WORDS]) -> u32 {
+    fn find<const N: usize>(&self, plan: &KeyPlan, key: &[u64; N]) -> u32 {
         if !self.ranges && self.rules.len() > SCAN_LIMIT {
             return self.find_grouped(plan.words, key);
         }
-        let words = plan.words;
-        for (stored, w) in self.rules.iter().zip(self.flat.chunks_exact(words * 2)) {
+        // With up to two words their number is known here, so that the comparison has no loop.
+        let words = if N <= 2 { N } else { plan.words };
+        for (i, w) in self.flat.chunks_exact(words * 2).enumerate() {
             let (value, mask) = w.split_at(words);
-            let hit = value.iter().zip(mask).zip(key).all(|((v, m), k)| k & m == *v);
-            if hit && (stored.rule.bounds.is_empty() || plan.within(key, &stored.rule.bounds)) {
+            let differ = value.iter().zip(mask).zip(key).fold(0, |d, ((v, m), k)| d | (k & m) ^ v);
+            if differ == 0
+                && let Some(stored) = self.rules.get(i)
+                && (stored.rule.bounds.is_empty() || plan.within(key, &stored.rule.bounds))
+            {
                 return stored.entry + 1;
             }
         }
         0
     }
 
-    fn find_grouped(&self, words: usize, key: &[u64; MAX_WORDS]) -> u32 {
+    fn find_grouped<const N: usize>(&self, words: usize, key: &[u64; N]) -> u32 {
         let mut found: Option<&Stored> = None;
-        let mut masked = [0; MAX_WORDS];
+        let mut masked = [0; N];
         for g in &self.groups {
             if found.is_some_and(|f| f.rule.priority > g.best) {
                 break;
