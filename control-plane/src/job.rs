@@ -79,8 +79,12 @@ pub fn run(
 
     let meter = Meter::default();
     progress.start(total(&prepared));
-    let mut outcomes =
-        run_flow(topology, inputs, output.as_ref(), control, &meter, &mut |m| progress.update(m.into()));
+    let mut outcomes = run_flow(topology, inputs, output.as_ref(), control, &meter, &mut |m| {
+        progress.update(m.into());
+        for note in system.reports.take_notes() {
+            progress.phase(&note);
+        }
+    });
     progress.finish((&meter).into());
     let transfer = outcomes.iter().map(|o| o.elapsed).max().unwrap_or_default();
 
@@ -88,8 +92,13 @@ pub fn run(
     let ended = Instant::now();
     let counts = read_counts(&mut system)?;
     let flows = outcomes.iter().filter_map(|o| report_flow(topology, &system.plan, o, &counts)).collect();
+    let fatal = system.reports.fatal();
     system.stop()?;
-    let outcome = judge(&mut outcomes, control);
+    let outcome = match fatal {
+        // Everything else that went wrong came of this.
+        Some(report) => Outcome::Failed(report),
+        None => judge(&mut outcomes, control),
+    };
     let outputs = match (output, &outcome) {
         (Some(plan), Outcome::Delivered) => plan.commit()?,
         _ => Vec::new(),
@@ -145,7 +154,7 @@ type Counts = HashMap<(&'static str, usize), u64>;
 
 fn read_counts(system: &mut System<'_>) -> Result<Counts, RunError> {
     let mut ids = Vec::new();
-    for name in ["received", "sent", "transfers", "retries"] {
+    for name in ["received", "sent", "transfers", "drained", "retries"] {
         ids.push((name, system.schema.counter(name)?));
     }
     let cells: Result<Counts, ClientError> = system.block_on(async |client| {
@@ -179,7 +188,7 @@ fn report_flow(
 ) -> Option<FlowReport> {
     let flow = topology.flows.get(outcome.flow)?;
     let ids = |ring: usize| plan.rings.get(ring).copied().flatten();
-    let of_worker = |name, worker: u16| counts.get(&(name, usize::from(worker))).copied().unwrap_or(0);
+    let of_worker = |name, index: u16| counts.get(&(name, usize::from(index))).copied().unwrap_or(0);
     let carried = |ring| ids(ring).map(|ids| connection(ids.data.index, ids.poll.index, counts));
     let producer = |ring| Some(SwitchCounts::of_producer(&carried(ring)?));
     let consumer = |ring| {

@@ -29,12 +29,13 @@ pub struct ConnectionCounts {
 }
 
 impl SwitchCounts {
-    /// A producer ring. Its transfers are its worker's to count; half of what was sent to it are READs.
-    pub fn of_producer(c: &ConnectionCounts) -> Self {
-        let tails = c.sent / 2;
+    /// A producer ring, with the transfers out of it. Each ended with a tail WRITE and its ACK; what else was sent to it
+    /// are READs, and where requests were repeated, those that were.
+    pub fn of_producer(c: &ConnectionCounts, transfers: u64) -> Self {
+        let tails = transfers.min(c.sent);
         let acks = tails.min(c.received);
         SwitchCounts {
-            transfers: tails,
+            transfers,
             polls: c.polls,
             control_packets: c.polls + c.poll_answers + c.sent + acks,
             control_bytes: c.polls * READ
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn ten_transfers_of_eight_packets() {
         let producer = ConnectionCounts { polls: 30, poll_answers: 30, sent: 20, received: 90 };
-        let counts = SwitchCounts::of_producer(&producer);
+        let counts = SwitchCounts::of_producer(&producer, 10);
         assert_eq!((counts.transfers, counts.data_packets, counts.polls), (10, 80, 30));
         assert_eq!(counts.control_packets, 30 + 30 + 20 + 10);
         assert_eq!(counts.control_bytes, 30 * 74 + 30 * 70 + 10 * 74 + 10 * 82 + 10 * 62);
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn counts_that_make_no_sense_do_not_overflow() {
         let odd = ConnectionCounts { polls: 0, poll_answers: 9, sent: 1, received: 1000 };
-        assert_eq!(SwitchCounts::of_producer(&odd).data_packets, 1000);
+        assert_eq!(SwitchCounts::of_producer(&odd, 0).data_packets, 1000);
         assert_eq!(SwitchCounts::of_consumer(&odd, 0, 0).data_packets, 0);
     }
 }

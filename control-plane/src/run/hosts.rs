@@ -135,13 +135,9 @@ impl Hosts {
         agent.attach_consumer(name, self.cancel.clone()).map_err(|e| attach_failed(agent, name, &e))
     }
 
-    /// Tells the processing units of all rings that their flows are over, for `reason`.
-    pub async fn abort_rings(&mut self, reason: &str) {
-        for (host, name) in &self.rings {
-            let request = proto::AbortRingRequest { name: name.clone(), reason: reason.into() };
-            // An agent that is gone has nobody to tell.
-            let _ = self.hosts[*host].client.abort_ring(request).await;
-        }
+    /// The agents, parallel to the topology's hosts.
+    pub fn agents(&self) -> Vec<Agent> {
+        self.hosts.iter().map(|h| h.agent.clone()).collect()
     }
 
     /// Takes keys and queue pairs back and ends the agents; needs the fabric to run.

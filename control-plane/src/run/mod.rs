@@ -4,6 +4,7 @@ pub mod error;
 pub mod fabric;
 pub mod hosts;
 pub mod system;
+pub mod watch;
 
 pub use error::RunError;
 pub use system::System;

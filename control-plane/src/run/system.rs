@@ -4,6 +4,7 @@
 use super::error::RunError;
 use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
+use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, Plan};
 use crate::topology::{Link, Topology};
@@ -33,6 +34,8 @@ pub struct System<'t> {
     pub hosts: Hosts,
     /// The controller's session with the switch; taken by whoever listens to it.
     pub client: SwitchClient,
+    /// What the data plane has reported.
+    pub reports: Reports,
     /// Address of the switch's P4Runtime server.
     pub p4runtime: SocketAddr,
     runtime: tokio::runtime::Runtime,
@@ -123,6 +126,7 @@ impl<'t> System<'t> {
         let server = runtime.spawn(server);
 
         let mut entries = Vec::new();
+        let reports = Reports::default();
         let client = runtime.block_on(async {
             let mut client =
                 SwitchClient::connect(&switch_spec.name, p4runtime, device_id.get(), ELECTION_ID).await?;
@@ -133,6 +137,10 @@ impl<'t> System<'t> {
             let addresses = hosts.create_rings(topology, &plan).await?;
             entries = plan.flow_entries(&schema, &addresses)?;
             client.insert(entries.clone()).await?;
+            if let Some(digests) = client.digests() {
+                let names = Names::new(topology, &plan, &hosts.agents());
+                tokio::spawn(reports.clone().watch(digests, names));
+            }
             // Last, when everything that a worker needs is in place.
             client.insert_replication(vec![plan.tick_group()]).await?;
             Ok::<_, RunError>(client)
@@ -151,6 +159,7 @@ impl<'t> System<'t> {
                     return Err(e);
                 }
             },
+            reports,
             p4runtime,
             runtime,
             fabric: Some(fabric),

@@ -1,16 +1,20 @@
 // What the controller reads for reports. The twin in ../tna has the same controls.
 
-// Packets and bytes received on each connection, and dropped for each reason.
+// Packets and bytes received on each connection, packets dropped for each reason; transfers of each worker and out of each
+// producer ring, retries of each worker.
 control CountIngress(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
     counter(8, CounterType.packets) drops;
     counter(ZSR_MAX_WORKERS, CounterType.packets) transfers;
+    counter(ZSR_MAX_PRODUCERS, CounterType.packets) drained;
     counter(ZSR_MAX_WORKERS, CounterType.packets) retries;
     apply {
         if (m.role != 0) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
-        if (m.counts == COUNT_TRANSFER) { transfers.count((bit<32>)m.worker); }
-        else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.worker); }
+        if (m.counts == COUNT_TRANSFER) {
+            transfers.count((bit<32>)m.worker);
+            drained.count((bit<32>)m.producer);
+        } else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.worker); }
     }
 }
 
