@@ -5,6 +5,7 @@ pub mod control;
 mod error;
 mod exec;
 mod handle;
+mod image;
 mod info;
 mod load;
 mod meter;

@@ -7,7 +7,7 @@ use crate::control::CounterValue;
 use crate::meter::Meter;
 use crate::op::Pc;
 use crate::profile::Profile;
-use crate::program::Image;
+use crate::image::Image;
 use crate::table::{Arena, Hot, NO_ACTION, Table};
 
 /// Why the parser ended early.

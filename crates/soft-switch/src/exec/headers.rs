@@ -2,7 +2,7 @@
 
 use super::core::{Core, Stop};
 use super::plan::Slots;
-use crate::program::Image;
+use crate::image::Image;
 
 /// The number that stands for an element beyond the end of its stack.
 pub(crate) const NO_HEADER: u64 = 0xffff;

@@ -4,7 +4,7 @@ use super::core::{Core, Stop};
 use super::headers::NO_HEADER;
 use super::wide;
 use crate::op::{Cmp, Op, Pc};
-use crate::program::Image;
+use crate::image::Image;
 use crate::table::NO_ACTION;
 
 #[inline(always)]
