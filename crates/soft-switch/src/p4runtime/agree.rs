@@ -65,6 +65,10 @@ impl<'a> Builder<'a> {
     }
 
     fn build(mut self) -> Result<Schema, String> {
+        let arch = self.info.pkg_info.as_ref().map_or("", |package| package.arch.as_str());
+        if !matches!(arch, "" | "v1model") {
+            return Err(format!("P4Info is for architecture '{arch}', and this switch is a 'v1model'"));
+        }
         self.actions()?;
         self.profiles()?;
         self.tables()?;
@@ -311,11 +315,10 @@ impl<'a> Builder<'a> {
             } else {
                 of.widths.clone()
             };
-            // The artifact has no names here, and matches values exactly.
-            let key = |(width, field): (&u32, &config::MatchField)| KeyInfo {
-                name: field.name.clone(),
-                kind: MatchKind::Exact,
-                width: *width,
+            // The artifact has no names here. It matches exactly whatever P4Info says; p4c warns of it.
+            let key = |(width, field): (&u32, &config::MatchField)| {
+                let kind = given_kind(field).unwrap_or(MatchKind::Exact);
+                KeyInfo { name: field.name.clone(), kind, width: *width }
             };
             let total: u64 = widths.iter().map(|width| u64::from(*width)).sum();
             if widths.len() != set.r#match.len() || total != u64::from(of.width) {
@@ -367,8 +370,14 @@ fn initial_default(table: &config::Table) -> Option<pb::Action> {
 
 /// The kind of a field; p4c makes optional fields ternary for bmv2.
 fn match_kind(field: &config::MatchField, of: MatchKind) -> Result<MatchKind, String> {
+    let kind = given_kind(field)?;
+    let same = kind == of || (kind == MatchKind::Optional && of == MatchKind::Ternary);
+    if same { Ok(kind) } else { Err(format!("is {kind:?} in P4Info and {of:?} in the device config")) }
+}
+
+fn given_kind(field: &config::MatchField) -> Result<MatchKind, String> {
     use config::match_field::{Match, MatchType};
-    let kind = match &field.r#match {
+    Ok(match &field.r#match {
         Some(Match::MatchType(number)) => match MatchType::try_from(*number) {
             Ok(MatchType::Exact) => MatchKind::Exact,
             Ok(MatchType::Lpm) => MatchKind::Lpm,
@@ -381,9 +390,7 @@ fn match_kind(field: &config::MatchField, of: MatchKind) -> Result<MatchKind, St
             return Err(format!("has match type '{name}', which v1model lacks"));
         }
         None => return Err("has no match type".into()),
-    };
-    let same = kind == of || (kind == MatchKind::Optional && of == MatchKind::Ternary);
-    if same { Ok(kind) } else { Err(format!("is {kind:?} in P4Info and {of:?} in the device config")) }
+    })
 }
 
 fn meter_type(

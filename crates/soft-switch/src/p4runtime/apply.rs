@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use p4runtime_proto::p4::v1 as pb;
 
-use super::ops::{EntryKey, MeterChange, Op, Verb};
+use super::ops::{Attached, EntryKey, MeterChange, Op, Verb};
 use super::refusal::{Outcome, Refusal};
 use crate::control::{CounterValue, EntryAction, MeterConfig};
 use crate::info::{ProfileId, TableId};
@@ -203,15 +203,18 @@ fn apply_entry(
             };
             finish(switch, extras, set, back, undo)
         }
-        Op::ModifyEntry { table, entry, action, idle_timeout_ns, metadata, counter, meter } => {
+        Op::ModifyEntry { table, entry, action, idle_timeout_ns, mut attached, counter, meter } => {
             let before = switch.table_get(table, &entry.key, entry.priority)?;
             let mut after = before.clone();
-            if let Some(action) = action {
-                extras.check_style(switch, table, &action)?;
-                after.action = action;
+            match action {
+                Some(action) => {
+                    extras.check_style(switch, table, &action)?;
+                    after.action = action;
+                }
+                None => attached.modes = Attached::unpack(&before.metadata).modes,
             }
             after.idle_timeout_ns = idle_timeout_ns;
-            after.metadata = metadata;
+            after.metadata = attached.pack();
             let direct = Direct::save(switch, table, &entry, undo.is_some());
             let new_action = after.action.clone();
             switch.table_modify(table, after)?;
@@ -438,3 +441,7 @@ fn apply_cells(switch: &mut Switch, op: Op, mut undo: Option<&mut Vec<Undo>>) ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "fuzz_tests.rs"]
+mod tests;

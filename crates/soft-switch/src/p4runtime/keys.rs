@@ -40,6 +40,43 @@ pub(super) fn write_key(fields: &[Field], key: &[MatchField]) -> Vec<pb::FieldMa
         .collect()
 }
 
+/// Reads a member of a value set, whose fields the artifact matches exactly.
+pub(super) fn read_member(fields: &[Field], matches: &[pb::FieldMatch]) -> Outcome<Vec<MatchField>> {
+    let exactly = |(value, field): (MatchField, &Field)| {
+        let all = ones(field.repr.width);
+        match value {
+            MatchField::Exact(value) | MatchField::Optional(Some(value)) => Ok(MatchField::Exact(value)),
+            MatchField::Ternary { value, mask } if mask == all => Ok(MatchField::Exact(value)),
+            MatchField::Lpm { value, prefix_len } if prefix_len == field.repr.width => {
+                Ok(MatchField::Exact(value))
+            }
+            MatchField::Range { low, high } if low == high => Ok(MatchField::Exact(low)),
+            _ => Err(Refusal::unimplemented("a bmv2 program matches value sets exactly")
+                .at(format_args!("match field {} ('{}')", field.id, field.name))),
+        }
+    };
+    read_key(fields, matches)?.into_iter().zip(fields).map(exactly).collect()
+}
+
+/// The inverse of [`read_member`]: an exact value in the form that P4Info asks for.
+pub(super) fn write_member(fields: &[Field], key: &[MatchField]) -> Vec<pb::FieldMatch> {
+    let form = |(field, value): (&Field, &MatchField)| match (field.kind, value) {
+        (MatchKind::Ternary, MatchField::Exact(value)) => {
+            MatchField::Ternary { value: value.clone(), mask: ones(field.repr.width) }
+        }
+        (MatchKind::Lpm, MatchField::Exact(value)) => {
+            MatchField::Lpm { value: value.clone(), prefix_len: field.repr.width }
+        }
+        (MatchKind::Range, MatchField::Exact(value)) => {
+            MatchField::Range { low: value.clone(), high: value.clone() }
+        }
+        (MatchKind::Optional, MatchField::Exact(value)) => MatchField::Optional(Some(value.clone())),
+        _ => value.clone(),
+    };
+    let key: Vec<MatchField> = fields.iter().zip(key).map(form).collect();
+    write_key(fields, &key)
+}
+
 fn anything(field: &Field) -> Option<MatchField> {
     match field.kind {
         MatchKind::Exact => None,
@@ -160,6 +197,7 @@ fn padded(value: &[u8], length: usize) -> impl Iterator<Item = u8> + '_ {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
     use tonic::Code;
 
     use super::*;
@@ -247,7 +285,30 @@ mod tests {
         assert!(write_key(&fields, &[none]).is_empty());
     }
 
+    #[test]
+    fn members_of_value_sets_are_exact_in_any_form() {
+        let kinds =
+            [MatchKind::Exact, MatchKind::Ternary, MatchKind::Lpm, MatchKind::Range, MatchKind::Optional];
+        let fields: Vec<Field> = kinds.iter().zip(1..).map(|(kind, id)| field(id, *kind, 8)).collect();
+        let five = FieldMatchType::Optional(field_match::Optional { value: vec![5] });
+        let matches = vec![
+            given(1, exact(&[5])),
+            given(2, ternary(&[5], &[0xff])),
+            given(3, lpm(&[5], 8)),
+            given(4, range(&[5], &[5])),
+            given(5, five),
+        ];
+        let key = read_member(&fields, &matches).unwrap();
+        assert!(key.iter().all(|value| *value == MatchField::Exact(vec![5])));
+        assert_eq!(write_member(&fields, &key), matches);
+        let mut wide = matches.clone();
+        wide[1] = given(2, ternary(&[5], &[0x0f]));
+        assert_eq!(read_member(&fields, &wide).unwrap_err().code, Code::Unimplemented);
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
         #[test]
         fn lpm_round_trip(value: u32, length in 1i32..=32) {
             let fields = [field(1, MatchKind::Lpm, 32)];

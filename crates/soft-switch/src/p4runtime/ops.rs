@@ -55,7 +55,7 @@ pub(super) enum Op {
         /// None: as it is.
         action: Option<EntryAction>,
         idle_timeout_ns: u64,
-        metadata: Vec<u8>,
+        attached: Attached,
         counter: Option<CounterValue>,
         meter: MeterChange,
     },
@@ -130,20 +130,28 @@ pub(super) enum Op {
     },
 }
 
-/// The two opaque fields of an entry as the switch's one: the older number, then the bytes.
-pub(super) fn pack_metadata(number: u64, bytes: &[u8]) -> Vec<u8> {
-    if number == 0 && bytes.is_empty() {
-        return Vec::new();
-    }
-    let mut packed = number.to_be_bytes().to_vec();
-    packed.extend_from_slice(bytes);
-    packed
+/// What a controller attached to an entry, as the opaque bytes that the switch keeps for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attached {
+    /// `action_selection_mode` and `size_semantics` of a one-shot set, as they were written.
+    pub modes: [u8; 2],
+    /// `controller_metadata`.
+    pub number: u64,
+    /// `metadata`.
+    pub bytes: Vec<u8>,
 }
 
-/// The inverse of [`pack_metadata`].
-pub(super) fn unpack_metadata(packed: &[u8]) -> (u64, &[u8]) {
-    match packed.split_first_chunk() {
-        Some((number, bytes)) => (u64::from_be_bytes(*number), bytes),
-        None => (0, &[]),
+impl Attached {
+    pub fn pack(&self) -> Vec<u8> {
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        [&self.modes[..], &self.number.to_be_bytes(), &self.bytes].concat()
+    }
+
+    pub fn unpack(packed: &[u8]) -> Self {
+        let Some((modes, rest)) = packed.split_first_chunk() else { return Self::default() };
+        let Some((number, bytes)) = rest.split_first_chunk() else { return Self::default() };
+        Self { modes: *modes, number: u64::from_be_bytes(*number), bytes: bytes.to_vec() }
     }
 }

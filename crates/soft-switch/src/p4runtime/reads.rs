@@ -232,7 +232,7 @@ impl Pipeline {
             let members = self.call(move |switch, _| switch.value_set(set)).await??;
             let members = members
                 .iter()
-                .map(|key| pb::ValueSetMember { r#match: super::keys::write_key(&of.fields, key) })
+                .map(|key| pb::ValueSetMember { r#match: super::keys::write_member(&of.fields, key) })
                 .collect();
             entities.push(Entity::ValueSetEntry(pb::ValueSetEntry { value_set_id: id, members }));
         }

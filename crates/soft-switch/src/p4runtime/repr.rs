@@ -62,7 +62,9 @@ impl Repr {
             Sdn::Bits(bits) => i64::from(bits),
             Sdn::Text => 0,
         };
-        if i64::from(bitwidth) != expected {
+        // p4c gives no width for keys of type `error`.
+        let untyped = bitwidth == 0 && type_name.is_none();
+        if i64::from(bitwidth) != expected && !untyped {
             return Err(format!("has {bitwidth} bits in P4Info and {expected} in the device config"));
         }
         Ok(Self { width: artifact, sdn })
@@ -168,6 +170,7 @@ mod tests {
         let none = HashMap::new();
         assert_eq!(Repr::agree(9, None, &none, 9), Ok(Repr::plain(9)));
         assert!(Repr::agree(9, None, &none, 16).unwrap_err().contains("9 bits"));
+        assert_eq!(Repr::agree(0, None, &none, 32), Ok(Repr::plain(32)), "a key of type error");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use p4runtime_proto::p4::v1::p4_runtime_server;
 use tokio::net::TcpListener;
@@ -18,6 +19,9 @@ use crate::handle::{SwitchHandle, SwitchStopped};
 
 /// Largest request, in bytes: a pipeline's artifacts may well exceed gRPC's default of 4 MiB.
 const MAX_REQUEST: usize = 256 << 20;
+
+/// How often the transport asks a controller whether it is alive, and how long it waits for the answer.
+const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Why a port can't be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +102,9 @@ impl P4RuntimeServer {
             let _ = stop.send(true);
         };
         let served = tonic::transport::Server::builder()
+            // A controller whose machine died ends its session without a word.
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(service)
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), ending)
             .await;

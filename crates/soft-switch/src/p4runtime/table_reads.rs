@@ -6,7 +6,7 @@ use p4runtime_proto::p4::v1::table_action::Type;
 
 use super::apply::Extras;
 use super::keys::{read_key, write_key};
-use super::ops::{EntryKey, Which, unpack_metadata};
+use super::ops::{Attached, EntryKey, Which};
 use super::reads::{select, write_counter, write_meter};
 use super::refusal::{Outcome, Refusal};
 use super::schema::{Schema, Table};
@@ -108,12 +108,16 @@ impl Query {
     }
 
     fn wants(&self, entry: &TableEntry) -> bool {
-        let (number, metadata) = unpack_metadata(&entry.metadata);
+        let attached = Attached::unpack(&entry.metadata);
         let action = |wanted| matches!(&entry.action, EntryAction::Call(call) if call.action == wanted);
         (self.priority == 0 || self.priority == entry.priority)
             && self.action.is_none_or(action)
-            && (self.number == 0 || self.number == number)
-            && (self.metadata.is_empty() || self.metadata == metadata)
+            && self.wants_attached(&attached)
+    }
+
+    fn wants_attached(&self, attached: &Attached) -> bool {
+        (self.number == 0 || self.number == attached.number)
+            && (self.metadata.is_empty() || self.metadata == attached.bytes)
     }
 
     /// On the thread that owns the switch.
@@ -125,9 +129,7 @@ impl Query {
             let wanted = self.action.is_none_or(
                 |wanted| matches!(&entry.action, Some(EntryAction::Call(call)) if call.action == wanted),
             );
-            let (number, bytes) = unpack_metadata(&entry.metadata);
-            let same = (self.number == 0 || self.number == number)
-                && (self.metadata.is_empty() || self.metadata == bytes);
+            let same = self.wants_attached(&Attached::unpack(&entry.metadata));
             let entry = if wanted && same { vec![entry] } else { Vec::new() };
             return Ok(entry);
         }
@@ -200,19 +202,26 @@ impl Schema {
     }
 
     fn write_row(&self, table: &Table, row: Row) -> pb::TableEntry {
-        let (number, metadata) = unpack_metadata(&row.metadata);
+        let attached = Attached::unpack(&row.metadata);
         let mut entry = self.write_which(table, &row.which);
         #[allow(deprecated)]
         {
-            entry.controller_metadata = number;
+            entry.controller_metadata = attached.number;
         }
-        entry.metadata = metadata.to_vec();
+        entry.metadata = attached.bytes;
         entry.action = row.action.map(|action| match (&row.which, action) {
             // The default action is always a plain action.
             (Which::Default, EntryAction::Call(call)) => {
                 pb::TableAction { r#type: Some(Type::Action(self.write_action(&call))) }
             }
-            (_, action) => self.write_entry_action(table, &action),
+            (_, action) => {
+                let mut action = self.write_entry_action(table, &action);
+                if let Some(Type::ActionProfileActionSet(set)) = &mut action.r#type {
+                    let [mode, semantics] = attached.modes;
+                    (set.action_selection_mode, set.size_semantics) = (mode.into(), semantics.into());
+                }
+                action
+            }
         });
         if matches!(row.which, Which::Default) && entry.action.is_none() {
             // A table with an action profile has a default entry that the program itself does without.

@@ -3,7 +3,7 @@
 use p4runtime_proto::p4::v1 as pb;
 
 use super::keys::read_key;
-use super::ops::{EntryKey, MeterChange, Op, Verb, Which, pack_metadata};
+use super::ops::{Attached, EntryKey, MeterChange, Op, Verb, Which};
 use super::refusal::{Outcome, Refusal};
 use super::schema::Table;
 use super::updates::{Reader, no_colors, no_object, only_modify, read_counter, read_meter};
@@ -47,8 +47,7 @@ impl Reader<'_> {
             return Ok(Op::Direct { table: table.engine, entry: at, counter, meter });
         }
         let idle_timeout_ns = read_idle(table, entry)?;
-        #[allow(deprecated)]
-        let metadata = pack_metadata(entry.controller_metadata, &entry.metadata);
+        let attached = read_attached(entry);
         let action =
             entry.action.as_ref().map(|action| self.schema.read_entry_action(table, action)).transpose()?;
         if verb == Verb::Modify {
@@ -58,14 +57,14 @@ impl Reader<'_> {
                 entry: at,
                 action,
                 idle_timeout_ns,
-                metadata,
+                attached,
                 counter,
                 meter,
             });
         }
         let action: EntryAction = action.ok_or_else(|| Refusal::invalid("a new entry needs an action"))?;
         let EntryKey { key, priority } = at;
-        let entry = TableEntry { key, priority, action, idle_timeout_ns, metadata };
+        let entry = TableEntry { key, priority, action, idle_timeout_ns, metadata: attached.pack() };
         Ok(Op::InsertEntry { table: table.engine, entry, counter, meter })
     }
 
@@ -92,11 +91,7 @@ impl Reader<'_> {
             Some(Some(Type::Action(action))) => Some(self.schema.read_table_action(table, action, true)?),
             Some(_) => return Err(Refusal::invalid("the default entry takes an action only")),
         };
-        #[allow(deprecated)]
-        let metadata = match &action {
-            Some(_) => pack_metadata(entry.controller_metadata, &entry.metadata),
-            None => Vec::new(),
-        };
+        let metadata = if action.is_some() { read_attached(entry).pack() } else { Vec::new() };
         Ok(Op::ModifyDefault { table: table.engine, action, metadata })
     }
 
@@ -162,6 +157,20 @@ pub(super) fn read_which(table: &Table, entry: &pb::TableEntry) -> Outcome<Which
 /// As in bmv2, packets that miss are not counted and not metered.
 pub(super) fn no_default_direct() -> Refusal {
     Refusal::unimplemented("this switch has no direct counter or meter for default entries")
+}
+
+fn read_attached(entry: &pb::TableEntry) -> Attached {
+    use pb::table_action::Type;
+    // Modes that this switch does not know are refused with the action.
+    let modes = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
+        Some(Type::ActionProfileActionSet(set)) => {
+            [set.action_selection_mode as u8, set.size_semantics as u8]
+        }
+        _ => [0; 2],
+    };
+    #[allow(deprecated)]
+    let number = entry.controller_metadata;
+    Attached { modes, number, bytes: entry.metadata.clone() }
 }
 
 fn read_idle(table: &Table, entry: &pb::TableEntry) -> Outcome<u64> {

@@ -6,13 +6,12 @@ use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;
 use tonic::Code;
 
-use super::keys::read_key;
+use super::keys::read_member;
 use super::ops::{Op, Verb};
 use super::ports;
 use super::refusal::{Outcome, Refusal};
 use super::schema::{MeterType, Profile, Schema};
 use crate::control::{CloneSession, CounterValue, DigestConfig, Group, GroupMember, MeterConfig, Replica};
-use crate::info::MatchKind;
 
 /// v1model's `mcast_grp` has 16 bits.
 const MAX_MULTICAST_GROUP: u32 = 0xffff;
@@ -218,13 +217,12 @@ impl Reader<'_> {
         }
         let mut members = Vec::with_capacity(entry.members.len());
         for member in &entry.members {
-            let key = read_key(&of.fields, &member.r#match)?;
+            let key = read_member(&of.fields, &member.r#match)?;
             if members.contains(&key) {
                 return Err(Refusal::new(Code::AlreadyExists, "two members are equal"));
             }
             members.push(key);
         }
-        debug_assert!(of.fields.iter().all(|field| field.kind == MatchKind::Exact));
         Ok(Op::ValueSet { set: of.engine, members })
     }
 

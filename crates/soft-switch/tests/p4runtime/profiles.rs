@@ -165,9 +165,17 @@ async fn one_shot_sets() {
         );
     }
     assert_eq!(ports.into_iter().collect::<Vec<_>>(), [4, 5]);
-    let changed = entry(ids, "spread", 1, one_shot(set(ids, &[(6, 1)])));
+    use pb::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
+    let by_hash = pb::ActionProfileActionSet {
+        action_selection_mode: ActionSelectionMode::Hash as i32,
+        size_semantics: SizeSemantics::SumOfWeights as i32,
+        ..set(ids, &[(6, 1)])
+    };
+    let changed = entry(ids, "spread", 1, one_shot(by_hash));
     c.modify(changed.clone()).await.unwrap();
-    assert_eq!(c.read(entry(ids, "spread", 1, None)).await, [changed]);
+    assert_eq!(c.read(entry(ids, "spread", 1, None)).await, std::slice::from_ref(&changed));
+    c.modify(entry(ids, "spread", 1, None)).await.unwrap();
+    assert_eq!(c.read(entry(ids, "spread", 1, None)).await, [changed], "as it was, modes and all");
     assert!(c.read(any_member(0, 0)).await.is_empty(), "no member shows");
 
     // Either style, never both.
@@ -178,7 +186,6 @@ async fn one_shot_sets() {
     let again = entry(ids, "spread", 1, one_shot(set(ids, &[(6, 1)])));
     assert_eq!(code(c.insert(again).await), Code::InvalidArgument);
 
-    use pb::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
     let base = || set(ids, &[(1, 1)]);
     for (what, bad, expected) in [
         ("weight 0", set(ids, &[(1, 0)]), Code::InvalidArgument),

@@ -1,0 +1,218 @@
+//! Damaged updates and damaged P4Info: nothing panics, and a batch that is taken back leaves no trace.
+
+use p4runtime_proto::p4::config::v1::P4Info;
+use p4runtime_proto::p4::v1::entity::Entity;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use prost::Message;
+
+use super::super::agree::agree;
+use super::super::reads;
+use super::super::target::Pipeline;
+use super::super::updates::Reader;
+use super::*;
+use crate::{Program, SwitchConfig};
+
+const JSON: &str = include_str!("../../tests/programs/p4runtime.json");
+const INFO: &str = include_str!("../../tests/programs/p4runtime.p4info.txtpb");
+
+fn p4info() -> P4Info {
+    p4runtime_proto::p4info::parse(INFO).unwrap()
+}
+
+fn pipeline(program: &Program) -> Pipeline {
+    let schema = agree(&p4info(), program.info()).unwrap();
+    let mut switch = Switch::new(program, SwitchConfig::default());
+    for table in schema.tables.values() {
+        if let Some(size) = table.initial_size {
+            switch.table_unlock(table.engine, size).unwrap();
+        }
+    }
+    Pipeline::saved(schema, pb::ForwardingPipelineConfig::default(), switch)
+}
+
+/// Legal updates, in text, with names for the ids.
+fn seeds() -> Vec<pb::Update> {
+    let texts = [
+        "table_entry { table_id: @l2 match { field_id: 1 exact { value: \"\\x01\" } } action { action { action_id: @forward params { param_id: 1 value: \"\\x03\" } } } counter_data { packet_count: 3 } idle_timeout_ns: 5 metadata: \"m\" }",
+        "table_entry { table_id: @routes match { field_id: 1 lpm { value: \"\\x0a\\x00\\x00\\x00\" prefix_len: 8 } } action { action { action_id: @route params { param_id: 1 value: \"\\x04\" } } } meter_config { cir: 1 cburst: 2 pir: 3 pburst: 4 } }",
+        "table_entry { table_id: @acl priority: 3 match { field_id: 1 ternary { value: \"\\x12\" mask: \"\\xff\" } } match { field_id: 2 optional { value: \"\\x05\" } } match { field_id: 3 range { low: \"\\x01\" high: \"\\x09\" } } match { field_id: 4 exact { value: \"\\x01\" } } action { action { action_id: @hit params { param_id: 1 value: \"\\x07\" } } } }",
+        "table_entry { table_id: @keyless is_default_action: true action { action { action_id: @forward params { param_id: 1 value: \"\\x02\" } } } }",
+        "table_entry { table_id: @initial match { field_id: 1 exact { value: \"\\x22\\x22\" } } action { action { action_id: @drop } } }",
+        "table_entry { table_id: @indirect match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_member_id: 1 } }",
+        "table_entry { table_id: @spread match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_group_id: 1 } }",
+        "table_entry { table_id: @spread2 match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_action_set { action_profile_actions { action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } weight: 1 watch_port: \"\\x01\" } } } }",
+        "action_profile_member { action_profile_id: @next_hops member_id: 1 action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } }",
+        "action_profile_member { action_profile_id: @balance member_id: 1 action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } }",
+        "action_profile_group { action_profile_id: @balance group_id: 1 members { member_id: 1 weight: 2 } max_size: 4 }",
+        "counter_entry { counter_id: @ports index { index: 3 } data { packet_count: 4 byte_count: 5 } }",
+        "meter_entry { meter_id: @police config { cir: 1 cburst: 2 pir: 3 pburst: 4 } }",
+        "register_entry { register_id: @seen index { index: 2 } data { bitstring: \"\\x09\" } }",
+        "register_entry { register_id: @level data { bitstring: \"\\xff\" } }",
+        "direct_counter_entry { table_entry { table_id: @l2 match { field_id: 1 exact { value: \"\\x01\" } } } data { byte_count: 3 } }",
+        "direct_meter_entry { table_entry { table_id: @routes match { field_id: 1 lpm { value: \"\\x0a\\x00\\x00\\x00\" prefix_len: 8 } } } config { cir: 2 cburst: 2 pir: 3 pburst: 4 } }",
+        "packet_replication_engine_entry { multicast_group_entry { multicast_group_id: 1 replicas { port: \"\\x01\" instance: 1 } metadata: \"m\" } }",
+        "packet_replication_engine_entry { clone_session_entry { session_id: 1 replicas { port: \"\\x01\" } packet_length_bytes: 9 } }",
+        "value_set_entry { value_set_id: @ip_types members { match { field_id: 1 exact { value: \"\\x86\\xdd\" } } } }",
+        "digest_entry { digest_id: @learn_t config { max_list_size: 2 ack_timeout_ns: 5 } }",
+    ];
+    let info = p4info();
+    let preambles = (info.tables.iter().map(|object| &object.preamble))
+        .chain(info.actions.iter().map(|object| &object.preamble))
+        .chain(info.action_profiles.iter().map(|object| &object.preamble))
+        .chain(info.counters.iter().map(|object| &object.preamble))
+        .chain(info.meters.iter().map(|object| &object.preamble))
+        .chain(info.registers.iter().map(|object| &object.preamble))
+        .chain(info.value_sets.iter().map(|object| &object.preamble))
+        .chain(info.digests.iter().map(|object| &object.preamble));
+    let names: Vec<(String, String)> = preambles
+        .flatten()
+        .map(|preamble| (format!("@{} ", preamble.alias), format!("{} ", preamble.id)))
+        .collect();
+    let update = |text: &&str| {
+        let named = names.iter().fold(text.to_string(), |text, (name, id)| text.replace(name, id));
+        let entity: pb::Entity =
+            p4runtime_proto::text::parse(&named).unwrap_or_else(|error| panic!("{error}: {named}"));
+        pb::Update { r#type: 0, entity: Some(entity) }
+    };
+    texts.iter().map(update).collect()
+}
+
+/// Everything that can be read.
+fn everything(pipeline: &Pipeline) -> Vec<pb::Entity> {
+    let group = pb::packet_replication_engine_entry::Type::MulticastGroupEntry(Default::default());
+    let session = pb::packet_replication_engine_entry::Type::CloneSessionEntry(Default::default());
+    let entry = |default| pb::TableEntry {
+        is_default_action: default,
+        counter_data: Some(Default::default()),
+        meter_config: Some(Default::default()),
+        ..Default::default()
+    };
+    let wanted = [
+        Entity::TableEntry(entry(false)),
+        Entity::TableEntry(entry(true)),
+        Entity::ActionProfileMember(Default::default()),
+        Entity::ActionProfileGroup(Default::default()),
+        Entity::CounterEntry(Default::default()),
+        Entity::MeterEntry(Default::default()),
+        Entity::RegisterEntry(Default::default()),
+        Entity::ValueSetEntry(Default::default()),
+        Entity::DigestEntry(Default::default()),
+        Entity::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type: Some(group) }),
+        Entity::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type: Some(session) }),
+    ];
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let read = |entity| {
+        let request = pb::Entity { entity: Some(entity) };
+        runtime.block_on(reads::read(pipeline, &request)).expect("a wildcard read is legal")
+    };
+    wanted.into_iter().flat_map(read).collect()
+}
+
+fn run(pipeline: &Pipeline, updates: &[pb::Update], all_or_nothing: bool) -> Vec<Outcome<()>> {
+    let reader = Reader { schema: &pipeline.schema, cpu_port: 510 };
+    let batch = updates.iter().map(|update| reader.read(update)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let apply =
+        move |switch: &mut Switch, extras: &mut Extras| apply_batch(switch, extras, batch, all_or_nothing);
+    runtime.block_on(pipeline.call(apply)).expect("a saved pipeline answers")
+}
+
+/// Which update, which verb, and which of its bytes become what.
+fn steps() -> impl Strategy<Value = Vec<(usize, i32, Vec<(usize, u8)>)>> {
+    let damage = proptest::collection::vec((any::<usize>(), any::<u8>()), 0..3);
+    let damage = prop_oneof![3 => Just(Vec::new()), 1 => damage];
+    proptest::collection::vec((any::<usize>(), 0i32..4, damage), 1..40)
+}
+
+/// Deletes what is not there.
+fn absent() -> pb::Update {
+    let group = pb::MulticastGroupEntry { multicast_group_id: 0x7777, ..Default::default() };
+    let of = pb::packet_replication_engine_entry::Type::MulticastGroupEntry(group);
+    let entity = Entity::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type: Some(of) });
+    pb::Update { r#type: pb::update::Type::Delete as i32, entity: Some(pb::Entity { entity: Some(entity) }) }
+}
+
+fn damaged(seeds: &[pb::Update], steps: &[(usize, i32, Vec<(usize, u8)>)]) -> Vec<pb::Update> {
+    let make = |(which, verb, damage): &(usize, i32, Vec<(usize, u8)>)| {
+        let seed = pb::Update { r#type: *verb, ..seeds[which % seeds.len()].clone() };
+        let mut bytes = seed.encode_to_vec();
+        for (at, byte) in damage {
+            let at = at % bytes.len();
+            bytes[at] = *byte;
+        }
+        pb::Update::decode(&bytes[..]).unwrap_or(seed)
+    };
+    steps.iter().map(make).collect()
+}
+
+#[test]
+fn the_seeds_are_legal() {
+    let pipeline = pipeline(&Program::from_json(JSON).unwrap());
+    let mut seeds = seeds();
+    let order = |update: &pb::Update| match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
+        Some(Entity::ActionProfileMember(_)) => 0,
+        Some(Entity::ActionProfileGroup(_)) => 1,
+        Some(Entity::TableEntry(_)) => 2,
+        _ => 3,
+    };
+    seeds.sort_by_key(order);
+    for update in seeds {
+        let tried = |verb| run(&pipeline, &[pb::Update { r#type: verb, ..update.clone() }], false).remove(0);
+        let (insert, modify) = (tried(1), tried(2));
+        assert!(insert.is_ok() || modify.is_ok(), "{update:?}: {insert:?}, {modify:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_updates(steps in steps()) {
+        let pipeline = pipeline(&Program::from_json(JSON).unwrap());
+        run(&pipeline, &damaged(&seeds(), &steps), false);
+        everything(&pipeline);
+    }
+
+    #[test]
+    fn a_batch_that_is_taken_back_leaves_no_trace(first in steps(), second in steps()) {
+        let program = Program::from_json(JSON).unwrap();
+        let (pipeline, copy) = (pipeline(&program), pipeline(&program));
+        let seeds = seeds();
+        for pipeline in [&pipeline, &copy] {
+            run(pipeline, &damaged(&seeds, &first), false);
+        }
+        let before = everything(&pipeline);
+        // What goes well one after the other, and then one that does not.
+        let mut second = damaged(&seeds, &second);
+        let tried = run(&copy, &second, false);
+        let mut tried = tried.iter();
+        second.retain(|_| tried.next().is_some_and(Result::is_ok));
+        second.push(absent());
+        let outcomes = run(&pipeline, &second, true);
+        prop_assert!(outcomes.iter().all(Result::is_err));
+        let at_fault = outcomes.iter().filter(|outcome| matches!(outcome, Err(e) if e.code != tonic::Code::Aborted));
+        prop_assert_eq!(at_fault.count(), 1, "{:?}", outcomes);
+        // Entries that were deleted and came back are at the end of their table.
+        let after = everything(&pipeline);
+        let lost: Vec<_> = before.iter().filter(|entity| !after.contains(entity)).collect();
+        let left: Vec<_> = after.iter().filter(|entity| !before.contains(entity)).collect();
+        prop_assert!(lost.is_empty() && left.is_empty(), "lost: {:#?}\nleft: {:#?}", lost, left);
+        prop_assert_eq!(after.len(), before.len());
+    }
+
+    #[test]
+    fn damaged_p4info(damage in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6)) {
+        let program = Program::from_json(JSON).unwrap();
+        let mut bytes = p4info().encode_to_vec();
+        for (at, byte) in damage {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        if let Ok(info) = P4Info::decode(&bytes[..]) {
+            if let Err(refusal) = agree(&info, program.info()) {
+                prop_assert!(refusal.message.contains('\''), "names no object: {}", refusal.message);
+            }
+        }
+    }
+}
