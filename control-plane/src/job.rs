@@ -8,6 +8,7 @@ use crate::options::RunOptions;
 use crate::p4::{ArtifactError, Artifacts, ClientError};
 use crate::plan::Plan;
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
+use crate::run::fabric::FabricStats;
 use crate::run::{RunError, System};
 use crate::topology::{Flow, Topology};
 use crate::workload::{
@@ -93,7 +94,7 @@ pub fn run(
     let counts = read_counts(&mut system)?;
     let flows = outcomes.iter().filter_map(|o| report_flow(topology, &system.plan, o, &counts)).collect();
     let fatal = system.reports.fatal();
-    system.stop()?;
+    let fabric = system.stop()?;
     let outcome = match fatal {
         // Everything else that went wrong came of this.
         Some(report) => Outcome::Failed(report),
@@ -111,7 +112,7 @@ pub fn run(
         transfer,
         teardown: ended.elapsed(),
         flows,
-        links: links(topology, options.pcap.as_deref()),
+        links: links(topology, &fabric, options.pcap.as_deref()),
         outputs,
     })
 }
@@ -190,7 +191,10 @@ fn report_flow(
     let ids = |ring: usize| plan.rings.get(ring).copied().flatten();
     let of_worker = |name, index: u16| counts.get(&(name, usize::from(index))).copied().unwrap_or(0);
     let carried = |ring| ids(ring).map(|ids| connection(ids.data.index, ids.poll.index, counts));
-    let producer = |ring| Some(SwitchCounts::of_producer(&carried(ring)?));
+    let producer = |ring| {
+        let transfers = of_worker("drained", ids(ring)?.id);
+        Some(SwitchCounts::of_producer(&carried(ring)?, transfers))
+    };
     let consumer = |ring| {
         let ids = ids(ring)?;
         let (transfers, retries) = (of_worker("transfers", ids.worker), of_worker("retries", ids.worker));
@@ -240,10 +244,19 @@ fn judge(outcomes: &mut [FlowOutcome], control: &Control) -> Outcome {
     }
 }
 
-fn links(topology: &Topology, pcap: Option<&Path>) -> Vec<LinkReport> {
-    let report = |link: &crate::topology::Link| LinkReport {
-        name: link.name.clone(),
-        pcap: pcap.map(|folder| folder.join(format!("{}.pcap", link.name))),
+fn links(topology: &Topology, fabric: &FabricStats, pcap: Option<&Path>) -> Vec<LinkReport> {
+    let report = |link: &crate::topology::Link| {
+        let counted =
+            fabric.links.iter().find(|l| u32::from(l.port) == link.port).copied().unwrap_or_default();
+        LinkReport {
+            name: link.name.clone(),
+            to_switch_frames: counted.to_switch_frames,
+            to_switch_bytes: counted.to_switch_bytes,
+            to_host_frames: counted.to_host_frames,
+            to_host_bytes: counted.to_host_bytes,
+            faults: counted.faults,
+            pcap: pcap.map(|folder| folder.join(format!("{}.pcap", link.name))),
+        }
     };
     topology.links.iter().map(report).collect()
 }

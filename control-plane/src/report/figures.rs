@@ -101,6 +101,16 @@ pub struct FlowReport {
 pub struct LinkReport {
     /// The link's name.
     pub name: String,
+    /// Frames that the host's NIC sent.
+    pub to_switch_frames: u64,
+    /// Their bytes.
+    pub to_switch_bytes: u64,
+    /// Frames that reached the host's NIC.
+    pub to_host_frames: u64,
+    /// Their bytes.
+    pub to_host_bytes: u64,
+    /// Faults that the link made, as the topology asked.
+    pub faults: u64,
     /// The capture, if one was written.
     pub pcap: Option<PathBuf>,
 }

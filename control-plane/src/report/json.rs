@@ -107,6 +107,11 @@ struct Finding<'r> {
 #[derive(Serialize)]
 struct Link<'r> {
     name: &'r str,
+    to_switch_frames: u64,
+    to_switch_bytes: u64,
+    to_host_frames: u64,
+    to_host_bytes: u64,
+    faults: u64,
     pcap: Option<String>,
 }
 
@@ -217,6 +222,14 @@ impl<'r> From<&'r Verification> for Verdict<'r> {
 
 impl<'r> From<&'r LinkReport> for Link<'r> {
     fn from(l: &'r LinkReport) -> Self {
-        Link { name: &l.name, pcap: l.pcap.as_ref().map(|p| p.display().to_string()) }
+        Link {
+            name: &l.name,
+            to_switch_frames: l.to_switch_frames,
+            to_switch_bytes: l.to_switch_bytes,
+            to_host_frames: l.to_host_frames,
+            to_host_bytes: l.to_host_bytes,
+            faults: l.faults,
+            pcap: l.pcap.as_ref().map(|p| p.display().to_string()),
+        }
     }
 }

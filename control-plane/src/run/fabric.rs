@@ -43,6 +43,18 @@ impl Station {
     ) -> Self {
         Station { nic, queue, host_end, switch_end, port, held: None }
     }
+
+    fn stats(&self) -> LinkStats {
+        let nic = self.nic.stats();
+        LinkStats {
+            port: self.port,
+            to_switch_frames: nic.tx_frames,
+            to_switch_bytes: nic.tx_bytes,
+            to_host_frames: nic.rx_frames,
+            to_host_bytes: nic.rx_bytes,
+            faults: self.host_end.faults() + self.switch_end.faults(),
+        }
+    }
 }
 
 /// What the fabric's thread owns.
@@ -57,8 +69,25 @@ pub struct Fabric {
     pub stop: Arc<AtomicBool>,
 }
 
-/// What the fabric did, in the end.
+/// What passed a link, in the end.
 #[derive(Clone, Copy, Debug, Default)]
+pub struct LinkStats {
+    /// The switch's port number.
+    pub port: u16,
+    /// Frames that the NIC sent.
+    pub to_switch_frames: u64,
+    /// Their bytes.
+    pub to_switch_bytes: u64,
+    /// Frames that reached the NIC.
+    pub to_host_frames: u64,
+    /// Their bytes.
+    pub to_host_bytes: u64,
+    /// Faults that the link made.
+    pub faults: u64,
+}
+
+/// What the fabric did, in the end.
+#[derive(Clone, Debug, Default)]
 pub struct FabricStats {
     /// Frames that the switch took.
     pub frames: u64,
@@ -66,11 +95,13 @@ pub struct FabricStats {
     pub lost: u64,
     /// Time in which at least one frame moved per round, in nanoseconds.
     pub busy_ns: u64,
+    /// Each link.
+    pub links: Vec<LinkStats>,
 }
 
 impl Fabric {
-    /// Runs until `stop` is set; gives the NICs back for their counters.
-    pub fn run(mut self) -> (FabricStats, Vec<Nic>) {
+    /// Runs until `stop` is set.
+    pub fn run(mut self) -> FabricStats {
         let start = Instant::now();
         let mut stats = FabricStats::default();
         let mut pool = FramePool::with_frames(4 * LINK_DEPTH);
@@ -125,7 +156,8 @@ impl Fabric {
                 self.rest(start, last_work);
             }
         }
-        (stats, self.stations.into_iter().map(|s| s.nic).collect())
+        stats.links = self.stations.iter().map(Station::stats).collect();
+        stats
     }
 
     /// Nothing to do: leave the core to the PUs, until the next timer at the latest.

@@ -16,7 +16,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use zsr_host_agent::ring::Cancel;
 use zsr_link::{Capture, FaultRates, Faulty, PcapSink, Port, memory_link};
-use zsr_soft_nic::Nic;
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind};
 use zsr_soft_switch::{Program, Switch, SwitchConfig, TimerPort, control_queue};
 
@@ -39,7 +38,7 @@ pub struct System<'t> {
     /// Address of the switch's P4Runtime server.
     pub p4runtime: SocketAddr,
     runtime: tokio::runtime::Runtime,
-    fabric: Option<JoinHandle<(FabricStats, Vec<Nic>)>>,
+    fabric: Option<JoinHandle<FabricStats>>,
     stop: Arc<AtomicBool>,
     shutdown: Option<tokio::sync::oneshot::Sender<()>>,
     server: Option<tokio::task::JoinHandle<Result<(), ServeError>>>,
@@ -210,7 +209,7 @@ impl<'t> System<'t> {
         self.stop.store(true, Ordering::Relaxed);
         let Some(fabric) = self.fabric.take() else { return FabricStats::default() };
         fabric.thread().unpark();
-        fabric.join().map(|(stats, _)| stats).unwrap_or_default()
+        fabric.join().unwrap_or_default()
     }
 }
 

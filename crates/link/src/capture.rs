@@ -45,4 +45,8 @@ impl<P: Port> Port for Capture<P> {
     fn next_due(&self) -> Option<u64> {
         self.inner.next_due()
     }
+
+    fn faults(&self) -> u64 {
+        self.inner.faults()
+    }
 }

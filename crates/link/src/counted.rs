@@ -73,6 +73,10 @@ impl<P: Port> Port for Counted<P> {
     fn next_due(&self) -> Option<u64> {
         self.inner.next_due()
     }
+
+    fn faults(&self) -> u64 {
+        self.inner.faults()
+    }
 }
 
 #[cfg(test)]

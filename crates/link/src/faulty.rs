@@ -145,4 +145,12 @@ impl<P: Port> Port for Faulty<P> {
     fn next_due(&self) -> Option<u64> {
         [self.out.due(), self.inward.due(), self.inner.next_due()].into_iter().flatten().min()
     }
+
+    fn faults(&self) -> u64 {
+        let made = |d: &Direction| {
+            let s = d.faults.stats();
+            s.lost + s.duplicated + s.reordered + s.corrupted
+        };
+        made(&self.out) + made(&self.inward) + self.inner.faults()
+    }
 }

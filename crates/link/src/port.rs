@@ -40,6 +40,11 @@ pub trait Port {
     fn next_due(&self) -> Option<u64> {
         None
     }
+
+    /// Faults that this port has made so far, in both directions: frames lost, duplicated, held back, damaged.
+    fn faults(&self) -> u64 {
+        0
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -57,5 +62,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn next_due(&self) -> Option<u64> {
         (**self).next_due()
+    }
+
+    fn faults(&self) -> u64 {
+        (**self).faults()
     }
 }
