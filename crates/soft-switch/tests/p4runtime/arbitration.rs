@@ -100,3 +100,60 @@ async fn only_the_primary_writes() {
     drop(primary);
     rig.shut_down().await;
 }
+
+fn entry(rig: &Rig, mac: u8) -> pb::entity::Entity {
+    table_entry(pb::TableEntry {
+        table_id: rig.ids.table("l2"),
+        r#match: vec![exact(1, &[mac])],
+        action: direct(action(rig.ids.action("drop"), &[])),
+        ..Default::default()
+    })
+}
+
+#[tokio::test]
+async fn a_take_over_waits_for_the_writes_under_way() {
+    let (rig, mut old) = Rig::new().await;
+    let mut new = rig.controller().await;
+    let release = rig.owner.hold().await;
+    let request = pb::WriteRequest {
+        device_id: DEVICE,
+        election_id: old.election,
+        updates: vec![update(pb::update::Type::Insert, entry(&rig, 1))],
+        ..Default::default()
+    };
+    let (mut client, first) = (old.client.clone(), request.clone());
+    let under_way = tokio::spawn(async move { client.write(first).await });
+    rig.owner.called.notified().await;
+    new.offer("", Some(2)).await;
+    assert_eq!(status_of(&old.arbitration().await), Code::AlreadyExists, "told at once");
+    let late = old.client.write(request).await.unwrap_err();
+    assert_eq!(late.code(), Code::PermissionDenied);
+    // The switch is still held, so the write is under way, and the new one is not primary yet.
+    assert!(!under_way.is_finished());
+    drop(release);
+    assert!(under_way.await.unwrap().is_ok(), "finished as usual");
+    assert_eq!(status_of(&new.arbitration().await), Code::Ok);
+    assert!(new.insert(entry(&rig, 2)).await.is_ok());
+    rig.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_has_begun_is_finished_without_its_client() {
+    let (rig, mut controller) = Rig::new().await;
+    let release = rig.owner.hold().await;
+    let request = pb::WriteRequest {
+        device_id: DEVICE,
+        election_id: controller.election,
+        updates: vec![update(pb::update::Type::Insert, entry(&rig, 1))],
+        ..Default::default()
+    };
+    let mut client = controller.client.clone();
+    let under_way = tokio::spawn(async move { client.write(request).await });
+    rig.owner.called.notified().await;
+    under_way.abort();
+    assert!(under_way.await.unwrap_err().is_cancelled());
+    drop(release);
+    let all = table_entry(pb::TableEntry { table_id: rig.ids.table("l2"), ..Default::default() });
+    assert_eq!(controller.read(all).await, [entry(&rig, 1)]);
+    rig.shut_down().await;
+}

@@ -13,7 +13,7 @@ use p4runtime_proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use p4runtime_proto::p4::v1::stream_message_request::Update as Request;
 use p4runtime_proto::p4::v1::stream_message_response::Update as Response;
 use prost::Message;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -87,6 +87,8 @@ fn find<'a>(
 /// The thread that owns the switch.
 pub struct Owner {
     pub handle: SwitchHandle,
+    /// Wakes when a call has been queued.
+    pub called: Arc<Notify>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -96,9 +98,14 @@ impl Owner {
         let (give, taken) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let called = Arc::new(Notify::new());
+        let call = called.clone();
         let thread = std::thread::spawn(move || {
             let me = std::thread::current();
-            let (handle, queue) = control_queue(move || me.unpark());
+            let (handle, queue) = control_queue(move || {
+                me.unpark();
+                call.notify_one();
+            });
             give.send(handle).expect("the test waits");
             let program = empty_program().expect("the empty program loads");
             let mut switch = Switch::new(&program, SwitchConfig::default());
@@ -109,7 +116,22 @@ impl Owner {
             }
         });
         let handle = taken.recv().expect("the thread gives its handle");
-        Self { handle, stop, thread: Some(thread) }
+        Self { handle, called, stop, thread: Some(thread) }
+    }
+
+    /// Keeps the switch busy until what this returns is dropped.
+    pub async fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (busy, is_busy) = oneshot::channel();
+        let wait = move |_: &mut Switch| {
+            let _ = busy.send(());
+            let _ = released.recv();
+        };
+        drop(self.handle.call(wait));
+        is_busy.await.expect("the switch runs");
+        // That was this call's own.
+        self.called.notified().await;
+        release
     }
 
     /// Sends one frame in at a time, and returns what comes out.

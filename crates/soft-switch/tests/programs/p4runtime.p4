@@ -1,4 +1,5 @@
-// One of everything that P4Runtime can name, for the tests of the server.
+// One of everything that P4Runtime can name, for the tests of the server. To compile it:
+//     p4c-bm2-ss --arch v1model -o p4runtime.json --p4runtime-files p4runtime.p4info.txtpb p4runtime.p4
 #include <core.p4>
 #include <v1model.p4>
 
