@@ -286,8 +286,7 @@ impl Model {
             }
             Op::Lag(bytes) => {
                 self.consumer.set_publish_lag(*bytes);
-                // Also after the lag was lowered, the old one holds until the next publication.
-                self.lag = self.lag.max(*bytes as usize);
+                self.lag = *bytes as usize;
             }
             Op::Close => {
                 if let Some(tx) = self.producer.take() {

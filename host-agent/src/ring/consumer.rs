@@ -9,7 +9,7 @@ use super::error::{AbortOrigin, PopError};
 use super::region::{Ring, RingStats, Role};
 use super::spec::RingSpec;
 use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
-use super::words::{Items, Word};
+use super::words::{Items, Word, copy_item};
 
 /// Pops items out of a ring by plain loads from memory: `head` with acquire ordering, then the items;
 /// then `tail` is stored with release ordering, which gives the slots back.
@@ -44,12 +44,14 @@ pub struct Consumer {
     position: u64,
     /// Last `head` read.
     available: u32,
-    /// `tail` as last stored for the switch to see.
+    /// `tail` as last stored for the switch to see; kept up to date only while there is a lag.
     published: u32,
     /// How many bytes may be popped before `tail` is stored.
     lag: u32,
     item: u32,
+    item_mask: u32,
     size: u32,
+    mask: u32,
     flags: Flags,
     spec: RingSpec,
     empty: u64,
@@ -75,7 +77,9 @@ impl Consumer {
             published: tail.counter,
             lag: 0,
             item: spec.item_size(),
+            item_mask: spec.item_size() - 1,
             size: spec.ring_size(),
+            mask: spec.ring_size() - 1,
             flags: tail.flags,
             spec,
             empty: 0,
@@ -91,6 +95,8 @@ impl Consumer {
     /// stored in any case when the ring is found empty and when the handle goes. 0, the default, stores
     /// it with every pop; more than a quarter of the ring is taken as a quarter.
     pub fn set_publish_lag(&mut self, bytes: u32) {
+        self.publish();
+        self.published = self.tail();
         self.lag = bytes.min(self.size / 4);
     }
 
@@ -108,7 +114,7 @@ impl Consumer {
         // SAFETY: the slot is in bounds, committed (between tail and head), and `buffer` is as long.
         unsafe {
             let slot = self.items.read(self.offset(), self.item);
-            std::ptr::copy_nonoverlapping(slot, buffer.as_mut_ptr(), buffer.len());
+            copy_item(slot, buffer.as_mut_ptr(), buffer.len());
         }
         self.release(self.item);
         Ok(())
@@ -119,11 +125,14 @@ impl Consumer {
     #[inline(always)]
     pub(super) fn try_pop_value<T: bytemuck::AnyBitPattern>(&mut self) -> Result<T, PopError> {
         debug_assert_eq!(size_of::<T>(), self.item as usize);
-        self.some()?;
+        if let Err(error) = self.some() {
+            return failed(error);
+        }
         // SAFETY: the slot is in bounds, committed, of this size, and any bytes make a `T`.
-        let value = unsafe { self.items.read(self.offset(), self.item).cast::<T>().read_unaligned() };
-        self.release(self.item);
-        Ok(value)
+        // Made whole before the slot is given back, so that the value is copied once.
+        let done = Ok(unsafe { self.items.read(self.offset(), self.item).cast::<T>().read_unaligned() });
+        self.release(size_of::<T>() as u32);
+        done
     }
 
     /// Pops one item, waiting for it as long as it takes.
@@ -162,7 +171,7 @@ impl Consumer {
             return Ok(0);
         }
         if (self.known() as usize) < buffer.len() {
-            self.refresh()?;
+            self.refresh(self.known())?;
         }
         let bytes = buffer.len().min(self.known() as usize) as u32;
         let first = bytes.min(self.spec.to_wrap(self.tail()));
@@ -199,7 +208,7 @@ impl Consumer {
         let want = u32::try_from(want).unwrap_or(self.size).min(self.spec.to_wrap(self.tail()));
         // Looks also when some are known but not enough: the more at once, the better.
         if self.known() < want {
-            self.refresh()?;
+            self.refresh(self.known())?;
         }
         let bytes = self.known().min(want);
         // SAFETY: in bounds and committed.
@@ -266,7 +275,7 @@ impl Consumer {
 
     #[inline]
     fn offset(&self) -> u32 {
-        self.tail() & (self.size - 1)
+        self.tail() & self.mask
     }
 
     /// Bytes that are there as far as known without looking.
@@ -277,32 +286,34 @@ impl Consumer {
 
     #[inline(always)]
     fn some(&mut self) -> Result<(), PopError> {
-        if self.available == self.tail() { self.refresh() } else { Ok(()) }
+        if self.available == self.tail() { self.refresh(0) } else { Ok(()) }
     }
 
     /// Reads `head`; succeeds when there is at least one item, new or known before.
-    #[inline]
-    fn refresh(&mut self) -> Result<(), PopError> {
+    ///
+    /// `known` is [`known`](Self::known), which the hottest caller knows to be 0 at compile time.
+    #[inline(always)]
+    fn refresh(&mut self, known: u32) -> Result<(), PopError> {
         let head = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
-        if head.counter == self.tail() || !self.believable(head) {
-            return Err(self.refused(head));
+        if head.counter == self.tail() || !self.believable(head, known) {
+            return Err(self.refused(head, known));
         }
         self.available = head.counter;
         Ok(())
     }
 
     /// `head` only moves forward, by whole items, and at most one ring ahead of `tail`.
-    #[inline]
-    fn believable(&self, head: ControlWord) -> bool {
+    #[inline(always)]
+    fn believable(&self, head: ControlWord, known: u32) -> bool {
         let fill = head.counter.wrapping_sub(self.tail());
-        fill >= self.known() && fill <= self.size && fill & (self.item - 1) == 0
+        fill >= known && fill <= self.size && fill & self.item_mask == 0
     }
 
     /// Why there is no item. The flags are looked at only here: what was committed before the end is
     /// delivered first.
     #[cold]
-    fn refused(&mut self, head: ControlWord) -> PopError {
-        if !self.believable(head) {
+    fn refused(&mut self, head: ControlWord, known: u32) -> PopError {
+        if !self.believable(head, known) {
             return PopError::Corrupt { head: head.counter, tail: self.tail() };
         }
         // Whoever waits for items must not keep slots that the other side may be waiting for.
@@ -333,7 +344,9 @@ impl Consumer {
     #[inline(always)]
     fn publish(&mut self) {
         let word = ControlWord { counter: self.tail(), flags: self.flags };
-        self.published = word.counter;
+        if self.lag != 0 {
+            self.published = word.counter;
+        }
         self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
     }
 
@@ -387,6 +400,14 @@ impl Drop for Consumer {
         self.report();
         self.ring.release_consumer();
     }
+}
+
+/// Out of line, so that the compiler does not lay small values out like the fields of an error, and
+/// then take them to pieces and put them together again.
+#[cold]
+#[inline(never)]
+fn failed<T>(error: PopError) -> Result<T, PopError> {
+    Err(error)
 }
 
 /// All items of a [`Consumer`]'s ring that lie side by side, in the ring's own memory.

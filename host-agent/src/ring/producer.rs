@@ -9,7 +9,7 @@ use super::error::{AbortOrigin, PushError};
 use super::region::{Ring, RingStats, Role};
 use super::spec::RingSpec;
 use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
-use super::words::{Items, Word};
+use super::words::{Items, Word, copy_item};
 
 /// Pushes items into a ring by plain stores to memory: the items, then `head` with release ordering.
 ///
@@ -43,7 +43,9 @@ pub struct Producer {
     /// The `head` at which the ring is full as far as known: last `tail` read, plus the ring's size.
     limit: u32,
     item: u32,
+    item_mask: u32,
     size: u32,
+    mask: u32,
     flags: Flags,
     spec: RingSpec,
     full: u64,
@@ -67,7 +69,9 @@ impl Producer {
             // As if full, so that the first push reads `tail`.
             limit: head.counter,
             item: spec.item_size(),
+            item_mask: spec.item_size() - 1,
             size: spec.ring_size(),
+            mask: spec.ring_size() - 1,
             flags: head.flags,
             spec,
             full: 0,
@@ -93,7 +97,7 @@ impl Producer {
         // SAFETY: the slot is in bounds, free (between head and tail + size), and `item` is as long.
         unsafe {
             let slot = self.items.write(self.offset(), self.item);
-            std::ptr::copy_nonoverlapping(item.as_ptr(), slot, item.len());
+            copy_item(item.as_ptr(), slot, item.len());
         }
         self.publish(self.item);
         Ok(())
@@ -107,7 +111,7 @@ impl Producer {
         // SAFETY: the slot is in bounds, free, and of this size; items lie at multiples of their size,
         // and a type's alignment divides its size.
         unsafe { self.items.write(self.offset(), self.item).cast::<T>().write_unaligned(value) };
-        self.publish(self.item);
+        self.publish(size_of::<T>() as u32);
         Ok(())
     }
 
@@ -226,7 +230,7 @@ impl Producer {
     /// # Errors
     /// [`PushError::Aborted`], [`PushError::Corrupt`].
     pub fn free_items(&mut self) -> Result<u32, PushError> {
-        match self.refresh() {
+        match self.refresh(self.known_free()) {
             Ok(()) => Ok(self.known_free() >> self.item.trailing_zeros()),
             Err(PushError::Full) => Ok(0),
             Err(error) => Err(error),
@@ -275,7 +279,7 @@ impl Producer {
 
     #[inline]
     fn offset(&self) -> u32 {
-        self.head() & (self.size - 1)
+        self.head() & self.mask
     }
 
     /// Free bytes as far as known without looking.
@@ -286,48 +290,45 @@ impl Producer {
 
     #[inline(always)]
     fn room(&mut self) -> Result<(), PushError> {
-        if self.limit == self.head() { self.refresh() } else { Ok(()) }
+        if self.limit == self.head() { self.refresh(0) } else { Ok(()) }
     }
 
     /// Free bytes; looks at `tail` again only if fewer than `want` are known to be free.
     fn free_for(&mut self, want: u32) -> Result<u32, PushError> {
         if self.known_free() < want {
-            self.refresh()?;
+            self.refresh(self.known_free())?;
         }
         Ok(self.known_free())
     }
 
     /// Reads `tail`; succeeds when there is room for at least one item.
-    #[inline]
-    fn refresh(&mut self) -> Result<(), PushError> {
+    ///
+    /// `free` is [`known_free`](Self::known_free), which the hottest caller knows to be 0 at compile time.
+    #[inline(always)]
+    fn refresh(&mut self, free: u32) -> Result<(), PushError> {
         let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
-        if tail.flags.aborted() || !self.believable(tail) || tail.counter == self.tail_when_full() {
-            return Err(self.refused(tail));
+        let full = self.head().wrapping_sub(tail.counter) == self.size;
+        if full || tail.flags.aborted() || !self.believable(tail, free) {
+            return Err(self.refused(tail, free));
         }
         self.limit = tail.counter.wrapping_add(self.size);
         Ok(())
     }
 
     /// `tail` only moves forward, by whole items, and never beyond `head`.
-    #[inline]
-    fn believable(&self, tail: ControlWord) -> bool {
+    #[inline(always)]
+    fn believable(&self, tail: ControlWord, free: u32) -> bool {
         let fill = self.head().wrapping_sub(tail.counter);
-        fill <= self.size - self.known_free() && fill & (self.item - 1) == 0
-    }
-
-    /// The `tail` of a full ring.
-    #[inline]
-    fn tail_when_full(&self) -> u32 {
-        self.head().wrapping_sub(self.size)
+        fill <= self.size - free && fill & self.item_mask == 0
     }
 
     /// Why there is no room.
     #[cold]
-    fn refused(&mut self, tail: ControlWord) -> PushError {
+    fn refused(&mut self, tail: ControlWord, free: u32) -> PushError {
         if tail.flags.aborted() || self.ring.is_aborted_here() {
             return PushError::Aborted(self.abort_origin());
         }
-        if !self.believable(tail) {
+        if !self.believable(tail, free) {
             return PushError::Corrupt { head: self.head(), tail: tail.counter };
         }
         if !self.waiting {

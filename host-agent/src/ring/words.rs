@@ -3,6 +3,31 @@
 //! Under `--cfg loom` the words are loom's atomics and every access to an item is shown to loom, which
 //! then finds each pair of accesses that the words do not order.
 
+/// Copies an item of `len` bytes, a power of two. A call to the C library's memcpy, which lengths unknown
+/// at compile time lead to, takes as long as pushing a small item; so small ones are moved in place.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+pub(crate) unsafe fn copy_item(from: *const u8, to: *mut u8, len: usize) {
+    #[inline(always)]
+    unsafe fn fixed<const N: usize>(from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's, for N bytes.
+        unsafe { to.cast::<[u8; N]>().write(from.cast::<[u8; N]>().read()) }
+    }
+    // SAFETY: the caller's; each arm copies `len` bytes.
+    unsafe {
+        match len {
+            4 => fixed::<4>(from, to),
+            8 => fixed::<8>(from, to),
+            16 => fixed::<16>(from, to),
+            32 => fixed::<32>(from, to),
+            64 => fixed::<64>(from, to),
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
 #[cfg(not(loom))]
 pub(crate) use real::{Control, Items, Word};
 
