@@ -56,7 +56,7 @@ pub(super) fn apply_batch(
 }
 
 fn aborted() -> Refusal {
-    Refusal::new(tonic::Code::Aborted, "not carried out, because another update of the batch was refused")
+    Refusal::new(tonic::Code::Aborted, "taken back with its batch")
 }
 
 fn apply(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&mut Vec<Undo>>) -> Outcome<()> {

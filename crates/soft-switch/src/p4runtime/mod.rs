@@ -1,6 +1,6 @@
 //! A P4Runtime server (version 1.6) for a running [`Switch`](crate::switch::Switch).
 //!
-//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`] with closures that run
+//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`](crate::SwitchHandle) with closures that run
 //! between two packets. A pipeline is built beside the running one and put in its place in one such step.
 //!
 //! Choices that the specification leaves open or makes twice:

@@ -38,8 +38,8 @@ impl Reader<'_> {
         }
         let (counter, meter) = read_direct(table, entry)?;
         if table.is_const {
-            let fixed = entry.action.is_none() && entry.idle_timeout_ns == 0;
-            if !fixed {
+            let attached = read_attached(entry) != Attached::default();
+            if entry.action.is_some() || entry.idle_timeout_ns != 0 || attached {
                 return Err(Refusal::denied(
                     "the entry is const; only its counter and meter can be modified",
                 ));

@@ -322,6 +322,10 @@ async fn const_and_initial_entries() {
     let mut new = pb::TableEntry { is_const: false, ..first.clone() };
     assert_eq!(code(c.delete(table_entry(new.clone())).await), Code::PermissionDenied);
     assert_eq!(code(c.modify(table_entry(new.clone())).await), Code::PermissionDenied);
+    let tagged = pb::TableEntry { action: None, metadata: vec![1], ..new.clone() };
+    assert_eq!(code(c.modify(table_entry(tagged)).await), Code::PermissionDenied);
+    let untouched = pb::TableEntry { action: None, ..new.clone() };
+    assert_eq!(code(c.modify(table_entry(untouched)).await), Code::Ok, "changes nothing");
     new.r#match = vec![ternary(1, &[1], &[0xff])];
     assert_eq!(code(c.insert(table_entry(new)).await), Code::PermissionDenied);
 
