@@ -3,6 +3,7 @@
 use super::build::Builder;
 use super::diag::Place;
 use super::model::{Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, TpchTable, Workload};
+use super::nodes::ITEM_SIZES;
 use super::read::{At, Table, is_name, list};
 use super::routing::{self, KeyError};
 use super::units;
@@ -76,14 +77,14 @@ impl Builder<'_> {
             self.check_schema(flow, &schema, &workload);
         }
         if let Workload::File(FileInput { format: FileFormat::Binary { record_size }, .. }) = &workload
-            && *record_size > item_size
+            && let Err(expected) = fits_item(*record_size, item_size)
             && item_size != 0
         {
-            self.reader.error(
-                place,
-                format!("records of {record_size} bytes don't fit in the items of {}", flow.what),
-                format!("item_size of more than {record_size}"),
+            let message = format!(
+                "records of {record_size} bytes don't fit in the {item_size}-byte items of {}",
+                flow.what
             );
+            self.reader.error(place, message, expected);
         }
         if !self.reader.failed_since(before) && consumers > 0 {
             match routing::check(&routing, &workload, &schema, consumers) {
@@ -262,6 +263,20 @@ impl Builder<'_> {
             }
         };
         Workload::File(FileInput { path: path.unwrap_or_default(), format })
+    }
+}
+
+/// Whether a segment in an item of `item_size` bytes has room for a binary record, else what was expected.
+pub(crate) fn fits_item(record_size: u32, item_size: u32) -> Result<(), String> {
+    let needed = u64::from(record_size) + zsr_host_agent::segment::HEADER_LEN as u64;
+    if needed <= u64::from(item_size) {
+        return Ok(());
+    }
+    let next = needed.next_power_of_two();
+    if ITEM_SIZES.contains(&next) {
+        Err(format!("an item_size of at least {}", super::units::show_size(next)))
+    } else {
+        Err("records that are shorter than 1 MiB by a segment's header".into())
     }
 }
 

@@ -100,8 +100,8 @@ impl Builder<'_> {
         let Some((name, port)) = text.split_once(':') else {
             return Some(End { name: text.to_owned(), port: None, place });
         };
-        let range = format!("a port number from 0 to {MAX_PORT}");
-        match units::integer(port.trim()).filter(|port| *port <= MAX_PORT) {
+        let range = format!("a port number from 1 to {MAX_PORT}");
+        match units::integer(port.trim()).filter(|port| (1..=MAX_PORT).contains(port)) {
             Some(port) => Some(End { name: name.trim().to_owned(), port: Some(port), place }),
             None => {
                 let message = format!("'{}' is no port of '{}'", shorten(port), shorten(name.trim()));
@@ -128,7 +128,7 @@ impl Builder<'_> {
                 return None;
             }
         };
-        if host_end.port.is_some_and(|port| port != 0) {
+        if host_end.port.is_some() {
             let message = format!("host '{}' has only one port", host_end.name);
             self.reader.error(host_end.place, message, format!("'{}' without a port", host_end.name));
             return None;

@@ -12,7 +12,7 @@ use super::model::{ByteOrder, Host, NicKind, Ring, RingRole, Switch, SwitchKind}
 use super::read::{At, Table};
 use super::yaml::{Node, Value};
 
-/// Ports of links; those from 500 on belong to the switch (timer, controller), and 511 means drop.
+/// Ports of links, from 1; those from 500 on belong to the switch (timer, controller), and 511 means drop.
 pub(crate) const MAX_PORT: u64 = 499;
 const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 /// Where packet-in and packet-out go unless the file says otherwise.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema};
+use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
 use super::flows::check_batch;
 use super::model::{FileFormat, FileInput, Flow, KeyRef, Routing, Topology, Workload};
 use super::nodes::{ITEM_SIZES, RING_SIZES};
@@ -147,11 +147,11 @@ fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
         Err(e) => errors.push(format!("--key: {}; expected {}", e.message, e.expected)),
     }
     if let FileFormat::Binary { record_size } = format
-        && record_size > flow.item_size
+        && let Err(expected) = fits_item(record_size, flow.item_size)
     {
         errors.push(format!(
-            "--record-size {record_size}: longer than the items of flow '{}', {} bytes; expected a record that \
-             fits, or a bigger --item-size",
+            "--record-size {record_size}: too long for the items of flow '{}', {} bytes; expected a shorter \
+             record, or {expected} (--item-size)",
             flow.name, flow.item_size
         ));
     }

@@ -131,6 +131,8 @@ fn links() {
     one_error("h1 -> s1:1", "h9 -> s1:1", 12, 5, "leads to 'h9', which does not exist");
     one_error("to: s1:2", "to: s7:2", 13, 20, "leads to 's7'");
     one_error("h1 -> s1:1", "h1 -> s1:500", 12, 5, "'500' is no port");
+    one_error("h1 -> s1:1", "h1 -> s1:0", 12, 5, "'0' is no port");
+    one_error("h1 -> s1:1", "h1:1 -> s1:1", 12, 5, "host 'h1' has only one port");
     one_error("to: s1:2", "to: s1:1", 13, 6, "already linked to host 'h1'");
     one_error("h1 -> s1:1", "h1 s1", 12, 5, "this link is 'h1 s1'");
     one_error("h1 -> s1:1", "h1 -> h2", 12, 5, "joins two hosts");
@@ -200,6 +202,13 @@ fn workloads() {
     set("{kind: file, path: x, key: 2}", 38, "lines have no columns");
     set("{kind: file, path: x, format: delimited, delimiter: ab}", 63, "'delimiter'");
     set("[1]", 11, "the workload is a list");
+}
+
+#[test]
+fn binary_records_leave_room_for_the_segment_header() {
+    let file = |size: u32| format!("{{kind: file, path: x, format: binary, record_size: {size}}}");
+    one_error("{kind: synthetic, items: 10}", &file(4096), 15, 5, "don't fit in the 4096-byte items");
+    assert_eq!(errors(&BASE.replacen("{kind: synthetic, items: 10}", &file(4096 - 32), 1)), []);
 }
 
 #[test]
