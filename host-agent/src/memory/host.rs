@@ -3,7 +3,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-use super::{ByteOrder, Memory, MemoryKey, Visibility};
+use super::{ByteOrder, Memory, MemoryKey, Visibility, limits};
 
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -40,6 +40,17 @@ pub enum MemoryError {
         bytes: usize,
         /// The kernel's reason.
         source: io::Error,
+    },
+    /// There is not that much memory left.
+    #[error(
+        "{bytes} B of ring memory are more than the {available} B that this system, or the process's control \
+         group, has left; make rings smaller or fewer, or free memory"
+    )]
+    Exhausted {
+        /// Requested length.
+        bytes: usize,
+        /// What is left.
+        available: u64,
     },
     /// The kernel could not back the mapping with pages.
     #[error(
@@ -96,6 +107,7 @@ impl HostMemory {
             if let Some(memory) = Self::reserved_huge(bytes, order)? {
                 return Ok(memory);
             }
+            enough(bytes)?;
             return Self::transparent(bytes, order);
         }
         let mapping = map(bytes, 0).map_err(|source| MemoryError::Map { bytes, source })?;
@@ -196,6 +208,15 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(at.cast()).ok_or_else(|| io::Error::other("the kernel mapped address 0"))
+}
+
+/// Refuses what would bring the kernel to kill processes: it grants mappings freely, and takes the memory
+/// from whoever it finds once they are used.
+fn enough(bytes: usize) -> Result<(), MemoryError> {
+    match limits::available() {
+        Some(available) if bytes as u64 > available => Err(MemoryError::Exhausted { bytes, available }),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the kernel back the range with pages now.

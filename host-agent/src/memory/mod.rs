@@ -1,6 +1,7 @@
 //! Memory that a ring can live in: host memory here, GPU and FPGA memory behind the same trait.
 
 mod host;
+mod limits;
 
 use std::fmt;
 use std::ptr::NonNull;
