@@ -155,7 +155,7 @@ type Counts = HashMap<(&'static str, usize), u64>;
 
 fn read_counts(system: &mut System<'_>) -> Result<Counts, RunError> {
     let mut ids = Vec::new();
-    for name in ["received", "sent", "transfers", "drained", "retries"] {
+    for name in ["received", "sent", "transfers", "producer_transfers", "retries"] {
         ids.push((name, system.schema.counter(name)?));
     }
     let cells: Result<Counts, ClientError> = system.block_on(async |client| {
@@ -192,7 +192,7 @@ fn report_flow(
     let of_worker = |name, index: u16| counts.get(&(name, usize::from(index))).copied().unwrap_or(0);
     let carried = |ring| ids(ring).map(|ids| connection(ids.data.index, ids.poll.index, counts));
     let producer = |ring| {
-        let transfers = of_worker("drained", ids(ring)?.id);
+        let transfers = of_worker("producer_transfers", ids(ring)?.id);
         Some(SwitchCounts::of_producer(&carried(ring)?, transfers))
     };
     let consumer = |ring| {

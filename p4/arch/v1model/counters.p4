@@ -6,14 +6,14 @@ control CountIngress(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
     counter(8, CounterType.packets) drops;
     counter(ZSR_MAX_WORKERS, CounterType.packets) transfers;
-    counter(ZSR_MAX_PRODUCERS, CounterType.packets) drained;
+    counter(ZSR_MAX_PRODUCERS, CounterType.packets) producer_transfers;
     counter(ZSR_MAX_WORKERS, CounterType.packets) retries;
     apply {
         if (m.role != 0) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
             transfers.count((bit<32>)m.worker);
-            drained.count((bit<32>)m.producer);
+            producer_transfers.count((bit<32>)m.producer);
         } else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.worker); }
     }
 }
