@@ -213,6 +213,14 @@ mod tests {
     }
 
     #[test]
+    fn all_counters_and_digests_of_a_run_exist() {
+        for name in ["received", "sent", "transfers", "producer_transfers", "retries"] {
+            schema().counter(name).unwrap();
+        }
+        schema().digest("report_t").unwrap();
+    }
+
+    #[test]
     fn too_wide_values_are_errors() {
         let e = schema().entry("qps", &[1 << 24, 1, 1], "qp", &[1, 0, 0, 0, 0]).unwrap_err();
         assert!(matches!(e, SchemaError::TooWide { bits: 24, .. }), "{e}");
