@@ -1,6 +1,6 @@
 //! Controller headers: what stands in front of packets to and from the CPU port (specification, "Packet I/O").
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use p4runtime_proto::p4::config::v1 as config;
 use p4runtime_proto::p4::v1 as pb;
@@ -60,20 +60,38 @@ impl PacketHeader {
         info: &config::P4Info,
         types: &[HeaderType],
     ) -> Result<Self, String> {
-        let none = Default::default();
+        let none = HashMap::new();
         let new_types = info.type_info.as_ref().map_or(&none, |types| &types.new_types);
         let names = || metadata.metadata.iter().map(|field| field.name.as_str());
-        let of = types.iter().find(|of| of.iter().map(|(name, _)| name.as_str()).eq(names()));
-        let of = of.ok_or("is not in the device config: no header type has the same fields")?;
+        let same = |of: &&HeaderType| of.iter().map(|(name, _)| name.as_str()).eq(names());
+        let with = |of: &HeaderType| Self::of(metadata, of.iter().map(|(_, width)| *width), new_types);
+        let mut candidates = types.iter().filter(same).map(with);
+        if let Some(first) = candidates.next() {
+            // Another header may have fields of the same names and other widths.
+            return first.or_else(|error| candidates.find_map(Result::ok).ok_or(error));
+        }
+        // A header that the program never uses is not in its artifact; then P4Info must say all there is to say.
+        let widths = metadata.metadata.iter().map(|field| u32::try_from(field.bitwidth).unwrap_or(0));
+        if widths.clone().any(|width| width == 0) {
+            return Err("is not in the device config: no header type has the same fields".into());
+        }
+        Self::of(metadata, widths, new_types)
+    }
+
+    fn of(
+        metadata: &config::ControllerPacketMetadata,
+        widths: impl Iterator<Item = u32>,
+        new_types: &HashMap<String, config::P4NewTypeSpec>,
+    ) -> Result<Self, String> {
         let mut ids = HashSet::new();
-        let fields = metadata.metadata.iter().zip(of).map(|(field, (_, width))| {
+        let fields = metadata.metadata.iter().zip(widths).map(|(field, width)| {
             if field.id == 0 || !ids.insert(field.id) {
                 return Err(format!(
                     "has field '{}' with id {}, which must be set and unique",
                     field.name, field.id
                 ));
             }
-            let repr = Repr::agree(field.bitwidth, field.type_name.as_ref(), new_types, *width)
+            let repr = Repr::agree(field.bitwidth, field.type_name.as_ref(), new_types, width)
                 .map_err(|what| format!("has field '{}', which {what}", field.name))?;
             Ok(Param { id: field.id, name: field.name.clone(), repr })
         });
@@ -184,6 +202,32 @@ mod tests {
         let (fields, length) = header.unpack(&[0x80, 0xff, 9]).unwrap();
         assert_eq!((fields, length), (vec![metadata(1, &[1, 1]), metadata(2, &[0x7f])], 2));
         assert!(header.unpack(&[1]).is_none());
+    }
+
+    #[test]
+    fn the_header_is_the_one_that_fits() {
+        let field = |id, bitwidth| config::controller_packet_metadata::Metadata {
+            id,
+            name: format!("f{id}"),
+            bitwidth,
+            ..Default::default()
+        };
+        let metadata = |first, second| config::ControllerPacketMetadata {
+            preamble: None,
+            metadata: vec![field(1, first), field(2, second)],
+        };
+        let of = |first, second| vec![("f1".to_owned(), first), ("f2".to_owned(), second)];
+        let info = config::P4Info::default();
+        let types = [vec![("f1".to_owned(), 8)], of(4, 4), of(9, 7)];
+        let length = |bits: (i32, i32), types: &[HeaderType]| {
+            PacketHeader::build(&metadata(bits.0, bits.1), &info, types).map(|header| header.len())
+        };
+        assert_eq!(length((4, 4), &types), Ok(1));
+        assert_eq!(length((9, 7), &types), Ok(2));
+        assert!(length((9, 8), &types).unwrap_err().contains("'f1'"), "the first that has the names");
+        assert_eq!(length((9, 15), &[]), Ok(3), "not used by the program");
+        assert!(length((9, 8), &[]).unwrap_err().contains("17 bits"));
+        assert!(length((9, 0), &[]).is_err());
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! - A role is whatever name a controller gives; without `role.config`, which this switch has no scheme for, every
 //!   role has full access, and each role's primary receives packets and notifications.
 //! - Translated types (`@p4runtime_translation`) are translated by number, a string being the number's decimal digits.
+//! - `const` on single entries of a table without `const entries` is in neither artifact, so these can be changed.
+//! - Statuses of big batches are long, since every update has its own error: clients should allow for it
+//!   (`http2_max_header_list_size`, `grpc.max_metadata_size`; "gRPC Metadata Maximum Size").
 //! - Not supported, and refused with UNIMPLEMENTED: backup replicas, group actions, per-group selection modes, colour
 //!   counters of meters, excess bursts.
 

@@ -105,10 +105,10 @@ pub(super) fn batch_status(summary: &str, outcomes: &[Outcome<()>]) -> Result<()
         .min_by_key(|(index, refusal)| (refusal.code == Code::Aborted, *index));
     let message = match first {
         Some((index, refusal)) => format!(
-            "{summary}: {failed} of {} failed; number {} first, with {}: {}",
+            "{summary}: {failed} of {} refused, number {} with {}: {}",
             outcomes.len(),
             index + 1,
-            refusal.code.description(),
+            name(refusal.code),
             refusal.message
         ),
         None => summary.to_owned(),
@@ -123,6 +123,29 @@ pub(super) fn batch_status(summary: &str, outcomes: &[Outcome<()>]) -> Result<()
     let status =
         rpc::Status { code: Code::Unknown as i32, message: message.clone(), details: details.collect() };
     Err(Status::with_details(Code::Unknown, message, status.encode_to_vec().into()))
+}
+
+/// As the specification writes it.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
 }
 
 #[cfg(test)]
