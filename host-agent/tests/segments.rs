@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use zsr_host_agent::ring::{Consumer, PopError, Producer, PushError, Ring, RingSpec};
 use zsr_host_agent::segment::{
     SegmentConfig, SegmentFault, SegmentPushError, SegmentReadError, SegmentReader, SegmentSetupError,
@@ -17,6 +18,8 @@ fn config(producer: u32) -> SegmentConfig {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
     #[test]
     fn records_come_out_as_they_went_in(
         lengths in prop::collection::vec(0usize..=92, 0..200),
