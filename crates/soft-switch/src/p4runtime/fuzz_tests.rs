@@ -33,29 +33,6 @@ fn pipeline(program: &Program) -> Pipeline {
 
 /// Legal updates, in text, with names for the ids.
 fn seeds() -> Vec<pb::Update> {
-    let texts = [
-        "table_entry { table_id: @l2 match { field_id: 1 exact { value: \"\\x01\" } } action { action { action_id: @forward params { param_id: 1 value: \"\\x03\" } } } counter_data { packet_count: 3 } idle_timeout_ns: 5 metadata: \"m\" }",
-        "table_entry { table_id: @routes match { field_id: 1 lpm { value: \"\\x0a\\x00\\x00\\x00\" prefix_len: 8 } } action { action { action_id: @route params { param_id: 1 value: \"\\x04\" } } } meter_config { cir: 1 cburst: 2 pir: 3 pburst: 4 } }",
-        "table_entry { table_id: @acl priority: 3 match { field_id: 1 ternary { value: \"\\x12\" mask: \"\\xff\" } } match { field_id: 2 optional { value: \"\\x05\" } } match { field_id: 3 range { low: \"\\x01\" high: \"\\x09\" } } match { field_id: 4 exact { value: \"\\x01\" } } action { action { action_id: @hit params { param_id: 1 value: \"\\x07\" } } } }",
-        "table_entry { table_id: @keyless is_default_action: true action { action { action_id: @forward params { param_id: 1 value: \"\\x02\" } } } }",
-        "table_entry { table_id: @initial match { field_id: 1 exact { value: \"\\x22\\x22\" } } action { action { action_id: @drop } } }",
-        "table_entry { table_id: @indirect match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_member_id: 1 } }",
-        "table_entry { table_id: @spread match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_group_id: 1 } }",
-        "table_entry { table_id: @spread2 match { field_id: 1 exact { value: \"\\x01\" } } action { action_profile_action_set { action_profile_actions { action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } weight: 1 watch_port: \"\\x01\" } } } }",
-        "action_profile_member { action_profile_id: @next_hops member_id: 1 action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } }",
-        "action_profile_member { action_profile_id: @balance member_id: 1 action { action_id: @forward params { param_id: 1 value: \"\\x01\" } } }",
-        "action_profile_group { action_profile_id: @balance group_id: 1 members { member_id: 1 weight: 2 } max_size: 4 }",
-        "counter_entry { counter_id: @ports index { index: 3 } data { packet_count: 4 byte_count: 5 } }",
-        "meter_entry { meter_id: @police config { cir: 1 cburst: 2 pir: 3 pburst: 4 } }",
-        "register_entry { register_id: @seen index { index: 2 } data { bitstring: \"\\x09\" } }",
-        "register_entry { register_id: @level data { bitstring: \"\\xff\" } }",
-        "direct_counter_entry { table_entry { table_id: @l2 match { field_id: 1 exact { value: \"\\x01\" } } } data { byte_count: 3 } }",
-        "direct_meter_entry { table_entry { table_id: @routes match { field_id: 1 lpm { value: \"\\x0a\\x00\\x00\\x00\" prefix_len: 8 } } } config { cir: 2 cburst: 2 pir: 3 pburst: 4 } }",
-        "packet_replication_engine_entry { multicast_group_entry { multicast_group_id: 1 replicas { port: \"\\x01\" instance: 1 } metadata: \"m\" } }",
-        "packet_replication_engine_entry { clone_session_entry { session_id: 1 replicas { port: \"\\x01\" } packet_length_bytes: 9 } }",
-        "value_set_entry { value_set_id: @ip_types members { match { field_id: 1 exact { value: \"\\x86\\xdd\" } } } }",
-        "digest_entry { digest_id: @learn_t config { max_list_size: 2 ack_timeout_ns: 5 } }",
-    ];
     let info = p4info();
     let preambles = (info.tables.iter().map(|object| &object.preamble))
         .chain(info.actions.iter().map(|object| &object.preamble))
@@ -69,13 +46,13 @@ fn seeds() -> Vec<pb::Update> {
         .flatten()
         .map(|preamble| (format!("@{} ", preamble.alias), format!("{} ", preamble.id)))
         .collect();
-    let update = |text: &&str| {
+    let update = |text: &str| {
         let named = names.iter().fold(text.to_string(), |text, (name, id)| text.replace(name, id));
         let entity: pb::Entity =
             p4runtime_proto::text::parse(&named).unwrap_or_else(|error| panic!("{error}: {named}"));
         pb::Update { r#type: 0, entity: Some(entity) }
     };
-    texts.iter().map(update).collect()
+    include_str!("fuzz_seeds.txt").lines().map(update).collect()
 }
 
 /// Everything that can be read.
@@ -119,7 +96,9 @@ fn run(pipeline: &Pipeline, updates: &[pb::Update], all_or_nothing: bool) -> Vec
 }
 
 /// Which update, which verb, and which of its bytes become what.
-fn steps() -> impl Strategy<Value = Vec<(usize, i32, Vec<(usize, u8)>)>> {
+type Step = (usize, i32, Vec<(usize, u8)>);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
     let damage = proptest::collection::vec((any::<usize>(), any::<u8>()), 0..3);
     let damage = prop_oneof![3 => Just(Vec::new()), 1 => damage];
     proptest::collection::vec((any::<usize>(), 0i32..4, damage), 1..40)
@@ -133,8 +112,8 @@ fn absent() -> pb::Update {
     pb::Update { r#type: pb::update::Type::Delete as i32, entity: Some(pb::Entity { entity: Some(entity) }) }
 }
 
-fn damaged(seeds: &[pb::Update], steps: &[(usize, i32, Vec<(usize, u8)>)]) -> Vec<pb::Update> {
-    let make = |(which, verb, damage): &(usize, i32, Vec<(usize, u8)>)| {
+fn damaged(seeds: &[pb::Update], steps: &[Step]) -> Vec<pb::Update> {
+    let make = |(which, verb, damage): &Step| {
         let seed = pb::Update { r#type: *verb, ..seeds[which % seeds.len()].clone() };
         let mut bytes = seed.encode_to_vec();
         for (at, byte) in damage {
@@ -209,10 +188,10 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] = byte;
         }
-        if let Ok(info) = P4Info::decode(&bytes[..]) {
-            if let Err(refusal) = agree(&info, program.info()) {
-                prop_assert!(refusal.message.contains('\''), "names no object: {}", refusal.message);
-            }
+        if let Ok(info) = P4Info::decode(&bytes[..])
+            && let Err(refusal) = agree(&info, program.info())
+        {
+            prop_assert!(refusal.message.contains('\''), "names no object: {}", refusal.message);
         }
     }
 }

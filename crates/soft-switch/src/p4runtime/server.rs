@@ -10,7 +10,7 @@ use std::time::Duration;
 use p4runtime_proto::p4::v1::p4_runtime_server;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 
 use super::device::Device;
 use super::notifications::pump;
@@ -101,12 +101,14 @@ impl P4RuntimeServer {
             // Streams never end by themselves, and the server waits for them.
             let _ = stop.send(true);
         };
+        // Packets must not wait for each other.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let served = tonic::transport::Server::builder()
             // A controller whose machine died ends its session without a word.
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(service)
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), ending)
+            .serve_with_incoming_shutdown(incoming, ending)
             .await;
         let _ = stop.send(true);
         let _ = pump.await;

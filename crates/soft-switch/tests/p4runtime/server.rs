@@ -49,3 +49,41 @@ async fn a_switch_that_stopped_is_unavailable() {
     assert_eq!(controller.commit(config()).await.unwrap_err().code(), Code::Unavailable);
     rig.shut_down().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_writers_and_pipelines_at_once() {
+    use p4runtime_proto::p4::v1::entity::Entity;
+    let (rig, mut controller) = Rig::new().await;
+    let register = rig.ids.register("seen");
+    let cell = |index| {
+        let data = Some(pb::P4Data { data: Some(pb::p4_data::Data::Bitstring(vec![1])) });
+        Entity::RegisterEntry(pb::RegisterEntry { register_id: register, index, data })
+    };
+    let mut readers = Vec::new();
+    for _ in 0..4 {
+        let mut reader = rig.controller().await;
+        readers.push(tokio::spawn(async move {
+            for _ in 0..50 {
+                // A write of all cells is seen as a whole, and so is a fresh pipeline.
+                let cells = reader.read(cell(None)).await;
+                assert_eq!(cells.len(), 16);
+                let values = |entity: &Entity| match entity {
+                    Entity::RegisterEntry(entry) => entry.data.clone(),
+                    other => panic!("expected a register, got {other:?}"),
+                };
+                assert!(cells.windows(2).all(|pair| values(&pair[0]) == values(&pair[1])), "{cells:?}");
+            }
+        }));
+    }
+    for _ in 0..10 {
+        controller.modify(cell(None)).await.unwrap();
+        controller.commit(config()).await.unwrap();
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    rig.owner.inject(1, 3, ethernet(1, 2, 3)).await;
+    let cells = controller.read(cell(Some(pb::Index { index: 3 }))).await;
+    assert_eq!(cells, [cell(Some(pb::Index { index: 3 }))]);
+    rig.shut_down().await;
+}
