@@ -28,11 +28,17 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let version = output(Command::new(&p4c).arg("--version")).map_err(|e| {
         format!("{p4c}: {e}. Put p4c-bm2-ss (p4lang/p4c) on PATH or name it in $P4C; users need no compiler.")
     })?;
-    output(
-        Command::new(&p4c)
-            .current_dir(root)
-            .args(["--arch", "v1model", "--Wwarn", "--Werror", "-o", JSON, "--p4runtime-files", P4INFO, MAIN]),
-    )?;
+    output(Command::new(&p4c).current_dir(root).args([
+        "--arch",
+        "v1model",
+        "--Wwarn",
+        "--Werror",
+        "-o",
+        JSON,
+        "--p4runtime-files",
+        P4INFO,
+        MAIN,
+    ]))?;
     let manifest = serde_json::json!({
         "program": MAIN,
         "compiler": version.lines().find(|l| l.starts_with("Version")).unwrap_or("unknown").trim(),

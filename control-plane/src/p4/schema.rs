@@ -190,7 +190,7 @@ fn values<'a>(
 }
 
 /// The shortest big-endian byte string (P4Runtime specification, "Bytestrings"); zero is one byte.
-fn canonical(value: u64) -> Vec<u8> {
+pub(crate) fn canonical(value: u64) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     let skip = (value.leading_zeros() as usize / 8).min(7);
     bytes[skip..].to_vec()

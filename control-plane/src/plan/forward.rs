@@ -50,11 +50,6 @@ pub(super) fn group(id: u32, replicas: impl Iterator<Item = (u32, u32)>) -> rt::
 }
 
 fn replica(port: u32, instance: u32) -> rt::Replica {
-    rt::Replica {
-        instance,
-        port_kind: Some(rt::replica::PortKind::Port(
-            port.to_be_bytes().into_iter().skip_while(|&b| b == 0).collect(),
-        )),
-        ..Default::default()
-    }
+    let port = crate::p4::schema::canonical(port.into());
+    rt::Replica { instance, port_kind: Some(rt::replica::PortKind::Port(port)), ..Default::default() }
 }
