@@ -13,6 +13,8 @@ const MAX_CONTROLLERS: usize = 64;
 
 /// Most roles that a device remembers.
 const MAX_ROLES: usize = 1024;
+/// Longest name of a role, in bytes.
+const MAX_ROLE_NAME: usize = 256;
 
 /// A stream, numbered by the server.
 pub(super) type StreamId = u64;
@@ -140,6 +142,9 @@ impl Arbiter {
                 Code::ResourceExhausted,
                 format!("there are {MAX_ROLES} roles, which is the most"),
             ));
+        }
+        if role.name.len() > MAX_ROLE_NAME {
+            return Err(Refusal::invalid(format!("a role's name has at most {MAX_ROLE_NAME} bytes")));
         }
         let election = bid.election_id.as_ref().map(from_uint128);
         let state = self.roles.entry(role.clone()).or_default();

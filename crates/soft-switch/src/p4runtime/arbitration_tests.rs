@@ -86,6 +86,7 @@ fn what_ends_a_stream() {
     let role = pb::Role { config: Some(prost_types::Any::default()), ..Default::default() };
     let configured = pb::MasterArbitrationUpdate { role: Some(role), ..bid(Some(7)) };
     assert_eq!(arbiter.update(2, &configured).unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(arbiter.update(2, &bid_as(&"r".repeat(257), 1)).unwrap_err().code, Code::InvalidArgument);
     for stream in 2..=MAX_CONTROLLERS as u64 {
         arbiter.update(stream, &bid(None)).unwrap();
     }

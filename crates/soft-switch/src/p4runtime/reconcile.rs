@@ -1,4 +1,5 @@
-//! RECONCILE_AND_COMMIT: what the running pipeline holds, written again to the new one.
+//! RECONCILE_AND_COMMIT: what the running pipeline holds, written again to the new one. What packets change in counters
+//! and registers between the copy and the swap is lost; controllers can't write in between.
 
 use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;

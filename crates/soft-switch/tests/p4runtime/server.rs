@@ -55,7 +55,7 @@ async fn readers_writers_and_pipelines_at_once() {
     use p4runtime_proto::p4::v1::entity::Entity;
     let (rig, mut controller) = Rig::new().await;
     let register = rig.ids.register("seen");
-    let cell = |index| {
+    let cell = move |index| {
         let data = Some(pb::P4Data { data: Some(pb::p4_data::Data::Bitstring(vec![1])) });
         Entity::RegisterEntry(pb::RegisterEntry { register_id: register, index, data })
     };
