@@ -5,7 +5,8 @@ use crate::topology::Topology;
 
 // Sizes of the P4 program (p4/common/types.p4).
 const MAX_WORKERS: usize = 4096;
-const MAX_PRODUCERS: usize = 16384;
+/// Number 0 is none: a commit record of zeros names no producer.
+const MAX_PRODUCERS: usize = 16384 - 1;
 const MAX_QPS: usize = 65536;
 
 /// A queue pair's end at the switch.
@@ -22,7 +23,7 @@ pub struct Qp {
 /// What the data plane calls a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingIds {
-    /// Number among the producer rings, or the worker's for a consumer ring.
+    /// Number among the producer rings, from 1, or the worker's for a consumer ring, from 0.
     pub id: u16,
     /// The worker that drains or fills it.
     pub worker: u16,
@@ -61,8 +62,8 @@ pub(super) fn assign(topology: &Topology, generation: u8) -> Result<Assignment, 
             };
             rings[consumer.rings[0]] = Some(ids(worker, false, qp(), qp()));
             for producer in &flow.producers {
-                rings[producer.rings[c]] = Some(ids(producers, true, qp(), qp()));
                 producers += 1;
+                rings[producer.rings[c]] = Some(ids(producers, true, qp(), qp()));
             }
         }
     }

@@ -24,6 +24,7 @@ struct WorkerNames {
 /// Names of everything that a report can speak of.
 pub struct Names {
     workers: Vec<WorkerNames>,
+    /// Numbered from 1.
     producers: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Names {
         let &[reason, code, worker, producer, _, role] = report else { return None };
         let worker = self.workers.get(worker as usize)?;
         let place = format!("flow `{}`, consumer ring `{}`", worker.flow, worker.consumer);
-        let ring = self.producers.get(producer as usize).map_or("?", String::as_str);
+        let ring = self.producers.get((producer as usize).wrapping_sub(1)).map_or("?", String::as_str);
         let text = match reason {
             REPORT_REFUSED => {
                 let role = ROLES.get(role as usize).copied().unwrap_or("?");
