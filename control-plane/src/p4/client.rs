@@ -11,6 +11,8 @@ use tonic::transport::{Channel, Endpoint};
 
 /// Updates in one Write request: large enough to amortize the round trip, small enough for gRPC's message limit.
 const UPDATES_PER_WRITE: usize = 1024;
+/// The status of a failed Write travels in a header and names every update.
+const MAX_STATUS: u32 = 4 << 20;
 /// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -83,7 +85,9 @@ impl SwitchClient {
         election_id: u64,
     ) -> Result<Self, ClientError> {
         let fail = |reason: String| ClientError::Connect { switch: name.into(), address, reason };
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| fail(e.to_string()))?;
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|e| fail(e.to_string()))?
+            .http2_max_header_list_size(MAX_STATUS);
         let channel = endpoint.connect().await.map_err(|e| fail(chain(&e)))?;
         let mut rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
