@@ -1,32 +1,52 @@
 //! Benchmarks and baselines: what they share.
 
+pub mod alloc;
 pub mod flow;
+pub mod job;
+pub mod stages;
 
 use std::time::Instant;
 
-/// Shortest, median and longest of repeated measurements, in nanoseconds per operation.
+/// Least, median and greatest of repeated measurements: nanoseconds per operation, unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Shortest.
+    /// Least.
     pub min: f64,
     /// Median.
     pub median: f64,
-    /// Longest.
+    /// Greatest.
     pub max: f64,
+}
+
+impl Times {
+    /// Sorts the measurements; there must be at least one.
+    pub fn of(mut values: Vec<f64>) -> Times {
+        values.sort_by(f64::total_cmp);
+        Times { min: values[0], median: values[values.len() / 2], max: values[values.len() - 1] }
+    }
 }
 
 /// Runs `f`, which does `operations` operations, `rounds` times after one round to warm up.
 pub fn measure(rounds: usize, operations: u64, mut f: impl FnMut()) -> Times {
-    f();
-    let mut times: Vec<f64> = (0..rounds.max(1))
-        .map(|_| {
+    let [times] = compare(rounds, operations, [&mut f]);
+    times
+}
+
+/// Runs functions that do `operations` operations each, in turn, `rounds` times after one round to warm up: what disturbs
+/// the machine for a while disturbs all alike. Keep a round well below a scheduler's time slice, so that most rounds run
+/// through.
+pub fn compare<const N: usize>(rounds: usize, operations: u64, mut fs: [&mut dyn FnMut(); N]) -> [Times; N] {
+    let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for round in 0..=rounds.max(1) {
+        for (f, times) in fs.iter_mut().zip(&mut times) {
             let start = Instant::now();
             f();
-            start.elapsed().as_nanos() as f64 / operations as f64
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    Times { min: times[0], median: times[times.len() / 2], max: times[times.len() - 1] }
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() as f64 / operations as f64);
+            }
+        }
+    }
+    times.map(Times::of)
 }
 
 /// Keeps the calling thread on core `core`, so that a measurement is not moved about; does nothing where that fails.
