@@ -46,7 +46,7 @@ control Transfer(inout meta_t m) {
             producer_list.apply(m);
         }
         if (m.do_transfer != DO_NOTHING) { transfer.apply(m); }
-        producer_params.apply(m);
+        if (m.event != EV_DATA) { producer_params.apply(m); }
         m.due_at = m.now + m.rto;
         m.poll_due_at = m.now + m.poll_interval;
         m.lock_value = m.worker + 1;
