@@ -59,3 +59,13 @@ fn a_stopped_switch_says_so() {
     assert_eq!(waiting.wait(), Err(SwitchStopped));
     assert_eq!(handle.call_blocking(|s| s.stats()), Err(SwitchStopped));
 }
+
+#[test]
+fn switches_and_handles_cross_threads() {
+    fn movable<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    movable::<Switch>();
+    movable::<ControlQueue>();
+    shared::<SwitchHandle>();
+    shared::<Program>();
+}

@@ -68,6 +68,11 @@ impl Asm {
         r as R
     }
 
+    /// The value of a slot if it is a constant.
+    pub(crate) fn const_value(&self, r: R) -> Option<u64> {
+        self.consts.get((r as usize).checked_sub(self.first_const)?).copied()
+    }
+
     /// `n` consecutive temporaries, free until [`reset_temps`](Self::reset_temps).
     pub(crate) fn temp(&mut self, n: usize) -> R {
         self.next_temp = self.next_temp.saturating_sub(n);

@@ -51,6 +51,11 @@ pub(crate) fn optimize(asm: &mut Asm, calcs: &mut Vec<CalcPlan>, mut kept: SlotS
         }
     }
     add_reads(asm, calcs, &mut kept);
+    for s in calcs.iter_mut().flat_map(|c| &mut c.segments) {
+        if let Segment::Pack { pack, .. } = s {
+            pack.fold(&|r| asm.const_value(r));
+        }
+    }
     kept
 }
 

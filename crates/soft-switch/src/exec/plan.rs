@@ -138,10 +138,12 @@ struct Term {
     last: bool,
 }
 
-/// Slots to bytes: each output word is the OR of shifted slots.
+/// Slots to bytes: each output word is the OR of a constant and of shifted slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pack {
     terms: Box<[Term]>,
+    /// What is constant in each word.
+    constants: Box<[u64]>,
     pub(crate) bytes: usize,
     pub(crate) bits: usize,
     pieces: Box<[Piece]>,
@@ -149,28 +151,46 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn new(pieces: &[Piece]) -> Pack {
+        Pack::with_constants(pieces, &|_| None)
+    }
+
+    /// A plan in which slots of known value are constants.
+    fn with_constants(pieces: &[Piece], known: &dyn Fn(R) -> Option<u64>) -> Pack {
         let bits: usize = pieces.iter().map(|p| p.width as usize).sum();
-        let (mut terms, mut pos): (Vec<Term>, usize) = (Vec::new(), 0);
+        let mut words: Vec<(u64, Vec<Term>)> = vec![(0, Vec::new()); bits.div_ceil(64)];
+        let mut pos = 0usize;
         for p in pieces {
             let end = pos + p.width as usize;
-            for w in pos / 64..end.div_ceil(64) {
+            for (w, (constant, terms)) in words.iter_mut().enumerate().take(end.div_ceil(64)).skip(pos / 64) {
                 // The word's lowest bit has weight 0; the piece's lowest bit lies at `end - 1`.
                 let shift = (w as i64 + 1) * 64 - end as i64;
                 let value = mask(p.width);
                 let mask = if shift >= 0 { value << shift } else { value >> -shift };
-                terms.push(Term { slot: p.slot, turn: shift.rem_euclid(64) as u8, mask, last: false });
-                if end >= (w + 1) * 64
-                    && let Some(t) = terms.last_mut()
-                {
-                    t.last = true;
+                let turn = shift.rem_euclid(64) as u8;
+                match known(p.slot) {
+                    Some(v) => *constant |= v.rotate_left(u32::from(turn)) & mask,
+                    None => terms.push(Term { slot: p.slot, turn, mask, last: false }),
                 }
             }
             pos = end;
         }
-        if let Some(t) = terms.last_mut() {
-            t.last = true;
+        for (_, terms) in &mut words {
+            // A word of constants alone has a term too, to end it.
+            if terms.is_empty() {
+                terms.push(Term { slot: 0, turn: 0, mask: 0, last: true });
+            }
+            if let Some(t) = terms.last_mut() {
+                t.last = true;
+            }
         }
-        Pack { terms: terms.into(), bytes: bits.div_ceil(8), bits, pieces: pieces.into() }
+        let constants = words.iter().map(|(c, _)| *c).collect();
+        let terms = words.into_iter().flat_map(|(_, t)| t).collect();
+        Pack { terms, constants, bytes: bits.div_ceil(8), bits, pieces: pieces.into() }
+    }
+
+    /// Computes what is constant beforehand.
+    pub(crate) fn fold(&mut self, known: &dyn Fn(R) -> Option<u64>) {
+        *self = Pack::with_constants(&self.pieces, known);
     }
 
     /// The slots that it reads.
@@ -188,12 +208,13 @@ impl Pack {
     #[inline]
     pub(crate) fn run(&self, slots: &Slots, out: &mut [u8]) {
         let mut chunks = out[..self.bytes].chunks_mut(8);
+        let mut constants = self.constants.iter();
         let mut word = 0u64;
         for t in &self.terms {
             word |= slots[t.slot as usize].rotate_left(u32::from(t.turn)) & t.mask;
             if t.last {
-                let Some(chunk) = chunks.next() else { return };
-                let bytes = word.to_be_bytes();
+                let (Some(chunk), Some(c)) = (chunks.next(), constants.next()) else { return };
+                let bytes = (word | c).to_be_bytes();
                 match chunk.first_chunk_mut::<8>() {
                     Some(whole) => *whole = bytes,
                     None => chunk.copy_from_slice(&bytes[..chunk.len()]),
