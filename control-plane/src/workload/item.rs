@@ -45,7 +45,7 @@ pub fn write(item: &mut [u8], stamp: Stamp, seed: u64) {
     }
 }
 
-/// Reads an item's stamp and says whether the rest of it is what [`write`] put there.
+/// Reads an item's stamp and says whether the rest of it is what [`write()`] put there.
 #[inline]
 pub fn read(item: &[u8], seed: u64) -> (Stamp, bool) {
     if let Some(bytes) = item.first_chunk::<8>() {
