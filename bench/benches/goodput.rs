@@ -15,7 +15,9 @@ fn main() {
     // The runs come first: their threads go where the system puts them.
     println!("\nwhole runs, {} MiB each, {RUNS} runs", BYTES >> 20);
     println!("{:46}processor time per packet, ns", "");
-    println!("  MTU     item   goodput MB/s (min median max)   fabric    all   packets   mean batch");
+    println!(
+        "  MTU     item   goodput MB/s (min median max)   fabric    all   packets   mean batch   control packets/transfer"
+    );
     for mtu in [1024, 4096] {
         for item in [4 << 10, BATCH] {
             runs(mtu, item);
@@ -23,7 +25,7 @@ fn main() {
     }
     pin(0);
     let (copy, far, crc) = machine_rates();
-    println!("\nthis machine, one core, ns per KiB (MB/s): {}", "median of short rounds");
+    println!("\nthis machine, one core, ns per KiB (MB/s), median of short rounds");
     for (what, t) in [
         ("memcpy, blocks of 64 KiB, in cache", copy),
         ("memcpy, blocks of 64 KiB, out of cache", far),
@@ -58,7 +60,7 @@ fn runs(mtu: u32, item: u32) {
         |j: &job::Job, t: std::time::Duration| t.as_nanos() as f64 / j.flow.switch.data_packets as f64;
     let goodput = of(&|j| j.flow.goodput() / 1e6);
     println!(
-        "{mtu:>5} {item:>8}   {:>12.0} {:>7.0} {:>7.0}   {:>6.0} {:>6.0}   {:>7.0} {:>12.0}",
+        "{mtu:>5} {item:>8}   {:>12.0} {:>7.0} {:>7.0}   {:>6.0} {:>6.0}   {:>7.0} {:>12.0} {:>26.1}",
         goodput.min,
         goodput.median,
         goodput.max,
@@ -66,6 +68,7 @@ fn runs(mtu: u32, item: u32) {
         of(&|j| per_packet(j, j.process)).median,
         of(&|j| j.flow.switch.data_packets as f64).median,
         of(&|j| j.flow.mean_batch()).median,
+        of(&|j| j.flow.switch.control_packets as f64 / j.flow.switch.transfers as f64).median,
     );
 }
 

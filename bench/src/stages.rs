@@ -143,16 +143,17 @@ impl Stepper {
             self.stages.control += transmitted + linked + switched;
         }
 
-        if data && out.iter().all(|(port, f)| *port == 2 && f.len() > self.mtu) {
-            self.frames.extend(out.drain(..).map(|(_, f)| f));
+        if data {
+            // What follows the data of a transfer, its commit, is control.
+            let written = out.iter().take_while(|(port, f)| *port == 2 && f.len() > self.mtu).count();
+            self.frames.extend(out.drain(..written).map(|(_, f)| f));
             let (nic_end, switch_end) = &mut self.links[1];
             carry(switch_end, nic_end, *now, &mut self.frames, pool);
             self.stages.links += clock.lap();
             receive(consumer_nic, *now, &mut self.frames, pool);
             self.stages.receive += clock.lap();
-        } else {
-            self.deliver();
         }
+        self.deliver();
 
         let Flow { consumer_nic, switch, pool, out, now, .. } = &mut self.flow;
         while let Some(frame) = consumer_nic.poll_transmit(*now, pool) {
