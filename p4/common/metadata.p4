@@ -53,6 +53,7 @@ struct meta_t {
     bit<8>   swap;                 // 1: the peer's control words are little-endian
     bit<16>  worker;
     bit<16>  producer;
+    bit<16>  sender;               // producer ring whose QP the packet came on
     bit<16>  index;                // position in the worker's list of producers
     bit<16>  hops;
 

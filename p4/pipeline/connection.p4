@@ -8,6 +8,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap) {
         m.role = role;
         m.producer = ring;
+        m.sender = ring;
         m.worker = worker;
         m.received_qp = qp_index;
         m.poll_qp = qp_index;

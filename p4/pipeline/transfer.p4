@@ -78,6 +78,8 @@ control Transfer(inout meta_t m) {
 
         // Where in the transfer.
         if (m.event == EV_DATA) {
+            // A late response of a producer whose transfer is over must not pass for one of the worker's present transfer.
+            if (m.sender != m.producer) { stale(); }
             m.position = (m.psn - m.producer_psn) & PSN_MASK;
             if (m.position >= (psn_t)m.frags) { stale(); }
         } else if (m.event == EV_GAP) {
