@@ -1,1 +1,12 @@
-//! End-to-end tests over several crates.
+//! End-to-end tests over several crates: what they share.
+//!
+//! - [`system`]: switch, NICs and rings of one flow in a simulated network.
+//! - [`nodes`]: the switch and the NICs as nodes of that network.
+//! - [`wire`]: a witness at the switch that knows the protocol and checks every packet.
+//! - [`items`]: items that say where they come from.
+
+pub mod items;
+pub mod nodes;
+pub mod setup;
+pub mod system;
+pub mod wire;

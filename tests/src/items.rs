@@ -1,0 +1,48 @@
+//! Items that say where they come from and show any damage.
+
+/// Fills `item` (at least 4 bytes) with the number of its producer ring (below 256), its sequence number (below 2^24) and bytes
+/// that follow from both.
+pub fn fill(ring: u32, sequence: u32, item: &mut [u8]) {
+    let name = ring << 24 | sequence;
+    let (first, rest) = item.split_at_mut(4);
+    first.copy_from_slice(&name.to_le_bytes());
+    let mut state = name;
+    for byte in rest {
+        state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x85eb_ca6b);
+        *byte = (state >> 24) as u8;
+    }
+}
+
+/// What one consumer has got from each producer ring.
+#[derive(Debug)]
+pub struct Received {
+    /// Next sequence number, by producer ring; `None` for rings that feed other consumers.
+    next: Vec<Option<u32>>,
+    expected: Vec<u8>,
+}
+
+impl Received {
+    /// Nothing yet, from the rings for which `mine` holds.
+    pub fn new(rings: usize, item_size: u32, mine: impl Fn(usize) -> bool) -> Received {
+        let next = (0..rings).map(|r| mine(r).then_some(0)).collect();
+        Received { next, expected: vec![0; item_size as usize] }
+    }
+
+    /// Takes one item. Panics unless it is the next one of a ring that feeds this consumer, to the byte.
+    pub fn take(&mut self, item: &[u8]) {
+        let name = u32::from_le_bytes(item[..4].try_into().expect("4 bytes"));
+        let (ring, sequence) = (name >> 24, name & 0xff_ffff);
+        let next = self.next.get_mut(ring as usize).and_then(Option::as_mut);
+        let next =
+            next.unwrap_or_else(|| panic!("item {sequence} of ring {ring} came to the wrong consumer"));
+        assert_eq!(sequence, *next, "ring {ring}: lost, repeated or out of order");
+        fill(ring, sequence, &mut self.expected);
+        assert!(item == self.expected, "item {sequence} of ring {ring} is damaged");
+        *next += 1;
+    }
+
+    /// Items taken from each ring that feeds this consumer.
+    pub fn counts(&self) -> impl Iterator<Item = u32> {
+        self.next.iter().filter_map(|n| *n)
+    }
+}

@@ -1,0 +1,108 @@
+//! The switch and the NICs as nodes of a simulated network.
+
+use std::collections::VecDeque;
+
+use zsr_sim::Node;
+use zsr_soft_nic::Nic;
+use zsr_soft_switch::Switch;
+use zsr_wire::{Frame, FramePool};
+
+use crate::wire::{Kind, Wire};
+
+/// Says of a packet whether it is to vanish.
+pub type Filter = Box<dyn FnMut(Kind) -> bool>;
+
+/// The switch, with a witness and a filter at its ports.
+pub struct SwitchNode {
+    /// The switch.
+    pub switch: Switch,
+    /// What checks the packets.
+    pub wire: Wire,
+    /// What takes packets away, on their way in and out.
+    pub filter: Filter,
+    out: Vec<(u16, Frame)>,
+    queue: VecDeque<(u16, Frame)>,
+    pool: FramePool,
+}
+
+impl SwitchNode {
+    /// A switch whose packets all pass.
+    pub fn new(switch: Switch, wire: Wire) -> SwitchNode {
+        SwitchNode {
+            switch,
+            wire,
+            filter: Box::new(|_| false),
+            out: Vec::new(),
+            queue: VecDeque::new(),
+            pool: FramePool::with_frames(64),
+        }
+    }
+
+    /// A frame comes in at `port` as if from its host.
+    pub fn inject(&mut self, now_ns: u64, port: u16, bytes: &[u8]) {
+        let mut pool = std::mem::take(&mut self.pool);
+        let mut frame = pool.take();
+        assert!(frame.append(bytes), "a frame holds {} bytes", bytes.len());
+        self.handle(now_ns, port, frame, &mut pool);
+        self.pool = pool;
+    }
+
+    fn send(&mut self, cause: Option<(u16, &[u8])>, pool: &mut FramePool) {
+        let kinds = self.wire.leaves(cause, &self.out);
+        for ((port, frame), kind) in self.out.drain(..).zip(kinds) {
+            if (self.filter)(kind) {
+                pool.put(frame);
+            } else {
+                self.queue.push_back((port, frame));
+            }
+        }
+    }
+}
+
+impl Node for SwitchNode {
+    fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
+        if (self.filter)(self.wire.kind_of_arrival(port, frame.bytes())) {
+            return pool.put(frame);
+        }
+        let bytes = frame.bytes().to_vec();
+        self.wire.arrives(port, &bytes);
+        self.switch.process(now_ns, port, frame, pool, &mut self.out);
+        self.send(Some((port, &bytes)), pool);
+    }
+
+    fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
+        self.queue.pop_front()
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.switch.next_timer()
+    }
+
+    fn on_timer(&mut self, now_ns: u64) {
+        let mut pool = std::mem::take(&mut self.pool);
+        self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
+        self.send(None, &mut pool);
+        self.pool = pool;
+    }
+}
+
+/// A host's NIC.
+pub struct NicNode(pub Nic);
+
+impl Node for NicNode {
+    fn handle(&mut self, now_ns: u64, _port: u16, frame: Frame, pool: &mut FramePool) {
+        self.0.handle(now_ns, frame, pool);
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)> {
+        self.0.poll_transmit(now_ns, pool).map(|frame| (0, frame))
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.0.next_timeout()
+    }
+
+    fn on_timer(&mut self, now_ns: u64) {
+        self.0.on_timeout(now_ns);
+    }
+}

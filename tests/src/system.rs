@@ -1,0 +1,333 @@
+//! Switch, NICs and rings of one flow in a simulated network; the test plays the processing units between steps of time.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+
+use zsr_control_plane::plan::{PORT_TIMER, Plan, RingIds};
+use zsr_control_plane::topology::{ByteOrder as HostOrder, Topology};
+use zsr_host_agent::ring::{
+    ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role,
+};
+use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
+use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_switch::{Switch, TimerPort};
+use zsr_wire::Mac;
+
+use crate::items::{self, Received};
+use crate::nodes::{NicNode, SwitchNode};
+use crate::setup;
+use crate::wire::{self, Connection, Wire};
+
+/// Virtual time by which every run has to be over.
+const DEADLINE_NS: u64 = 400_000_000;
+/// Time between two looks of the processing units at their rings.
+const STEP_NS: u64 = 3_000;
+const REGISTERS: &str = "IngressShell.zsr.transfer.";
+
+/// What is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Hosts that push.
+    pub producers: usize,
+    /// Hosts that pop.
+    pub consumers: usize,
+    /// Bytes.
+    pub item_size: u32,
+    /// Bytes.
+    pub ring_size: u32,
+    /// Bytes.
+    pub max_batch: u32,
+    /// Bytes of payload in a packet.
+    pub mtu: u32,
+    /// Whether producers and consumers have big-endian words.
+    pub big_endian: [bool; 2],
+    /// Items that each producer has for each consumer.
+    pub items: u32,
+    /// What all rings count from, in bytes.
+    pub counters_from: u32,
+    /// What all queue pairs count packets from.
+    pub psn_from: u32,
+    /// Faults of every link, both ways.
+    pub faults: FaultRates,
+    /// Seed of faults, and of how processing units behave.
+    pub seed: u64,
+}
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            producers: 1,
+            consumers: 1,
+            item_size: 512,
+            ring_size: 16384,
+            max_batch: 8192,
+            mtu: 1024,
+            big_endian: [false; 2],
+            items: 200,
+            counters_from: 0,
+            psn_from: 0,
+            faults: FaultRates::NONE,
+            seed: 1,
+        }
+    }
+}
+
+struct Feed {
+    ring: u32,
+    producer: Option<Producer>,
+    memory: std::sync::Arc<Ring>,
+    pushed: u32,
+}
+
+struct Sink {
+    consumer: Consumer,
+    received: Received,
+    closed: bool,
+}
+
+/// A flow that runs.
+pub struct System {
+    /// The network.
+    pub net: Network,
+    /// The node of type [`SwitchNode`].
+    pub switch: NodeId,
+    /// The nodes of type [`NicNode`]; the one at index `i` is behind port `i + 1`.
+    pub nics: Vec<NodeId>,
+    spec: Spec,
+    feeds: Vec<Feed>,
+    sinks: Vec<Sink>,
+    rng: Rng,
+    ids: Vec<RingIds>,
+}
+
+fn topology(spec: &Spec) -> Topology {
+    let names = |kind, n| (0..n).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
+    let (producers, consumers) = (names("p", spec.producers), names("c", spec.consumers));
+    let text = format!(
+        "defaults: {{mtu: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, producers: [{producers}], \
+         consumers: [{consumers}], item_size: {}, ring_size: {}, max_batch: {}, poll_interval: 4us, poll_timeout: 60us, \
+         rto: 80us}}\nworkload: {{kind: synthetic, items: 1}}\n",
+        spec.mtu, spec.item_size, spec.ring_size, spec.max_batch
+    );
+    let mut topology =
+        Topology::parse(Path::new("test.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    for (h, host) in topology.hosts.iter_mut().enumerate() {
+        let big = spec.big_endian[usize::from(h >= spec.producers)];
+        host.byte_order = if big { HostOrder::Big } else { HostOrder::Little };
+    }
+    topology
+}
+
+fn set(switch: &mut Switch, register: &str, index: u16, value: u32) {
+    let name = format!("{REGISTERS}{register}");
+    let id = switch.info().register(&name).unwrap_or_else(|| panic!("no register {name}"));
+    switch.register_write(id, index.into(), &value.to_be_bytes()).expect("a cell of 32 bits");
+}
+
+impl System {
+    /// Everything set up, at time 0.
+    pub fn new(spec: Spec) -> System {
+        let topology = topology(&spec);
+        let plan = Plan::new(&topology, 0, 1).expect("one flow fits");
+        let mut nics: Vec<Nic> =
+            topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
+        let ids: Vec<RingIds> = plan.rings.iter().map(|r| r.expect("every ring is in the flow")).collect();
+        let mut addresses = vec![None; ids.len()];
+        let mut connections = Vec::new();
+        let (mut feeds, mut sinks) = (Vec::new(), Vec::new());
+        let producer_rings =
+            ids.iter().filter(|i| i.is_producer).map(|i| usize::from(i.id) + 1).max().unwrap_or(0);
+        let start = spec.counters_from & !(spec.item_size - 1);
+        for (r, ring) in topology.rings.iter().enumerate() {
+            let (ids, host) = (ids[r], &topology.hosts[ring.host]);
+            let big = host.byte_order == HostOrder::Big;
+            let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+            let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
+            let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
+            let memory =
+                Ring::with_start(role, shape.with_byte_order(order), start, 0).expect("memory for a ring");
+            let nic = &mut nics[ring.host];
+            let address = setup::connect(nic, &memory, &plan, ids, spec.mtu, spec.psn_from);
+            addresses[r] = Some(address);
+            let port = topology.link_of(ring.host).expect("every host has a link").port as u16;
+            let roles = if ids.is_producer {
+                [wire::Role::ProducerData, wire::Role::ProducerPoll]
+            } else {
+                [wire::Role::ConsumerData, wire::Role::ConsumerPoll]
+            };
+            let qpns = [(address.data_qpn, ids.data.qpn), (address.poll_qpn, ids.poll.qpn)];
+            for (role, qpns) in roles.into_iter().zip(qpns) {
+                let end = (port, host.ip);
+                let shape = (spec.mtu, ring.size, big);
+                // The consumer's index is not known yet: the worker's number stands for it.
+                let worker = ids.worker.into();
+                connections.push(Connection::new(role, end, qpns, shape, worker, (spec.psn_from, start)));
+            }
+            if ids.is_producer {
+                let producer = Some(memory.attach_producer(Cancel::default()).expect("a free ring"));
+                feeds.push(Feed { ring: ids.id.into(), producer, memory, pushed: 0 });
+            } else {
+                let consumer = memory.attach_consumer(Cancel::default()).expect("a free ring");
+                let mine = |id: usize| {
+                    plan.rings
+                        .iter()
+                        .flatten()
+                        .any(|r| r.is_producer && usize::from(r.id) == id && r.worker == ids.worker)
+                };
+                let received = Received::new(producer_rings, spec.item_size, mine);
+                sinks.push(Sink { consumer, received, closed: false });
+            }
+        }
+        let consumer_of: Vec<usize> = (0..spec.consumers)
+            .map(|w| {
+                let of = |c: &Connection| c.role == wire::Role::ConsumerData && c.consumer == w;
+                connections.iter().position(of).expect("every worker has a consumer")
+            })
+            .collect();
+        for c in &mut connections {
+            c.consumer = consumer_of[c.consumer];
+        }
+        let mut switch = setup::switch(&plan, &addresses);
+        for r in &ids {
+            set(&mut switch, "poll_psn.poll_psn", r.poll.index, spec.psn_from);
+            let (psn, counters) = if r.is_producer {
+                ("producer_psn.producer_psn", ["producer_head.producer_head", "producer_tail.producer_tail"])
+            } else {
+                ("consumer_psn.consumer_psn", ["head.head", "consumer_tail.consumer_tail"])
+            };
+            set(&mut switch, psn, r.id, spec.psn_from);
+            counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
+        }
+        let tick = TimerPort {
+            port: PORT_TIMER,
+            interval_ns: 5_000,
+            template: Plan::timer_packet(),
+            count: 1,
+            index_offset: None,
+        };
+        switch.add_timer(tick).expect("a timer");
+        let mut net = Network::new(spec.seed);
+        let switch = net.add(SwitchNode::new(switch, Wire::new(connections)));
+        let nics: Vec<NodeId> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
+        for link in &topology.links {
+            let (a, b) =
+                (End { node: switch, port: link.port as u16 }, End { node: nics[link.host], port: 0 });
+            net.connect(a, b, LinkConfig::FAST.with_faults(spec.faults)).expect("free ports");
+        }
+        System { net, switch, nics, spec, feeds, sinks, rng: Rng::new(!spec.seed), ids }
+    }
+
+    /// The switch's node.
+    pub fn switch(&mut self) -> &mut SwitchNode {
+        self.net.node_mut(self.switch).expect("the switch")
+    }
+
+    /// Runs until every consumer has seen the end, and the switch has nothing outstanding. Panics, with all state, when
+    /// something arrives that should not, or nothing does for too long. `between` is called between two steps of time.
+    pub fn run(&mut self, mut between: impl FnMut(&mut System)) {
+        while !self.is_over() {
+            self.feed();
+            self.drain();
+            let stop = catch_unwind(AssertUnwindSafe(|| self.net.run_for(STEP_NS))).unwrap_or_else(|panic| {
+                eprintln!("at {} ns with {:?}\n{}", self.net.now(), self.spec, self.dump());
+                resume_unwind(panic)
+            });
+            if stop != Stop::Time || self.net.now() > DEADLINE_NS {
+                panic!("{stop:?} at {} ns with {:?}\n{}", self.net.now(), self.spec, self.dump());
+            }
+            between(self);
+        }
+        for sink in &self.sinks {
+            assert!(
+                sink.received.counts().all(|n| n == self.spec.items),
+                "{:?}\n{}",
+                sink.received,
+                self.dump()
+            );
+        }
+        for feed in &self.feeds {
+            let words = feed.memory.snapshot();
+            assert_eq!(words.head.counter, words.tail.counter, "a producer's tail is behind");
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.sinks.iter().all(|s| s.closed) && self.switch().wire.is_quiet()
+    }
+
+    fn feed(&mut self) {
+        let mut item = vec![0; self.spec.item_size as usize];
+        for feed in &mut self.feeds {
+            let mut n = if self.rng.chance(0.2) { 0 } else { self.rng.below(20) };
+            while n > 0 && feed.pushed < self.spec.items {
+                let Some(producer) = &mut feed.producer else { break };
+                items::fill(feed.ring, feed.pushed, &mut item);
+                match producer.try_push(&item) {
+                    Ok(()) => feed.pushed += 1,
+                    Err(PushError::Full) => break,
+                    Err(e) => panic!("producer ring {}: {e}", feed.ring),
+                }
+                n -= 1;
+            }
+            if feed.pushed == self.spec.items && self.rng.chance(0.3) {
+                feed.producer.take().into_iter().for_each(Producer::close);
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut item = vec![0; self.spec.item_size as usize];
+        for (s, sink) in self.sinks.iter_mut().enumerate() {
+            let n = if self.rng.chance(0.2) { 0 } else { self.rng.below(30) };
+            for _ in 0..n {
+                match sink.consumer.try_pop(&mut item) {
+                    Ok(()) => sink.received.take(&item),
+                    Err(PopError::Empty) => break,
+                    Err(PopError::Closed) => {
+                        sink.closed = true;
+                        break;
+                    }
+                    Err(e) => panic!("consumer {s}: {e}"),
+                }
+            }
+        }
+    }
+
+    /// Packets that the switch dropped for a reason (P4: `DROP_*`).
+    pub fn drops(&mut self, reason: usize) -> u64 {
+        let switch = &self.switch().switch;
+        let id = switch.info().counter("IngressShell.count_ingress.drops").expect("a counter");
+        switch.counter_read(id, reason).expect("a cell").packets
+    }
+
+    /// All that the switch remembers of the flow, and the rings' words.
+    pub fn dump(&self) -> String {
+        let mut text = String::new();
+        let Some(node) = self.net.node::<SwitchNode>(self.switch) else { return text };
+        for (id, register) in node.switch.info().registers.iter().enumerate() {
+            let id = zsr_soft_switch::RegisterId(id as u32);
+            let cells: Vec<u32> = (0..=2 * self.ids.len())
+                .filter_map(|i| node.switch.register_read(id, i).ok())
+                .map(|c| c.iter().fold(0, |n, &b| n << 8 | u32::from(b)))
+                .collect();
+            let _ = writeln!(text, "{:>40} {cells:?}", register.name.trim_start_matches(REGISTERS));
+        }
+        for feed in &self.feeds {
+            let _ = writeln!(text, "feed {} pushed {}: {:?}", feed.ring, feed.pushed, feed.memory.snapshot());
+        }
+        for sink in &self.sinks {
+            let _ = writeln!(
+                text,
+                "sink {:?}: {:?}",
+                sink.received.counts().collect::<Vec<_>>(),
+                sink.consumer.ring().snapshot()
+            );
+        }
+        for (i, nic) in self.nics.iter().enumerate() {
+            let _ = writeln!(text, "nic {i}: {:?}", self.net.node::<NicNode>(*nic).map(|n| *n.0.stats()));
+        }
+        let _ = writeln!(text, "{:?}", node.wire);
+        text
+    }
+}

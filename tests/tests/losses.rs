@@ -1,0 +1,109 @@
+//! Each kind of packet is lost once, then twice in a row of its kind: the protocol's table of losses, line by line.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use zsr_tests::system::{Spec, System};
+use zsr_tests::wire::Kind;
+use zsr_wire::Opcode;
+
+/// Two producers, transfers of several fragments.
+const SPEC: Spec = Spec {
+    producers: 2,
+    consumers: 1,
+    item_size: 512,
+    ring_size: 8192,
+    max_batch: 8192,
+    mtu: 1024,
+    big_endian: [false; 2],
+    items: 60,
+    counters_from: 0,
+    psn_from: 0,
+    faults: zsr_sim::FaultRates::NONE,
+    seed: 7,
+};
+
+/// Runs a flow that loses the first so many packets of each of some kinds; all of them have to come.
+fn lose(spec: Spec, kinds: &[(Kind, u32)]) {
+    let left: Vec<(Kind, Rc<Cell<u32>>)> = kinds.iter().map(|&(k, n)| (k, Rc::new(Cell::new(n)))).collect();
+    let mut system = System::new(spec);
+    let counters = left.clone();
+    system.switch().filter = Box::new(move |kind| {
+        let Some((_, left)) = counters.iter().find(|(k, _)| *k == kind) else { return false };
+        let lost = left.get() > 0;
+        left.set(left.get() - u32::from(lost));
+        lost
+    });
+    system.run(|_| ());
+    for (kind, left) in left {
+        assert_eq!(left.get(), 0, "no {kind:?} to lose");
+    }
+}
+
+#[test]
+fn polls() {
+    for kind in [Kind::ProducerPoll, Kind::ProducerWord, Kind::ConsumerPoll, Kind::ConsumerWord] {
+        for times in [1, 2] {
+            lose(SPEC, &[(kind, times)]);
+        }
+    }
+}
+
+#[test]
+fn reads_and_their_fragments() {
+    use Opcode::{ReadResponseFirst, ReadResponseLast, ReadResponseMiddle, ReadResponseOnly};
+    let fragments = [ReadResponseFirst, ReadResponseMiddle, ReadResponseLast, ReadResponseOnly];
+    for kind in [Kind::Read].into_iter().chain(fragments.map(Kind::Response)) {
+        for times in [1, 2] {
+            lose(SPEC, &[(kind, times)]);
+        }
+    }
+}
+
+#[test]
+fn fragments_on_their_way_to_the_consumer() {
+    use Opcode::{WriteFirst, WriteLast, WriteMiddle, WriteOnly};
+    for kind in [WriteFirst, WriteMiddle, WriteLast, WriteOnly].map(Kind::Write) {
+        for times in [1, 2] {
+            lose(SPEC, &[(kind, times)]);
+        }
+    }
+}
+
+#[test]
+fn commits_and_tails() {
+    for kind in [Kind::Commit, Kind::Committed, Kind::Tail, Kind::TailAck] {
+        for times in [1, 2] {
+            lose(SPEC, &[(kind, times)]);
+        }
+    }
+}
+
+#[test]
+fn the_last_commit() {
+    for kind in [Kind::LastCommit, Kind::LastCommitted] {
+        for times in [1, 2, 5] {
+            lose(SPEC, &[(kind, times)]);
+        }
+    }
+}
+
+#[test]
+fn what_says_that_something_is_lost() {
+    for opcode in [Opcode::WriteFirst, Opcode::WriteMiddle, Opcode::WriteLast] {
+        for times in [1, 2] {
+            // A NIC says once that it misses a packet.
+            lose(SPEC, &[(Kind::Write(opcode), times), (Kind::Gap, 1)]);
+        }
+    }
+}
+
+#[test]
+fn a_whole_transfer_and_what_repeats_it() {
+    let kinds = [Kind::Read, Kind::Commit, Kind::Committed, Kind::Tail, Kind::TailAck, Kind::LastCommit];
+    for times in [1, 3] {
+        let kinds = kinds.map(|kind| (kind, times));
+        lose(SPEC, &kinds);
+        lose(Spec { big_endian: [true; 2], seed: 8, ..SPEC }, &kinds);
+    }
+}
