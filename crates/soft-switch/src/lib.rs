@@ -1,4 +1,21 @@
 //! Runs v1model programs that p4c compiled to bmv2 JSON, and serves P4Runtime. Knows nothing of RDMA.
+//!
+//! ```text
+//!  JSON ── load ──► layout, expressions ── compile ──► code, tables, plans        (once; `Program`)
+//!
+//!  frame ─► parser ─► ingress ─► replication ─► egress ─► deparser ─► frames      (per packet; `Switch::process`)
+//!             ▲                   clones, multicast          │
+//!             └──── resubmitted, recirculated ◄──────────────┘
+//! ```
+//!
+//! A [`Program`] is loaded once and is immutable. A [`Switch`] runs it: bytes and a time in, bytes out; it does no
+//! I/O and reads no clock. Header fields, constants and temporaries are slots of one array of `u64`; actions,
+//! conditions and the parser are instructions on slots; headers, hashes and checksums are plans of loads and stores
+//! computed at load. A packet costs no allocation, no lock and no string. Behaviour is that of bmv2's
+//! `simple_switch`; what this switch does not know, it refuses at load, by name and place.
+//!
+//! Controllers reach a switch through a [`SwitchHandle`] from other threads, or over P4Runtime
+//! ([`p4runtime`]).
 
 mod compile;
 pub mod control;

@@ -161,7 +161,7 @@ fn load(text: &str) -> Result<Image> {
                 profiles: &profiles,
                 direct_meters: &direct_meters,
             };
-            let draft = TableDraft::load(&t, &refs)?;
+            let draft = TableDraft::load(&t, &refs, cx.asm)?;
             if numbers.insert(draft.info.name.clone(), drafts.len()).is_some() || drafts.len() > 65535 {
                 return t.err("another table has the same name");
             }

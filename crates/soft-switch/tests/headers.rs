@@ -4,6 +4,7 @@
 mod support;
 
 use support::Bench;
+use zsr_soft_switch::*;
 
 fn send(bytes: &[u8]) -> Vec<u8> {
     let out = Bench::new("headers").send(1, bytes);
@@ -42,6 +43,26 @@ fn stacks_are_pushed_popped_and_indexed() {
     assert_eq!(indexed, labels([1, 3, 0, 1], &[a, label(2, false, 77), c]));
     let beyond = labels([1, 3, 0, 200], &[a, b, c]);
     assert_eq!(send(&beyond), beyond, "an index beyond the end writes nothing");
+}
+
+#[test]
+fn an_index_found_at_run_time_is_part_of_a_key() {
+    let mut b = Bench::new("headers");
+    let t = b.switch.info().table("I.by_ttl").unwrap();
+    let action = b.switch.info().table_action(t, "I.mark").unwrap();
+    let entry = TableEntry {
+        key: vec![MatchField::Exact(vec![20])],
+        priority: 0,
+        action: EntryAction::Call(ActionCall { action, params: vec![vec![9]] }),
+        idle_timeout_ns: 0,
+        metadata: vec![],
+    };
+    b.switch.table_insert(t, entry).unwrap();
+    let (x, y) = (label(1, false, 10), label(2, true, 20));
+    for (index, kind) in [(0, 1), (1, 9), (2, 1)] {
+        let out = b.send(1, &labels([1, 4, 0, index], &[x, y]));
+        assert_eq!(out[0].1, labels([kind, 4, 0, index], &[x, y]), "index {index}");
+    }
 }
 
 #[test]

@@ -202,8 +202,12 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
         ("log_msg", [text, args]) => {
             text.get("value")?.str()?;
             // Logging has no effect on packets, but its arguments must be sound.
-            for a in args.get("value")?.array()? {
-                layout.expr(&a)?;
+            let args = args.get("value")?;
+            // p4c writes an empty object where there are none.
+            if !args.is_empty_object() {
+                for a in args.array()? {
+                    layout.expr(&a)?;
+                }
             }
             Ok(())
         }

@@ -24,6 +24,8 @@ pub(crate) struct Asm {
     singles: HashMap<u64, R>,
     wides: HashMap<Vec<u64>, R>,
     next_temp: usize,
+    /// Where temporaries start: slots above are reserved for good.
+    top: usize,
     lowest_temp: usize,
 }
 
@@ -38,6 +40,7 @@ impl Asm {
             singles: HashMap::new(),
             wides: HashMap::new(),
             next_temp: 65536,
+            top: 65536,
             lowest_temp: 65536,
         }
     }
@@ -80,9 +83,17 @@ impl Asm {
         self.next_temp as R
     }
 
+    /// `n` consecutive slots that are never temporaries. Frees all temporaries.
+    pub(crate) fn reserve(&mut self, n: usize) -> R {
+        self.top = self.top.saturating_sub(n);
+        self.next_temp = self.top;
+        self.lowest_temp = self.lowest_temp.min(self.top);
+        self.top as R
+    }
+
     /// Frees all temporaries.
     pub(crate) fn reset_temps(&mut self) {
-        self.next_temp = 65536;
+        self.next_temp = self.top;
     }
 
     pub(crate) fn emit(&mut self, op: Op) {

@@ -155,6 +155,9 @@ fn emit<'n>(
                 let follow = node.next.iter().find(|n| **n == next);
                 return Ok(Some(follow.unwrap_or(&node.next[0])));
             }
+            for (place, e) in &tables[t].computed {
+                cx.assign(*place, e)?;
+            }
             cx.asm.emit(Op::Apply { t: t as u16 });
             Ok(None)
         }

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use super::asm::{Asm, Label};
 use super::calc::CalcPlan;
+use super::range::{Range, range};
 use crate::control::{ActionCall, EntryAction, MatchField, TableEntry};
 use crate::info::{
     ActionId, ActionInfo, KeyInfo, MatchKind, MeterUnit, ParamInfo, ProfileId, ProfileInfo, TableInfo,
 };
 use crate::load::big::{Big, hex_bytes};
+use crate::load::expr::Expr;
 use crate::load::layout::{FieldRef, Layout};
 use crate::load::node::{Node, Result};
 use crate::table::TableDef;
@@ -61,6 +63,8 @@ pub(crate) struct TableDraft {
     hit_miss: Option<[Option<String>; 2]>,
     base_next: Option<String>,
     default_args: Vec<Big>,
+    /// Key fields that are expressions: where their value goes before the table is applied.
+    pub computed: Vec<(FieldRef, Expr)>,
     /// Labels of `next`, `hit_miss` and `base_next`, in that order.
     next_labels: Vec<(usize, Label)>,
     hit_miss_labels: Option<(Label, Label)>,
@@ -71,7 +75,7 @@ pub(crate) struct TableDraft {
 pub(crate) type Always = (usize, Vec<Big>, Option<String>);
 
 impl TableDraft {
-    pub(crate) fn load(n: &Node, refs: &TableRefs) -> Result<TableDraft> {
+    pub(crate) fn load(n: &Node, refs: &TableRefs, asm: &mut Asm) -> Result<TableDraft> {
         n.allow(&[
             "name",
             "id",
@@ -90,7 +94,7 @@ impl TableDraft {
             "entries",
             "action_profile",
         ])?;
-        let key = load_key(n, refs.layout)?;
+        let (key, computed) = load_key(n, refs, asm)?;
         let flag = |k: &str| n.opt(k).map_or(Ok(false), |v| v.bool());
         let entries = n.list("entries")?;
         let size = match n.opt("max_size") {
@@ -155,6 +159,7 @@ impl TableDraft {
             hit_miss: None,
             base_next,
             default_args: Vec::new(),
+            computed,
             next_labels: Vec::new(),
             hit_miss_labels: None,
             base_label: None,
@@ -306,13 +311,26 @@ fn load_call(n: &Node, refs: &TableRefs) -> Result<(ActionCall, Vec<Big>)> {
     Ok((call, args))
 }
 
-fn load_key(table: &Node, layout: &Layout) -> Result<KeyPlan> {
+fn load_key(table: &Node, refs: &TableRefs, asm: &mut Asm) -> Result<(KeyPlan, Vec<(FieldRef, Expr)>)> {
+    let layout = refs.layout;
+    let mut computed = Vec::new();
     let mut plan = KeyPlan::default();
     for k in table.get("key")?.array()? {
         k.allow(&["match_type", "name", "target", "mask"])?;
         let target = k.get("target")?;
         let kind = k.get("match_type")?.str()?;
-        let (field, default_name) = if kind == "valid" {
+        let (field, default_name) = if target.is_object() {
+            let e = layout.num(&target)?;
+            let none = |_: usize| Range::unsigned(1);
+            let r = range(&e, layout, &none, &|_| 64);
+            if r.signed || r.bits > 2048 {
+                return target.unsupported("signed or very wide expression as a key");
+            }
+            let slot = asm.reserve((r.bits as usize).div_ceil(64).max(1));
+            let field = FieldRef { header: 0, slot, width: r.bits.max(1), signed: false, varbit: false };
+            computed.push((field, e));
+            (field, format!("key {}", plan.infos.len()))
+        } else if kind == "valid" {
             let h = layout.header(&target)?;
             let name = target.str()?;
             match layout.find(name, "$valid$") {
@@ -351,7 +369,7 @@ fn load_key(table: &Node, layout: &Layout) -> Result<KeyPlan> {
     if plan.infos.iter().filter(|k| k.kind == MatchKind::Lpm).count() > 1 {
         return table.err("two lpm fields in one key");
     }
-    Ok(plan)
+    Ok((plan, computed))
 }
 
 fn load_match(n: &Node, info: &KeyInfo) -> Result<MatchField> {

@@ -173,6 +173,18 @@ impl Layout {
             // Some writers wrap an expression's value in another typed object.
             "expression" if value.opt("op").is_none() => self.expr(&value),
             "expression" => self.operation(&value),
+            // p4c writes the header as an expression where a stack's index is none it knows.
+            "field" if value.at(0)?.is_object() => {
+                let header = self.operation(&value.at(0)?)?;
+                let (Any::Header(h), name) = (header, value.at(1)?) else {
+                    return value.err("a header was expected");
+                };
+                if name.str()? == "$valid$" {
+                    return num(Expr::FromBool(Box::new(Test::Valid(h))));
+                }
+                let field = self.type_field(self.header_expr_type(&h), &name)?;
+                self.field_of(&value, h, field)
+            }
             "field" => {
                 let f = self.field(&value)?;
                 if f.varbit {
@@ -189,6 +201,12 @@ impl Layout {
             "header_union_stack" => Ok(Any::UnionStack(self.union_stack(&value)?)),
             "stack_field" => {
                 let stack = self.stack(&value.at(0)?)?;
+                let ty = &self.types[self.stacks[stack].ty];
+                if value.at(1)?.str()? == "last" && !ty.fields.iter().any(|f| f.name == "last") {
+                    // The last element as a whole.
+                    let index = Box::new(Expr::LastIndex(stack));
+                    return Ok(Any::Header(HeaderExpr::Elem { stack, index }));
+                }
                 let field = self.type_field(self.stacks[stack].ty, &value.at(1)?)?;
                 num(Expr::Last { stack, field })
             }
@@ -319,7 +337,13 @@ impl Layout {
 
     fn access_field(&self, n: &Node, left: &Node, right: &Node) -> Result<Any> {
         let header = self.header_expr(left)?;
-        let ty = match &header {
+        let fields = self.types[self.header_expr_type(&header)].fields.len() as u64;
+        let field = right.uint(fields.saturating_sub(1))? as usize;
+        self.field_of(n, header, field)
+    }
+
+    fn header_expr_type(&self, header: &HeaderExpr) -> usize {
+        match header {
             HeaderExpr::Fixed(h) => self.headers[*h].ty,
             HeaderExpr::Elem { stack, .. } => self.stacks[*stack].ty,
             HeaderExpr::Member { union: UnionExpr::Fixed(u), member } => {
@@ -328,9 +352,12 @@ impl Layout {
             HeaderExpr::Member { union: UnionExpr::Elem { stack, .. }, member } => {
                 self.union_types[self.union_stacks[*stack].ty].members[*member].1
             }
-        };
-        let fields = &self.types[ty].fields;
-        let field = right.uint((fields.len() as u64).saturating_sub(1))? as usize;
+        }
+    }
+
+    /// A field, by number, of a header that is perhaps found at run time.
+    fn field_of(&self, n: &Node, header: HeaderExpr, field: usize) -> Result<Any> {
+        let fields = &self.types[self.header_expr_type(&header)].fields;
         if fields.get(field).is_none_or(|f| f.varbit) {
             return n.unsupported("varbit field in an expression");
         }

@@ -168,6 +168,14 @@ impl<'a> Node<'a> {
         }
     }
 
+    pub(crate) fn is_object(&self) -> bool {
+        self.value.is_object()
+    }
+
+    pub(crate) fn is_empty_object(&self) -> bool {
+        self.value.as_object().is_some_and(|o| o.is_empty())
+    }
+
     pub(crate) fn is_str(&self) -> bool {
         self.value.is_string()
     }

@@ -38,7 +38,10 @@ control V(inout headers_t h, inout meta_t m) {
     apply { verify_checksum_with_payload(h.first.kind == 9, { h.first.kind, h.first.count }, h.first.sum, HashAlgorithm.csum16); }
 }
 control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
+    action mark(bit<8> exp) { h.first.kind = exp; }
+    table by_ttl { key = { h.labels[h.first.sum].ttl : exact; } actions = { mark; NoAction; } default_action = NoAction(); size = 4; }
     apply {
+        log_msg("a packet");
         s.egress_spec = 2;
         if (s.parser_error != error.NoError || s.checksum_error == 1) {
             h.r.setValid();
@@ -52,6 +55,7 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
             if (h.first.count == 1) { h.labels.push_front(1); h.labels[0].setValid(); h.labels[0].label = 0xabcde; }
             else if (h.first.count == 2) { h.labels.pop_front(2); }
             else if (h.first.count == 3) { h.labels[(bit<32>)h.first.sum].ttl = 77; }
+            else if (h.first.count == 4 && h.labels[h.first.sum].isValid()) { log_msg("label {}", { h.first.sum }); by_ttl.apply(); }
         } else if (h.first.kind == 3 && h.u.a.isValid() && h.first.count == 1) {
             h.u.b.setValid(); h.u.b.tag = 0x0b; h.u.b.x = 0x01020304;
         } else if (h.num.isValid()) {
