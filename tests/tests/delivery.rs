@@ -86,6 +86,21 @@ fn counters_and_packet_numbers_wrap() {
 }
 
 #[test]
+fn each_fault_alone() {
+    let none = FaultRates::NONE;
+    let many = [
+        FaultRates { loss: 0.1, ..none },
+        FaultRates { duplicate: 0.5, ..none },
+        FaultRates { reorder: 0.3, reorder_ns: 50_000, ..none },
+        FaultRates { corrupt: 0.1, ..none },
+        FaultRates { jitter_ns: 20_000, ..none },
+    ];
+    for (seed, faults) in (21..).zip(many) {
+        deliver(Spec { producers: 2, items: 60, faults, seed, ..Spec::default() });
+    }
+}
+
+#[test]
 fn a_seed_is_a_run() {
     let run = |seed| {
         let faults = FaultRates::all(0.03, LATE_NS);

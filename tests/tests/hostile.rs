@@ -28,6 +28,7 @@ const PORTS: u64 = 4;
 // Indices of the counter `drops` (p4/common/types.p4).
 const UNKNOWN_QP: usize = 1;
 const BAD_ICRC: usize = 2;
+const STALE: usize = 3;
 const FORGED: usize = 4;
 const NO_ROUTE: usize = 5;
 const MALFORMED: usize = 6;
@@ -169,6 +170,20 @@ fn opcodes_that_nobody_asked_for() {
         }
     });
     assert!(sent > 100 && system.drops(UNKNOWN_QP) >= sent);
+}
+
+#[test]
+fn old_packets() {
+    let mut old: Vec<(u16, Vec<u8>)> = Vec::new();
+    let mut system = under_attack(36, |system, rng, frames| {
+        let new = arrivals(system, frames);
+        old.extend(new.iter().map(|(port, frame)| (*port, frame.to_vec())));
+        for _ in 0..50.min(old.len()) {
+            let (port, frame) = old[rng.below(old.len() as u64) as usize].clone();
+            inject(system, port, &frame);
+        }
+    });
+    assert!(system.drops(STALE) > 100);
 }
 
 #[test]
