@@ -31,6 +31,7 @@ const bit<16> UDP_SPORT_SELF     = 0xC5A0;   // source port of packets that the 
 
 const psn_t PSN_MASK = 0x00ffffff;
 const psn_t ACK_REQ  = 0x80000000;
+const psn_t TAIL_SENT = 0x80000000;    // in a producer's PSN register: the outstanding request is a tail, not a READ
 
 // Opcodes of the RC transport (IBTA volume 1, section 9.2.1).
 const bit<8> OP_WRITE_FIRST  = 6;

@@ -54,6 +54,9 @@ control Transfer(inout meta_t m) {
         // Does an ACK answer the commit? Its PSN lies right behind the fragments.
         m.expected = m.psn;
         m.next = (m.psn + 1) & PSN_MASK;
+        // A tail that came twice is acknowledged with the PSN of the newest request that the NIC has executed, perhaps
+        // the READ behind it: that ACK answers nothing.
+        if (m.event == EV_TAIL_ACKED) { m.expected = m.psn | TAIL_SENT; }
         if (m.event == EV_COMMITTED) {
             m.expected = (m.psn - (psn_t)m.frags) & PSN_MASK;
             m.phase_from = PHASE_DATA;
@@ -61,6 +64,7 @@ control Transfer(inout meta_t m) {
             if (m.frags == 0) {
                 m.phase_from = PHASE_CLOSING;
                 m.phase_to = PHASE_CLOSED;
+                m.do_producer_psn = DO_NOTHING;
             }
         }
         if (m.do_consumer_psn != DO_NOTHING) { consumer_psn.apply(m); }

@@ -38,12 +38,16 @@ type Delivered = (usize, u16, Vec<u8>);
 type Seen = Rc<RefCell<Vec<Delivered>>>;
 
 /// Runs a flow; before each step of time, `attack` gets the system, randomness and what was delivered in the step before.
-fn under_attack(seed: u64, mut attack: impl FnMut(&mut System, &mut Rng, &[Delivered])) -> System {
-    let mut system = System::new(Spec { seed, ..SPEC });
+fn under_attack(seed: u64, attack: impl FnMut(&mut System, &mut Rng, &[Delivered])) -> System {
+    under_attack_of(Spec { seed, ..SPEC }, attack)
+}
+
+fn under_attack_of(spec: Spec, mut attack: impl FnMut(&mut System, &mut Rng, &[Delivered])) -> System {
+    let mut system = System::new(spec);
     let seen: Seen = Rc::default();
     let sink = seen.clone();
     system.net.observe(move |_, end, bytes| sink.borrow_mut().push((end.node.0, end.port, bytes.to_vec())));
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng::new(spec.seed);
     system.run(|system| {
         let frames = std::mem::take(&mut *seen.borrow_mut());
         attack(system, &mut rng, &frames);
@@ -184,6 +188,26 @@ fn old_packets() {
         }
     });
     assert!(system.drops(STALE) > 100);
+}
+
+/// What the switch once asked comes again to the NIC, which answers with the PSN of the newest request that it has executed.
+#[test]
+fn old_requests() {
+    for (seed, batch) in [(38, 4096), (39, 256)] {
+        let mut old: Vec<(usize, Vec<u8>)> = Vec::new();
+        let spec = Spec { max_batch: batch, producers: 1, consumers: 1, items: 300, seed, ..SPEC };
+        under_attack_of(spec, |system, rng, frames| {
+            for (node, _, frame) in frames {
+                old.extend(system.nics.iter().position(|n| n.0 == *node).map(|nic| (nic, frame.clone())));
+            }
+            let some = old.len().min(20);
+            for _ in 0..some.min(4) {
+                let at = old.len() - 1 - rng.below(some as u64) as usize;
+                let (nic, frame) = old[at].clone();
+                inject_at_nic(system, nic, &frame);
+            }
+        });
+    }
 }
 
 #[test]

@@ -111,7 +111,7 @@ control ProducerPsnState(inout meta_t m) {
     apply {
         producer_psn.read(m.producer_psn, (bit<32>)m.producer);
         if (m.do_producer_psn == DO_ADD) {
-            m.producer_psn = (m.producer_psn + (psn_t)m.frags) & PSN_MASK;
+            m.producer_psn = ((m.producer_psn + (psn_t)m.frags) & PSN_MASK) | TAIL_SENT;
             producer_psn.write((bit<32>)m.producer, m.producer_psn);
         } else if (m.do_producer_psn == DO_MATCH) {
             if (m.producer_psn == m.expected) {
