@@ -16,6 +16,8 @@ use super::verify::Verification;
 pub(crate) struct Peer {
     /// What arrived from it.
     pub tally: Tally,
+    /// Items that are missing in front of one that came.
+    pub missed: u64,
     /// The number of the item that comes next; `None` for synthetic items when none is left.
     next: Option<u64>,
     /// Synthetic items numbered from here on were never made.
@@ -53,7 +55,7 @@ impl<'a> Intake<'a> {
                 } else {
                     Some(0)
                 };
-                Peer { tally: Tally::default(), next, end }
+                Peer { tally: Tally::default(), missed: 0, next, end }
             })
             .collect();
         Intake {
@@ -194,6 +196,7 @@ impl<'a> Intake<'a> {
         }
         peer.next = router.next_item_for(self.number, found + 1, peer.end);
         self.verdict.lost += missing;
+        peer.missed += missing;
         self.verdict.note(name, producer, || {
             format!("item {found} came where item {expected} was next: {missing} items are missing")
         });
@@ -212,6 +215,7 @@ impl<'a> Intake<'a> {
         let (found, expected) = (header.sequence, peer.next.unwrap_or(0));
         if found > expected {
             self.verdict.lost += found - expected;
+            peer.missed += found - expected;
             self.verdict.note(self.name, producer, || {
                 format!("segment {found} came where segment {expected} was next")
             });

@@ -264,7 +264,7 @@ fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Don
             .map_or("", |r| r.name.as_str());
         for ((peer, row), producer) in done.peers.iter().zip(&pushed).zip(&flow.producers) {
             let sent = row.get(done.number).copied().unwrap_or_default();
-            done.verdict.close_pair(name, &producer.name, &sent, &peer.tally);
+            done.verdict.close_pair(name, &producer.name, &sent, &peer.tally, peer.missed);
         }
         outcome.consumer_rings.push(done.ring);
         outcome.verification.merge(done.verdict);

@@ -72,16 +72,22 @@ impl Verification {
         self.first.truncate(KEPT);
     }
 
-    /// Compares both ends of a pair whose streams have ended.
-    pub(crate) fn close_pair(&mut self, ring: &str, producer: &str, pushed: &Tally, delivered: &Tally) {
+    /// Compares both ends of a pair whose streams have ended; `missed` of its items were found missing on the way.
+    pub(crate) fn close_pair(
+        &mut self,
+        ring: &str,
+        producer: &str,
+        pushed: &Tally,
+        delivered: &Tally,
+        missed: u64,
+    ) {
         self.pushed.add(pushed);
         self.delivered.add(delivered);
         if delivered.items < pushed.items {
             // Those missed in the middle were counted when the next one came.
             let missing = pushed.items - delivered.items;
-            let known = self.lost;
-            if missing > known {
-                self.lost += missing - known;
+            if missing > missed {
+                self.lost += missing - missed;
                 self.note(ring, Some(producer), || {
                     format!("{} of {} items did not arrive", missing, pushed.items)
                 });

@@ -4,10 +4,10 @@ use super::hash::Algo;
 use super::plan::Slots;
 use crate::compile::calc::Segment;
 use crate::control::CounterValue;
+use crate::image::Image;
 use crate::meter::Meter;
 use crate::op::Pc;
 use crate::profile::Profile;
-use crate::image::Image;
 use crate::table::{Arena, Hot, NO_ACTION, Table};
 
 /// Why the parser ended early.

@@ -77,7 +77,8 @@ impl Core {
         if p.ty != q.ty || !self.is_valid(image, a) || !self.is_valid(image, b) {
             return false;
         }
-        let fields = |base: u16, from: usize, to: usize| &self.slots[base as usize + from..base as usize + to];
+        let fields =
+            |base: u16, from: usize, to: usize| &self.slots[base as usize + from..base as usize + to];
         let same = |from, to| fields(p.base, from, to) == fields(q.base, from, to);
         let (Some(v), Some(w)) = (&p.var, &q.var) else { return same(1, p.slots) };
         let first = (v.len - p.base) as usize;

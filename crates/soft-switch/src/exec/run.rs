@@ -3,8 +3,8 @@
 use super::core::{Core, Stop};
 use super::headers::NO_HEADER;
 use super::wide;
-use crate::op::{Cmp, Op, Pc};
 use crate::image::Image;
+use crate::op::{Cmp, Op, Pc};
 use crate::table::NO_ACTION;
 
 #[inline(always)]
