@@ -9,6 +9,10 @@ use crate::table::NO_ACTION;
 
 #[inline(always)]
 fn holds(cmp: Cmp, a: u64, b: u64) -> bool {
+    // Nearly all comparisons; a flag is cheaper than one more jump table.
+    if matches!(cmp, Cmp::Eq | Cmp::Ne) {
+        return (a == b) != matches!(cmp, Cmp::Ne);
+    }
     match cmp {
         Cmp::Eq => a == b,
         Cmp::Ne => a != b,
