@@ -40,8 +40,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         actions = { means; nothing; }
         const default_action = nothing();
         const entries = {
-            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _) : means(EV_DATA);
             (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _) : means(EV_DATA);
+            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _) : means(EV_DATA);
             (ROLE_PRODUCER_DATA, OP_READ_LAST,   _) : means(EV_DATA);
             (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _) : means(EV_DATA);
             (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _) : means(EV_PRODUCER_WORD);

@@ -56,8 +56,9 @@ control Transfer(inout meta_t m) {
         m.next = (m.psn + 1) & PSN_MASK;
         // A tail that came twice is acknowledged with the PSN of the newest request that the NIC has executed, perhaps
         // the READ behind it: that ACK answers nothing.
-        if (m.event == EV_TAIL_ACKED) { m.expected = m.psn | TAIL_SENT; }
-        if (m.event == EV_COMMITTED) {
+        if (m.event == EV_TAIL_ACKED) {
+            m.expected = m.psn | TAIL_SENT;
+        } else if (m.event == EV_COMMITTED) {
             m.expected = (m.psn - (psn_t)m.frags) & PSN_MASK;
             m.phase_from = PHASE_DATA;
             m.phase_to = PHASE_TAIL;
@@ -67,18 +68,24 @@ control Transfer(inout meta_t m) {
                 m.do_producer_psn = DO_NOTHING;
             }
         }
-        if (m.do_consumer_psn != DO_NOTHING) { consumer_psn.apply(m); }
-        if (m.do_consumer_psn == DO_MATCH && m.matched == 0) { stale(); }
+        if (m.do_consumer_psn != DO_NOTHING) {
+            consumer_psn.apply(m);
+            if (m.do_consumer_psn == DO_MATCH && m.matched == 0) { stale(); }
+        }
 
-        // Counters of the rings.
+        // Counters of the rings. Fragments, the many, take the short way past what concerns only the few others.
         if (m.event != EV_NONE) {
             if (m.do_head != DO_NOTHING) { head.apply(m); }
             if (m.do_producer_tail != DO_NOTHING) { producer_tail.apply(m); }
-            if (m.do_producer_head != DO_NOTHING) { producer_head.apply(m); }
-            if (m.do_consumer_tail != DO_NOTHING) { consumer_tail.apply(m); }
-            if (m.do_producer_psn != DO_NOTHING) { producer_psn.apply(m); }
+            if (m.event != EV_DATA) {
+                if (m.do_producer_head != DO_NOTHING) { producer_head.apply(m); }
+                if (m.do_consumer_tail != DO_NOTHING) { consumer_tail.apply(m); }
+            }
+            if (m.do_producer_psn != DO_NOTHING) {
+                producer_psn.apply(m);
+                if (m.do_producer_psn == DO_MATCH && m.matched == 0) { stale(); }
+            }
         }
-        if (m.do_producer_psn == DO_MATCH && m.matched == 0) { stale(); }
 
         // Where in the transfer.
         if (m.event == EV_DATA) {
@@ -93,7 +100,7 @@ control Transfer(inout meta_t m) {
             if (m.head != m.seen_head || m.producer_tail != m.seen_tail) { stale(); }
         }
 
-        if (m.event != EV_NONE) {
+        if (m.event > EV_DATA) {
             if (m.do_from != DO_NOTHING) {
                 from.apply(m);
                 from_bytes.apply(m);
@@ -101,7 +108,7 @@ control Transfer(inout meta_t m) {
             if (m.do_phase != DO_NOTHING) { phase.apply(m); }
             if (m.do_phase == DO_MATCH && m.claimed == 0) { stale(); }
         }
-        if (m.event != EV_NONE) {
+        if (m.event > EV_DATA) {
             if (m.do_lock != DO_NOTHING) { lock.apply(m); }
             if (m.do_turn != DO_NOTHING || m.event == EV_VISIT) {
                 amount.apply(m);
@@ -109,10 +116,13 @@ control Transfer(inout meta_t m) {
                 decide.apply(m);
             }
             if (m.do_drained != DO_NOTHING) { drained.apply(m); }
+        }
+        if (m.event != EV_NONE) {
             if (m.do_tries != DO_NOTHING) { tries.apply(m); }
             if (m.event == EV_RETRY) { backoff.apply(m); }
             if (m.do_due != DO_NOTHING) { due.apply(m); }
-
+        }
+        if (m.event > EV_DATA) {
             // Polls: the PSN first, so that an answer to no poll changes nothing.
             if (m.do_poll_psn != DO_NOTHING) { poll_psn.apply(m); }
             if (m.do_poll_psn == DO_MATCH && m.matched == 0) { stale(); }
