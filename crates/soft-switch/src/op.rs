@@ -198,6 +198,18 @@ pub(crate) enum Op {
         cmp: Cmp,
         t: Pc,
     },
+    /// `Br` with `Eq`, which finishing makes of it: the comparison needs no dispatch of its own.
+    BrEq {
+        a: R,
+        b: R,
+        t: Pc,
+    },
+    /// `Br` with `Ne`, likewise.
+    BrNe {
+        a: R,
+        b: R,
+        t: Pc,
+    },
     BrZ {
         a: R,
         t: Pc,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::LoadError;
 use crate::load::node::Result;
-use crate::op::{Op, Pc, R};
+use crate::op::{Cmp, Op, Pc, R};
 
 /// A place in code that is not yet known. Until [`Asm::finish`], jump targets in code are label numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +205,11 @@ impl Asm {
                     return refuse("jump to nowhere");
                 }
             }
+            *op = match *op {
+                Op::Br { a, b, cmp: Cmp::Eq, t } => Op::BrEq { a, b, t },
+                Op::Br { a, b, cmp: Cmp::Ne, t } => Op::BrNe { a, b, t },
+                other => other,
+            };
         }
         Ok(())
     }

@@ -49,7 +49,9 @@ impl Op {
             | Op::Rem { a, b, .. }
             | Op::Set { a, b, .. }
             | Op::EqHeader { a, b, .. }
-            | Op::Br { a, b, .. } => {
+            | Op::Br { a, b, .. }
+            | Op::BrEq { a, b, .. }
+            | Op::BrNe { a, b, .. } => {
                 f(a);
                 f(b);
             }
@@ -169,6 +171,8 @@ impl Op {
             Op::Jmp { .. }
             | Op::JmpBack { .. }
             | Op::Br { .. }
+            | Op::BrEq { .. }
+            | Op::BrNe { .. }
             | Op::BrZ { .. }
             | Op::BrNz { .. }
             | Op::BrExit { .. }
@@ -220,6 +224,8 @@ impl Op {
             Op::Jmp { t }
             | Op::JmpBack { t }
             | Op::Br { t, .. }
+            | Op::BrEq { t, .. }
+            | Op::BrNe { t, .. }
             | Op::BrZ { t, .. }
             | Op::BrNz { t, .. }
             | Op::BrSet { t, .. }

@@ -9,10 +9,6 @@ use crate::table::NO_ACTION;
 
 #[inline(always)]
 fn holds(cmp: Cmp, a: u64, b: u64) -> bool {
-    // Nearly all comparisons; a flag is cheaper than one more jump table.
-    if matches!(cmp, Cmp::Eq | Cmp::Ne) {
-        return (a == b) != matches!(cmp, Cmp::Ne);
-    }
     match cmp {
         Cmp::Eq => a == b,
         Cmp::Ne => a != b,
@@ -108,6 +104,16 @@ impl Core {
                 }
                 Op::Br { a, b, cmp, t } => {
                     if holds(cmp, s!(a), s!(b)) {
+                        pc = t as usize;
+                    }
+                }
+                Op::BrEq { a, b, t } => {
+                    if s!(a) == s!(b) {
+                        pc = t as usize;
+                    }
+                }
+                Op::BrNe { a, b, t } => {
+                    if s!(a) != s!(b) {
                         pc = t as usize;
                     }
                 }
