@@ -1,4 +1,4 @@
-// What the controller reads for reports. The twin in ../tna has the same controls.
+// What the controller reads for reports. Another architecture brings controls of the same names.
 
 // Packets and bytes received on each connection, packets dropped for each reason; transfers of each worker and out of each
 // producer ring, retries of each worker.

@@ -1,5 +1,5 @@
 // The ICRC: CRC-32 over the headers with their variable fields as ones, and the payload (IBTA volume 1, annex A17).
-// The twin in ../tna computes the same with hash units.
+// Another architecture brings controls of the same names.
 #define ICRC_HEADERS \
     64w0xffffffffffffffff, hdr.ipv4.version_ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag, 8w0xff, \
     hdr.ipv4.protocol, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.length, \

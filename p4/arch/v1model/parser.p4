@@ -1,4 +1,4 @@
-// From bytes to headers and back. The twin in ../tna has the same states.
+// From bytes to headers and back.
 parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
     state start {
         pkt.extract(hdr.ethernet);

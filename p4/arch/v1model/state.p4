@@ -1,5 +1,5 @@
-// State registers, v1model. One control per register, touched at most once per pass, ingress only; the twin in
-// ../tna has the same names, signatures and meaning. `m.do_*` says what happens.
+// State registers, v1model. One control per register, touched at most once per pass, ingress only. Another architecture
+// brings its own file of controls with the same names, signatures and meaning. `m.do_*` says what happens.
 #ifndef ZSR_STATE_P4
 #define ZSR_STATE_P4
 
