@@ -3,13 +3,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use zsr_control_plane::p4::{Artifacts, Schema, SwitchClient};
+use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{PORT_TIMER, Plan, RingAddress};
+use zsr_control_plane::run::install::switch_in_hand;
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::ring::{Cancel, Consumer, Producer, Ring, RingSpec, Role};
 use zsr_soft_nic::{Access, HostMemory, Modify, Mtu, Nic, NicConfig, QpCaps, RtrAttr, RtsAttr};
-use zsr_soft_switch::p4runtime::P4RuntimeServer;
-use zsr_soft_switch::{Program, Switch, SwitchConfig, control_queue};
+use zsr_soft_switch::Switch;
 use zsr_wire::{Frame, FramePool, Mac, Psn, Qpn, Rkey};
 
 /// The flow.
@@ -86,7 +86,8 @@ impl Flow {
             }
             nics.push(nic);
         }
-        let switch = configured(&plan, &addresses);
+        let artifacts = Artifacts::built_in().expect("artifacts that fit");
+        let switch = switch_in_hand(&plan, &addresses, &artifacts).expect("a switch with the plan's entries");
         let consumer_nic = nics.pop().expect("two hosts");
         let producer_nic = nics.pop().expect("two hosts");
         let find = |role| rings.iter().find(|r| r.role() == role).expect("one ring each").clone();
@@ -131,44 +132,4 @@ impl Flow {
             self.switch.process(self.now, port, frame, &mut self.pool, &mut self.out);
         }
     }
-}
-
-/// A switch with the plan's entries, put there by the controller through P4Runtime.
-fn configured(plan: &Plan, addresses: &[Option<RingAddress>]) -> Switch {
-    let artifacts = Artifacts::built_in().expect("artifacts that fit");
-    let json = String::from_utf8(artifacts.json.clone()).expect("JSON is text");
-    let program = Program::from_json(&json).expect("our own program loads");
-    let mut switch = Switch::new(&program, SwitchConfig::default());
-    let (handle, queue) = control_queue(|| ());
-    let schema = Schema::new(&artifacts.p4info);
-    std::thread::scope(|scope| {
-        let controller = scope.spawn(|| {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
-                let address = listener.local_addr().expect("a bound port");
-                let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-                let server = P4RuntimeServer::new(handle, std::num::NonZeroU64::MIN);
-                let task = tokio::spawn(server.serve(listener, async {
-                    let _ = stopped.await;
-                }));
-                let mut client = SwitchClient::connect("s1", address, 1, 1).await.expect("a connection");
-                client.set_pipeline(&artifacts.p4info, &artifacts.json).await.expect("the program");
-                client.insert(plan.base_entries(&schema).expect("names")).await.expect("entries");
-                client.insert_replication(plan.port_replication()).await.expect("sessions");
-                client.insert(plan.flow_entries(&schema, addresses).expect("names")).await.expect("entries");
-                client.insert_replication(vec![plan.tick_group()]).await.expect("a group");
-                drop(client);
-                drop(stop);
-                task.await.expect("the server's task").expect("the server ends well");
-            });
-        });
-        while !controller.is_finished() {
-            queue.drain(&mut switch);
-            std::thread::yield_now();
-        }
-        controller.join().expect("the controller succeeds");
-    });
-    switch
 }

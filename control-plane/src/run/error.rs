@@ -9,8 +9,8 @@ pub enum RunError {
     /// The compiled program can't be used.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
-    /// The compiled program does not load into the software switch.
-    #[error("the compiled P4 program does not load: {0}")]
+    /// The program that a switch runs until it is given another.
+    #[error("the software switch's empty program does not load: {0}")]
     Program(String),
     /// Program and controller do not fit.
     #[error(transparent)]

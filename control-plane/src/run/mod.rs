@@ -3,6 +3,7 @@
 pub mod error;
 pub mod fabric;
 pub mod hosts;
+pub mod install;
 pub mod system;
 pub mod watch;
 

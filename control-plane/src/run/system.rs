@@ -4,6 +4,7 @@
 use super::error::RunError;
 use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
+use super::install;
 use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, Plan};
@@ -16,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use zsr_host_agent::ring::Cancel;
 use zsr_link::{Capture, FaultRates, Faulty, PcapSink, Port, memory_link};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind};
-use zsr_soft_switch::{Program, Switch, SwitchConfig, TimerPort, control_queue};
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind, empty_program};
+use zsr_soft_switch::{Switch, SwitchConfig, TimerPort, control_queue};
 
 /// Election id of the embedded controller: it is alone.
 const ELECTION_ID: u64 = 1;
@@ -64,9 +65,8 @@ impl<'t> System<'t> {
         let plan = Plan::new(topology, 0, 1)?;
         let schema = Schema::new(&artifacts.p4info);
 
-        // The switch starts with the program, as one that was configured before; the controller sets it again.
-        let json = std::str::from_utf8(&artifacts.json).map_err(|e| RunError::Program(e.to_string()))?;
-        let program = Program::from_json(json).map_err(|e| RunError::Program(e.to_string()))?;
+        // The controller brings the program.
+        let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
         let mut switch = Switch::new(
             &program,
             SwitchConfig { cpu_port: switch_spec.cpu_port as u16, ..Default::default() },
@@ -129,19 +129,15 @@ impl<'t> System<'t> {
         let client = runtime.block_on(async {
             let mut client =
                 SwitchClient::connect(&switch_spec.name, p4runtime, device_id.get(), ELECTION_ID).await?;
-            client.set_pipeline(&artifacts.p4info, &artifacts.json).await?;
+            install::base(&mut client, artifacts, &schema, &plan).await?;
             client.enable_digest(schema.digest("report_t")?).await?;
-            client.insert(plan.base_entries(&schema)?).await?;
-            client.insert_replication(plan.port_replication()).await?;
             let addresses = hosts.create_rings(topology, &plan).await?;
-            entries = plan.flow_entries(&schema, &addresses)?;
-            client.insert(entries.clone()).await?;
+            entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
             if let Some(digests) = client.digests() {
                 let names = Names::new(topology, &plan, &hosts.agents());
                 tokio::spawn(reports.clone().watch(digests, names));
             }
-            // Last, when everything that a worker needs is in place.
-            client.insert_replication(vec![plan.tick_group()]).await?;
+            install::workers(&mut client, &plan).await?;
             Ok::<_, RunError>(client)
         });
         let system = System {

@@ -1,0 +1,91 @@
+//! The order in which a switch is given its program, entries and groups, and the same for a switch in the caller's hand.
+
+use super::error::RunError;
+use crate::p4::{Artifacts, Schema, SwitchClient};
+use crate::plan::{Plan, RingAddress};
+use p4runtime_proto::p4::v1::TableEntry;
+use std::num::NonZeroU64;
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+
+/// The program, and what does not depend on rings.
+pub async fn base(
+    client: &mut SwitchClient,
+    artifacts: &Artifacts,
+    schema: &Schema,
+    plan: &Plan<'_>,
+) -> Result<(), RunError> {
+    client.set_pipeline(&artifacts.p4info, &artifacts.json).await?;
+    client.insert(plan.base_entries(schema)?).await?;
+    Ok(client.insert_replication(plan.port_replication()).await?)
+}
+
+/// The entries of all flows, which are returned; `addresses` is parallel to the topology's rings.
+pub async fn flows(
+    client: &mut SwitchClient,
+    schema: &Schema,
+    plan: &Plan<'_>,
+    addresses: &[Option<RingAddress>],
+) -> Result<Vec<TableEntry>, RunError> {
+    let entries = plan.flow_entries(schema, addresses)?;
+    client.insert(entries.clone()).await?;
+    Ok(entries)
+}
+
+/// Starts the workers: to be called last, when everything that they need is in place.
+pub async fn workers(client: &mut SwitchClient, plan: &Plan<'_>) -> Result<(), RunError> {
+    Ok(client.insert_replication(vec![plan.tick_group()]).await?)
+}
+
+/// A switch for the caller's own thread, with the plan's program, entries and groups, put there through a P4Runtime server
+/// that is gone again. For benchmarks and simulations.
+///
+/// # Errors
+/// What the server refuses, or the system.
+pub fn switch_in_hand(
+    plan: &Plan<'_>,
+    addresses: &[Option<RingAddress>],
+    artifacts: &Artifacts,
+) -> Result<Switch, RunError> {
+    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
+    let mut switch = Switch::new(&program, SwitchConfig::default());
+    let (handle, queue) = control_queue(|| ());
+    let schema = Schema::new(&artifacts.p4info);
+    let io = |what: &str, source| RunError::Io { what: what.into(), source };
+    std::thread::scope(|scope| {
+        let controller = scope.spawn(|| -> Result<(), RunError> {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|e| io("starting the control thread", e))?;
+            runtime.block_on(async {
+                let listener = bind(([127, 0, 0, 1], 0).into())
+                    .await
+                    .map_err(|source| RunError::Listen { switch: plan.switch.name.clone(), source })?;
+                let address =
+                    listener.local_addr().map_err(|e| io("reading the P4Runtime server's address", e))?;
+                let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+                let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
+                let task = tokio::spawn(server.serve(listener, async {
+                    let _ = stopped.await;
+                }));
+                let mut client =
+                    SwitchClient::connect(&plan.switch.name, address, NonZeroU64::MIN.get(), 1).await?;
+                base(&mut client, artifacts, &schema, plan).await?;
+                flows(&mut client, &schema, plan, addresses).await?;
+                workers(&mut client, plan).await?;
+                drop(client);
+                drop(stop);
+                // The switch is complete; how its server ends changes nothing.
+                let _ = task.await;
+                Ok(())
+            })
+        });
+        while !controller.is_finished() {
+            queue.drain(&mut switch);
+            std::thread::yield_now();
+        }
+        controller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    Ok(switch)
+}
