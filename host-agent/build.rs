@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if env::var_os("CARGO_CFG_LOOM").is_some() {
         return Ok(());
     }
-    let descriptors = protox::compile(["zsr/agent/v1/agent.proto"], ["proto"])?;
+    let descriptors = protox::compile(["zsr/agent/v1/agent.proto", "zsr/agent/v1/program.proto"], ["proto"])?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! - [`segment`]: many small records in one item.
 //! - [`nic`]: NICs as the agent needs them.
 //! - [`agent`]: owner of a host's rings, and its gRPC service.
+//! - [`pu`]: rings of a running agent, for programs in processes of their own.
 //! - [`proto`]: the messages of that service, and its client.
 
 // Some paths, sizes and times mean nothing to the model checker.
@@ -15,6 +16,8 @@ pub mod agent;
 pub mod memory;
 #[cfg(not(loom))]
 pub mod nic;
+#[cfg(not(loom))]
+pub mod pu;
 pub mod ring;
 pub mod segment;
 

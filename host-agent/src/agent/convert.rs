@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use zsr_wire::{Mac, Psn, Qpn};
 
-use super::{AgentError, AgentEvent, EventKind, QueuePair, RingInfo, RingRequest, RingState};
+use super::{AgentError, AgentEvent, EventKind, OpenRing, QueuePair, RingInfo, RingRequest, RingState};
 use crate::nic::{NicInfo, QpTarget};
 use crate::proto;
 use crate::ring::{ByteOrder, Role};
@@ -30,6 +30,13 @@ pub(super) fn ring_request(request: proto::CreateRingRequest) -> Result<RingRequ
     };
     let (item_size, ring_size, start) = (request.item_size, request.ring_size, request.start);
     Ok(RingRequest { name, role, item_size, ring_size, byte_order, start })
+}
+
+pub(super) fn open_ring(open: proto::OpenRing) -> Result<OpenRing, AgentError> {
+    let ring = ring_request(open.ring.unwrap_or_default())?;
+    let data = target(&ring.name, "data", open.data.as_ref())?;
+    let poll = target(&ring.name, "poll", open.poll.as_ref())?;
+    Ok(OpenRing { ring, data, poll })
 }
 
 /// `which` is "data" or "poll".
@@ -117,6 +124,7 @@ pub(super) fn ring(info: &RingInfo, nic: &NicInfo) -> proto::Ring {
         items: stats.items,
         blocked: stats.blocked,
         memory: ring.memory().describe(),
+        bytes: ring.filled_bytes(),
     }
 }
 
@@ -140,6 +148,8 @@ pub(super) fn event(event: AgentEvent) -> proto::Event {
         EventKind::Aborted => Kind::Aborted,
         EventKind::Destroyed => Kind::Destroyed,
         EventKind::Attached => Kind::Attached,
+        EventKind::Left => Kind::Left,
+        EventKind::Died => Kind::Died,
     };
     let ring = proto::RingEvent {
         kind: kind.into(),

@@ -10,8 +10,10 @@
 //! front of it. Calls to the NIC are made one at a time under one lock: setting up rings is rare, and the
 //! order of its steps matters. Items never come here.
 
+mod batch;
 mod convert;
 mod error;
+mod programs;
 mod service;
 
 use std::collections::BTreeMap;
@@ -20,10 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 use zsr_wire::{Qpn, Rkey};
 
+use crate::memory::SharedMemory;
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
-use crate::ring::{ByteOrder, Cancel, Consumer, Producer, Ring, RingSpec, Role};
+use crate::ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
+pub use batch::OpenRing;
 pub use error::AgentError;
+pub(crate) use programs::framed;
 pub use service::{AgentService, ServeError};
 
 /// Events that a slow watcher may lag behind before it loses some.
@@ -108,6 +113,10 @@ pub enum EventKind {
     Destroyed,
     /// A program took the ring's handle.
     Attached,
+    /// A program in another process has left, at the end of the stream or so that another can go on.
+    Left,
+    /// A program in another process is gone without having said so, or has given up.
+    Died,
 }
 
 /// Something happened to a ring.
@@ -121,7 +130,7 @@ pub struct AgentEvent {
     pub id: u64,
     /// Its epoch.
     pub epoch: u16,
-    /// The reason of an abort.
+    /// The reason of an abort; which program came, left or died.
     pub detail: String,
 }
 
@@ -133,6 +142,8 @@ struct Inner {
     name: String,
     nic: Box<dyn NicBackend>,
     memory_limit: Option<u64>,
+    /// Rings lie in memory that other processes can map.
+    shared: bool,
     table: Mutex<Table>,
     events: broadcast::Sender<AgentEvent>,
 }
@@ -148,17 +159,23 @@ struct Table {
 impl Agent {
     /// An agent without rings.
     pub fn new(name: impl Into<String>, nic: impl NicBackend) -> Self {
-        Self::build(name.into(), Box::new(nic), None)
+        Self::build(name.into(), Box::new(nic), None, false)
     }
 
     /// An agent that gives at most `bytes` of memory to rings, control pages included.
     pub fn with_memory_limit(name: impl Into<String>, nic: impl NicBackend, bytes: u64) -> Self {
-        Self::build(name.into(), Box::new(nic), Some(bytes))
+        Self::build(name.into(), Box::new(nic), Some(bytes), false)
     }
 
-    fn build(name: String, nic: Box<dyn NicBackend>, memory_limit: Option<u64>) -> Self {
+    /// An agent whose rings programs in other processes can attach to ([`Agent::serve_programs`]); `limit` is as for
+    /// [`with_memory_limit`](Self::with_memory_limit).
+    pub fn with_shared_memory(name: impl Into<String>, nic: impl NicBackend, limit: Option<u64>) -> Self {
+        Self::build(name.into(), Box::new(nic), limit, true)
+    }
+
+    fn build(name: String, nic: Box<dyn NicBackend>, memory_limit: Option<u64>, shared: bool) -> Self {
         let (events, _) = broadcast::channel(EVENT_BACKLOG);
-        Self(Arc::new(Inner { name, nic, memory_limit, table: Mutex::default(), events }))
+        Self(Arc::new(Inner { name, nic, memory_limit, shared, table: Mutex::default(), events }))
     }
 
     /// The host's name.
@@ -207,7 +224,7 @@ impl Agent {
         let id = table.last_id + 1;
         // Differs from that of any ring made shortly before, of this name or another.
         let epoch = id as u16;
-        let ring = match Ring::with_start(role, spec, start, epoch) {
+        let ring = match self.lay_ring(role, spec, start, epoch) {
             Ok(ring) => ring,
             Err(source) => return Err(AgentError::Memory { name, source }),
         };
@@ -222,6 +239,14 @@ impl Agent {
         table.rings.insert(name, info.clone());
         self.emit(EventKind::Created, &info, "");
         Ok(info)
+    }
+
+    fn lay_ring(&self, role: Role, spec: RingSpec, start: u32, epoch: u16) -> Result<Arc<Ring>, RingError> {
+        if !self.0.shared {
+            return Ring::with_start(role, spec, start, epoch);
+        }
+        let memory = SharedMemory::create(spec.memory_len(), spec.byte_order())?;
+        Ring::over(role, spec, Arc::new(memory), start, epoch)
     }
 
     /// Memory and queue pairs of a ring at the NIC, or nothing of it.
@@ -392,6 +417,15 @@ impl Agent {
             attach(&info.ring).map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
         self.emit(EventKind::Attached, &info, "");
         Ok(handle)
+    }
+
+    /// The processing unit's side of a ring, for a program in another process.
+    fn lease(&self, name: &str, program: &str) -> Result<(RingInfo, Lease), AgentError> {
+        let info = self.ring(name)?;
+        let lease =
+            info.ring.lease().map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
+        self.emit(EventKind::Attached, &info, program);
+        Ok((info, lease))
     }
 
     /// Changes one ring and says what happened to it.

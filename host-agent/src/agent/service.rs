@@ -2,9 +2,12 @@
 
 use std::future::Future;
 
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
+use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
 use super::{Agent, AgentError, RingInfo, convert};
@@ -34,11 +37,36 @@ impl Agent {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
+        self.serve_incoming(TcpListenerStream::new(listener), shutdown).await
+    }
+}
+
+impl Agent {
+    /// As [`serve`](Self::serve), on a UNIX socket.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn serve_unix(
+        &self,
+        listener: UnixListener,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(UnixListenerStream::new(listener), shutdown).await
+    }
+
+    async fn serve_incoming<IO>(
+        &self,
+        incoming: impl Stream<Item = std::io::Result<IO>>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError>
+    where
+        IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    {
         let (stop, stopped) = watch::channel(false);
         let service = AgentService { agent: self.clone(), stop: stopped };
         tonic::transport::Server::builder()
             .add_service(agent_server::AgentServer::new(service))
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+            .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
                 // Fails only when no stream listens.
                 let _ = stop.send(true);
@@ -125,6 +153,30 @@ impl agent_server::Agent for AgentService {
         let name = request.into_inner().name;
         self.run(move |agent| agent.destroy_ring(&name)).await?;
         Ok(Response::new(proto::DestroyRingResponse {}))
+    }
+
+    async fn open_rings(
+        &self,
+        request: Request<proto::OpenRingsRequest>,
+    ) -> Result<Response<proto::OpenRingsResponse>, Status> {
+        let rings = request.into_inner().rings.into_iter().map(convert::open_ring);
+        let rings: Vec<_> = rings.collect::<Result<_, _>>()?;
+        let rings = self
+            .run(move |agent| {
+                let nic = agent.nic();
+                Ok(agent.open_rings(rings)?.iter().map(|info| convert::ring(info, &nic)).collect())
+            })
+            .await?;
+        Ok(Response::new(proto::OpenRingsResponse { rings }))
+    }
+
+    async fn close_rings(
+        &self,
+        request: Request<proto::CloseRingsRequest>,
+    ) -> Result<Response<proto::CloseRingsResponse>, Status> {
+        let proto::CloseRingsRequest { names, reason } = request.into_inner();
+        let closed = self.run(move |agent| agent.close_rings(&names, &reason)).await?;
+        Ok(Response::new(proto::CloseRingsResponse { closed: closed as u32 }))
     }
 
     async fn get_ring(

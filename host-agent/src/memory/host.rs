@@ -52,6 +52,14 @@ pub enum MemoryError {
         /// What is left.
         available: u64,
     },
+    /// Another process's memory can't be used.
+    #[error("the memory handed over is not fit for a ring of {bytes} B: {reason}")]
+    Foreign {
+        /// Length needed.
+        bytes: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The kernel could not back the mapping with pages.
     #[error(
         "cannot back {bytes} bytes of ring memory with pages: {source}; make rings smaller or fewer, or \
@@ -212,7 +220,7 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
 
 /// Refuses what would bring the kernel to kill processes: it grants mappings freely, and takes the memory
 /// from whoever it finds once they are used.
-fn enough(bytes: usize) -> Result<(), MemoryError> {
+pub(super) fn enough(bytes: usize) -> Result<(), MemoryError> {
     match limits::available() {
         Some(available) if bytes as u64 > available => Err(MemoryError::Exhausted { bytes, available }),
         _ => Ok(()),
@@ -220,8 +228,8 @@ fn enough(bytes: usize) -> Result<(), MemoryError> {
 }
 
 /// Makes the kernel back the range with pages now.
-fn populate(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
-    // SAFETY: the range is a private mapping of the caller's.
+pub(super) fn populate(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the range is a mapping of the caller's.
     if unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
         return Ok(());
     }

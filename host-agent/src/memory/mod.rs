@@ -2,11 +2,14 @@
 
 mod host;
 mod limits;
+mod shared;
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 pub use host::{HostMemory, MemoryError, PageKind};
+pub use shared::SharedMemory;
 pub use zsr_wire::ring::ByteOrder;
 
 /// What a processing unit must do so that a NIC sees its stores in order, and it sees the NIC's.
@@ -58,4 +61,8 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     fn visibility(&self) -> Visibility;
     /// Where the memory is and of what kind, in a few words for reports ("host, 2 MiB pages").
     fn describe(&self) -> String;
+    /// The descriptor by which another process can map the same pages, if there is one.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }

@@ -41,7 +41,7 @@ pub use consumer::{Consumer, View};
 pub use error::{AbortOrigin, PopError, PushError};
 pub use null_switch::{NullSwitch, NullSwitchError};
 pub use producer::{Producer, Reservation};
-pub use region::{AttachError, Ring, RingError, RingSnapshot, RingStats, Role};
+pub use region::{AttachError, Lease, Left, Ring, RingError, RingSnapshot, RingStats, Role};
 pub use spec::RingSpec;
 pub use typed::{TypeSizeError, TypedConsumer, TypedProducer};
 pub use wait::Cancel;

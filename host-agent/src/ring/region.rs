@@ -92,6 +92,9 @@ pub struct Ring {
     memory: Arc<dyn Memory>,
     pub(crate) control: Control,
     pub(crate) items: Items,
+    /// Where `head` was at first, and how far it was when last looked at, counted on in 64 bits.
+    start: u32,
+    reached: AtomicU64,
     producer_attached: AtomicBool,
     consumer_attached: AtomicBool,
     abort_reason: OnceLock<String>,
@@ -176,6 +179,33 @@ impl Ring {
         start: u32,
         epoch: u16,
     ) -> Result<Arc<Self>, RingError> {
+        Self::check(spec, &*memory)?;
+        let control = Control::new(&*memory);
+        let first = ControlWord { counter: spec.align_down(start), flags: Flags::with_epoch(epoch) };
+        let raw = to_raw(first, spec.byte_order());
+        control.source.store(0, Ordering::Relaxed);
+        control.head.store(raw, Ordering::Release);
+        control.tail.store(raw, Ordering::Release);
+        Ok(Self::laid(role, spec, memory, control, first.counter, epoch))
+    }
+
+    /// A ring that another process has laid into `memory`, which is taken as it is: nothing is written.
+    ///
+    /// # Errors
+    /// [`RingError`] when the memory is too short or of another byte order.
+    pub fn join(
+        role: Role,
+        spec: RingSpec,
+        memory: Arc<dyn Memory>,
+        epoch: u16,
+    ) -> Result<Arc<Self>, RingError> {
+        Self::check(spec, &*memory)?;
+        let control = Control::new(&*memory);
+        let head = from_raw(control.head.load(Ordering::Acquire), spec.byte_order());
+        Ok(Self::laid(role, spec, memory, control, head.counter, epoch))
+    }
+
+    fn check(spec: RingSpec, memory: &dyn Memory) -> Result<(), RingError> {
         let (need, got) = (spec.memory_len(), memory.len());
         if got < need {
             return Err(RingError::MemoryTooShort { ring: spec.ring_size(), need, got });
@@ -183,25 +213,32 @@ impl Ring {
         if memory.byte_order() != spec.byte_order() {
             return Err(RingError::ByteOrder { ring: spec.byte_order(), memory: memory.byte_order() });
         }
-        let control = Control::new(&*memory);
-        let first = ControlWord { counter: spec.align_down(start), flags: Flags::with_epoch(epoch) };
-        let raw = to_raw(first, spec.byte_order());
-        control.source.store(0, Ordering::Relaxed);
-        control.head.store(raw, Ordering::Release);
-        control.tail.store(raw, Ordering::Release);
-        Ok(Arc::new(Self {
+        Ok(())
+    }
+
+    fn laid(
+        role: Role,
+        spec: RingSpec,
+        memory: Arc<dyn Memory>,
+        control: Control,
+        start: u32,
+        epoch: u16,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             spec,
             role,
             epoch,
             items: Items::new(&*memory, spec),
             control,
             memory,
+            start,
+            reached: AtomicU64::new(u64::from(start)),
             producer_attached: AtomicBool::new(false),
             consumer_attached: AtomicBool::new(false),
             abort_reason: OnceLock::new(),
             pushed: SideTotals::default(),
             popped: SideTotals::default(),
-        }))
+        })
     }
 
     /// A local queue: both handles of one ring, no switch and no NIC. The two rings' layouts agree such
@@ -230,6 +267,11 @@ impl Ring {
     /// # Errors
     /// [`AttachError`] when the ring is a consumer's, has its handle already, or was closed or aborted.
     pub fn attach_producer(self: &Arc<Self>, cancel: Cancel) -> Result<Producer, AttachError> {
+        self.take_producer()?;
+        Ok(Producer::new(Arc::clone(self), cancel))
+    }
+
+    fn take_producer(&self) -> Result<(), AttachError> {
         if self.role == Role::Consumer {
             return Err(AttachError::WrongRole { role: self.role, wanted: Role::Producer });
         }
@@ -239,7 +281,7 @@ impl Ring {
             self.producer_attached.store(false, Ordering::Release);
             return Err(if own.flags.closed() { AttachError::Closed } else { AttachError::Aborted });
         }
-        Ok(Producer::new(Arc::clone(self), cancel))
+        Ok(())
     }
 
     /// The handle that pops. `cancel` ends its blocking calls.
@@ -248,6 +290,11 @@ impl Ring {
     /// [`AttachError`] when the ring is a producer's, has its handle already, or an earlier handle
     /// aborted it. A ring that the switch closed or aborted can still be drained.
     pub fn attach_consumer(self: &Arc<Self>, cancel: Cancel) -> Result<Consumer, AttachError> {
+        self.take_consumer()?;
+        Ok(Consumer::new(Arc::clone(self), cancel))
+    }
+
+    fn take_consumer(&self) -> Result<(), AttachError> {
         if self.role == Role::Producer {
             return Err(AttachError::WrongRole { role: self.role, wanted: Role::Consumer });
         }
@@ -256,7 +303,29 @@ impl Ring {
             self.consumer_attached.store(false, Ordering::Release);
             return Err(AttachError::Aborted);
         }
-        Ok(Consumer::new(Arc::clone(self), cancel))
+        Ok(())
+    }
+
+    /// Takes the processing unit's side for a program in another process; dropping the lease gives it back.
+    ///
+    /// # Errors
+    /// [`AttachError`] as for the handle of that side in this process.
+    pub fn lease(self: &Arc<Self>) -> Result<Lease, AttachError> {
+        match self.role {
+            Role::Consumer => self.take_consumer()?,
+            Role::Producer | Role::Loopback => self.take_producer()?,
+        }
+        Ok(Lease(Arc::clone(self)))
+    }
+
+    /// Bytes that were put into the ring since it was made. To be asked at least once per 4 GiB.
+    pub fn filled_bytes(&self) -> u64 {
+        let head = self.snapshot().head.counter;
+        let before = self.reached.load(Ordering::Relaxed);
+        // Modulo 2^32 forward; a word that moved back is a damaged one, and counts nothing.
+        let step = head.wrapping_sub(before as u32);
+        let now = if step < 1 << 31 { before + u64::from(step) } else { before };
+        self.reached.fetch_max(now, Ordering::Relaxed).max(now) - u64::from(self.start)
     }
 
     pub(crate) fn release_producer(&self) {
@@ -336,6 +405,53 @@ impl Ring {
     pub(crate) fn is_aborted_here(&self) -> bool {
         self.abort_reason.get().is_some()
     }
+}
+
+/// A ring's side while a program in another process has it.
+#[derive(Debug)]
+pub struct Lease(Arc<Ring>);
+
+impl Lease {
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.0
+    }
+
+    /// How the program has left its side of the ring.
+    pub fn left(&self) -> Left {
+        let words = self.0.snapshot();
+        let (own, peer) = match self.0.role {
+            Role::Consumer => (words.tail, words.head),
+            Role::Producer | Role::Loopback => (words.head, words.tail),
+        };
+        if own.flags.aborted() {
+            Left::GaveUp
+        } else if own.flags.closed() || (peer.flags.closed() && words.fill() == 0) {
+            Left::Finished
+        } else {
+            Left::Open
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        match self.0.role {
+            Role::Consumer => self.0.release_consumer(),
+            Role::Producer | Role::Loopback => self.0.release_producer(),
+        }
+    }
+}
+
+/// How a program has left its side of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Left {
+    /// In the middle: another program may take the side and go on.
+    Open,
+    /// At the end of the stream: a producer closed it, a consumer drained it.
+    Finished,
+    /// It set ABORTED.
+    GaveUp,
 }
 
 impl SideTotals {

@@ -1,0 +1,147 @@
+//! Programs in other processes: each gets a ring's memory as a descriptor, and keeps a connection open for as long as the
+//! ring is its own (proto/zsr/agent/v1/program.proto).
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use prost::Message;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+use super::{Agent, EventKind, RingInfo};
+use crate::proto;
+use crate::pu::{LONGEST_MESSAGE, VERSION};
+use crate::ring::{ByteOrder, Lease, Left, Role};
+
+/// How long a program may take to say what it wants.
+const GREETING: Duration = Duration::from_secs(5);
+
+impl Agent {
+    /// Lets programs of other processes attach at `listener`, until `shutdown` resolves. Whoever can open the socket can
+    /// write the rings: it belongs into a folder of the owner's alone.
+    pub async fn serve_programs(&self, listener: UnixListener, shutdown: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => return,
+                Some(_) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(self.clone().program(stream));
+                    }
+                    // Too many open files: those that are open go on, and one of them will end.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                },
+            }
+        }
+    }
+
+    /// One connection, from its greeting to its end.
+    async fn program(self, mut stream: UnixStream) {
+        let Ok(Ok(attach)) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else { return };
+        let pid = stream.peer_cred().ok().and_then(|cred| cred.pid());
+        let program = pid.map_or_else(|| "a program".to_owned(), |pid| format!("process {pid}"));
+        let (info, lease, file) = match self.admit(&attach, &program) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                let reply = proto::Attached { refusal, ..Default::default() };
+                // A program that has gone away needs no answer.
+                let _ = stream.write_all(&framed(&reply)).await;
+                return;
+            }
+        };
+        let spec = info.ring.spec();
+        let reply = proto::Attached {
+            refusal: String::new(),
+            item_size: spec.item_size(),
+            ring_size: spec.ring_size(),
+            byte_order: match spec.byte_order() {
+                ByteOrder::Little => proto::ByteOrder::Little.into(),
+                ByteOrder::Big => proto::ByteOrder::Big.into(),
+            },
+            epoch: info.ring.epoch().into(),
+        };
+        let mut farewell = [0];
+        let left_well = hand_over(&mut stream, &framed(&reply), &file).await.is_ok()
+            && matches!(stream.read(&mut farewell).await, Ok(1));
+        self.ended(&info, lease, left_well, &program);
+    }
+
+    /// The ring, if the program may have it, and a descriptor of its memory.
+    fn admit(&self, attach: &proto::Attach, program: &str) -> Result<(RingInfo, Lease, OwnedFd), String> {
+        if attach.version != VERSION {
+            return Err(format!(
+                "the program speaks version {} of the protocol, this agent {VERSION}: use programs and agents of one release",
+                attach.version
+            ));
+        }
+        let name = &attach.ring;
+        let wanted = match attach.role() {
+            proto::Role::Producer => Role::Producer,
+            proto::Role::Consumer => Role::Consumer,
+            proto::Role::Unspecified => return Err(format!("ring `{name}`: the program names no role")),
+        };
+        let info = self.ring(name).map_err(|e| e.to_string())?;
+        if info.ring.role() != wanted {
+            return Err(format!(
+                "ring `{name}`: a {wanted} handle cannot be attached to a {} ring",
+                info.ring.role()
+            ));
+        }
+        let file = info.ring.memory().file();
+        let file =
+            file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
+        let file = file.try_clone_to_owned().map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;
+        let (info, lease) = self.lease(name, program).map_err(|e| e.to_string())?;
+        Ok((info, lease, file))
+    }
+
+    /// Tells how a program has left. The side is free again before anybody can hear of it.
+    fn ended(&self, info: &RingInfo, lease: Lease, left_well: bool, program: &str) {
+        let (kind, detail) = match (lease.left(), left_well) {
+            (Left::GaveUp, _) => (EventKind::Died, format!("{program} gave up")),
+            (Left::Finished, _) => (EventKind::Left, format!("{program} has finished")),
+            (Left::Open, true) => (EventKind::Left, format!("{program} has left")),
+            (Left::Open, false) => (EventKind::Died, format!("{program} died")),
+        };
+        drop(lease);
+        self.emit(kind, info, &detail);
+    }
+}
+
+async fn greeting(stream: &mut UnixStream) -> io::Result<proto::Attach> {
+    let length = stream.read_u32_le().await? as usize;
+    if length > LONGEST_MESSAGE {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).await?;
+    Ok(proto::Attach::decode(message.as_slice())?)
+}
+
+pub(crate) fn framed(message: &impl Message) -> Vec<u8> {
+    let body = message.encode_to_vec();
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(body);
+    bytes
+}
+
+/// Sends `bytes`, the descriptor with the first of them.
+async fn hand_over(stream: &mut UnixStream, bytes: &[u8], file: &OwnedFd) -> io::Result<()> {
+    let sent = stream
+        .async_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let files = [file.as_fd()];
+            control.push(SendAncillaryMessage::ScmRights(&files));
+            Ok(sendmsg(&*stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+        })
+        .await?;
+    stream.write_all(&bytes[sent..]).await
+}

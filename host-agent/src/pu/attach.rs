@@ -1,0 +1,130 @@
+//! Asks an agent for a ring's memory, and maps it.
+
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::{LONGEST_MESSAGE, PuError, VERSION};
+use crate::agent::framed;
+use crate::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
+use crate::proto;
+use crate::ring::{Ring, RingSpec, Role};
+
+/// How long an agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The ring in this process's address space; its memory holds the connection.
+pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<Arc<Ring>, PuError> {
+    let lost = |source| PuError::Lost { socket: socket.to_owned(), source };
+    let nonsense = |reason: &str| PuError::Protocol { socket: socket.to_owned(), reason: reason.to_owned() };
+    let mut stream = UnixStream::connect(socket)
+        .map_err(|source| PuError::Connect { socket: socket.to_owned(), source })?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
+    let attach = proto::Attach {
+        version: VERSION,
+        ring: name.to_owned(),
+        role: match role {
+            Role::Consumer => proto::Role::Consumer.into(),
+            Role::Producer | Role::Loopback => proto::Role::Producer.into(),
+        },
+    };
+    stream.write_all(&framed(&attach)).map_err(lost)?;
+    let (first, file) = first_byte(&stream).map_err(lost)?;
+    let mut length = [first, 0, 0, 0];
+    stream.read_exact(&mut length[1..]).map_err(lost)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > LONGEST_MESSAGE {
+        return Err(nonsense("its message is too long"));
+    }
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).map_err(lost)?;
+    let attached = proto::Attached::decode(message.as_slice()).map_err(|e| nonsense(&e.to_string()))?;
+    if !attached.refusal.is_empty() {
+        return Err(PuError::Refused(attached.refusal));
+    }
+    let file = file.ok_or_else(|| nonsense("no descriptor came with it"))?;
+    let order = match attached.byte_order() {
+        proto::ByteOrder::Big => ByteOrder::Big,
+        proto::ByteOrder::Little => ByteOrder::Little,
+        proto::ByteOrder::Unspecified => return Err(nonsense("the ring has no byte order")),
+    };
+    let ring = || name.to_owned();
+    let spec = RingSpec::new(attached.item_size.into(), attached.ring_size.into())
+        .map_err(|source| PuError::Geometry { ring: ring(), source })?
+        .with_byte_order(order);
+    let memory = SharedMemory::open(file, spec.memory_len(), order)
+        .map_err(|source| PuError::Memory { ring: ring(), source })?;
+    let memory = Leased { memory, agent: stream };
+    Ring::join(role, spec, Arc::new(memory), attached.epoch as u16)
+        .map_err(|source| PuError::Ring { ring: ring(), source })
+}
+
+/// The first byte of the answer, and the descriptor that came with it.
+fn first_byte(stream: &UnixStream) -> io::Result<(u8, Option<OwnedFd>)> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok((byte[0], file))
+}
+
+/// A ring's memory, and the connection that says that it is ours.
+#[derive(Debug)]
+struct Leased {
+    memory: SharedMemory,
+    agent: UnixStream,
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
+        // needs no farewell.
+        let _ = self.agent.write_all(&[0]);
+    }
+}
+
+// SAFETY: it is the shared memory's, which lives as long.
+unsafe impl Memory for Leased {
+    fn base(&self) -> NonNull<u8> {
+        self.memory.base()
+    }
+
+    fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn key(&self) -> MemoryKey {
+        self.memory.key()
+    }
+
+    fn byte_order(&self) -> ByteOrder {
+        self.memory.byte_order()
+    }
+
+    fn visibility(&self) -> Visibility {
+        self.memory.visibility()
+    }
+
+    fn describe(&self) -> String {
+        self.memory.describe()
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.memory.file()
+    }
+}

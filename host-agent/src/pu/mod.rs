@@ -1,0 +1,112 @@
+//! Processing units in processes of their own: attach to a ring of a running agent, push or pop there through the handles
+//! of [`crate::ring`], and leave. No async runtime is needed.
+//!
+//! ```no_run
+//! use zsr_host_agent::pu;
+//! use zsr_host_agent::ring::Cancel;
+//!
+//! let socket = "/run/user/1000/zsr/demo/h1.programs".as_ref();
+//! let mut ring = pu::attach_producer(socket, "orders.h1.h2", Cancel::new())?;
+//! let item = vec![0; ring.spec().item_size() as usize];
+//! ring.push(&item)?;
+//! ring.close();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The connection to the agent is open for as long as the handle lives, and is how the agent knows: a process that dies is
+//! noticed at once, and what it had pushed is delivered. A handle that is [detached](Producer::detach) leaves the ring to
+//! the next program.
+
+mod attach;
+
+use std::path::{Path, PathBuf};
+
+use crate::memory::MemoryError;
+use crate::ring::{AttachError, Cancel, Consumer, GeometryError, Producer, Ring, RingError, Role};
+
+/// Version of the protocol between programs and agents.
+pub(crate) const VERSION: u32 = 1;
+/// Longest message, bytes.
+pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// A program could not attach to a ring.
+#[derive(Debug, thiserror::Error)]
+pub enum PuError {
+    /// No agent there.
+    #[error("no agent answers at {}: {source}; is the system up?", socket.display())]
+    Connect {
+        /// Its socket.
+        socket: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the agent at {} went away: {source}", socket.display())]
+    Lost {
+        /// Its socket.
+        socket: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The agent refused; the message names the ring.
+    #[error("{0}")]
+    Refused(String),
+    /// What the agent answered makes no sense.
+    #[error("the agent at {} answered with something else than a ring: {reason}", socket.display())]
+    Protocol {
+        /// Its socket.
+        socket: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The agent's ring has a shape that there is not.
+    #[error("ring `{ring}`: {source}")]
+    Geometry {
+        /// The ring.
+        ring: String,
+        /// What is wrong.
+        source: GeometryError,
+    },
+    /// The memory can't be mapped.
+    #[error("ring `{ring}`: {source}")]
+    Memory {
+        /// The ring.
+        ring: String,
+        /// What is wrong.
+        source: MemoryError,
+    },
+    /// The memory holds no such ring.
+    #[error("ring `{ring}`: {source}")]
+    Ring {
+        /// The ring.
+        ring: String,
+        /// What is wrong.
+        source: RingError,
+    },
+    /// No handle.
+    #[error("ring `{ring}`: {source}")]
+    Attach {
+        /// The ring.
+        ring: String,
+        /// Why not.
+        source: AttachError,
+    },
+}
+
+/// The pushing handle of producer ring `ring` of the agent that listens at `socket`. `cancel` ends its blocking calls.
+///
+/// # Errors
+/// [`PuError`]: no agent, no such ring, taken by another program, closed, aborted.
+pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Producer, PuError> {
+    let joined: std::sync::Arc<Ring> = attach::join(socket, ring, Role::Producer)?;
+    joined.attach_producer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+}
+
+/// The popping handle of consumer ring `ring` of the agent that listens at `socket`. `cancel` ends its blocking calls.
+///
+/// # Errors
+/// As [`attach_producer`].
+pub fn attach_consumer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Consumer, PuError> {
+    let joined: std::sync::Arc<Ring> = attach::join(socket, ring, Role::Consumer)?;
+    joined.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+}
