@@ -79,20 +79,31 @@ header icrc_t {
     bit<32> value;                 // little-endian CRC-32
 }
 
+// A PU rings: the newest `head` of its producer ring, in network byte order.
+header doorbell_t {
+    bit<32> secret;                // of the ring
+    bit<32> counter;
+    bit<32> flags;
+}
+
 // What one pass tells the next. Padded to the shortest Ethernet frame.
 header internal_t {
     event_t event;
-    bit<8>  unused;
+    bit<8>  phase;
     bit<16> worker;
     bit<16> producer;
-    bit<16> frags;
-    bit<16> hops;                  // producers looked at since the tick
+    bit<16> qp;
+    bit<16> flow;
+    bit<16> next;                  // place in the worker's list behind the present producer; EV_FANOUT: multicast group
+    bit<16> hops;                  // producers looked at since the tick, or members
+    psn_t   frags;                 // of the transfer
     bytes_t length;                // of the transfer
     bytes_t producer_tail;         // as the deciding pass saw it
     bytes_t head;                  // of the consumer ring, likewise
-    bytes_t word;                  // counter of a poll response
+    bytes_t word;                  // a ring counter
     bit<32> word_flags;
-    bit<128> pad;
+    psn_t   psn;
+    bit<64> pad;
 }
 
 struct headers_t {
@@ -101,6 +112,7 @@ struct headers_t {
     arp_t      arp;
     ipv4_t     ipv4;
     udp_t      udp;
+    doorbell_t doorbell;
     bth_t      bth;
     aeth_t     aeth;
     reth_t     reth;

@@ -4,10 +4,19 @@
 
 // Sizes: overridable with -D on the compiler's command line.
 #ifndef ZSR_MAX_WORKERS
-#define ZSR_MAX_WORKERS 4096      // workers: one per consumer ring
+#define ZSR_MAX_WORKERS 16384     // workers: one per consumer ring, or per replicate flow
 #endif
 #ifndef ZSR_MAX_PRODUCERS
-#define ZSR_MAX_PRODUCERS 16384   // producer rings
+#define ZSR_MAX_PRODUCERS 32768   // producer rings
+#endif
+#ifndef ZSR_MAX_LIST
+#define ZSR_MAX_LIST 65536        // places in the workers' lists of producers
+#endif
+#ifndef ZSR_MAX_MEMBERS
+#define ZSR_MAX_MEMBERS 4096      // consumer rings of replicate flows
+#endif
+#ifndef ZSR_MAX_FLOWS
+#define ZSR_MAX_FLOWS 16384       // flows with a rate cap
 #endif
 #ifndef ZSR_MAX_QPS
 #define ZSR_MAX_QPS 65536         // connections: two per ring
@@ -18,7 +27,8 @@
 
 typedef bit<48> mac_t;
 typedef bit<32> ip4_t;
-typedef bit<32> psn_t;            // 24 bits used; whole word, so that hardware can add to it
+// A PSN, or a number of packets, in the upper 24 bits: sums wrap where PSNs do. The low byte is free for a mark.
+typedef bit<32> psn_t;
 typedef bit<32> bytes_t;          // ring counters and lengths, modulo 2^32
 typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
 
@@ -27,11 +37,12 @@ const bit<16> ETHERTYPE_ARP      = 0x0806;
 const bit<16> ETHERTYPE_INTERNAL = 0x88B5;   // IEEE local experimental: packets from the switch to itself
 const bit<8>  IPPROTO_UDP        = 17;
 const bit<16> UDP_PORT_ROCE      = 4791;
+const bit<16> UDP_PORT_DOORBELL  = 50592;    // a PU says that its producer ring has items
 const bit<16> UDP_SPORT_SELF     = 0xC5A0;   // source port of packets that the switch makes
 
-const psn_t PSN_MASK = 0x00ffffff;
-const psn_t ACK_REQ  = 0x80000000;
-const psn_t TAIL_SENT = 0x80000000;    // in a producer's PSN register: the outstanding request is a tail, not a READ
+const psn_t ONE_PACKET = 0x00000100;
+const psn_t TAIL_SENT  = 0x00000001;   // in a producer's PSN register: the outstanding request is a tail, not a READ
+const bit<32> ACK_REQ  = 0x80000000;   // in the BTH
 
 // Opcodes of the RC transport (IBTA volume 1, section 9.2.1).
 const bit<8> OP_WRITE_FIRST  = 6;
@@ -72,17 +83,29 @@ const event_t EV_COMMITTED     = 4;    // ACK from a consumer
 const event_t EV_TAIL_ACKED    = 5;    // ACK from a producer
 const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
 const event_t EV_REFUSED       = 7;    // fatal NAK from either
-const event_t EV_FANOUT        = 16;   // timer packet: becomes one tick per worker
-const event_t EV_TICK          = 17;   // look at the worker's next producer
-const event_t EV_VISIT         = 18;   // a producer's head word has come: note it, look at this producer
-const event_t EV_ROOM          = 25;   // a consumer's tail word has come: note it, then as EV_TICK
-const event_t EV_FAULT         = 26;   // a PU broke the ring ABI: stop its worker, tell the controller
-const event_t EV_START         = 19;   // claim the worker for a transfer
-const event_t EV_READ          = 20;   // note the transfer, send its READ
-const event_t EV_RETRY         = 21;   // nothing moved for too long, or a gap: send again
-const event_t EV_CLOSE         = 22;   // all producers are drained: claim the worker for the last commit
-const event_t EV_LAST_COMMIT   = 23;   // write the last commit record
-const event_t EV_RELEASE       = 24;   // a claim that came to nothing
+// Looks at a worker's next producer; each but EV_TICK notes something on the way.
+const event_t EV_TICK          = 16;
+const event_t EV_NEXT          = 17;   // nothing to do at the last one: on to the next producer
+const event_t EV_VISIT         = 18;   // a producer's head word has come: look at this producer
+const event_t EV_ROOM          = 19;   // the consumers' smallest tail is known
+const event_t EV_FREE          = 20;   // the producer knows its tail: the worker is idle
+// A transfer, step by step.
+const event_t EV_START         = 24;   // claim the worker
+const event_t EV_READ          = 25;   // note the transfer, send its READ
+const event_t EV_DONE          = 26;   // all consumers have it: heads and tails move on
+const event_t EV_RETRY         = 27;   // nothing moved for too long, or a gap: send again
+const event_t EV_RELEASE       = 28;   // a claim that came to nothing
+const event_t EV_CLOSE         = 29;   // all producers are drained: claim the worker for the last commit
+const event_t EV_LAST_COMMIT   = 30;   // write the last commit record
+const event_t EV_FAULT         = 31;   // a PU broke the ring ABI: stop its worker, tell the controller
+// The rest.
+const event_t EV_FANOUT        = 32;   // timer packet: becomes one tick per worker of a group
+const event_t EV_POLL          = 33;   // READ a control word
+const event_t EV_MEMBER        = 34;   // note a group member's tail
+const event_t EV_GATHER        = 35;   // the smallest tail of a group, member by member
+const event_t EV_REFILL        = 36;   // a flow with a rate cap may move more bytes
+const event_t EV_RESET         = 37;   // controller: what registers begin with
+const event_t EV_QUERY         = 38;   // controller: what do they hold?
 
 // What a worker is doing.
 typedef bit<8> phase_t;
@@ -94,6 +117,12 @@ const phase_t PHASE_CLOSING = 4;       // last commit sent
 const phase_t PHASE_CLOSED  = 5;
 const phase_t PHASE_FAULT   = 6;       // a peer refused a request; the controller acts
 
+// Settings of a worker that change while it runs, a bit each.
+#define HOLDS(m)  (m.settings[0:0] == 1)   // start no transfer
+#define OPEN(m)   (m.settings[1:1] == 1)   // do not close when all producers are drained
+#define LOCKS(m)  (m.settings[2:2] == 1)   // its producers have other workers too (load balance)
+#define CAPPED(m) (m.settings[3:3] == 1)   // its flow has a rate cap
+
 // What leaves the pipeline.
 typedef bit<8> kind_t;
 const kind_t OUT_DROP    = 0;
@@ -103,7 +132,7 @@ const kind_t OUT_READ    = 3;          // READ request, for items or a control w
 const kind_t OUT_TAIL    = 4;          // WRITE of a producer's tail word
 const kind_t OUT_COMMIT  = 5;          // WRITE of a consumer's commit record
 const kind_t OUT_AGAIN   = 6;          // internal packet: once more through the pipeline
-const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per worker
+const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
 typedef bit<8> op_t;
@@ -112,6 +141,13 @@ const op_t DO_GET     = 1;
 const op_t DO_SET     = 2;
 const op_t DO_ADD     = 3;
 const op_t DO_MATCH   = 4;             // move on if the value is the one expected
+const op_t DO_RESET   = 5;             // what the controller says
+
+// Whose control word a look wants.
+const bit<8> ASK_NOBODY   = 0;
+const bit<8> ASK_PRODUCER = 1;
+const bit<8> ASK_CONSUMER = 2;
+const bit<16> NO_PLACE = 0xffff;       // leaves a worker's turn as it is
 
 // Why a packet was dropped (index of counter `drops`).
 const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or an opcode that has no meaning there
@@ -125,6 +161,8 @@ const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response tha
 const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH syndrome
 const bit<8> REPORT_SILENT    = 2;     // retries used up, still trying: code is their number
 const bit<8> REPORT_BAD_COUNT = 3;     // a PU's counter runs ahead of its ring
+const bit<8> REPORT_STATE     = 4;     // answers EV_QUERY
+const bit<8> REPORT_CLOSED    = 5;     // a worker's last commit is acknowledged
 
 // What is counted for a worker.
 const bit<8> COUNT_TRANSFER = 1;

@@ -1,3 +1,14 @@
+// Where an answer lies within the transfer: fragments from its beginning, and from its end.
+control Position(inout meta_t m) {
+    action at_producer() { m.position = m.psn - m.producer_psn; }
+    action at_consumer() { m.position = m.psn - m.consumer_psn; }
+    apply {
+        if (m.event == EV_DATA) { at_producer(); }
+        else { at_consumer(); }
+        m.slack = m.position - m.frags;
+    }
+}
+
 // How many bytes the next transfer moves: all that both rings allow, up to the flow's max_batch.
 //
 //   batch = min(fill, space, max_batch, bytes to the producer's wrap, bytes to the consumer's wrap)
@@ -9,7 +20,6 @@ control Amount(inout meta_t m) {
         m.space = m.consumer_tail - m.head;
         m.to_producer_wrap = m.producer_tail & m.producer_mask;
         m.to_consumer_wrap = m.head & m.consumer_mask;
-        m.batch = m.max_batch;
     }
     action distances() {
         m.space = m.consumer_size + m.space;
@@ -21,26 +31,36 @@ control Amount(inout meta_t m) {
     action slacks() {
         m.space_slack = m.space - m.low_space;
         m.over_slack = m.consumer_size - m.space;
+        m.batch = MIN32(m.fill, m.max_batch);
+        m.to_producer_wrap = MIN32(m.to_producer_wrap, m.to_consumer_wrap);
+    }
+    action smaller() {
+        m.batch = MIN32(m.batch, m.space);
+    }
+    action smallest() {
+        m.batch = MIN32(m.batch, m.to_producer_wrap);
+    }
+    action rest() {
+        m.batch_rest = m.fill - m.batch;
     }
 
     apply {
         differences();
         distances();
         slacks();
-        MIN32(m.batch, m.fill)
-        MIN32(m.batch, m.space)
-        MIN32(m.batch, m.to_producer_wrap)
-        MIN32(m.batch, m.to_consumer_wrap)
+        smaller();
+        smallest();
+        rest();
     }
 }
 
 // Fragments of a transfer (RETH length over path MTU, rounded up), by shifts that each MTU fixes.
 control Fragments(inout meta_t m) {
-    action frags_256()  { m.frags = (bit<16>)((m.batch + 255) >> 8); }
-    action frags_512()  { m.frags = (bit<16>)((m.batch + 511) >> 9); }
-    action frags_1024() { m.frags = (bit<16>)((m.batch + 1023) >> 10); }
-    action frags_2048() { m.frags = (bit<16>)((m.batch + 2047) >> 11); }
-    action frags_4096() { m.frags = (bit<16>)((m.batch + 4095) >> 12); }
+    action frags_256()  { m.frags = m.rounded; }
+    action frags_512()  { m.frags = m.rounded >> 1; }
+    action frags_1024() { m.frags = m.rounded >> 2; }
+    action frags_2048() { m.frags = m.rounded >> 3; }
+    action frags_4096() { m.frags = m.rounded >> 4; }
     table fragments {
         key = { m.mtu : exact; }
         actions = { frags_256; frags_512; frags_1024; frags_2048; frags_4096; }
@@ -52,16 +72,22 @@ control Fragments(inout meta_t m) {
             4 : frags_2048();
         }
     }
-    apply { fragments.apply(); }
+    action round_up() { m.rounded = m.length + m.mtu_mask; }
+    action whole()    { m.frags = m.frags & 0xffffff00; }
+    apply {
+        round_up();
+        fragments.apply();
+        whole();
+    }
 }
 
 // Bytes in front of fragment `m.from`.
 control FromBytes(inout meta_t m) {
-    action from_256()  { m.from_bytes = m.from << 8; }
-    action from_512()  { m.from_bytes = m.from << 9; }
-    action from_1024() { m.from_bytes = m.from << 10; }
-    action from_2048() { m.from_bytes = m.from << 11; }
-    action from_4096() { m.from_bytes = m.from << 12; }
+    action from_256()  { m.from_bytes = m.from; }
+    action from_512()  { m.from_bytes = m.from << 1; }
+    action from_1024() { m.from_bytes = m.from << 2; }
+    action from_2048() { m.from_bytes = m.from << 3; }
+    action from_4096() { m.from_bytes = m.from << 4; }
     table from_bytes {
         key = { m.mtu : exact; }
         actions = { from_256; from_512; from_1024; from_2048; from_4096; }
@@ -78,13 +104,13 @@ control FromBytes(inout meta_t m) {
 
 // Each retry waits twice as long as the one before, up to 64 times `rto`.
 control Backoff(inout meta_t m) {
-    action once()   { m.due_at = m.now + m.rto; }
-    action by_2()   { m.due_at = m.now + (m.rto << 1); }
-    action by_4()   { m.due_at = m.now + (m.rto << 2); }
-    action by_8()   { m.due_at = m.now + (m.rto << 3); }
-    action by_16()  { m.due_at = m.now + (m.rto << 4); }
-    action by_32()  { m.due_at = m.now + (m.rto << 5); }
-    action by_64()  { m.due_at = m.now + (m.rto << 6); }
+    action once()   { m.wait = m.rto; }
+    action by_2()   { m.wait = m.rto << 1; }
+    action by_4()   { m.wait = m.rto << 2; }
+    action by_8()   { m.wait = m.rto << 3; }
+    action by_16()  { m.wait = m.rto << 4; }
+    action by_32()  { m.wait = m.rto << 5; }
+    action by_64()  { m.wait = m.rto << 6; }
     table backoff {
         key = { m.tries : exact; }
         actions = { once; by_2; by_4; by_8; by_16; by_32; by_64; }
@@ -99,5 +125,26 @@ control Backoff(inout meta_t m) {
             6 : by_32();
         }
     }
-    apply { backoff.apply(); }
+    action until() { m.due_at = m.now + m.wait; }
+    apply {
+        backoff.apply();
+        until();
+    }
+}
+
+// When a capped flow is refilled again. One that has long been late begins anew, rather than catch up all at once.
+control RefillTimes(inout meta_t m) {
+    action on_time() {
+        m.refill_next = m.word + m.refill_every;
+        m.wait = m.refill_every << 4;
+    }
+    action left() { m.wait = m.word + m.wait; }
+    action late() { m.wait = m.wait - m.now; }
+    action anew() { m.refill_next = m.now; }
+    apply {
+        on_time();
+        left();
+        late();
+        if (m.wait[31:31] == 1) { anew(); }
+    }
 }

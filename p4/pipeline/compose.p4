@@ -5,6 +5,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
     action headers() {
         hdr.internal.setInvalid();
         hdr.arp.setInvalid();
+        hdr.doorbell.setInvalid();
         hdr.aeth.setInvalid();
         hdr.word.setInvalid();
         hdr.commit.setInvalid();
@@ -32,7 +33,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.bth.pkey = 0xffff;
         hdr.bth.resv8a = 0;
         hdr.bth.dest_qp = m.peer_qpn;
-        hdr.bth.ack_psn = m.b.psn | ACK_REQ;
+        hdr.bth.ack_psn = m.b.psn >> 8;
         hdr.reth.va_hi = 0;
         hdr.reth.rkey = m.peer_rkey;
     }
@@ -57,8 +58,8 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.reth.length = 16;
         hdr.commit.setValid();
         hdr.commit.head = m.b.head;
-        hdr.commit.flags = m.b.flags;
-        hdr.commit.producer_id = m.b.producer;
+        hdr.commit.flags = m.b.flags | m.peer_flags;
+        hdr.commit.producer_id = (bit<32>)m.b.producer;
         hdr.commit.producer_tail = m.b.producer_tail;
         m.egress_length = LEN_COMMIT;
     }
@@ -72,8 +73,11 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.commit.producer_tail = hdr.commit.producer_tail[7:0] ++ hdr.commit.producer_tail[15:8] ++ hdr.commit.producer_tail[23:16] ++ hdr.commit.producer_tail[31:24];
     }
 
+    action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
+
     apply {
         headers();
+        ask_for_ack();
         if (m.b.kind == OUT_READ) {
             read();
         } else if (m.b.kind == OUT_TAIL) {

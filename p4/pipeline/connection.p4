@@ -1,11 +1,14 @@
 // Which QP a RoCE packet is for, and what the packet means there.
 //
-//   (port, source address, QPN) -> qps     -> role, ring, worker
-//   (role, opcode, syndrome)    -> meaning -> event
+//   (port, source address, QPN)       -> qps     -> role, ring, worker
+//   (role, opcode, syndrome, ICRC ok) -> meaning -> event, and what it does to the state registers
 //
-// What fits no entry (wrong port, wrong source, unknown QP, an opcode that nobody asked for) is counted and dropped.
+// What fits no entry (wrong port, wrong source, unknown QP, an opcode that nobody asked for, a damaged packet) is counted
+// and dropped.
 control Connection(inout headers_t hdr, inout meta_t m) {
-    action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap) {
+    IcrcCheck() icrc_check;
+
+    action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap, bit<32> member_bit) {
         m.role = role;
         m.producer = ring;
         m.sender = ring;
@@ -13,6 +16,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.received_qp = qp_index;
         m.poll_qp = qp_index;
         m.swap = swap;
+        m.member_bit = member_bit;
     }
     action unknown() { m.role = 0; }
     table qps {
@@ -26,7 +30,66 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         size = ZSR_MAX_QPS;
     }
 
-    action means(event_t event) { m.event = event; }
+    // A fragment: whose is it, where does it go?
+    action data() {
+        m.event = EV_DATA;
+        m.do_owner = DO_GET;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_GET;
+        m.do_head = DO_GET;
+        m.do_producer_tail = DO_GET;
+        m.do_producer_psn = DO_GET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    // A poll's answer: is it the outstanding poll's? Then the next pass notes the word.
+    action producer_word() {
+        m.event = EV_PRODUCER_WORD;
+        m.do_asker = DO_GET;
+        m.do_poll_psn = DO_MATCH;
+        m.do_poll_due = DO_SET;
+    }
+    action consumer_word() {
+        m.event = EV_CONSUMER_WORD;
+        m.do_poll_psn = DO_MATCH;
+        m.do_poll_due = DO_SET;
+    }
+    // A consumer has the items. Are we waiting for others?
+    action committed() {
+        m.event = EV_COMMITTED;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_GET;
+        m.do_acked = DO_ADD;
+    }
+    // The producer knows its tail.
+    action tail_acked() {
+        m.event = EV_TAIL_ACKED;
+        m.do_owner = DO_GET;
+        m.do_producer_psn = DO_MATCH;
+    }
+    action gap() {
+        m.event = EV_GAP;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_GET;
+        m.do_from = DO_MATCH;
+    }
+    action producer_refused() {
+        m.event = EV_REFUSED;
+        m.do_owner = DO_GET;
+        m.do_phase = DO_SET;
+        m.phase_to = PHASE_FAULT;
+    }
+    action poll_refused() {
+        m.event = EV_REFUSED;
+        m.do_asker = DO_GET;
+        m.do_phase = DO_SET;
+        m.phase_to = PHASE_FAULT;
+    }
+    action refused() {
+        m.event = EV_REFUSED;
+        m.do_phase = DO_SET;
+        m.phase_to = PHASE_FAULT;
+    }
     action nothing() {
         m.event = EV_NONE;
         m.drop_reason = DROP_UNKNOWN_QP;
@@ -36,29 +99,81 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             m.role        : ternary;
             hdr.bth.opcode: exact;
             m.syndrome    : ternary;
+            m.icrc_delta  : ternary;
         }
-        actions = { means; nothing; }
+        actions = { data; producer_word; consumer_word; committed; tail_acked; gap; producer_refused; poll_refused; refused; nothing; }
         const default_action = nothing();
         const entries = {
-            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _) : means(EV_DATA);
-            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _) : means(EV_DATA);
-            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _) : means(EV_DATA);
-            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _) : means(EV_DATA);
-            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _) : means(EV_PRODUCER_WORD);
-            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _) : means(EV_CONSUMER_WORD);
+            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _) : data();
+            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, 0) : producer_word();
+            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, 0) : consumer_word();
             // Syndrome: 0 0 0 credits is an ACK, 0 1 1 code a NAK, of which code 0 is a PSN sequence error.
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x00 &&& 0x60) : means(EV_TAIL_ACKED);
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x00 &&& 0x60) : means(EV_COMMITTED);
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60 &&& 0x7f) : means(EV_GAP);
-            (_,                  OP_ACK, 0x60 &&& 0x7f) : nothing();
-            (_,                  OP_ACK, 0x60 &&& 0x60) : means(EV_REFUSED);
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x00 &&& 0x60, 0) : tail_acked();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x00 &&& 0x60, 0) : committed();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60 &&& 0x7f, 0) : gap();
+            (_,                  OP_ACK, 0x60 &&& 0x7f, _) : nothing();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x60 &&& 0x60, 0) : producer_refused();
+            (ROLE_PRODUCER_POLL, OP_ACK, 0x60 &&& 0x60, 0) : poll_refused();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60 &&& 0x60, 0) : refused();
+            (ROLE_CONSUMER_POLL, OP_ACK, 0x60 &&& 0x60, 0) : refused();
         }
     }
 
+    action word_big() {
+        m.word = hdr.word.counter;
+        m.word_flags = hdr.word.flags;
+    }
+    action word_little() {
+        m.word = hdr.word.counter[7:0] ++ hdr.word.counter[15:8] ++ hdr.word.counter[23:16] ++ hdr.word.counter[31:24];
+        m.word_flags = hdr.word.flags[7:0] ++ hdr.word.flags[15:8] ++ hdr.word.flags[23:16] ++ hdr.word.flags[31:24];
+    }
+    action damaged()   { m.drop_reason = DROP_BAD_ICRC; }
+    action malformed() { m.drop_reason = DROP_MALFORMED; }
+
     apply {
-        m.psn = hdr.bth.ack_psn & PSN_MASK;
+        m.psn = hdr.bth.ack_psn << 8;
         m.syndrome = hdr.aeth.syndrome_msn[31:24];
         qps.apply();
+        if (hdr.icrc.isValid()) {
+            icrc_check.apply(hdr, m);
+            if (hdr.word.isValid()) {
+                if (m.swap == 1) { word_little(); }
+                else { word_big(); }
+            }
+        } else {
+            m.icrc_delta = 1;
+        }
         meaning.apply();
+        if (m.event == EV_NONE && m.role != 0) {
+            if (hdr.icrc.isValid()) {
+                if (m.icrc_delta != 0) { damaged(); }
+            } else if (hdr.bth.opcode == OP_READ_ONLY) { malformed(); }
+        }
     }
+}
+
+// A PU's datagram that its producer ring has items: known by ring secret, source and port.
+control Doorbell(inout headers_t hdr, inout meta_t m) {
+    action bell(bit<16> producer, bit<16> worker) {
+        m.event = EV_VISIT;
+        m.producer = producer;
+        m.worker = worker;
+        m.word = hdr.doorbell.counter;
+        m.word_flags = hdr.doorbell.flags;
+    }
+    action unknown() { m.drop_reason = DROP_UNKNOWN_QP; }
+    table doorbells {
+        key = {
+            hdr.doorbell.secret : exact;
+            hdr.ipv4.src        : exact;
+            m.port              : exact;
+        }
+        actions = { bell; unknown; }
+        const default_action = unknown();
+        size = ZSR_MAX_PRODUCERS;
+    }
+    apply { doorbells.apply(); }
 }

@@ -9,6 +9,7 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
         hdr.arp.setInvalid();
         hdr.ipv4.setInvalid();
         hdr.udp.setInvalid();
+        hdr.doorbell.setInvalid();
         hdr.bth.setInvalid();
         hdr.aeth.setInvalid();
         hdr.reth.setInvalid();
@@ -19,16 +20,20 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
         hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
         hdr.internal.setValid();
         hdr.internal.event = m.b.event;
-        hdr.internal.unused = 0;
+        hdr.internal.phase = 0;
         hdr.internal.worker = m.b.worker;
-        hdr.internal.producer = (bit<16>)m.b.producer;
-        hdr.internal.frags = m.b.frags;
+        hdr.internal.producer = m.b.producer;
+        hdr.internal.qp = m.b.qp;
+        hdr.internal.flow = m.b.flow;
+        hdr.internal.next = m.b.next;
         hdr.internal.hops = m.b.hops;
+        hdr.internal.frags = m.b.frags;
         hdr.internal.length = m.b.length;
         hdr.internal.producer_tail = m.b.producer_tail;
         hdr.internal.head = m.b.head;
         hdr.internal.word = m.b.word;
         hdr.internal.word_flags = m.b.word_flags;
+        hdr.internal.psn = m.b.psn;
         hdr.internal.pad = 0;
     }
 

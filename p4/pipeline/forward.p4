@@ -56,12 +56,9 @@ control OwnAddress(inout headers_t hdr, inout meta_t m) {
     apply { own_ip.apply(); }
 }
 
-// The port behind which a connection's peer is, and the clone session that leads there.
+// The port behind which a connection's peer is.
 control Route(inout meta_t m) {
-    action route(bit<16> port, bit<16> mirror) {
-        m.out_port = port;
-        m.b.mirror = mirror;
-    }
+    action route(bit<16> port) { m.out_port = port; }
     action lost() {
         m.b.kind = OUT_DROP;
         m.drop_reason = DROP_NO_ROUTE;

@@ -74,7 +74,7 @@ control Rewrite(inout headers_t hdr, inout meta_t m) {
         hdr.udp.src_port = 0;
         hdr.udp.checksum = 0;
         hdr.bth.dest_qp = m.peer_qpn;
-        hdr.bth.ack_psn = m.b.psn;
+        hdr.bth.ack_psn = m.b.psn >> 8;
     }
     action reth_fields() {
         hdr.reth.va_hi = 0;

@@ -190,13 +190,13 @@ impl System {
         }
         let mut switch = setup::switch(&plan, &addresses);
         for r in &ids {
-            set(&mut switch, "poll_psn.poll_psn", r.poll.index, spec.psn_from);
+            set(&mut switch, "poll_psn.poll_psn", r.poll.index, spec.psn_from << 8);
             let (psn, counters) = if r.is_producer {
                 ("producer_psn.producer_psn", ["producer_head.producer_head", "producer_tail.producer_tail"])
             } else {
                 ("consumer_psn.consumer_psn", ["head.head", "consumer_tail.consumer_tail"])
             };
-            set(&mut switch, psn, r.id, spec.psn_from);
+            set(&mut switch, psn, r.id, spec.psn_from << 8);
             counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
         }
         let tick = TimerPort {

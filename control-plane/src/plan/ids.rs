@@ -4,9 +4,9 @@ use super::PlanError;
 use crate::topology::Topology;
 
 // Sizes of the P4 program (p4/common/types.p4).
-const MAX_WORKERS: usize = 4096;
+const MAX_WORKERS: usize = 16384;
 /// Number 0 is none: a commit record of zeros names no producer.
-const MAX_PRODUCERS: usize = 16384 - 1;
+const MAX_PRODUCERS: usize = 32768 - 1;
 const MAX_QPS: usize = 65536;
 
 /// A queue pair's end at the switch.

@@ -138,7 +138,7 @@ impl<'t> Plan<'t> {
     ) -> Result<Vec<rt::TableEntry>, PlanError> {
         let mut out = peer::entries(self, schema, addresses)?;
         out.extend(connection::entries(self, schema)?);
-        out.extend(params::entries(self, schema, addresses)?);
+        out.extend(params::entries(self, schema)?);
         Ok(out)
     }
 
@@ -155,10 +155,11 @@ impl<'t> Plan<'t> {
     /// A timer packet (P4: `EV_FANOUT`): an internal frame of 64 bytes.
     pub fn timer_packet() -> Vec<u8> {
         const ETHERTYPE_INTERNAL: [u8; 2] = [0x88, 0xb5];
-        const EV_FANOUT: u8 = 16;
+        const EV_FANOUT: u8 = 32;
         let mut frame = vec![0; 64];
         frame[12..14].copy_from_slice(&ETHERTYPE_INTERNAL);
         frame[14] = EV_FANOUT;
+        frame[24..26].copy_from_slice(&(GROUP_TICK as u16).to_be_bytes());
         frame
     }
 }

@@ -1,6 +1,6 @@
 //! Fills p4/pipeline/params.p4: settings of workers and rings.
 
-use super::{Plan, PlanError, RingAddress};
+use super::{Plan, PlanError};
 use crate::p4::Schema;
 use crate::topology::Flow;
 use p4runtime_proto::p4::v1::TableEntry;
@@ -9,7 +9,6 @@ use std::time::Duration;
 pub(super) fn entries(
     plan: &Plan,
     schema: &Schema,
-    addresses: &[Option<RingAddress>],
 ) -> Result<Vec<TableEntry>, PlanError> {
     let mut out = Vec::new();
     for worker in 0..plan.workers.len() {
@@ -29,31 +28,35 @@ pub(super) fn entries(
                 "producer_list",
                 &[worker as u64, index as u64],
                 "member",
-                &[ids.id.into()],
+                &[ids.id.into(), (index as u64 + 1) % producers.len() as u64],
             )?);
         }
         let Some(ids) = plan.rings[consumer] else { continue };
         let size = u64::from(plan.topology.rings[consumer].size);
         let low_space = (size / 2).max(flow.item_size.into());
-        let epoch = u64::from(addresses[consumer].map_or(0, |a| a.epoch)) << 16;
-        let rto = micros(flow.rto);
+        let mtu = plan.peer_of(consumer)?.host.mtu;
         out.push(schema.entry(
             "workers",
             &[worker as u64],
             "worker",
             &[
                 producers.len() as u64,
+                0,
                 flow.max_batch.into(),
                 size,
                 size - 1,
                 low_space,
-                mtu_code(plan.peer_of(consumer)?.host.mtu),
+                mtu_code(mtu),
+                u64::from(mtu) - 1,
                 ids.data.index.into(),
                 ids.poll.index.into(),
-                epoch,
+                0,
+                1,
+                1,
+                0,
                 micros(flow.poll_interval),
                 micros(flow.poll_timeout),
-                rto,
+                micros(flow.rto),
                 max_tries(flow),
             ],
         )?);

@@ -27,13 +27,15 @@ pub(super) fn entries(
                 qpn.into(),
                 address.rkey.into(),
                 u64::from(peer.host.byte_order == ByteOrder::Little),
+                u64::from(address.epoch) << 16,
+                forward::session(peer.link.port).into(),
             ],
         )?);
         out.push(schema.entry(
             "routes",
             &[qp.index.into()],
             "route",
-            &[peer.link.port.into(), forward::session(peer.link.port).into()],
+            &[peer.link.port.into()],
         )?);
     }
     Ok(out)

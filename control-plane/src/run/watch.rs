@@ -11,6 +11,7 @@ use zsr_host_agent::agent::Agent;
 const REPORT_REFUSED: u64 = 1;
 const REPORT_SILENT: u64 = 2;
 const REPORT_BAD_COUNT: u64 = 3;
+const REPORT_CLOSED: u64 = 5;
 const ROLES: [&str; 5] = ["?", "producer data", "producer poll", "consumer data", "consumer poll"];
 
 /// What one worker serves, as words and names.
@@ -50,7 +51,7 @@ impl Names {
 
     /// A report in words, and the rings of the flow that it ends.
     fn explain(&self, report: &[u64]) -> Option<(String, &[(Agent, String)])> {
-        let &[reason, code, worker, producer, _, role] = report else { return None };
+        let &[reason, code, worker, producer, _, role, ..] = report else { return None };
         let worker = self.workers.get(worker as usize)?;
         let place = format!("flow `{}`, consumer ring `{}`", worker.flow, worker.consumer);
         let ring = self.producers.get((producer as usize).wrapping_sub(1)).map_or("?", String::as_str);
@@ -73,6 +74,7 @@ impl Names {
             REPORT_BAD_COUNT => format!(
                 "{place}: a counter left its ring (producer ring `{ring}`, fill {code} bytes): the program there broke the ring ABI; the flow is stopped"
             ),
+            REPORT_CLOSED => return None,
             other => format!("{place}: unknown report {other}"),
         };
         Some((text, &worker.rings))

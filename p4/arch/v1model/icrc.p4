@@ -9,15 +9,13 @@
 // Packets whose content the switch uses: poll responses, ACKs and NAKs.
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     apply {
-        if (hdr.icrc.isValid()) {
-            if (hdr.word.isValid()) {
-                CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
-            } else {
-                CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn });
-            }
-            m.crc_old = hdr.icrc.value[7:0] ++ hdr.icrc.value[15:8] ++ hdr.icrc.value[23:16] ++ hdr.icrc.value[31:24];
-            if (m.crc_new == m.crc_old) { m.icrc_ok = 1; }
+        if (hdr.word.isValid()) {
+            CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
+        } else {
+            CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn });
         }
+        m.crc_old = hdr.icrc.value[7:0] ++ hdr.icrc.value[15:8] ++ hdr.icrc.value[23:16] ++ hdr.icrc.value[31:24];
+        m.icrc_delta = m.crc_new ^ m.crc_old;
     }
 }
 

@@ -10,25 +10,12 @@
 #include "icrc.p4"
 #include "counters.p4"
 #include "state.p4"
-#include "../../pipeline/forward.p4"
-#include "../../pipeline/connection.p4"
-#include "../../pipeline/params.p4"
-#include "../../pipeline/microcode.p4"
-#include "../../pipeline/amount.p4"
-#include "../../pipeline/decide.p4"
-#include "../../pipeline/outcome.p4"
-#include "../../pipeline/transfer.p4"
-#include "../../pipeline/ingress.p4"
-#include "../../pipeline/peer.p4"
-#include "../../pipeline/solve.p4"
-#include "../../pipeline/rewrite.p4"
-#include "../../pipeline/compose.p4"
-#include "../../pipeline/egress.p4"
+#include "../../pipeline/pipeline.p4"
 
 // Ports of our own, and how v1model marks copies.
 const bit<9>  PORT_TIMER = 500;            // timer packets come in here
 const bit<9>  PORT_AGAIN = 501;            // a port that leads nowhere: the packet goes round again
-const bit<16> GROUP_TICK = 1;              // multicast group with one replica per worker (instance = worker)
+const bit<9>  PORT_CPU = 510;              // the controller's packets come in here
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
 const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
 const bit<32> FRAME_ETHERNET = 14;
@@ -41,6 +28,8 @@ struct report_t {
     bit<16> producer;
     bit<16> qp;                            // connection, where one is concerned
     role_t  role;
+    phase_t phase;
+    psn_t   psn;
 }
 
 control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
@@ -51,16 +40,15 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
         // A recirculated packet has no ingress timestamp (bmv2); it brings the one of its last egress.
         if (m.trusted == 0) { m.now = (usec_t)std.ingress_global_timestamp; }
         if (std.parser_error != error.NoError) { m.malformed = 1; }
-        if (std.ingress_port == PORT_TIMER) { m.trusted = 1; }
+        if (std.ingress_port == PORT_TIMER || std.ingress_port == PORT_CPU) { m.trusted = 1; }
 
         zsr.apply(hdr, m);
         count_ingress.apply(m);
 
         if (m.report != 0) {
-            digest<report_t>(1, { m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role });
+            digest<report_t>(1, { m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role, m.phase, m.report_psn });
         }
         if (m.b.kind == OUT_DROP) { mark_to_drop(std); }
-        else if (m.b.kind == OUT_FANOUT) { std.mcast_grp = GROUP_TICK; }
         else if (m.b.kind == OUT_AGAIN) { std.egress_spec = PORT_AGAIN; }
         else if (m.out_group != 0) { std.mcast_grp = m.out_group; }
         else { std.egress_spec = (bit<9>)m.out_port; }
@@ -74,11 +62,12 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
         if (std.instance_type == INSTANCE_EGRESS_CLONE) {
             // The copy of a last fragment becomes the commit right behind it.
             m.b.kind = OUT_COMMIT;
-            m.b.psn = (m.b.psn + 1) & PSN_MASK;
+            m.b.psn = m.b.psn + ONE_PACKET;
         }
-        if (m.b.kind == OUT_FANOUT) {
-            m.b.event = EV_TICK;
-            m.b.worker = std.egress_rid;
+        // A replica's instance says whom it is for.
+        if (m.b.group != 0) {
+            if (m.b.event == EV_TICK) { m.b.worker = std.egress_rid; }
+            else { m.b.qp = std.egress_rid; }
         }
         // A flooded frame does not go back to where it came from.
         if (m.b.kind == OUT_FORWARD && std.egress_rid != 0 && std.egress_port == std.ingress_port) { mark_to_drop(std); }
@@ -92,7 +81,7 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
             truncate(FRAME_INTERNAL);
             recirculate_preserving_field_list(FIELDS_AGAIN);
         } else if (m.b.kind == OUT_DATA) {
-            if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.b.mirror, FIELDS_COMMIT); }
+            if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.peer_mirror, FIELDS_COMMIT); }
         } else if (m.b.kind > OUT_FORWARD) {
             truncate(FRAME_ETHERNET + (bit<32>)m.egress_length);
         }

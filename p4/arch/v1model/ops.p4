@@ -1,2 +1,2 @@
 // Arithmetic that each architecture spells its own way.
-#define MIN32(a, b) if ((b) < (a)) { a = (b); }
+#define MIN32(a, b) ((b) < (a) ? (b) : (a))

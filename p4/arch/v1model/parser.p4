@@ -28,9 +28,14 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
     state udp {
         pkt.extract(hdr.udp);
         transition select(hdr.udp.dst_port) {
-            UDP_PORT_ROCE : bth;
-            default       : accept;
+            UDP_PORT_ROCE     : bth;
+            UDP_PORT_DOORBELL : doorbell;
+            default           : accept;
         }
+    }
+    state doorbell {
+        pkt.extract(hdr.doorbell);
+        transition accept;
     }
     state bth {
         pkt.extract(hdr.bth);
@@ -67,6 +72,7 @@ control ZsrDeparser(packet_out pkt, in headers_t hdr) {
         pkt.emit(hdr.arp);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);
+        pkt.emit(hdr.doorbell);
         pkt.emit(hdr.bth);
         pkt.emit(hdr.aeth);
         pkt.emit(hdr.reth);

@@ -7,18 +7,47 @@
 control OwnerState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) owner;
     apply {
-        if (m.do_owner == DO_SET) { owner.write((bit<32>)m.producer, m.worker); }
-        else { owner.read(m.worker, (bit<32>)m.producer); }
+        if (m.do_owner == DO_GET) { owner.read(m.worker, (bit<32>)m.producer); }
+        else { owner.write((bit<32>)m.producer, m.worker); }
     }
 }
 
-// Worker -> position of the producer to look at next.
+// Poll QP -> the worker that asked last.
+control AskerState(inout meta_t m) {
+    register<bit<16>>(ZSR_MAX_QPS) asker;
+    apply {
+        if (m.do_asker == DO_GET) { asker.read(m.worker, (bit<32>)m.poll_qp); }
+        else { asker.write((bit<32>)m.poll_qp, m.worker); }
+    }
+}
+
+// Worker -> phase. DO_MATCH: from `phase_from` to `phase_to`. DO_SET: to `phase_to`. Gives the old value, DO_MATCH the new.
+control PhaseState(inout meta_t m) {
+    register<phase_t>(ZSR_MAX_WORKERS) phase;
+    apply {
+        phase.read(m.phase, (bit<32>)m.worker);
+        if (m.do_phase == DO_SET) {
+            phase.write((bit<32>)m.worker, m.phase_to);
+        } else if (m.do_phase == DO_MATCH) {
+            if (m.phase == m.phase_from) {
+                phase.write((bit<32>)m.worker, m.phase_to);
+                m.phase = m.phase_to;
+                m.claimed = 1;
+            }
+        }
+    }
+}
+
+// Worker -> place of the producer to look at. DO_SET: to `m.next`; gives the new value.
 control TurnState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_WORKERS) turn;
     apply {
-        turn.read(m.index, (bit<32>)m.worker);
-        if (m.index >= m.producers) { m.index = 0; }
-        turn.write((bit<32>)m.worker, m.index + 1);
+        if (m.do_turn == DO_SET) {
+            turn.write((bit<32>)m.worker, m.next);
+            m.index = m.next;
+        } else {
+            turn.read(m.index, (bit<32>)m.worker);
+        }
     }
 }
 
@@ -26,7 +55,7 @@ control TurnState(inout meta_t m) {
 control TransferState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_WORKERS) transfer_producer;
     register<bytes_t>(ZSR_MAX_WORKERS) transfer_length;
-    register<bit<16>>(ZSR_MAX_WORKERS) transfer_frags;
+    register<psn_t>(ZSR_MAX_WORKERS) transfer_frags;
     apply {
         if (m.do_transfer == DO_SET) {
             transfer_producer.write((bit<32>)m.worker, m.producer);
@@ -40,15 +69,16 @@ control TransferState(inout meta_t m) {
     }
 }
 
-// Worker -> PSN of the first fragment at its consumers. DO_MATCH: the commit's ACK moves it on.
+// Worker -> PSN of the first fragment at its consumers. DO_ADD: behind the commit.
 control ConsumerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) consumer_psn;
     apply {
-        consumer_psn.read(m.consumer_psn, (bit<32>)m.worker);
-        if (m.do_consumer_psn == DO_MATCH) {
-            if (m.consumer_psn == m.expected) {
-                consumer_psn.write((bit<32>)m.worker, m.next);
-                m.matched = 1;
+        if (m.do_consumer_psn == DO_RESET) {
+            consumer_psn.write((bit<32>)m.worker, m.psn);
+        } else {
+            consumer_psn.read(m.consumer_psn, (bit<32>)m.worker);
+            if (m.do_consumer_psn == DO_ADD) {
+                consumer_psn.write((bit<32>)m.worker, m.consumer_psn + m.frags + ONE_PACKET);
             }
         }
     }
@@ -58,40 +88,16 @@ control ConsumerPsnState(inout meta_t m) {
 control HeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_WORKERS) head;
     apply {
-        head.read(m.head, (bit<32>)m.worker);
-        if (m.do_head == DO_ADD) { head.write((bit<32>)m.worker, m.head + m.length); }
-    }
-}
-
-// Producer ring -> its tail, in bytes. DO_ADD as above.
-control ProducerTailState(inout meta_t m) {
-    register<bytes_t>(ZSR_MAX_PRODUCERS) producer_tail;
-    apply {
-        producer_tail.read(m.producer_tail, (bit<32>)m.producer);
-        if (m.do_producer_tail == DO_ADD) {
-            producer_tail.write((bit<32>)m.producer, m.producer_tail + m.length);
-        }
-    }
-}
-
-// Producer ring -> its head and flags as last polled; gives the new values.
-control ProducerHeadState(inout meta_t m) {
-    register<bytes_t>(ZSR_MAX_PRODUCERS) producer_head;
-    register<bit<32>>(ZSR_MAX_PRODUCERS) producer_flags;
-    apply {
-        if (m.do_producer_head == DO_SET) {
-            producer_head.write((bit<32>)m.producer, m.word);
-            producer_flags.write((bit<32>)m.producer, m.word_flags);
-            m.producer_head = m.word;
-            m.producer_flags = m.word_flags;
+        if (m.do_head == DO_RESET) {
+            head.write((bit<32>)m.worker, m.seen_head);
         } else {
-            producer_head.read(m.producer_head, (bit<32>)m.producer);
-            producer_flags.read(m.producer_flags, (bit<32>)m.producer);
+            head.read(m.head, (bit<32>)m.worker);
+            if (m.do_head == DO_ADD) { head.write((bit<32>)m.worker, m.head + m.length); }
         }
     }
 }
 
-// Worker -> its consumer's tail as last polled; gives the new value.
+// Worker -> the smallest tail of its consumers, as last polled; gives the new value.
 control ConsumerTailState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_WORKERS) consumer_tail;
     apply {
@@ -104,52 +110,92 @@ control ConsumerTailState(inout meta_t m) {
     }
 }
 
-// Producer ring -> PSN of the outstanding or next request on its data QP. DO_ADD: by the READ's fragments; gives
-// the new value. DO_MATCH: the tail's ACK moves it on.
+// Poll QP of a group's member -> its tail, as last polled.
+control MemberTailState(inout meta_t m) {
+    register<bytes_t>(ZSR_MAX_QPS) member_tail;
+    apply {
+        if (m.do_member_tail == DO_SET) { member_tail.write((bit<32>)m.poll_qp, m.word); }
+        else { member_tail.read(m.member_tail, (bit<32>)m.poll_qp); }
+    }
+}
+
+// Worker -> members of its group that have acknowledged the commit, a bit each. DO_ADD: one more; gives the new value.
+control AckedState(inout meta_t m) {
+    register<bit<32>>(ZSR_MAX_WORKERS) acked;
+    apply {
+        if (m.do_acked == DO_SET) {
+            acked.write((bit<32>)m.worker, 0);
+        } else {
+            acked.read(m.acked, (bit<32>)m.worker);
+            if (m.do_acked == DO_ADD) {
+                m.acked = m.acked | m.member_bit;
+                acked.write((bit<32>)m.worker, m.acked);
+            }
+        }
+    }
+}
+
+// Producer ring -> its tail, in bytes. DO_ADD: by the transfer's length; gives the old value.
+control ProducerTailState(inout meta_t m) {
+    register<bytes_t>(ZSR_MAX_PRODUCERS) producer_tail;
+    apply {
+        if (m.do_producer_tail == DO_RESET) {
+            producer_tail.write((bit<32>)m.producer, m.seen_tail);
+        } else {
+            producer_tail.read(m.producer_tail, (bit<32>)m.producer);
+            if (m.do_producer_tail == DO_ADD) {
+                producer_tail.write((bit<32>)m.producer, m.producer_tail + m.length);
+            }
+        }
+    }
+}
+
+// Producer ring -> its head and flags as last polled or rung; gives the new values. DO_SET: a head only moves forward, since a
+// doorbell may overtake a poll's response.
+control ProducerHeadState(inout meta_t m) {
+    register<bytes_t>(ZSR_MAX_PRODUCERS) producer_head;
+    register<bit<32>>(ZSR_MAX_PRODUCERS) producer_flags;
+    apply {
+        if (m.do_producer_head == DO_RESET) {
+            producer_head.write((bit<32>)m.producer, m.seen_tail);
+            producer_flags.write((bit<32>)m.producer, 0);
+        } else {
+            producer_head.read(m.producer_head, (bit<32>)m.producer);
+            producer_flags.read(m.producer_flags, (bit<32>)m.producer);
+            if (m.do_producer_head == DO_SET) {
+                bytes_t behind = m.word - m.producer_head;
+                if (behind[31:31] == 0) {
+                    producer_head.write((bit<32>)m.producer, m.word);
+                    producer_flags.write((bit<32>)m.producer, m.word_flags);
+                    m.producer_head = m.word;
+                    m.producer_flags = m.word_flags;
+                }
+            }
+        }
+    }
+}
+
+// Producer ring -> PSN of the outstanding or next request on its data QP. DO_ADD: by the READ's fragments, and DO_SET: the
+// request is a tail; both give the new value. DO_MATCH: the tail's ACK moves it on.
 control ProducerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_PRODUCERS) producer_psn;
     apply {
-        producer_psn.read(m.producer_psn, (bit<32>)m.producer);
-        if (m.do_producer_psn == DO_ADD) {
-            m.producer_psn = ((m.producer_psn + (psn_t)m.frags) & PSN_MASK) | TAIL_SENT;
-            producer_psn.write((bit<32>)m.producer, m.producer_psn);
-        } else if (m.do_producer_psn == DO_MATCH) {
-            if (m.producer_psn == m.expected) {
-                producer_psn.write((bit<32>)m.producer, m.next);
-                m.matched = 1;
-            }
-        }
-    }
-}
-
-// Poll QP -> PSN of the outstanding or next poll. DO_MATCH: its response moves it on.
-control PollPsnState(inout meta_t m) {
-    register<psn_t>(ZSR_MAX_QPS) poll_psn;
-    apply {
-        poll_psn.read(m.poll_psn, (bit<32>)m.poll_qp);
-        if (m.do_poll_psn == DO_MATCH) {
-            if (m.poll_psn == m.expected) {
-                poll_psn.write((bit<32>)m.poll_qp, m.next);
-                m.matched = 1;
-            }
-        }
-    }
-}
-
-// Poll QP -> when it may be polled next. DO_GET: asks, and if so sets the time at which the poll counts as lost.
-control PollDueState(inout meta_t m) {
-    register<usec_t>(ZSR_MAX_QPS) poll_due;
-    apply {
-        if (m.do_poll_due == DO_GET) {
-            usec_t at;
-            poll_due.read(at, (bit<32>)m.poll_qp);
-            usec_t left = at - m.now;
-            if (at == 0 || left == 0 || left[31:31] == 1) {
-                m.poll_due = 1;
-                poll_due.write((bit<32>)m.poll_qp, m.poll_due_at);
-            }
+        if (m.do_producer_psn == DO_RESET) {
+            producer_psn.write((bit<32>)m.producer, m.psn);
         } else {
-            poll_due.write((bit<32>)m.poll_qp, m.poll_due_at);
+            producer_psn.read(m.producer_psn, (bit<32>)m.producer);
+            if (m.do_producer_psn == DO_ADD) {
+                m.producer_psn = (m.producer_psn + m.frags) | TAIL_SENT;
+                producer_psn.write((bit<32>)m.producer, m.producer_psn);
+            } else if (m.do_producer_psn == DO_SET) {
+                m.producer_psn = m.producer_psn | TAIL_SENT;
+                producer_psn.write((bit<32>)m.producer, m.producer_psn);
+            } else if (m.do_producer_psn == DO_MATCH) {
+                if (m.producer_psn == m.expected) {
+                    producer_psn.write((bit<32>)m.producer, m.next_psn);
+                    m.matched = 1;
+                }
+            }
         }
     }
 }
@@ -169,22 +215,6 @@ control FromState(inout meta_t m) {
     }
 }
 
-// Worker -> phase. DO_MATCH: from `phase_from` to `phase_to`. DO_SET: to `phase_to`. Gives the old value.
-control PhaseState(inout meta_t m) {
-    register<phase_t>(ZSR_MAX_WORKERS) phase;
-    apply {
-        phase.read(m.phase, (bit<32>)m.worker);
-        if (m.do_phase == DO_SET) {
-            phase.write((bit<32>)m.worker, m.phase_to);
-        } else if (m.do_phase == DO_MATCH) {
-            if (m.phase == m.phase_from) {
-                phase.write((bit<32>)m.worker, m.phase_to);
-                m.claimed = 1;
-            }
-        }
-    }
-}
-
 // Producer ring -> 0, or the worker that drains it, plus 1. DO_MATCH: take it if it is free or ours. DO_SET: free it.
 control LockState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) lock;
@@ -192,41 +222,64 @@ control LockState(inout meta_t m) {
         if (m.do_lock == DO_SET) {
             lock.write((bit<32>)m.producer, 0);
         } else {
-            bit<16> holder;
-            lock.read(holder, (bit<32>)m.producer);
-            if (holder == 0 || holder == m.lock_value) {
-                lock.write((bit<32>)m.producer, m.lock_value);
-                m.locked = 1;
+            lock.read(m.lock, (bit<32>)m.producer);
+            if (m.do_lock == DO_MATCH) {
+                if (m.lock == 0 || m.lock == m.my_lock) { lock.write((bit<32>)m.producer, m.my_lock); }
+                else { m.locked = 0; }
             }
         }
     }
 }
 
-// Worker -> producers in a row that were found closed and empty.
-control DrainedState(inout meta_t m) {
-    register<bit<16>>(ZSR_MAX_WORKERS) drained;
+// Producer ring -> bytes that it has moved of its present turn. DO_ADD: the transfer's length; a turn is `max_batch` bytes, what
+// is over counts for the next one.
+control CreditState(inout meta_t m) {
+    register<bytes_t>(ZSR_MAX_PRODUCERS) credit;
     apply {
-        drained.read(m.drained, (bit<32>)m.worker);
-        if (m.is_drained == 1) { m.drained = m.drained + 1; }
-        else { m.drained = 0; }
-        drained.write((bit<32>)m.worker, m.drained);
+        if (m.do_credit == DO_RESET) {
+            credit.write((bit<32>)m.producer, 0);
+        } else {
+            bytes_t used;
+            credit.read(used, (bit<32>)m.producer);
+            used = used + m.length;
+            if (used >= m.max_batch) {
+                used = used - m.max_batch;
+                m.over = 1;
+            }
+            credit.write((bit<32>)m.producer, used);
+        }
     }
 }
 
-// Worker -> when to send again. DO_GET: asks whether that time has come, and if so moves it on. DO_SET: progress.
-control DueState(inout meta_t m) {
-    register<usec_t>(ZSR_MAX_WORKERS) due;
+// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer begins. DO_SET: a refill takes some away.
+control DebtState(inout meta_t m) {
+    register<bytes_t>(ZSR_MAX_FLOWS) debt;
     apply {
-        if (m.do_due == DO_GET) {
-            usec_t at;
-            due.read(at, (bit<32>)m.worker);
-            usec_t left = at - m.now;
-            if (left[31:31] == 1) {
-                m.due = 1;
-                due.write((bit<32>)m.worker, m.due_at);
-            }
+        if (m.do_debt == DO_RESET) {
+            debt.write((bit<32>)m.flow, 0);
         } else {
-            due.write((bit<32>)m.worker, m.due_at);
+            debt.read(m.debt, (bit<32>)m.flow);
+            if (m.do_debt == DO_ADD) { debt.write((bit<32>)m.flow, m.debt + m.length); }
+            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.flow, m.debt |-| m.refill); }
+        }
+    }
+}
+
+// Flow -> when it may be refilled. DO_GET: gives the time left. DO_MATCH: from `m.word` to `m.refill_next`.
+control RefillState(inout meta_t m) {
+    register<usec_t>(ZSR_MAX_FLOWS) refill;
+    apply {
+        if (m.do_refill == DO_RESET) {
+            refill.write((bit<32>)m.flow, m.now);
+        } else {
+            refill.read(m.refill_at, (bit<32>)m.flow);
+            m.refill_in = m.refill_at - m.now;
+            if (m.do_refill == DO_MATCH) {
+                if (m.refill_at == m.word) {
+                    refill.write((bit<32>)m.flow, m.refill_next);
+                    m.matched = 1;
+                }
+            }
         }
     }
 }
@@ -241,6 +294,50 @@ control TriesState(inout meta_t m) {
             tries.write((bit<32>)m.worker, m.tries);
         } else {
             tries.write((bit<32>)m.worker, 0);
+        }
+    }
+}
+
+// Worker -> when to send again. DO_GET: gives the time left. DO_SET: progress.
+control DueState(inout meta_t m) {
+    register<usec_t>(ZSR_MAX_WORKERS) due;
+    apply {
+        if (m.do_due == DO_SET) {
+            due.write((bit<32>)m.worker, m.due_at);
+        } else {
+            due.read(m.due_in, (bit<32>)m.worker);
+            m.due_in = m.due_in - m.now;
+        }
+    }
+}
+
+// Poll QP -> PSN of the outstanding or next poll. DO_MATCH: its response moves it on.
+control PollPsnState(inout meta_t m) {
+    register<psn_t>(ZSR_MAX_QPS) poll_psn;
+    apply {
+        if (m.do_poll_psn == DO_RESET) {
+            poll_psn.write((bit<32>)m.poll_qp, m.psn);
+        } else {
+            poll_psn.read(m.poll_psn, (bit<32>)m.poll_qp);
+            if (m.do_poll_psn == DO_MATCH) {
+                if (m.poll_psn == m.psn) {
+                    poll_psn.write((bit<32>)m.poll_qp, m.next_psn);
+                    m.matched = 1;
+                }
+            }
+        }
+    }
+}
+
+// Poll QP -> when it may be polled next, or when its poll counts as lost. DO_GET: gives the time left.
+control PollDueState(inout meta_t m) {
+    register<usec_t>(ZSR_MAX_QPS) poll_due;
+    apply {
+        if (m.do_poll_due == DO_SET) {
+            poll_due.write((bit<32>)m.poll_qp, m.poll_due_at);
+        } else {
+            poll_due.read(m.poll_due_in, (bit<32>)m.poll_qp);
+            m.poll_due_in = m.poll_due_in - m.now;
         }
     }
 }

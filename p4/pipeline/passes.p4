@@ -1,0 +1,205 @@
+// What each internal pass does to each state register: with `meaning` (connection.p4) the transfer's state machine at a glance.
+//
+//   TICK --> START --> READ ~~> DATA ... ~~> COMMITTED --> DONE ~~> TAIL_ACKED --> FREE   (FREE goes on as TICK does)
+//    |-> NEXT                                   (the same at the next producer)
+//    |-> POLL ~~> PRODUCER_WORD --> VISIT       (goes on as TICK does)
+//    |-> POLL ~~> CONSUMER_WORD --> ROOM        (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
+//    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> DONE
+//    |-> RETRY, REFILL                          --> another pass of the same packet    ~~> over the network
+control Passes(inout meta_t m) {
+    // What every look at a producer asks for.
+    action look() {
+        m.do_phase = DO_GET;
+        m.do_turn = DO_GET;
+        m.do_head = DO_GET;
+        m.do_consumer_tail = DO_GET;
+        m.do_producer_tail = DO_GET;
+        m.do_producer_head = DO_GET;
+        m.do_lock = DO_GET;
+        m.do_debt = DO_GET;
+        m.do_refill = DO_GET;
+        m.do_poll_due = DO_GET;
+        m.do_due = DO_GET;
+    }
+    action tick() {
+        look();
+    }
+    action next_producer() {
+        look();
+        m.do_turn = DO_SET;
+    }
+    action visit() {
+        look();
+        m.do_turn = DO_NOTHING;
+        m.do_producer_head = DO_SET;
+        m.next = NO_PLACE;
+    }
+    action room() {
+        look();
+        m.do_consumer_tail = DO_SET;
+    }
+    action free() {
+        look();
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_TAIL;
+        m.phase_to = PHASE_IDLE;
+        m.do_tries = DO_SET;
+    }
+    action start() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_IDLE;
+        m.phase_to = PHASE_CLAIMED;
+        m.do_head = DO_GET;
+        m.do_producer_tail = DO_GET;
+        m.do_lock = DO_MATCH;
+        m.do_credit = DO_ADD;
+        m.do_debt = DO_ADD;
+        m.do_due = DO_SET;
+    }
+    action read() {
+        m.do_owner = DO_SET;
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_CLAIMED;
+        m.phase_to = PHASE_DATA;
+        m.do_turn = DO_SET;
+        m.do_transfer = DO_SET;
+        m.do_acked = DO_SET;
+        m.do_producer_tail = DO_GET;
+        m.do_producer_psn = DO_GET;
+        m.do_from = DO_SET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    // Heads and tails move on.
+    action done() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_DATA;
+        m.phase_to = PHASE_TAIL;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_ADD;
+        m.do_head = DO_ADD;
+        m.do_acked = DO_SET;
+        m.do_producer_tail = DO_ADD;
+        m.do_producer_psn = DO_ADD;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    action retry() {
+        m.do_phase = DO_GET;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_GET;
+        m.do_head = DO_GET;
+        m.do_acked = DO_GET;
+        m.do_producer_tail = DO_GET;
+        m.do_producer_psn = DO_GET;
+        m.do_from = DO_GET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_ADD;
+    }
+    action release() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_CLAIMED;
+        m.phase_to = PHASE_IDLE;
+    }
+    action close() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_IDLE;
+        m.phase_to = PHASE_CLAIMED;
+        m.do_due = DO_SET;
+    }
+    action last_commit() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_CLAIMED;
+        m.phase_to = PHASE_CLOSING;
+        m.do_transfer = DO_SET;
+        m.do_consumer_psn = DO_GET;
+        m.do_head = DO_GET;
+        m.do_acked = DO_SET;
+        m.do_producer_tail = DO_GET;
+        m.do_from = DO_SET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    action fault() {
+        m.do_phase = DO_SET;
+        m.phase_to = PHASE_FAULT;
+    }
+    action poll() {
+        m.do_asker = DO_SET;
+        m.do_poll_psn = DO_GET;
+        m.do_poll_due = DO_SET;
+    }
+    action note_member() {
+        m.do_member_tail = DO_SET;
+    }
+    action gather() {
+        m.do_member_tail = DO_GET;
+    }
+    action refill() {
+        m.do_debt = DO_SET;
+        m.do_refill = DO_MATCH;
+    }
+    action reset() {
+        m.do_owner = DO_RESET;
+        m.do_asker = DO_RESET;
+        m.do_phase = DO_SET;
+        m.do_turn = DO_SET;
+        m.next = 0;
+        m.do_transfer = DO_SET;
+        m.do_consumer_psn = DO_RESET;
+        m.do_head = DO_RESET;
+        m.do_consumer_tail = DO_SET;
+        m.do_member_tail = DO_SET;
+        m.do_acked = DO_SET;
+        m.do_producer_tail = DO_RESET;
+        m.do_producer_head = DO_RESET;
+        m.do_producer_psn = DO_RESET;
+        m.do_from = DO_SET;
+        m.do_lock = DO_SET;
+        m.do_credit = DO_RESET;
+        m.do_debt = DO_RESET;
+        m.do_refill = DO_RESET;
+        m.do_poll_psn = DO_RESET;
+        m.do_poll_due = DO_SET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    action query() {
+        m.do_phase = DO_GET;
+        m.do_transfer = DO_GET;
+        m.do_consumer_psn = DO_GET;
+        m.do_head = DO_GET;
+    }
+
+    table passes {
+        key = { m.event : exact; }
+        actions = {
+            tick; next_producer; visit; room; free; start; read; done; retry; release; close; last_commit; fault; poll;
+            note_member; gather; refill; reset; query; NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            EV_TICK        : tick();
+            EV_NEXT        : next_producer();
+            EV_VISIT       : visit();
+            EV_ROOM        : room();
+            EV_FREE        : free();
+            EV_START       : start();
+            EV_READ        : read();
+            EV_DONE        : done();
+            EV_RETRY       : retry();
+            EV_RELEASE     : release();
+            EV_CLOSE       : close();
+            EV_LAST_COMMIT : last_commit();
+            EV_FAULT       : fault();
+            EV_POLL        : poll();
+            EV_MEMBER      : note_member();
+            EV_GATHER      : gather();
+            EV_REFILL      : refill();
+            EV_RESET       : reset();
+            EV_QUERY       : query();
+        }
+    }
+
+    apply { passes.apply(); }
+}
