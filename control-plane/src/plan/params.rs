@@ -6,10 +6,7 @@ use crate::topology::Flow;
 use p4runtime_proto::p4::v1::TableEntry;
 use std::time::Duration;
 
-pub(super) fn entries(
-    plan: &Plan,
-    schema: &Schema,
-) -> Result<Vec<TableEntry>, PlanError> {
+pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<TableEntry>, PlanError> {
     let mut out = Vec::new();
     for worker in 0..plan.workers.len() {
         let flow = plan.flow_of(worker);

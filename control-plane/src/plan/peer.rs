@@ -31,12 +31,7 @@ pub(super) fn entries(
                 forward::session(peer.link.port).into(),
             ],
         )?);
-        out.push(schema.entry(
-            "routes",
-            &[qp.index.into()],
-            "route",
-            &[peer.link.port.into()],
-        )?);
+        out.push(schema.entry("routes", &[qp.index.into()], "route", &[peer.link.port.into()])?);
     }
     Ok(out)
 }
