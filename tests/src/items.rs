@@ -18,14 +18,21 @@ pub fn fill(ring: u32, sequence: u32, item: &mut [u8]) {
 pub struct Received {
     /// Next sequence number, by producer ring; `None` for rings that feed other consumers.
     next: Vec<Option<u32>>,
+    /// Items taken, by producer ring.
+    counts: Vec<u32>,
+    /// Whether other consumers get items of the same rings, so that numbers may be left out.
+    shared: bool,
+    /// (ring, number) of every item, in the order of arrival.
+    pub order: Vec<u32>,
     expected: Vec<u8>,
 }
 
 impl Received {
-    /// Nothing yet, from the rings for which `mine` holds.
-    pub fn new(rings: usize, item_size: u32, mine: impl Fn(usize) -> bool) -> Received {
+    /// Nothing yet, from the rings for which `mine` holds; `shared`: with other consumers.
+    pub fn new(rings: usize, item_size: u32, shared: bool, mine: impl Fn(usize) -> bool) -> Received {
         let next = (0..rings).map(|r| mine(r).then_some(0)).collect();
-        Received { next, expected: vec![0; item_size as usize] }
+        let expected = vec![0; item_size as usize];
+        Received { next, counts: vec![0; rings], shared, order: Vec::new(), expected }
     }
 
     /// Takes one item. Panics unless it is the next one of a ring that feeds this consumer, to the byte.
@@ -35,14 +42,17 @@ impl Received {
         let next = self.next.get_mut(ring as usize).and_then(Option::as_mut);
         let next =
             next.unwrap_or_else(|| panic!("item {sequence} of ring {ring} came to the wrong consumer"));
-        assert_eq!(sequence, *next, "ring {ring}: lost, repeated or out of order");
+        let good = if self.shared { sequence >= *next } else { sequence == *next };
+        assert!(good, "ring {ring}: {sequence} came where {next} was next: lost, repeated or out of order");
         fill(ring, sequence, &mut self.expected);
         assert!(item == self.expected, "item {sequence} of ring {ring} is damaged");
-        *next += 1;
+        *next = sequence + 1;
+        self.counts[ring as usize] += 1;
+        self.order.push(name);
     }
 
     /// Items taken from each ring that feeds this consumer.
     pub fn counts(&self) -> impl Iterator<Item = u32> {
-        self.next.iter().filter_map(|n| *n)
+        self.counts.iter().zip(&self.next).filter_map(|(c, n)| n.map(|_| *c))
     }
 }

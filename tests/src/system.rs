@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use zsr_control_plane::plan::{PORT_TIMER, Plan, RingIds};
-use zsr_control_plane::topology::{ByteOrder as HostOrder, Topology};
+use zsr_control_plane::topology::{ByteOrder as HostOrder, FlowKind, Topology};
 use zsr_host_agent::ring::{
     ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role,
 };
@@ -28,6 +28,8 @@ const REGISTERS: &str = "IngressShell.zsr.transfer.";
 /// What is to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
+    /// What happens to items.
+    pub kind: FlowKind,
     /// Hosts that push.
     pub producers: usize,
     /// Hosts that pop.
@@ -57,6 +59,7 @@ pub struct Spec {
 impl Default for Spec {
     fn default() -> Spec {
         Spec {
+            kind: FlowKind::Shuffle,
             producers: 1,
             consumers: 1,
             item_size: 512,
@@ -105,10 +108,12 @@ fn topology(spec: &Spec) -> Topology {
     let names = |kind, n| (0..n).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let (producers, consumers) = (names("p", spec.producers), names("c", spec.consumers));
     let text = format!(
-        "defaults: {{mtu: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, producers: [{producers}], \
+        "defaults: {{mtu: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, kind: {}, producers: [{producers}], \
          consumers: [{consumers}], item_size: {}, ring_size: {}, max_batch: {}, poll_interval: 4us, poll_timeout: 60us, \
          rto: 80us}}\nworkload: {{kind: synthetic, items: 1}}\n",
-        spec.mtu, spec.item_size, spec.ring_size, spec.max_batch
+        spec.mtu,
+        spec.kind.word(),
+        spec.item_size, spec.ring_size, spec.max_batch
     );
     let mut topology =
         Topology::parse(Path::new("test.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
@@ -160,33 +165,35 @@ impl System {
             for (role, qpns) in roles.into_iter().zip(qpns) {
                 let end = (port, host.ip);
                 let shape = (spec.mtu, ring.size, big);
-                // The consumer's index is not known yet: the worker's number stands for it.
-                let worker = ids.worker.into();
-                connections.push(Connection::new(role, end, qpns, shape, worker, (spec.psn_from, start)));
+                connections.push(Connection::new(role, end, qpns, shape, (spec.psn_from, start)));
             }
             if ids.is_producer {
                 let producer = Some(memory.attach_producer(Cancel::default()).expect("a free ring"));
                 feeds.push(Feed { ring: ids.id.into(), producer, memory, pushed: 0 });
             } else {
                 let consumer = memory.attach_consumer(Cancel::default()).expect("a free ring");
-                let mine = |id: usize| {
-                    plan.rings
-                        .iter()
-                        .flatten()
-                        .any(|r| r.is_producer && usize::from(r.id) == id && r.worker == ids.worker)
-                };
-                let received = Received::new(producer_rings, spec.item_size, mine);
+                let worker = &plan.workers[usize::from(ids.worker) - 1];
+                let numbers: Vec<u16> =
+                    worker.producers.iter().filter_map(|p| plan.rings[*p]).map(|p| p.id).collect();
+                let mine = |id: usize| numbers.contains(&(id as u16));
+                let shared = spec.kind == FlowKind::LoadBalance;
+                let received = Received::new(producer_rings, spec.item_size, shared, mine);
                 sinks.push(Sink { consumer, received, closed: false });
             }
         }
-        let consumer_of: Vec<usize> = (0..spec.consumers)
-            .map(|w| {
-                let of = |c: &Connection| c.role == wire::Role::ConsumerData && c.consumer == w;
-                connections.iter().position(of).expect("every worker has a consumer")
-            })
-            .collect();
-        for c in &mut connections {
-            c.consumer = consumer_of[c.consumer];
+        let data_of = |ring: usize| {
+            let qpn = plan.rings[ring].expect("every ring is in the flow").data.qpn;
+            connections.iter().position(|c| c.switch_qpn == qpn).expect("every ring has a connection")
+        };
+        let mut feeds_of = vec![Vec::new(); connections.len()];
+        for worker in &plan.workers {
+            for producer in &worker.producers {
+                feeds_of[data_of(*producer)].extend(worker.consumers.iter().map(|c| data_of(*c)));
+            }
+        }
+        for (c, mut consumers) in connections.iter_mut().zip(feeds_of) {
+            consumers.sort();
+            c.consumers = consumers;
         }
         let mut switch = setup::switch(&plan, &addresses);
         for r in &ids {
@@ -208,7 +215,7 @@ impl System {
         };
         switch.add_timer(tick).expect("a timer");
         let mut net = Network::new(spec.seed);
-        let switch = net.add(SwitchNode::new(switch, Wire::new(connections)));
+        let switch = net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));
         let nics: Vec<NodeId> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
         for link in &topology.links {
             let (a, b) =
@@ -238,18 +245,32 @@ impl System {
             }
             between(self);
         }
-        for sink in &self.sinks {
-            assert!(
-                sink.received.counts().all(|n| n == self.spec.items),
-                "{:?}\n{}",
-                sink.received,
-                self.dump()
-            );
-        }
+        self.all_arrived();
         for feed in &self.feeds {
             let words = feed.memory.snapshot();
             assert_eq!(words.head.counter, words.tail.counter, "a producer's tail is behind");
         }
+    }
+
+    fn all_arrived(&self) {
+        let complete = |counts: &[u32]| counts.iter().all(|n| *n == self.spec.items);
+        let counts: Vec<Vec<u32>> = self.sinks.iter().map(|s| s.received.counts().collect()).collect();
+        let good = match self.spec.kind {
+            FlowKind::Shuffle => counts.iter().all(|c| complete(c)),
+            FlowKind::LoadBalance => {
+                // Numbers only rise at each consumer: together they have each item once if all are different.
+                let mut all: Vec<u32> = self.sinks.iter().flat_map(|s| s.received.order.clone()).collect();
+                all.sort();
+                all.dedup();
+                all.len() == self.spec.producers * self.spec.items as usize
+                    && all.len() == counts.iter().flatten().sum::<u32>() as usize
+            }
+            FlowKind::Replicate => {
+                let order = &self.sinks[0].received.order;
+                counts.iter().all(|c| complete(c)) && self.sinks.iter().all(|s| s.received.order == *order)
+            }
+        };
+        assert!(good, "not all items arrived: {counts:?}\n{}", self.dump());
     }
 
     fn is_over(&mut self) -> bool {

@@ -84,8 +84,10 @@ pub struct Connection {
     pub ring_size: u32,
     /// Whether the host's words are big-endian.
     pub big_endian: bool,
-    /// The data queue pair of the consumer, by index (its own for a consumer).
-    pub consumer: usize,
+    /// Of a producer: the data queue pairs of all consumers that its items may go to, by index.
+    pub consumers: Vec<usize>,
+    /// Those that its newest transfer goes to.
+    bound: Vec<usize>,
     request: Request,
 }
 
@@ -120,7 +122,6 @@ impl Connection {
         (port, ip): (u16, Ipv4Addr),
         (host_qpn, switch_qpn): (u32, u32),
         (mtu, ring_size, big_endian): (u32, u32, bool),
-        consumer: usize,
         (psn, counter): (u32, u32),
     ) -> Connection {
         let last = psn.wrapping_sub(1) & PSN;
@@ -136,7 +137,20 @@ impl Connection {
             counter,
             source: usize::MAX,
         };
-        Connection { role, port, ip, host_qpn, switch_qpn, mtu, ring_size, big_endian, consumer, request }
+        let (consumers, bound) = (Vec::new(), Vec::new());
+        Connection {
+            role,
+            port,
+            ip,
+            host_qpn,
+            switch_qpn,
+            mtu,
+            ring_size,
+            big_endian,
+            consumers,
+            bound,
+            request,
+        }
     }
 
     fn word(&self, bytes: &[u8], at: usize) -> u32 {
@@ -153,6 +167,8 @@ impl Connection {
 #[derive(Debug, Default)]
 pub struct Wire {
     connections: Vec<Connection>,
+    /// Whether each transfer goes to one of several consumers, which its first fragment tells.
+    balanced: bool,
     /// Transfers begun.
     pub transfers: u64,
     /// READs of items that were repeats, whole or in part.
@@ -172,9 +188,9 @@ fn mended(frame: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Wire {
-    /// A witness of these queue pairs.
-    pub fn new(connections: Vec<Connection>) -> Wire {
-        Wire { connections, ..Wire::default() }
+    /// A witness of these queue pairs. `balanced`: each transfer goes to one of the producer's consumers, not to all of them.
+    pub fn new(connections: Vec<Connection>, balanced: bool) -> Wire {
+        Wire { connections, balanced, ..Wire::default() }
     }
 
     /// Whether every request has been answered, so that nothing is on its way but polls.
@@ -265,7 +281,8 @@ impl Wire {
         self.connections.iter().position(|c| c.host_qpn == qpn && c.port == port)
     }
 
-    /// What may come of a READ response that is right: nothing, a fragment, or a last fragment and the commit.
+    /// What may come of a READ response that is right: nothing, or for each consumer a fragment, or a last fragment and the
+    /// commit.
     fn rewritten(
         &mut self,
         source: usize,
@@ -273,15 +290,53 @@ impl Wire {
         bytes: &[u8],
         out: &[(u16, Frame)],
     ) -> Vec<Kind> {
-        let Some((port, frame)) = out.first() else { return Vec::new() };
-        let write = Packet::new_checked(frame.bytes()).expect("the switch makes legal packets");
-        let index = self.receiver(*port, write.dest_qp().get()).expect("for one of our queue pairs");
+        // Consumers that have got a last fragment, and those that have got their commit.
+        let (mut fragments, mut lasts) = (Vec::new(), Vec::new());
+        let mut kinds = Vec::with_capacity(out.len());
+        for (port, frame) in out {
+            let write = Packet::new_checked(frame.bytes()).expect("the switch makes legal packets");
+            let index = self.receiver(*port, write.dest_qp().get()).expect("for one of our queue pairs");
+            if let Some(at) = lasts.iter().position(|l| *l == index) {
+                lasts.remove(at);
+                kinds.push(self.commit(index, &write, true));
+                continue;
+            }
+            assert!(!fragments.contains(&index), "one fragment, twice");
+            fragments.push(index);
+            if self.balanced && self.connections[source].bound.is_empty() {
+                self.begin(index, source);
+                self.connections[source].bound.push(index);
+            }
+            let (kind, last) = self.fragment(source, packet, bytes, index, &write, frame.bytes());
+            kinds.push(kind);
+            if last {
+                lasts.push(index);
+            }
+        }
+        assert!(lasts.is_empty(), "the commit goes behind the last fragment");
+        if !fragments.is_empty() {
+            fragments.sort();
+            assert_eq!(fragments, self.connections[source].bound, "a fragment goes to all consumers");
+        }
+        kinds
+    }
+
+    /// A READ response on its way to one consumer; gives whether it is the last one.
+    fn fragment(
+        &mut self,
+        source: usize,
+        packet: &Packet<&[u8]>,
+        bytes: &[u8],
+        index: usize,
+        write: &Packet<&[u8]>,
+        frame: &[u8],
+    ) -> (Kind, bool) {
         let (c, p) = (&self.connections[index], &self.connections[source]);
         assert_eq!(c.role, Role::ConsumerData);
         assert_eq!(c.request.source, source, "a fragment of a producer that has no transfer");
         assert_eq!(write.payload(), packet.payload());
         let trailer = |bytes: &[u8]| bytes.last_chunk::<{ icrc::LEN }>().copied();
-        assert_eq!(trailer(&frame.bytes()[..write.frame_len()]), trailer(bytes));
+        assert_eq!(trailer(&frame[..write.frame_len()]), trailer(bytes));
         assert!(write.icrc_ok());
         let position = write.psn().get().wrapping_sub(c.request.first) & PSN;
         assert_eq!(position, packet.psn().get().wrapping_sub(p.request.first) & PSN);
@@ -303,14 +358,30 @@ impl Wire {
             assert_eq!(reth.address, u64::from(4096 + (c.request.counter & (c.ring_size - 1))));
         }
         self.fragments += 1;
-        assert_eq!(out.len(), 1 + usize::from(last), "the commit goes behind the last fragment and no other");
-        let mut kinds = vec![Kind::Write(opcode)];
-        if last {
-            let commit = Packet::new_checked(out[1].1.bytes()).expect("the switch makes legal packets");
-            assert_eq!((out[1].0, commit.dest_qp()), (*port, write.dest_qp()));
-            kinds.push(self.commit(index, &commit, true));
-        }
-        kinds
+        (Kind::Write(opcode), last)
+    }
+
+    /// A consumer gets the transfer that its source has begun.
+    fn begin(&mut self, consumer: usize, source: usize) {
+        let r = &self.connections[source].request;
+        let (length, address) = (r.length, r.address);
+        let c = &mut self.connections[consumer];
+        assert!(c.request.done, "a transfer while the consumer's last one is not done");
+        let (first, counter) = (c.next(), c.request.end());
+        assert!((counter & (c.ring_size - 1)) + length <= c.ring_size, "over the end of the consumer's ring");
+        let frags = length.div_ceil(c.mtu);
+        c.request = Request {
+            first,
+            last: (first + frags) & PSN,
+            done: false,
+            items: true,
+            length,
+            address,
+            from: 0,
+            content: Vec::new(),
+            counter,
+            source,
+        };
     }
 
     /// A packet that the switch made itself, or a fragment that came damaged.
@@ -360,39 +431,35 @@ impl Wire {
         let reth = packet.reth().expect("a READ has a RETH");
         let (psn, address) = (packet.psn().get(), reth.address as u32);
         assert_eq!(reth.address >> 32, 0);
-        let p = &self.connections[index];
-        let consumer = p.consumer;
+        let p = &mut self.connections[index];
         if psn == p.next() && p.request.done {
             let frags = reth.length.div_ceil(p.mtu);
             let tail = p.request.end();
             assert_eq!(address, 4096 + (tail & (p.ring_size - 1)));
             assert!(address + reth.length <= 4096 + p.ring_size, "over the end of the producer's ring");
-            let c = &mut self.connections[consumer];
-            assert!(c.request.done, "a transfer while the consumer's last one is not done");
-            let (first, counter) = (c.next(), c.request.end());
-            assert!(
-                (counter & (c.ring_size - 1)) + reth.length <= c.ring_size,
-                "over the end of the consumer's ring"
-            );
-            let request = |first: u32, packets: u32, counter| Request {
-                first,
-                last: (first + packets - 1) & PSN,
+            p.request = Request {
+                first: psn,
+                last: (psn + frags - 1) & PSN,
                 done: false,
                 items: true,
                 length: reth.length,
                 address,
                 from: 0,
                 content: Vec::new(),
-                counter,
+                counter: tail,
                 source: index,
             };
-            c.request = request(first, frags + 1, counter);
-            let p = &mut self.connections[index];
-            p.request = request(psn, frags, tail);
+            p.bound.clear();
+            if !self.balanced {
+                p.bound = p.consumers.clone();
+                self.connections[index].bound.clone().into_iter().for_each(|c| self.begin(c, index));
+            }
             self.transfers += 1;
         } else {
             assert!(p.request.items && !p.request.done, "a READ while another request is outstanding");
-            assert!(!self.connections[consumer].request.done, "a READ of items that are committed");
+            let bound = self.connections[index].bound.clone();
+            let lacking = bound.iter().any(|c| !self.connections[*c].request.done);
+            assert!(lacking || bound.is_empty(), "a READ of items that are committed");
             let p = &mut self.connections[index];
             let from = psn.wrapping_sub(p.request.first) & PSN;
             assert!(from >= p.request.from, "a repeat that goes back from {} to {from}", p.request.from);
@@ -408,7 +475,8 @@ impl Wire {
     fn tail(&mut self, index: usize, packet: &Packet<&[u8]>) -> Kind {
         let reth = packet.reth().expect("a WRITE Only has a RETH");
         assert_eq!((reth.address, reth.length, packet.payload().len()), (64, 8, 8));
-        let consumer_done = self.connections[self.connections[index].consumer].request.done;
+        let bound = &self.connections[index].bound;
+        let consumer_done = !bound.is_empty() && bound.iter().all(|c| self.connections[*c].request.done);
         let p = &mut self.connections[index];
         let psn = packet.psn().get();
         if psn == p.next() && p.request.items {

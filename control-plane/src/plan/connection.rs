@@ -26,7 +26,7 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<TableEntry>, P
                 "qps",
                 &[qp.qpn.into(), ip(peer.host.ip), peer.link.port.into()],
                 "qp",
-                &[role, producer.into(), ids.worker.into(), qp.index.into(), swap, 1],
+                &[role, producer.into(), ids.worker.into(), qp.index.into(), swap, 1 << ids.member],
             )?)
         })
         .collect()

@@ -2,17 +2,18 @@
 //!
 //! Each file beside this one fills the tables of the P4 file of the same name.
 
+pub mod admin;
 mod connection;
 mod forward;
 mod ids;
-mod params;
 mod peer;
 mod solve;
+pub mod worker;
 
 use crate::p4::schema::{Schema, SchemaError};
 use crate::topology::MacAddr;
-use crate::topology::{Flow, Host, Link, Switch, Topology};
-pub use ids::{Qp, RingIds};
+use crate::topology::{Flow, FlowKind, Host, Link, Switch, Topology};
+pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::Ipv4Addr;
 
@@ -71,8 +72,8 @@ pub struct Plan<'t> {
     pub switch: &'t Switch,
     /// Per ring of the topology, `None` for one without a flow.
     pub rings: Vec<Option<RingIds>>,
-    /// Per worker: index of its flow, and of its consumer within that.
-    pub workers: Vec<(usize, usize)>,
+    /// The workers; number `i + 1` is at index `i`.
+    pub workers: Vec<Worker>,
 }
 
 /// Who is at the far end of a queue pair, and how to reach it.
@@ -90,20 +91,8 @@ impl<'t> Plan<'t> {
     }
 
     /// The flow of a worker.
-    pub fn flow_of(&self, worker: usize) -> &'t Flow {
-        &self.topology.flows[self.workers[worker].0]
-    }
-
-    /// The topology's index of a worker's consumer ring.
-    pub fn consumer_ring_of(&self, worker: usize) -> usize {
-        let (flow, consumer) = self.workers[worker];
-        self.topology.flows[flow].consumers[consumer].rings[0]
-    }
-
-    /// The topology's indices of the producer rings that a worker drains, in the order in which it visits them.
-    pub fn producer_rings_of(&self, worker: usize) -> Vec<usize> {
-        let (flow, consumer) = self.workers[worker];
-        self.topology.flows[flow].producers.iter().map(|p| p.rings[consumer]).collect()
+    pub fn flow_of(&self, worker: &Worker) -> &'t Flow {
+        &self.topology.flows[worker.flow]
     }
 
     /// Every queue pair of every ring: (ring, ids, the queue pair, whether it is the poll one).
@@ -138,7 +127,99 @@ impl<'t> Plan<'t> {
     ) -> Result<Vec<rt::TableEntry>, PlanError> {
         let mut out = peer::entries(self, schema, addresses)?;
         out.extend(connection::entries(self, schema)?);
-        out.extend(params::entries(self, schema)?);
+        for worker in &self.workers {
+            self.worker_entries(worker, schema, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    fn worker_entries(
+        &self,
+        worker: &Worker,
+        schema: &Schema,
+        out: &mut Vec<rt::TableEntry>,
+    ) -> Result<(), PlanError> {
+        let spec = self.worker_spec(worker)?;
+        for (place, &ring) in worker.producers.iter().enumerate() {
+            let Some(ids) = self.rings[ring] else { continue };
+            // A load balance's producer rings are in the lists of all of its workers, and described once.
+            if ids.worker == worker.id {
+                let size = self.topology.rings[ring].size;
+                out.push(worker::producer_entry(schema, ids.id, size, (ids.data.index, ids.poll.index))?);
+            }
+            out.push(spec.list_entry(schema, place as u16, spec.producers, ids.id)?);
+        }
+        if worker.group.is_some() {
+            for (place, &ring) in worker.consumers.iter().enumerate() {
+                let Some(ids) = self.rings[ring] else { continue };
+                out.push(spec.member_entry(schema, place as u16, ids.poll.index)?);
+            }
+        }
+        if let Some(rate) = self.flow_of(worker).rate_cap
+            && self.workers.iter().find(|w| w.flow == worker.flow) == Some(worker)
+        {
+            out.push(worker::cap_entry(schema, spec.flow, rate)?);
+        }
+        out.push(spec.entry(schema)?);
+        Ok(())
+    }
+
+    /// The largest weight of a flow.
+    fn heaviest(&self) -> u32 {
+        self.topology.flows.iter().map(|f| f.weight).max().unwrap_or(1)
+    }
+
+    /// A worker's settings.
+    pub fn worker_spec(&self, worker: &Worker) -> Result<worker::WorkerSpec, PlanError> {
+        let flow = self.flow_of(worker);
+        let ring = worker.consumers[0];
+        let ids = |ring: usize| self.rings[ring].map_or((0, 0), |i| (i.data.index, i.poll.index));
+        let (data_qp, poll_qp) = ids(ring);
+        let target = match worker.group {
+            None => worker::Target::Ring { data_qp, poll_qp },
+            Some(group) => {
+                let members = u32::MAX >> (MAX_MEMBERS - worker.consumers.len());
+                worker::Target::Group { group, members, poll_qp }
+            }
+        };
+        Ok(worker::WorkerSpec {
+            id: worker.id,
+            producers: worker.producers.len() as u16,
+            settings: worker::Settings {
+                locks: flow.kind == FlowKind::LoadBalance,
+                capped: flow.rate_cap.is_some(),
+                ..Default::default()
+            },
+            max_batch: flow.weighted_batch(self.heaviest()),
+            ring_size: self.topology.rings[ring].size,
+            item_size: self.topology.rings[ring].item_size,
+            mtu: self.peer_of(ring)?.host.mtu,
+            target,
+            flow: worker.flow as u16 + 1,
+            times: worker::Times {
+                poll_interval: flow.poll_interval,
+                poll_timeout: flow.poll_timeout,
+                rto: flow.rto,
+                dead_after: flow.dead_after,
+            },
+        })
+    }
+
+    /// The multicast groups of replicate flows: one replica per member, whose instance is its connection.
+    pub fn flow_groups(&self) -> Result<Vec<rt::PacketReplicationEngineEntry>, PlanError> {
+        let mut out = Vec::new();
+        for worker in &self.workers {
+            let Some(id) = worker.group else { continue };
+            let mut data = Vec::new();
+            let mut polls = Vec::new();
+            for &ring in &worker.consumers {
+                let Some(ids) = self.rings[ring] else { continue };
+                data.push((self.peer_of(ring)?.link.port, ids.data.index.into()));
+                polls.push((PORT_AGAIN, ids.poll.index.into()));
+            }
+            out.push(forward::group(id.into(), data.into_iter()));
+            out.push(forward::group(u32::from(id) + 1, polls.into_iter()));
+        }
         Ok(out)
     }
 
@@ -149,18 +230,12 @@ impl<'t> Plan<'t> {
 
     /// The multicast group that turns the timer packet into ticks: workers start when this is written.
     pub fn tick_group(&self) -> rt::PacketReplicationEngineEntry {
-        forward::group(GROUP_TICK, (0..self.workers.len()).map(|w| (PORT_AGAIN, w as u32)))
+        forward::group(GROUP_TICK, self.workers.iter().map(|w| (PORT_AGAIN, w.id.into())))
     }
 
-    /// A timer packet (P4: `EV_FANOUT`): an internal frame of 64 bytes.
+    /// A timer packet for all workers.
     pub fn timer_packet() -> Vec<u8> {
-        const ETHERTYPE_INTERNAL: [u8; 2] = [0x88, 0xb5];
-        const EV_FANOUT: u8 = 32;
-        let mut frame = vec![0; 64];
-        frame[12..14].copy_from_slice(&ETHERTYPE_INTERNAL);
-        frame[14] = EV_FANOUT;
-        frame[24..26].copy_from_slice(&(GROUP_TICK as u16).to_be_bytes());
-        frame
+        admin::ticks(GROUP_TICK as u16)
     }
 }
 

@@ -29,6 +29,7 @@ pub async fn flows(
 ) -> Result<Vec<TableEntry>, RunError> {
     let entries = plan.flow_entries(schema, addresses)?;
     client.insert(entries.clone()).await?;
+    client.insert_replication(plan.flow_groups()?).await?;
     Ok(entries)
 }
 

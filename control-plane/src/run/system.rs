@@ -179,13 +179,14 @@ impl<'t> System<'t> {
 
     /// Takes the flows down: workers stop, entries go, queue pairs and keys are given back, servers and threads end.
     pub fn stop(mut self) -> Result<FabricStats, RunError> {
-        let tick = self.plan.tick_group();
+        let mut groups = vec![self.plan.tick_group()];
+        groups.extend(self.plan.flow_groups()?);
         let entries = std::mem::take(&mut self.entries);
         let runtime = &self.runtime;
         let client = &mut self.client;
         let hosts = &mut self.hosts;
         let result = runtime.block_on(async {
-            client.delete_replication(vec![tick]).await?;
+            client.delete_replication(groups).await?;
             client.delete(entries).await?;
             hosts.stop().await
         });

@@ -14,7 +14,7 @@ const REPORT_BAD_COUNT: u64 = 3;
 const REPORT_CLOSED: u64 = 5;
 const ROLES: [&str; 5] = ["?", "producer data", "producer poll", "consumer data", "consumer poll"];
 
-/// What one worker serves, as words and names.
+/// What one worker (numbered from 1) serves, as words and names.
 struct WorkerNames {
     flow: String,
     consumer: String,
@@ -32,17 +32,20 @@ pub struct Names {
 impl Names {
     /// The names of `plan`; `agents` is parallel to the topology's hosts.
     pub fn new(topology: &Topology, plan: &Plan, agents: &[Agent]) -> Self {
-        let mut producers = Vec::new();
+        let mut producers: Vec<(u16, String)> = Vec::new();
+        for (ring, ids) in topology.rings.iter().zip(&plan.rings) {
+            producers.extend(ids.filter(|i| i.is_producer).map(|i| (i.id, ring.name.clone())));
+        }
+        producers.sort();
+        let producers = producers.into_iter().map(|(_, name)| name).collect();
         let mut workers = Vec::new();
-        for worker in 0..plan.workers.len() {
-            let consumer = plan.consumer_ring_of(worker);
-            let mut rings = plan.producer_rings_of(worker);
-            producers.extend(rings.iter().map(|&r| topology.rings[r].name.clone()));
-            rings.push(consumer);
+        for worker in &plan.workers {
+            let names: Vec<&str> = worker.consumers.iter().map(|&r| topology.rings[r].name.as_str()).collect();
+            let rings = [&worker.producers[..], &worker.consumers[..]].concat();
             let at = |&r: &usize| (agents[topology.rings[r].host].clone(), topology.rings[r].name.clone());
             workers.push(WorkerNames {
                 flow: plan.flow_of(worker).name.clone(),
-                consumer: topology.rings[consumer].name.clone(),
+                consumer: names.join("`, `"),
                 rings: rings.iter().map(at).collect(),
             });
         }
@@ -52,7 +55,7 @@ impl Names {
     /// A report in words, and the rings of the flow that it ends.
     fn explain(&self, report: &[u64]) -> Option<(String, &[(Agent, String)])> {
         let &[reason, code, worker, producer, _, role, ..] = report else { return None };
-        let worker = self.workers.get(worker as usize)?;
+        let worker = self.workers.get((worker as usize).wrapping_sub(1))?;
         let place = format!("flow `{}`, consumer ring `{}`", worker.flow, worker.consumer);
         let ring = self.producers.get((producer as usize).wrapping_sub(1)).map_or("?", String::as_str);
         let text = match reason {

@@ -13,6 +13,10 @@ use super::yaml::Node;
 const MAX_RINGS: usize = 16384;
 const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_millis(5);
 const DEFAULT_RTO: Duration = Duration::from_millis(20);
+/// Poll interval of flows that want their first item soon.
+const LATENCY_POLL: Duration = Duration::from_micros(10);
+/// Bytes per second that a flow can be held to.
+const RATE_CAPS: std::ops::RangeInclusive<u64> = 1000..=1_000_000_000_000;
 const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
@@ -67,6 +71,8 @@ impl Builder<'_> {
             let message = format!("flow '{}' has the name of a host or switch", name.value);
             self.reader.error(name.place, message, "a name of its own: ring names are made of it");
         }
+        let (kind, hint) = self.kind_and_hint(&table);
+        let (weight, rate_cap) = self.shares(&table);
         self.unsupported(&table);
 
         let producers = self.members(&table, "producers");
@@ -77,6 +83,7 @@ impl Builder<'_> {
             place: name.place,
             item_size,
             ring_size,
+            kind,
             consumers: consumers.len(),
         };
         let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
@@ -94,7 +101,10 @@ impl Builder<'_> {
                 item_size
             }
         };
-        let defaults_poll = self.defaults.poll_interval;
+        let defaults_poll = match hint {
+            Hint::Bandwidth => self.defaults.poll_interval,
+            Hint::Latency => self.defaults.poll_interval.min(LATENCY_POLL),
+        };
         let mut time = |key: &str, default: Duration, top: u64| {
             let range = Duration::from_micros(1)..=Duration::from_secs(top);
             self.reader.duration(&table, key, range).map_or(default, |at| at.value)
@@ -108,7 +118,7 @@ impl Builder<'_> {
         let data = self.flow_data(&table, shared, consumers.len(), item_size);
         self.topology.flows.push(Flow {
             name: name.value.clone(),
-            kind: FlowKind::Shuffle,
+            kind,
             producers,
             consumers,
             item_size,
@@ -118,8 +128,10 @@ impl Builder<'_> {
             poll_timeout,
             rto,
             dead_after,
-            hint: Hint::Bandwidth,
+            hint,
             policy: Policy::Wait,
+            weight,
+            rate_cap,
             schema: data.schema,
             routing: data.routing,
             workload: data.workload,
@@ -127,9 +139,39 @@ impl Builder<'_> {
         });
     }
 
+    fn kind_and_hint(&mut self, table: &Table<'_>) -> (FlowKind, Hint) {
+        use FlowKind::{LoadBalance, Replicate, Shuffle};
+        let kinds = [Shuffle, LoadBalance, Replicate].map(|k| (k.word(), Some(k)));
+        let kinds = [&kinds[..], &[("combine", None)]].concat();
+        let kind = match self.reader.choice(table, "kind", &kinds) {
+            Some(At { value: Some(kind), .. }) => kind,
+            Some(At { value: None, place }) => {
+                self.not_yet(place, "kind 'combine'", "kind: shuffle, load-balance or replicate");
+                Shuffle
+            }
+            None => Shuffle,
+        };
+        let hints = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
+        (kind, self.reader.choice(table, "hint", &hints).map_or(Hint::Bandwidth, |at| at.value))
+    }
+
+    /// Weight and rate cap, the latter in bytes per second.
+    fn shares(&mut self, table: &Table<'_>) -> (u32, Option<u64>) {
+        let weight = self.reader.integer(table, "weight", 1..=1000).map_or(1, |at| at.value as u32);
+        let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).and_then(|at| {
+            let bytes = at.value / 8;
+            if !RATE_CAPS.contains(&bytes) {
+                let message = format!("rate_cap of {} is {bytes} bytes per second", table.what);
+                self.reader.error(at.place, message, "8 kbit/s to 8 Tbit/s");
+                return None;
+            }
+            Some(bytes)
+        });
+        (weight, cap)
+    }
+
     /// What the format has words for and this version can't do: refused, never ignored.
     fn unsupported(&mut self, table: &Table<'_>) {
-        let kinds = [("shuffle", true), ("load-balance", false), ("replicate", false), ("combine", false)];
         let mut refuse = |key: &str, words: &[(&str, bool)]| {
             if let Some(At { value: false, place }) = self.reader.choice(table, key, words) {
                 let word = table.get(key).map(Node::describe).unwrap_or_default();
@@ -137,19 +179,9 @@ impl Builder<'_> {
                 self.not_yet(place, &format!("{key} {word}"), &format!("{key}: {ok}"));
             }
         };
-        refuse("kind", &kinds);
-        refuse("hint", &[("bandwidth", true), ("latency", false)]);
         refuse("policy", &[("wait", true), ("drop-member", false), ("abort", false)]);
         refuse("doorbell", &[("false", true), ("true", false)]);
         self.reader.opt(table, "description", "text", |_| Some(()));
-        if let Some(weight) = self.reader.integer(table, "weight", 1..=1000)
-            && weight.value != 1
-        {
-            self.not_yet(weight.place, "a weight other than 1", "weight: 1");
-        }
-        if let Some(cap) = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate) {
-            self.not_yet(cap.place, "a rate cap", "no rate_cap");
-        }
         for key in ["groups", "order"] {
             if table.get(key).is_some() {
                 self.not_yet(table.place_of(key), &format!("'{key}'"), "a flow without it");
@@ -246,6 +278,7 @@ pub(crate) struct Members<'f> {
     pub place: Place,
     pub item_size: u32,
     pub ring_size: u32,
+    pub kind: FlowKind,
     pub consumers: usize,
 }
 
@@ -257,15 +290,15 @@ impl Builder<'_> {
         producers: Vec<super::members::Member>,
         consumers: Vec<super::members::Member>,
     ) -> (Vec<Endpoint>, Vec<Endpoint>) {
-        let total = producers.len().saturating_mul(consumers.len());
+        let lanes = members.kind.lanes(consumers.len());
+        let total = producers.len().saturating_mul(lanes);
         if total.saturating_add(self.topology.rings.len()) > MAX_RINGS {
             self.reader.error(
                 members.place,
                 format!(
-                    "flow '{}' needs {total} producer rings ({} producers × {} consumers), too many",
+                    "flow '{}' needs {total} producer rings ({} producers × {lanes}), too many",
                     members.flow,
                     producers.len(),
-                    consumers.len()
                 ),
                 format!("at most {MAX_RINGS} rings in all"),
             );
@@ -275,7 +308,14 @@ impl Builder<'_> {
         let producers = producers
             .into_iter()
             .map(|m| {
-                let ring_names = names.iter().map(|c| format!("{}.{}.{c}", members.flow, m.label)).collect();
+                let ring_names = match members.kind {
+                    FlowKind::Shuffle => {
+                        names.iter().map(|c| format!("{}.{}.{c}", members.flow, m.label)).collect()
+                    }
+                    FlowKind::LoadBalance | FlowKind::Replicate => {
+                        vec![format!("{}.{}.all", members.flow, m.label)]
+                    }
+                };
                 self.endpoint(members, m, RingRole::Producer, ring_names)
             })
             .collect();

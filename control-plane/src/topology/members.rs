@@ -155,7 +155,7 @@ impl Builder<'_> {
             return Endpoint { name: label, host, rings: (first..first + count).collect() };
         }
         let (word, needed) = match role {
-            RingRole::Producer => ("producer", flow.consumers),
+            RingRole::Producer => ("producer", flow.kind.lanes(flow.consumers)),
             RingRole::Consumer => ("consumer", 1),
         };
         if needed != 0 && rings.len() != needed {
@@ -165,6 +165,7 @@ impl Builder<'_> {
                 if rings.len() == 1 { "1 ring".into() } else { format!("{} rings", rings.len()) }
             );
             let expected = match role {
+                RingRole::Producer if needed == 1 => "one producer ring".into(),
                 RingRole::Producer => format!("{needed} producer rings, one per consumer, as a list"),
                 RingRole::Consumer => "one consumer ring".into(),
             };

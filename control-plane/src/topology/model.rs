@@ -169,6 +169,29 @@ pub struct Ring {
 pub enum FlowKind {
     /// Each item goes to the consumer that the routing function names (1:1, N:1, N:M).
     Shuffle,
+    /// Each item goes to whichever consumer has room for it first; all consumers share the producers' rings.
+    LoadBalance,
+    /// Every consumer gets every item, all of them in one order.
+    Replicate,
+}
+
+impl FlowKind {
+    /// As in a topology.
+    pub fn word(self) -> &'static str {
+        match self {
+            FlowKind::Shuffle => "shuffle",
+            FlowKind::LoadBalance => "load-balance",
+            FlowKind::Replicate => "replicate",
+        }
+    }
+
+    /// Rings that each producer of a flow with `consumers` consumers has.
+    pub fn lanes(self, consumers: usize) -> usize {
+        match self {
+            FlowKind::Shuffle => consumers,
+            FlowKind::LoadBalance | FlowKind::Replicate => 1,
+        }
+    }
 }
 
 /// A member of a flow: an endpoint on a host with its rings.
@@ -178,8 +201,8 @@ pub struct Endpoint {
     pub name: String,
     /// Index of the host.
     pub host: usize,
-    /// Indices of its rings. A shuffle producer has one per consumer, in the order of the consumers; a
-    /// consumer has one.
+    /// Indices of its rings. A shuffle producer has one per consumer, in the order of the consumers; any other
+    /// endpoint has one.
     pub rings: Vec<usize>,
 }
 
@@ -197,6 +220,8 @@ pub enum MaxBatch {
 pub enum Hint {
     /// Many bytes per transfer.
     Bandwidth,
+    /// The first item soon: producers are polled often.
+    Latency,
 }
 
 /// What happens when a member is silent.
@@ -235,6 +260,10 @@ pub struct Flow {
     pub hint: Hint,
     /// What happens when a member is silent.
     pub policy: Policy,
+    /// Share among flows that compete, against their weights: 1 to 1000.
+    pub weight: u32,
+    /// Bytes per second that it may move at most.
+    pub rate_cap: Option<u64>,
     /// Columns of its tuples.
     pub schema: Vec<Column>,
     /// Which consumer a tuple goes to.
@@ -377,6 +406,16 @@ pub enum FileFormat {
         /// Bytes of a record.
         record_size: u32,
     },
+}
+
+impl Flow {
+    /// Largest transfer when the heaviest flow beside it has weight `heaviest`: workers have one transfer under way each, so flows
+    /// that compete share in proportion to their transfers. Whole items, at least one.
+    pub fn weighted_batch(&self, heaviest: u32) -> u32 {
+        let bytes = u64::from(self.max_batch) * u64::from(self.weight) / u64::from(heaviest.max(self.weight));
+        let item = u64::from(self.item_size.max(1));
+        (bytes / item * item).max(item) as u32
+    }
 }
 
 impl Topology {

@@ -1,0 +1,96 @@
+//! Packets from the controller to the data plane itself: internal frames that enter at the CPU port.
+
+/// Ethertype of internal frames (P4: `ETHERTYPE_INTERNAL`).
+const ETHERTYPE_INTERNAL: [u8; 2] = [0x88, 0xb5];
+/// Bytes of an internal frame.
+pub const FRAME: usize = 64;
+
+// Events (p4/common/types.p4).
+const EV_CLOSE: u8 = 29;
+const EV_FANOUT: u8 = 32;
+const EV_RESET: u8 = 37;
+const EV_QUERY: u8 = 38;
+
+// Offsets in the frame (p4/common/headers.p4, internal_t behind Ethernet).
+const EVENT: usize = 14;
+const WORKER: usize = 16;
+const PRODUCER: usize = 18;
+const QP: usize = 20;
+const FLOW: usize = 22;
+const NEXT: usize = 24;
+const TAIL: usize = 36;
+const HEAD: usize = 40;
+const WORD: usize = 44;
+const PSN: usize = 52;
+
+/// What registers begin with. Number 0 stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reset {
+    /// The worker: its head, consumers' tail and PSN are set, the rest of its state is that of an idle one.
+    pub worker: u16,
+    /// The producer ring: its tail, head and PSN are set.
+    pub producer: u16,
+    /// The poll connection: its PSN and, for a consumer, the ring's tail.
+    pub poll_qp: u16,
+    /// The flow with a rate cap.
+    pub flow: u16,
+    /// Head of the consumer rings, in bytes.
+    pub head: u32,
+    /// Smallest tail of the consumer rings, in bytes.
+    pub consumer_tail: u32,
+    /// Tail of the producer ring, in bytes; its head until it is polled.
+    pub producer_tail: u32,
+    /// Next PSN, 24 bits.
+    pub psn: u32,
+}
+
+impl Reset {
+    /// The packet; the data plane answers with a report (P4: `REPORT_STATE`).
+    pub fn packet(&self) -> Vec<u8> {
+        let mut frame = packet(EV_RESET);
+        for (at, value) in
+            [(WORKER, self.worker), (PRODUCER, self.producer), (QP, self.poll_qp), (FLOW, self.flow)]
+        {
+            frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        }
+        for (at, value) in [
+            (HEAD, self.head),
+            (WORD, self.consumer_tail),
+            (TAIL, self.producer_tail),
+            (PSN, self.psn << 8),
+        ] {
+            frame[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        }
+        frame
+    }
+}
+
+/// Asks for a worker's phase, head and PSN (P4: `REPORT_STATE`).
+pub fn query(worker: u16) -> Vec<u8> {
+    for_worker(EV_QUERY, worker)
+}
+
+/// Has an idle worker write its last commit record, whatever its producers hold.
+pub fn close(worker: u16) -> Vec<u8> {
+    for_worker(EV_CLOSE, worker)
+}
+
+/// A timer packet: one tick for each replica of multicast group `group`.
+pub fn ticks(group: u16) -> Vec<u8> {
+    let mut frame = packet(EV_FANOUT);
+    frame[NEXT..NEXT + 2].copy_from_slice(&group.to_be_bytes());
+    frame
+}
+
+fn for_worker(event: u8, worker: u16) -> Vec<u8> {
+    let mut frame = packet(event);
+    frame[WORKER..WORKER + 2].copy_from_slice(&worker.to_be_bytes());
+    frame
+}
+
+fn packet(event: u8) -> Vec<u8> {
+    let mut frame = vec![0; FRAME];
+    frame[12..14].copy_from_slice(&ETHERTYPE_INTERNAL);
+    frame[EVENT] = event;
+    frame
+}

@@ -1,0 +1,201 @@
+//! Fills p4/pipeline/params.p4: settings of workers, rings and flows.
+
+use crate::p4::{Schema, schema::SchemaError};
+use p4runtime_proto::p4::v1::TableEntry;
+use std::time::Duration;
+
+/// How long a cap's refills are apart, in microseconds: long against a tick, short against what a person notices.
+const REFILL_EVERY: u64 = 1000;
+
+/// Settings of a worker that change while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Starts no transfer.
+    pub hold: bool,
+    /// Does not close when all of its producers are drained.
+    pub open: bool,
+    /// Its producers have other workers too (load balance).
+    pub locks: bool,
+    /// Its flow has a rate cap.
+    pub capped: bool,
+}
+
+/// The times of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Between polls of a ring without items, or without room.
+    pub poll_interval: Duration,
+    /// When a poll without an answer is repeated.
+    pub poll_timeout: Duration,
+    /// When a transfer without progress is retried for the first time.
+    pub rto: Duration,
+    /// After how long a silent peer is reported.
+    pub dead_after: Duration,
+}
+
+/// Where a worker writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One consumer ring, by the indices of its connections.
+    Ring {
+        /// Items and commit records.
+        data_qp: u16,
+        /// Polls.
+        poll_qp: u16,
+    },
+    /// The consumer rings of a replicate flow.
+    Group {
+        /// Multicast group of their data connections; the next number is that of their poll connections.
+        group: u16,
+        /// The members that there are, a bit each.
+        members: u32,
+        /// Poll connection of one of them: its interval stands for all.
+        poll_qp: u16,
+    },
+}
+
+/// A worker, as the data plane knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSpec {
+    /// Its number, from 1.
+    pub id: u16,
+    /// How many producers are in its list.
+    pub producers: u16,
+    /// What may change while it runs.
+    pub settings: Settings,
+    /// Largest transfer, in bytes, a multiple of the item size: also a producer's turn.
+    pub max_batch: u32,
+    /// Bytes of items in (each of) its consumer ring(s), a power of two.
+    pub ring_size: u32,
+    /// Bytes of an item.
+    pub item_size: u32,
+    /// Path MTU in bytes, 256 to 4096.
+    pub mtu: u32,
+    /// Where it writes to.
+    pub target: Target,
+    /// Index of its flow's rate cap.
+    pub flow: u16,
+    /// Its flow's times.
+    pub times: Times,
+}
+
+impl WorkerSpec {
+    /// Its entry in table `workers`.
+    pub fn entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
+        let s = self.settings;
+        let settings = [s.hold, s.open, s.locks, s.capped];
+        let settings = settings.iter().enumerate().fold(0, |n, (bit, &set)| n | u64::from(set) << bit);
+        let (data_qp, poll_qp, group, members) = match self.target {
+            Target::Ring { data_qp, poll_qp } => (data_qp, poll_qp, 0, 1),
+            Target::Group { group, members, poll_qp } => (0, poll_qp, group, members),
+        };
+        let size = u64::from(self.ring_size);
+        schema.entry(
+            "workers",
+            &[self.id.into()],
+            "worker",
+            &[
+                self.producers.into(),
+                settings,
+                self.max_batch.into(),
+                size,
+                size - 1,
+                (self.ring_size / 2).max(self.item_size).into(),
+                mtu_code(self.mtu),
+                u64::from(self.mtu) - 1,
+                data_qp.into(),
+                poll_qp.into(),
+                group.into(),
+                members.count_ones().into(),
+                members.into(),
+                self.flow.into(),
+                micros(self.times.poll_interval),
+                micros(self.times.poll_timeout),
+                micros(self.times.rto),
+                max_tries(&self.times),
+            ],
+        )
+    }
+
+    /// The place of a producer in its list, of `count`.
+    pub fn list_entry(
+        &self,
+        schema: &Schema,
+        place: u16,
+        count: u16,
+        producer: u16,
+    ) -> Result<TableEntry, SchemaError> {
+        let next = if place + 1 < count { place + 1 } else { 0 };
+        schema.entry("producer_list", &[self.id.into(), place.into()], "member", &[producer.into(), next.into()])
+    }
+
+    /// The place of a member in a replicate flow.
+    pub fn member_entry(&self, schema: &Schema, place: u16, poll_qp: u16) -> Result<TableEntry, SchemaError> {
+        schema.entry("members", &[self.id.into(), place.into()], "group_member", &[poll_qp.into()])
+    }
+}
+
+/// A producer ring's entry in table `producers`.
+pub fn producer_entry(
+    schema: &Schema,
+    id: u16,
+    ring_size: u32,
+    (data_qp, poll_qp): (u16, u16),
+) -> Result<TableEntry, SchemaError> {
+    let size = u64::from(ring_size);
+    schema.entry("producers", &[id.into()], "producer", &[size, size - 1, data_qp.into(), poll_qp.into()])
+}
+
+/// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.
+pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, SchemaError> {
+    // What a transfer moves ahead of its rate is debt, which has to fall under `burst` before the next one. It must not reach
+    // zero in between, where it would be forgotten that time has passed: so `burst` is more than one refill.
+    let mut every = REFILL_EVERY;
+    while rate.saturating_mul(every) < 1_000_000 * 64 && every < 1 << 20 {
+        every *= 2;
+    }
+    let refill = (rate.saturating_mul(every) / 1_000_000).clamp(1, 1 << 30);
+    schema.entry("flows", &[flow.into()], "flow", &[refill, 2 * refill, every])
+}
+
+/// Whole microseconds, at least one: the data plane's unit of time.
+fn micros(d: Duration) -> u64 {
+    (d.as_micros() as u64).clamp(1, u32::MAX as u64 / 4)
+}
+
+/// 1 to 5 for a path MTU of 256 to 4096.
+fn mtu_code(mtu: u32) -> u64 {
+    u64::from(mtu.max(256).ilog2().min(12) - 7)
+}
+
+/// Retries until a peer has been silent for `dead_after`: each waits twice as long as the one before, up to 64 times `rto`.
+fn max_tries(times: &Times) -> u64 {
+    let dead = micros(times.dead_after);
+    let mut waited = 0;
+    let mut wait = micros(times.rto);
+    let longest = wait * 64;
+    let mut tries = 0;
+    while waited < dead && tries < 1 << 20 {
+        waited += wait;
+        wait = (wait * 2).min(longest);
+        tries += 1;
+    }
+    tries.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mtu_codes() {
+        assert_eq!([256, 512, 1024, 2048, 4096].map(mtu_code), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn times_fit_the_data_plane() {
+        assert_eq!(micros(Duration::from_nanos(10)), 1);
+        assert_eq!(micros(Duration::from_millis(2)), 2000);
+        assert!(micros(Duration::from_secs(1 << 40)) < 1 << 31);
+    }
+}
