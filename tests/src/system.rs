@@ -113,7 +113,9 @@ fn topology(spec: &Spec) -> Topology {
          rto: 80us}}\nworkload: {{kind: synthetic, items: 1}}\n",
         spec.mtu,
         spec.kind.word(),
-        spec.item_size, spec.ring_size, spec.max_batch
+        spec.item_size,
+        spec.ring_size,
+        spec.max_batch
     );
     let mut topology =
         Topology::parse(Path::new("test.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
@@ -215,7 +217,8 @@ impl System {
         };
         switch.add_timer(tick).expect("a timer");
         let mut net = Network::new(spec.seed);
-        let switch = net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));
+        let switch =
+            net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));
         let nics: Vec<NodeId> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
         for link in &topology.links {
             let (a, b) =

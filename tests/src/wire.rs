@@ -177,6 +177,12 @@ pub struct Wire {
     pub fragments: u64,
 }
 
+fn is_commit(frame: &[u8]) -> bool {
+    Packet::new_checked(frame).is_ok_and(|p| {
+        p.opcode() == Opcode::WriteOnly && p.reth().is_some_and(|r| r.address == 0 && r.length == 16)
+    })
+}
+
 /// A frame as the switch and the NICs read it: the IPv4 checksum, which the ICRC does not cover, is made right.
 fn mended(frame: &[u8]) -> Option<Vec<u8>> {
     let mut frame = frame.to_vec();
@@ -266,8 +272,9 @@ impl Wire {
         }
         let mut kinds = Vec::with_capacity(out.len());
         for (port, frame) in out {
-            // Behind a damaged fragment may go a commit, which its consumer will refuse.
-            let kind = if kinds.last() == Some(&Kind::Other) {
+            // Behind a damaged fragment may go a commit, which its consumer will refuse; behind as many as there are consumers, as
+            // many.
+            let kind = if kinds.contains(&Kind::Other) && is_commit(frame.bytes()) {
                 Kind::Commit
             } else {
                 self.made(*port, frame.bytes())
@@ -390,9 +397,7 @@ impl Wire {
         let Some(index) = self.receiver(port, packet.dest_qp().get()) else { return Kind::Other };
         let c = &self.connections[index];
         if c.role == Role::ConsumerData {
-            let commit = packet.opcode() == Opcode::WriteOnly
-                && packet.reth().is_some_and(|r| r.address == 0 && r.length == 16);
-            if commit && packet.icrc_ok() {
+            if is_commit(frame) && packet.icrc_ok() {
                 return self.commit(index, &packet, false);
             }
             assert!(!packet.icrc_ok(), "a damaged fragment was made to look right");

@@ -53,12 +53,9 @@ impl Reset {
         {
             frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
         }
-        for (at, value) in [
-            (HEAD, self.head),
-            (WORD, self.consumer_tail),
-            (TAIL, self.producer_tail),
-            (PSN, self.psn << 8),
-        ] {
+        for (at, value) in
+            [(HEAD, self.head), (WORD, self.consumer_tail), (TAIL, self.producer_tail), (PSN, self.psn << 8)]
+        {
             frame[at..at + 4].copy_from_slice(&value.to_be_bytes());
         }
         frame

@@ -126,7 +126,12 @@ impl WorkerSpec {
         producer: u16,
     ) -> Result<TableEntry, SchemaError> {
         let next = if place + 1 < count { place + 1 } else { 0 };
-        schema.entry("producer_list", &[self.id.into(), place.into()], "member", &[producer.into(), next.into()])
+        schema.entry(
+            "producer_list",
+            &[self.id.into(), place.into()],
+            "member",
+            &[producer.into(), next.into()],
+        )
     }
 
     /// The place of a member in a replicate flow.

@@ -40,7 +40,8 @@ impl Names {
         let producers = producers.into_iter().map(|(_, name)| name).collect();
         let mut workers = Vec::new();
         for worker in &plan.workers {
-            let names: Vec<&str> = worker.consumers.iter().map(|&r| topology.rings[r].name.as_str()).collect();
+            let names: Vec<&str> =
+                worker.consumers.iter().map(|&r| topology.rings[r].name.as_str()).collect();
             let rings = [&worker.producers[..], &worker.consumers[..]].concat();
             let at = |&r: &usize| (agents[topology.rings[r].host].clone(), topology.rings[r].name.clone());
             workers.push(WorkerNames {

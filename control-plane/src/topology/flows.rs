@@ -115,7 +115,11 @@ impl Builder<'_> {
         let poll_interval =
             self.reader.duration(&table, "poll_interval", POLLS).map_or(defaults_poll, |at| at.value);
 
-        let data = self.flow_data(&table, shared, consumers.len(), item_size);
+        if kind != FlowKind::Shuffle && table.get("routing").is_some() {
+            let message = format!("{} is a {}: its items are not routed", table.what, kind.word());
+            self.reader.error(table.place_of("routing"), message, "no routing, or kind: shuffle");
+        }
+        let data = self.flow_data(&table, shared, kind.lanes(consumers.len()), item_size);
         self.topology.flows.push(Flow {
             name: name.value.clone(),
             kind,

@@ -86,7 +86,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     Ok(Prepared {
         kind,
         key: KeyReader::new(routing.key(), &flow.workload),
-        router: Router::new(&routing, flow.consumers.len()),
+        router: Router::new(&routing, flow.kind.lanes(flow.consumers.len())),
         item_size: flow.item_size,
         seed,
         estimate,
