@@ -176,7 +176,7 @@ fn flows() {
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
     one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
     one_error("[h2.in]", &flow("doorbell: true"), 18, 15, "not yet supported");
-    one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "8 kbit/s to 8 Tbit/s");
+    one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");
     one_error("[h2.in]", &flow("routing: hash(x)"), 18, 14, "synthetic items have no columns");
     one_error("[h2.in]", &flow("routing: hsh(x)"), 18, 14, "'hsh(x)'");
     one_error("[h2.in]", &flow("schema: {a: i64}"), 18, 5, "synthetic items have no columns");
