@@ -209,12 +209,12 @@ fn report_flow(
             sum.add(&by_ring(*ring).unwrap_or_default());
         }
     }
-    // Items pass a producer's connection and a consumer's, transfers are their worker's.
+    // Items pass a producer's connection and a consumer's; transfers and retries are their worker's.
     let consumers = flow.consumers.iter().flat_map(|e| &e.rings).filter_map(|r| consumer(*r));
-    let (packets, transfers) =
-        consumers.fold((0, 0), |(packets, transfers), c| (packets + c.data_packets, transfers + c.transfers));
-    sum.data_packets = packets;
-    sum.transfers = transfers;
+    sum.data_packets = consumers.map(|c| c.data_packets).sum();
+    let workers = || plan.workers.iter().filter(|w| w.flow == outcome.flow);
+    sum.transfers = workers().map(|w| of_worker("transfers", w.id)).sum();
+    sum.retries = workers().map(|w| of_worker("retries", w.id)).sum();
     FlowReport::new(topology, outcome, sum, by_ring)
 }
 

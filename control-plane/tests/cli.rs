@@ -48,6 +48,26 @@ fn as_str(path: &Path) -> &str {
 }
 
 #[test]
+fn every_flow_kind_delivers() {
+    let kinds = [
+        ("shuffle", "500 items", "at the right consumer, in order per producer"),
+        ("load-balance", "500 items", "at one of the consumers, in order per producer"),
+        ("replicate", "1000 items", "at every consumer, in one order"),
+    ];
+    for (kind, delivered, promise) in kinds {
+        let (_folder, path) = folder(&SMALL.replace("name: f,", &format!("name: f, kind: {kind},")));
+        let t = text(&run(&["run", as_str(&path)]));
+        assert_eq!(t.code, Some(0), "{kind}: {}{}", t.out, t.err);
+        assert!(t.out.contains(&format!("{kind} 'f': 2 producers to 2 consumers")), "{}", t.out);
+        assert!(t.out.contains(&format!("OK: every item arrived exactly once, {promise}")), "{}", t.out);
+        assert!(t.err.contains(delivered), "{}", t.err);
+        // The same with rows, whose contents are compared by hash.
+        let t = text(&run(&["run", as_str(&path), "--input", as_str(&path)]));
+        assert_eq!(t.code, Some(0), "{kind}: {}{}", t.out, t.err);
+    }
+}
+
+#[test]
 fn help_and_version_are_no_errors() {
     for args in [&["help"][..], &["--help"], &["help", "run"], &["run", "--help"], &["check", "--help"]] {
         let t = text(&run(args));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::topology::{RingRole, Topology};
+use crate::topology::{FlowKind, RingRole, Topology};
 use crate::workload::{FlowOutcome, Verification};
 
 /// How a run ended.
@@ -76,6 +76,8 @@ pub struct FlowReport {
     pub name: String,
     /// Its kind, as in the topology.
     pub kind: &'static str,
+    /// Consumers that each item goes to.
+    pub copies: u64,
     /// Number of producers.
     pub producers: usize,
     /// Number of consumers.
@@ -169,7 +171,8 @@ impl FlowReport {
             .collect();
         Some(FlowReport {
             name: flow.name.clone(),
-            kind: "shuffle",
+            kind: flow.kind.word(),
+            copies: if flow.kind == FlowKind::Replicate { flow.consumers.len() as u64 } else { 1 },
             producers: flow.producers.len(),
             consumers: flow.consumers.len(),
             item_size: flow.item_size,
@@ -204,7 +207,7 @@ impl FlowReport {
 
     /// Mean bytes of items per transfer.
     pub fn mean_batch(&self) -> f64 {
-        per(self.item_bytes() as f64, self.switch.transfers as f64)
+        per(self.item_bytes() as f64 / self.copies as f64, self.switch.transfers as f64)
     }
 
     /// Control packets per 10⁹ bytes of items.

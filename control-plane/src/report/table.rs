@@ -61,12 +61,23 @@ pub fn to_text(report: &Report) -> String {
     );
     let _ = match &report.outcome {
         Outcome::Delivered => {
-            writeln!(out, "OK: every item arrived exactly once, at the right consumer, in order per producer")
+            writeln!(out, "OK: every item arrived exactly once, {}", promise(report))
         }
         Outcome::Interrupted => writeln!(out, "INTERRUPTED: {}", delivered(report)),
         Outcome::Failed(why) => writeln!(out, "FAILED: {why}\n{}", delivered(report)),
     };
     out
+}
+
+/// What the kinds of the flows promise.
+fn promise(report: &Report) -> &'static str {
+    let mut kinds: Vec<&str> = report.flows.iter().map(|f| f.kind).collect();
+    kinds.dedup();
+    match kinds[..] {
+        ["load-balance"] => "at one of the consumers, in order per producer",
+        ["replicate"] => "at every consumer, in one order",
+        _ => "at the right consumer, in order per producer",
+    }
 }
 
 /// What was and was not delivered.

@@ -37,6 +37,7 @@ fn sample() -> Report {
         flows: vec![FlowReport {
             name: "f".into(),
             kind: "shuffle",
+            copies: 1,
             producers: 1,
             consumers: 1,
             item_size: 65536,

@@ -10,18 +10,37 @@ use super::output::OutputFile;
 use super::source::Prepared;
 use super::tally::Tally;
 use super::verify::Verification;
+use crate::topology::FlowKind;
 
 /// What a consumer knows of one producer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     /// What arrived from it.
     pub tally: Tally,
     /// Items that are missing in front of one that came.
     pub missed: u64,
+    /// Of a stream that is divided among consumers: first number and length of each piece that came here.
+    pub runs: Vec<(u64, u64)>,
     /// The number of the item that comes next; `None` for synthetic items when none is left.
     next: Option<u64>,
     /// Synthetic items numbered from here on were never made.
     end: u64,
+}
+
+impl Peer {
+    /// Item `number` came.
+    fn extend_run(&mut self, number: u64) {
+        match self.runs.last_mut() {
+            Some((first, count)) if *first + *count == number => *count += 1,
+            _ => self.runs.push((number, 1)),
+        }
+    }
+}
+
+/// The hash of an order that goes on with item `number` of `producer`.
+fn follow(order: u64, producer: u32, number: u64) -> u64 {
+    let item = u64::from(producer) << 48 ^ number;
+    (order.rotate_left(23) ^ item).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A consumer endpoint at work.
@@ -34,6 +53,8 @@ pub(crate) struct Intake<'a> {
     pub output: Option<OutputFile>,
     pub peers: Vec<Peer>,
     pub verdict: Verification,
+    /// Hash over the producers and numbers of all items in the order of their arrival.
+    pub order: u64,
     /// Records of this consumer without their number in the producer's stream can't be checked by turns.
     check_keys: bool,
 }
@@ -47,6 +68,8 @@ impl<'a> Intake<'a> {
         meter: &'a Meter,
         output: Option<OutputFile>,
     ) -> Self {
+        // Only a shuffle's items belong to one consumer.
+        let number = if prepared.flow == FlowKind::Shuffle { number } else { 0 };
         let peers = (0..producers.len())
             .map(|p| {
                 let end = prepared.items_of(p, producers.len());
@@ -55,7 +78,7 @@ impl<'a> Intake<'a> {
                 } else {
                     Some(0)
                 };
-                Peer { tally: Tally::default(), missed: 0, next, end }
+                Peer { next, end, ..Peer::default() }
             })
             .collect();
         Intake {
@@ -67,7 +90,8 @@ impl<'a> Intake<'a> {
             output,
             peers,
             verdict: Verification::default(),
-            check_keys: prepared.router.uses_key(),
+            order: 0,
+            check_keys: prepared.flow == FlowKind::Shuffle && prepared.router.uses_key(),
         }
     }
 
@@ -151,6 +175,11 @@ impl<'a> Intake<'a> {
         if intact && peer.next.is_some_and(|next| next & mask == stamp.sequence) {
             let next = peer.next.unwrap_or(0) + 1;
             peer.next = self.prepared.router.next_item_for(self.number, next, peer.end);
+            match self.prepared.flow {
+                FlowKind::Shuffle => {}
+                FlowKind::LoadBalance => peer.extend_run(next - 1),
+                FlowKind::Replicate => self.order = follow(self.order, stamp.producer, next - 1),
+            }
             return;
         }
         self.odd_item(stamp, intact, mask);
@@ -186,8 +215,14 @@ impl<'a> Intake<'a> {
             });
             return;
         }
-        // Every number between that is routed here is missing.
         let found = expected + ahead;
+        if self.prepared.flow == FlowKind::LoadBalance {
+            // Those between went to other consumers.
+            peer.extend_run(found);
+            peer.next = router.next_item_for(self.number, found + 1, peer.end);
+            return;
+        }
+        // Every number between that is routed here is missing.
         let mut missing = 0;
         let mut at = peer.next;
         while let Some(next) = at.filter(|next| *next < found) {
@@ -213,7 +248,9 @@ impl<'a> Intake<'a> {
         };
         let producer = self.producers.get(header.producer as usize).map(String::as_str);
         let (found, expected) = (header.sequence, peer.next.unwrap_or(0));
-        if found > expected {
+        if found >= expected && self.prepared.flow == FlowKind::LoadBalance {
+            peer.extend_run(found);
+        } else if found > expected {
             self.verdict.lost += found - expected;
             peer.missed += found - expected;
             self.verdict.note(self.name, producer, || {
@@ -226,6 +263,7 @@ impl<'a> Intake<'a> {
             });
         }
         peer.next = Some(found.max(expected).saturating_add(u64::from(found >= expected)));
+        self.order = follow(self.order, header.producer, found);
         peer.tally.items += 1;
         let before = peer.tally;
         for record in segment.records() {
@@ -238,7 +276,10 @@ impl<'a> Intake<'a> {
                     break;
                 }
             };
-            peer.tally.record(record);
+            match self.prepared.flow {
+                FlowKind::LoadBalance => peer.tally.shared_record(record),
+                FlowKind::Shuffle | FlowKind::Replicate => peer.tally.record(record),
+            }
             if self.check_keys {
                 check_key(self.prepared, self.number, record, &mut self.verdict, self.name, producer);
             }

@@ -8,11 +8,13 @@ use zsr_host_agent::ring::{Cancel, Consumer, Producer, RingStats};
 
 use crate::topology::Topology;
 
+use super::compare::{Received, compare};
 use super::consume::{Intake, Peer};
 use super::error::WorkloadError;
 use super::output::{OutputFile, OutputPlan};
 use super::produce::{self, Lane};
 use super::source::{Prepared, Source};
+
 use super::tally::Tally;
 use super::verify::Verification;
 
@@ -133,6 +135,7 @@ struct ConsumerDone {
     number: usize,
     ring: RingOutcome,
     peers: Vec<Peer>,
+    order: u64,
     verdict: Verification,
     error: Option<WorkloadError>,
 }
@@ -232,7 +235,8 @@ pub fn run_flow(
 fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Done>) {
     let Some(flow) = topology.flows.get(outcome.flow) else { return };
     outcome.complete = true;
-    let mut pushed = vec![vec![Tally::default(); flow.consumers.len()]; flow.producers.len()];
+    let lanes = flow.kind.lanes(flow.consumers.len());
+    let mut pushed = vec![vec![Tally::default(); lanes]; flow.producers.len()];
     let mut consumers = Vec::new();
     let mut errors = Vec::new();
     let (mine, others) = std::mem::take(results).into_iter().partition(|d: &Done| d.flow() == outcome.flow);
@@ -255,21 +259,24 @@ fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Don
     }
     consumers.sort_by_key(|c| c.number);
     outcome.producer_rings.sort_by_key(|r| r.ring);
-    for mut done in consumers {
-        let name = flow
-            .consumers
-            .get(done.number)
-            .and_then(|e| e.rings.first())
-            .and_then(|r| topology.rings.get(*r))
-            .map_or("", |r| r.name.as_str());
-        for ((peer, row), producer) in done.peers.iter().zip(&pushed).zip(&flow.producers) {
-            let sent = row.get(done.number).copied().unwrap_or_default();
-            done.verdict.close_pair(name, &producer.name, &sent, &peer.tally, peer.missed);
-        }
+    let ring_name = |number: usize| {
+        let ring = flow.consumers.get(number).and_then(|e| e.rings.first());
+        ring.and_then(|r| topology.rings.get(*r)).map_or("", |r| r.name.as_str())
+    };
+    let received: Vec<Received<'_>> = consumers
+        .iter()
+        .map(|c| Received { ring: ring_name(c.number), peers: &c.peers, order: c.order })
+        .collect();
+    let producers: Vec<&str> = flow.producers.iter().map(|p| p.name.as_str()).collect();
+    let mut verdict = Verification::default();
+    compare(flow.kind, &producers, &pushed, &received, &mut verdict);
+    drop(received);
+    for done in consumers {
         outcome.consumer_rings.push(done.ring);
         outcome.verification.merge(done.verdict);
         errors.extend(done.error);
     }
+    outcome.verification.merge(verdict);
     errors.sort_by_key(|e| std::cmp::Reverse(e.rank()));
     if outcome.error.is_none() {
         outcome.error = errors.into_iter().next();
@@ -406,7 +413,7 @@ impl Job<'_> {
             Job::Consumer { flow, number, prepared, producers, name, ring, handle, output } => {
                 let mut intake = Intake::new(&name, number, &producers, prepared, meter, output);
                 let (stats, result) = intake.drain(handle);
-                let Intake { peers, verdict, .. } = intake;
+                let Intake { peers, order, verdict, .. } = intake;
                 let mut tally = Tally::default();
                 for peer in &peers {
                     tally.add(&peer.tally);
@@ -417,6 +424,7 @@ impl Job<'_> {
                     number,
                     ring,
                     peers,
+                    order,
                     verdict,
                     error: result.err(),
                 }))

@@ -12,6 +12,7 @@
 //! of the contents per pair of producer and consumer; comparing them tells lost, doubled, misordered,
 //! misrouted and altered items, in memory that does not grow with their number.
 
+mod compare;
 mod consume;
 mod drive;
 mod error;

@@ -3,6 +3,8 @@
 use zsr_host_agent::ring::Producer;
 use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
 
+use crate::topology::FlowKind;
+
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;
 use super::item::{self, Stamp};
@@ -114,7 +116,10 @@ fn push_record(
     let Some(lane) = lanes.get_mut(target) else { return Ok(()) };
     match lane.ring.push(record) {
         Ok(()) => {
-            lane.tally.record(record);
+            match prepared.flow {
+                FlowKind::LoadBalance => lane.tally.shared_record(record),
+                FlowKind::Shuffle | FlowKind::Replicate => lane.tally.record(record),
+            }
             Ok(())
         }
         Err(cause) => Err(Problem::Push { ring: lane.name.clone(), cause }),

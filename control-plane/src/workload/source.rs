@@ -2,7 +2,7 @@
 
 use zsr_host_agent::segment::{HEADER_LEN, LENGTH_LEN};
 
-use crate::topology::{FileFormat, FileInput, Flow, KeyRef, Routing, Workload};
+use crate::topology::{FileFormat, FileInput, Flow, FlowKind, KeyRef, Routing, Workload};
 
 use super::error::WorkloadError;
 use super::file::{self, Division, Records};
@@ -34,6 +34,8 @@ pub struct Estimate {
 /// A flow's workload, checked and ready to run.
 #[derive(Clone, Debug)]
 pub struct Prepared {
+    /// What becomes of its items.
+    pub(crate) flow: FlowKind,
     pub(crate) kind: Kind,
     pub(crate) router: Router,
     pub(crate) key: KeyReader,
@@ -84,6 +86,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
         }
     };
     Ok(Prepared {
+        flow: flow.kind,
         kind,
         key: KeyReader::new(routing.key(), &flow.workload),
         router: Router::new(&routing, flow.kind.lanes(flow.consumers.len())),

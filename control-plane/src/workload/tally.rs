@@ -11,8 +11,8 @@ pub struct Tally {
     pub records: u64,
     /// Bytes of the records without any framing.
     pub bytes: u64,
-    /// Hash over the contents, in order: each record's is seeded with the one before. Synthetic items, whose
-    /// contents are checked one by one, leave it 0.
+    /// Hash over the contents, in order: each record's is seeded with the one before; a sum where the stream is divided among
+    /// consumers. Synthetic items, whose contents are checked one by one, leave it 0.
     pub chain: u64,
 }
 
@@ -23,6 +23,22 @@ impl Tally {
         self.records += 1;
         self.bytes += record.len() as u64;
         self.chain = xxh3_64_with_seed(record, self.chain);
+    }
+
+    /// Counts a record of a stream that is divided among consumers: the hash is a sum, whatever the order.
+    #[inline]
+    pub fn shared_record(&mut self, record: &[u8]) {
+        self.records += 1;
+        self.bytes += record.len() as u64;
+        self.chain = self.chain.wrapping_add(xxh3_64_with_seed(record, 0));
+    }
+
+    /// Adds another share of a divided stream.
+    pub fn join(&mut self, other: &Tally) {
+        self.items += other.items;
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.chain = self.chain.wrapping_add(other.chain);
     }
 
     /// Counts synthetic items.
