@@ -1,7 +1,10 @@
 //! Counts what passes a port.
 
+use std::os::fd::BorrowedFd;
+
 use zsr_wire::{Frame, FramePool};
 
+use crate::error::LinkError;
 use crate::port::{Port, SendError};
 
 /// What has passed a port.
@@ -76,6 +79,26 @@ impl<P: Port> Port for Counted<P> {
 
     fn faults(&self) -> u64 {
         self.inner.faults()
+    }
+
+    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
+        self.inner.flush(now_ns, pool);
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.inner.is_blocked()
+    }
+
+    fn lost(&self) -> u64 {
+        self.inner.lost()
+    }
+
+    fn trouble(&mut self) -> Option<LinkError> {
+        self.inner.trouble()
     }
 }
 

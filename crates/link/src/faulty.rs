@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::os::fd::BorrowedFd;
 
 use zsr_wire::{Frame, FramePool};
 
+use crate::error::LinkError;
 use crate::faults::{FaultError, FaultRates, FaultStats, Faults, Verdict};
 use crate::port::{Port, SendError};
 
@@ -99,7 +101,7 @@ impl<P: Port> Faulty<P> {
     }
 
     /// Passes on what is due. A full inner link keeps the rest for later.
-    fn flush(&mut self, now: u64, pool: &mut FramePool) {
+    fn pass_on(&mut self, now: u64, pool: &mut FramePool) {
         while let Some(frame) = self.out.release(now) {
             match self.inner.send(now, frame, pool) {
                 Ok(()) => {}
@@ -116,7 +118,7 @@ impl<P: Port> Faulty<P> {
 
 impl<P: Port> Port for Faulty<P> {
     fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        self.flush(now_ns, pool);
+        self.pass_on(now_ns, pool);
         if self.inner.is_closed() {
             return Err(SendError::Closed(frame));
         }
@@ -124,12 +126,12 @@ impl<P: Port> Port for Faulty<P> {
             return Err(SendError::Full(frame));
         }
         self.out.take(now_ns, frame, pool);
-        self.flush(now_ns, pool);
+        self.pass_on(now_ns, pool);
         Ok(())
     }
 
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
-        self.flush(now_ns, pool);
+        self.pass_on(now_ns, pool);
         while self.inward.held.len() < MAX_HELD
             && let Some(frame) = self.inner.recv(now_ns, pool)
         {
@@ -143,7 +145,9 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn next_due(&self) -> Option<u64> {
-        [self.out.due(), self.inward.due(), self.inner.next_due()].into_iter().flatten().min()
+        // What the system does not take has no time: the descriptor says when.
+        let out = if self.inner.is_blocked() { None } else { self.out.due() };
+        [out, self.inward.due(), self.inner.next_due()].into_iter().flatten().min()
     }
 
     fn faults(&self) -> u64 {
@@ -152,5 +156,26 @@ impl<P: Port> Port for Faulty<P> {
             s.lost + s.duplicated + s.reordered + s.corrupted
         };
         made(&self.out) + made(&self.inward) + self.inner.faults()
+    }
+
+    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
+        self.pass_on(now_ns, pool);
+        self.inner.flush(now_ns, pool);
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.inner.is_blocked()
+    }
+
+    fn lost(&self) -> u64 {
+        self.inner.lost()
+    }
+
+    fn trouble(&mut self) -> Option<LinkError> {
+        self.inner.trouble()
     }
 }

@@ -1,4 +1,5 @@
-//! Links between nodes: in-memory queues, and wrappers for capture, counting and faults.
+//! Links between nodes: in-memory queues, links of the system's, wrappers for capture, counting and faults, and the
+//! loop that drives a node over its links.
 //!
 //! A [`Port`] is one end of a link. Nothing blocks and nothing reads a clock: the caller says what time it is, and
 //! brings the pool that buffers come from and go back to. Wrappers are ports too, so they stack:
@@ -6,21 +7,37 @@
 //! ```text
 //! Faulty<Counted<Capture<MemoryPort>>>
 //! ```
+//!
+//! [`PortLoop`] drives a [`Node`], which is a switch or a NIC, over any number of ports; see docs/links.md.
 
 mod capture;
 mod counted;
+mod error;
 mod faults;
 mod faulty;
 mod memory;
+mod mmsg;
+mod node;
 mod pcap;
+mod poller;
 mod port;
+mod port_loop;
+mod ports;
 mod rng;
+mod unix;
+mod wake;
 
 pub use capture::Capture;
 pub use counted::{Counted, PortStats};
+pub use error::LinkError;
 pub use faults::{FaultError, FaultRates, FaultStats, Faults, Verdict};
 pub use faulty::Faulty;
 pub use memory::{MemoryPort, memory_link, thread_link};
+pub use node::Node;
 pub use pcap::{CaptureError, PcapSink, PcapSummary};
 pub use port::{Port, SendError};
+pub use port_loop::{LoopConfig, LoopEnd, LoopHandle, LoopStats, LoopThread, PortLoop};
+pub use ports::{AnyPort, PortReport, TroubleFn};
 pub use rng::Rng;
+pub use unix::UnixPort;
+pub use wake::Waker;

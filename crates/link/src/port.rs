@@ -1,7 +1,11 @@
 //! What every end of a link can do.
 
+use std::os::fd::BorrowedFd;
+
 use thiserror::Error;
 use zsr_wire::{Frame, FramePool};
+
+use crate::error::LinkError;
 
 /// A frame that was not sent. It comes back, so that it can be tried again.
 #[derive(Debug, Error)]
@@ -23,10 +27,10 @@ impl SendError {
     }
 }
 
-/// One end of a link. Neither call blocks. `now_ns` is the caller's time, which must not go backwards; `pool` is where
+/// One end of a link. No call blocks. `now_ns` is the caller's time, which must not go backwards; `pool` is where
 /// buffers that a link needs or no longer needs come from and go to.
 pub trait Port {
-    /// Sends one frame.
+    /// Sends one frame. A link of the system's may keep it until [`Port::flush`], to send many with one call.
     fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError>;
 
     /// The next frame that has arrived, if there is one.
@@ -44,6 +48,32 @@ pub trait Port {
     /// Faults that this port has made so far, in both directions: frames lost, duplicated, held back, damaged.
     fn faults(&self) -> u64 {
         0
+    }
+
+    /// Hands what [`Port::send`] has gathered to the system. Nothing to do where frames leave at once.
+    fn flush(&mut self, _now_ns: u64, _pool: &mut FramePool) {}
+
+    /// Readable when frames have arrived; `None` if this port is no descriptor of the system's and must be asked. Poll
+    /// level-triggered: one look may leave frames behind.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whether frames wait for the system to take them: flush when [`Port::fd`] becomes writable.
+    fn is_blocked(&self) -> bool {
+        false
+    }
+
+    /// Frames that were taken by [`Port::send`], or came in, and were given up: no peer, too long, damaged by the
+    /// system. Not those that a wrapper loses on purpose, which are [`Port::faults`].
+    fn lost(&self) -> u64 {
+        0
+    }
+
+    /// What has gone wrong since the last call, for people, once per event and not per frame: an interface that is
+    /// down, a link that the system refuses to use. The port goes on by itself when the cause is gone.
+    fn trouble(&mut self) -> Option<LinkError> {
+        None
     }
 }
 
@@ -66,5 +96,25 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn faults(&self) -> u64 {
         (**self).faults()
+    }
+
+    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
+        (**self).flush(now_ns, pool);
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).fd()
+    }
+
+    fn is_blocked(&self) -> bool {
+        (**self).is_blocked()
+    }
+
+    fn lost(&self) -> u64 {
+        (**self).lost()
+    }
+
+    fn trouble(&mut self) -> Option<LinkError> {
+        (**self).trouble()
     }
 }

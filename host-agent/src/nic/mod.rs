@@ -1,5 +1,6 @@
 //! NICs as the agent needs them: register memory, make queue pairs, connect them.
 
+mod node;
 mod soft;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use zsr_wire::{Mac, Psn, Qpn, Rkey};
 
+pub use node::NicNode;
 pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
 
 use crate::memory::Memory;

@@ -1,0 +1,90 @@
+//! What is wrong with a link of the system's.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A link can't be made or used.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    /// An empty socket path.
+    #[error("a link's socket path is empty: name a file for each end")]
+    NoPath,
+    /// A socket path that the system can't hold.
+    #[error(
+        "the socket path {} has {len} bytes, more than the {max} that the system can hold: choose a folder with a \
+         shorter path",
+        path.display()
+    )]
+    PathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length, bytes.
+        len: usize,
+        /// The most that fits, bytes.
+        max: usize,
+    },
+    /// Both ends of a link at one path.
+    #[error("the socket path {} is given for both ends of a link: each end needs a path of its own", path.display())]
+    SamePath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else is there.
+    #[error(
+        "the socket {} belongs to a process that runs: stop that process, or choose another path",
+        path.display()
+    )]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something that is no socket is there.
+    #[error("{} exists and is not a socket: remove it, or choose another path", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The socket can't be made at its path.
+    #[error(
+        "can't make the socket {}: {source}; its folder must exist and be writable",
+        path.display()
+    )]
+    Bind {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The other end can't be reached for another reason than its absence.
+    #[error("can't reach the other end at {}: {source}; frames to it are lost until this is put right", path.display())]
+    Peer {
+        /// The peer's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused frames.
+    #[error("the system refuses frames at {port}: {source}; they are lost until this is put right")]
+    Refused {
+        /// The port: a path or an interface.
+        port: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Waiting for frames is not possible.
+    #[error("can't wait for frames ({what}): {source}; the limit on open files may be too low (ulimit -n)")]
+    Poll {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A port number was given twice.
+    #[error("port {port} has a link already: give each link a port number of its own")]
+    PortTaken {
+        /// The port.
+        port: u16,
+    },
+}

@@ -1,0 +1,303 @@
+//! A node and its ports, run by one thread: busy while there is work, asleep in the system while there is none.
+//!
+//! ```text
+//!  round:  wakes, descriptors ─► node.work ─► per port: a burst in, a burst out ─► flush all
+//!          nothing moved for a while: sleep until a descriptor, a timer or a waker ends it
+//! ```
+//!
+//! A burst is few enough frames to stay in the first-level cache; each system call moves as many.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use zsr_wire::{Frame, FramePool};
+
+use crate::error::LinkError;
+use crate::node::Node;
+use crate::ports::{AnyPort, PortReport, Ports};
+use crate::wake::Waker;
+
+/// How a loop behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopConfig {
+    /// Frames of one port that are handled before the next port has its turn.
+    pub burst: usize,
+    /// How long the loop keeps looking for work before it sleeps.
+    pub spin: Duration,
+    /// Frame buffers to begin with; more are made when they are needed.
+    pub frames: usize,
+}
+
+impl Default for LoopConfig {
+    fn default() -> Self {
+        LoopConfig { burst: 32, spin: Duration::from_micros(50), frames: 256 }
+    }
+}
+
+/// What a loop has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoopStats {
+    /// Rounds in which something moved.
+    pub busy_rounds: u64,
+    /// Time of these, in nanoseconds.
+    pub busy_ns: u64,
+    /// How often the loop slept.
+    pub sleeps: u64,
+    /// Frames for ports that have no link.
+    pub astray: u64,
+    /// Every port.
+    pub ports: Vec<PortReport>,
+}
+
+/// Time between two reports of a busy loop. An idle one reports before it sleeps.
+const REPORT: Duration = Duration::from_millis(10);
+
+type Command = Box<dyn FnOnce(&mut Ports) + Send>;
+
+struct Shared {
+    stop: AtomicBool,
+    stats: Mutex<LoopStats>,
+}
+
+impl Shared {
+    fn stats(&self) -> MutexGuard<'_, LoopStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A node, its ports, and all that is needed to drive them.
+pub struct PortLoop<N> {
+    node: N,
+    ports: Ports,
+    config: LoopConfig,
+    waker: Waker,
+    shared: Arc<Shared>,
+    send_commands: mpsc::Sender<Command>,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// Reaches a loop from other threads. Clones reach the same.
+#[derive(Clone)]
+pub struct LoopHandle {
+    waker: Waker,
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+}
+
+/// What is left of a loop.
+pub struct LoopEnd<N> {
+    /// The node.
+    pub node: N,
+    /// Its ports, still open.
+    pub ports: Vec<(u16, AnyPort)>,
+    /// What it did.
+    pub stats: LoopStats,
+    /// Why it ended, if nobody asked for it.
+    pub error: Option<LinkError>,
+}
+
+impl<N: Node> PortLoop<N> {
+    /// A loop without ports. `waker` is what other threads wake `node` with, when they have queued a request for it.
+    ///
+    /// # Errors
+    /// [`LinkError::Poll`]: no descriptor left.
+    pub fn new(node: N, waker: &Waker, config: LoopConfig) -> Result<PortLoop<N>, LinkError> {
+        let (send_commands, commands) = mpsc::channel();
+        Ok(PortLoop {
+            node,
+            ports: Ports::new(waker)?,
+            config,
+            waker: waker.clone(),
+            shared: Arc::new(Shared { stop: AtomicBool::new(false), stats: Mutex::default() }),
+            send_commands,
+            commands,
+        })
+    }
+
+    /// Connects a link to port `port` of the node.
+    ///
+    /// # Errors
+    /// [`LinkError::PortTaken`], [`LinkError::Poll`].
+    pub fn add_port(&mut self, port: u16, link: AnyPort) -> Result<(), LinkError> {
+        self.ports.add(port, link)
+    }
+
+    /// Has `f` told what goes wrong at which port, from the loop's thread, which waits for it.
+    pub fn on_trouble(&mut self, f: impl Fn(u16, &LinkError) + Send + Sync + 'static) {
+        self.ports.on_trouble(Arc::new(f));
+    }
+
+    /// Reaches this loop from other threads, while it runs and before.
+    pub fn handle(&self) -> LoopHandle {
+        LoopHandle {
+            waker: self.waker.clone(),
+            shared: self.shared.clone(),
+            commands: self.send_commands.clone(),
+        }
+    }
+
+    /// Runs in this thread until [`LoopHandle::stop`].
+    pub fn run(mut self) -> LoopEnd<N> {
+        // Timers are microseconds apart; the system's default slack is 50 of them.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let mut stats = LoopStats::default();
+        let error = self.rounds(&mut stats).err();
+        self.report(&mut stats);
+        LoopEnd { node: self.node, ports: self.ports.into_links(), stats, error }
+    }
+
+    /// Runs in a thread of its own.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn spawn(self, name: &str) -> io::Result<LoopThread<N>>
+    where
+        N: Send + 'static,
+    {
+        let handle = self.handle();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || self.run())?;
+        Ok(LoopThread { handle, thread })
+    }
+
+    fn rounds(&mut self, stats: &mut LoopStats) -> Result<(), LinkError> {
+        let start = Instant::now();
+        let mut pool = FramePool::with_frames(self.config.frames);
+        let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
+        let (mut last_work, mut last_report) = (start, start);
+        loop {
+            let round = Instant::now();
+            let now = round.duration_since(start).as_nanos() as u64;
+            if self.ports.look(now, &mut pool)? {
+                self.waker.clear();
+                while let Ok(command) = self.commands.try_recv() {
+                    command(&mut self.ports);
+                }
+            }
+            // After the waker was cleared, or a stop could come in between and be slept through.
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if self.round(now, &mut pool, &mut out)? > 0 {
+                last_work = round;
+                stats.busy_rounds += 1;
+                stats.busy_ns += round.elapsed().as_nanos() as u64;
+                if round.duration_since(last_report) >= REPORT {
+                    last_report = round;
+                    self.report(stats);
+                }
+            } else if round.duration_since(last_work) < self.config.spin {
+                std::thread::yield_now();
+            } else {
+                let due = [self.node.next_due(), self.ports.next_due()].into_iter().flatten().min();
+                let now = start.elapsed().as_nanos() as u64;
+                let time = due.map(|t| Duration::from_nanos(t.saturating_sub(now)));
+                if time.is_none_or(|t| !t.is_zero()) {
+                    stats.sleeps += 1;
+                    self.report(stats);
+                    self.ports.sleep(time)?;
+                }
+            }
+        }
+    }
+
+    fn round(
+        &mut self,
+        now: u64,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) -> Result<usize, LinkError> {
+        let (node, ports, burst) = (&mut self.node, &mut self.ports, self.config.burst);
+        let mut moved = node.work(now, pool, out);
+        ports.deliver(now, out, pool);
+        for i in 0..ports.len() {
+            let port = ports.number(i);
+            for _ in 0..burst {
+                let Some(frame) = ports.recv(i, now, pool) else { break };
+                node.handle(now, port, frame, pool, out);
+                moved += 1;
+            }
+            ports.deliver(now, out, pool);
+            moved += ports.transmit(i, now, burst, pool, |port, pool| node.transmit(now, port, pool));
+        }
+        ports.flush(now, pool)?;
+        Ok(moved)
+    }
+
+    fn report(&mut self, stats: &mut LoopStats) {
+        self.ports.report(&mut stats.ports);
+        stats.astray = self.ports.astray;
+        self.shared.stats().clone_from(stats);
+    }
+}
+
+impl LoopHandle {
+    /// Ends the loop after the round that it is in.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Has the loop look at everything again, also if it sleeps.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// What the loop had done when it last reported, at most some milliseconds ago.
+    pub fn stats(&self) -> LoopStats {
+        self.shared.stats().clone()
+    }
+
+    /// Connects a link to a port of the running loop, and waits until that is done. `None` if the loop has ended.
+    ///
+    /// # Errors
+    /// [`LinkError::PortTaken`], [`LinkError::Poll`].
+    pub fn add_port(&self, port: u16, link: AnyPort) -> Option<Result<(), LinkError>> {
+        self.call(move |ports| ports.add(port, link))
+    }
+
+    /// Takes a link from the running loop, and waits until that is done. `None` if there was none, or the loop has
+    /// ended.
+    pub fn remove_port(&self, port: u16) -> Option<AnyPort> {
+        self.call(move |ports| ports.remove(port)).flatten()
+    }
+
+    fn call<R: Send + 'static>(&self, f: impl FnOnce(&mut Ports) -> R + Send + 'static) -> Option<R> {
+        let (answer, result) = mpsc::sync_channel(1);
+        // Refused or dropped unanswered when the loop has ended.
+        self.commands.send(Box::new(move |ports| drop(answer.send(f(ports))))).ok()?;
+        self.waker.wake();
+        result.recv().ok()
+    }
+}
+
+/// A loop in a thread of its own.
+pub struct LoopThread<N> {
+    handle: LoopHandle,
+    thread: JoinHandle<LoopEnd<N>>,
+}
+
+impl<N> LoopThread<N> {
+    /// Reaches the loop.
+    pub fn handle(&self) -> &LoopHandle {
+        &self.handle
+    }
+
+    /// Whether the loop has ended, by itself or because it was told to.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends the loop and waits for it. A panic of the node goes on here.
+    pub fn stop(self) -> LoopEnd<N> {
+        self.handle.stop();
+        self.join()
+    }
+
+    /// Waits until the loop ends. A panic of the node goes on here.
+    pub fn join(self) -> LoopEnd<N> {
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}

@@ -1,0 +1,49 @@
+//! The switch as a node of a [`zsr_link::PortLoop`].
+
+use zsr_link::Node;
+use zsr_wire::{Frame, FramePool};
+
+use crate::handle::ControlQueue;
+use crate::switch::Switch;
+
+/// Packets that wait for another pass, or came as packet-outs, and are run per round.
+const BURST: usize = 64;
+
+/// A switch and the requests of its control plane, to be driven over links: make the queue with a waker's
+/// [`wake`](zsr_link::Waker::wake), and the loop with the same waker.
+pub struct SwitchNode {
+    /// The switch.
+    pub switch: Switch,
+    /// What other threads ask of it.
+    pub control: ControlQueue,
+}
+
+impl Node for SwitchNode {
+    #[inline]
+    fn handle(
+        &mut self,
+        now_ns: u64,
+        port: u16,
+        frame: Frame,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) {
+        self.switch.process(now_ns, port, frame, pool, out);
+    }
+
+    fn work(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
+        let mut done = self.control.drain(&mut self.switch);
+        if self.switch.next_timer().is_some_and(|t| t <= now_ns) {
+            // Something was due, also if no packet came of it.
+            done += 1 + self.switch.fire_timers(now_ns, pool, out);
+        }
+        if self.switch.has_pending() {
+            done += self.switch.run_pending(now_ns, BURST, pool, out);
+        }
+        done
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        if self.switch.has_pending() { Some(0) } else { self.switch.next_timer() }
+    }
+}
