@@ -189,7 +189,8 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
             }
             Ok(())
         }
-        ("mark_to_drop", [_]) | ("drop" | "mark_to_drop", []) => {
+        ("mark_to_drop", [h]) => mark_to_drop(cx, h),
+        ("drop" | "mark_to_drop", []) => {
             cx.asm.emit(Op::Drop);
             Ok(())
         }
@@ -375,6 +376,38 @@ fn assign_union(
 ) -> Result<()> {
     for (d, s) in cx.union_members(d).iter().zip(&cx.union_members(s)) {
         copy_header(cx, d, s)?;
+    }
+    Ok(())
+}
+
+/// Marks a struct of the standard metadata's type: p4c hands a copy of it to an action with an `inout` parameter, and
+/// copies it back behind the call.
+fn mark_to_drop(cx: &mut Cx, struct_: &Node) -> Result<()> {
+    let HeaderExpr::Fixed(marked) = cx.layout.header_expr(struct_)? else {
+        return struct_.err("a fixed struct was expected");
+    };
+    let standard = ["egress_spec", "mcast_grp"].map(|f| cx.layout.find("standard_metadata", f));
+    if standard.iter().flatten().any(|f| f.header == marked) {
+        cx.asm.emit(Op::Drop);
+        return Ok(());
+    }
+    // The switch alone knows the drop port, and puts it into its own struct: which is put aside meanwhile.
+    let of = |f| cx.layout.find(&cx.layout.headers[marked].name, f).map(|f| f.slot);
+    let copies = ["egress_spec", "mcast_grp"].map(of);
+    let mut pairs = Vec::new();
+    for (own, copy) in standard.iter().zip(copies) {
+        if let (Some(own), Some(copy)) = (own, copy) {
+            pairs.push((own.slot, copy, cx.asm.temp(1)));
+        }
+    }
+    if pairs.is_empty() {
+        return struct_.err("the struct has no field 'egress_spec'");
+    }
+    pairs.iter().for_each(|&(own, _, aside)| cx.asm.emit(Op::Copy { d: aside, a: own }));
+    cx.asm.emit(Op::Drop);
+    for &(own, copy, aside) in &pairs {
+        cx.asm.emit(Op::Copy { d: copy, a: own });
+        cx.asm.emit(Op::Copy { d: own, a: aside });
     }
     Ok(())
 }

@@ -31,6 +31,8 @@ struct Builder<'a> {
     types: HashMap<String, config::P4NewTypeSpec>,
     actions: HashMap<u32, &'a config::Action>,
     seen: HashSet<u32>,
+    /// Objects of P4Info that the compiler has removed from the device config, being of no effect.
+    removed: HashSet<u32>,
     schema: Schema,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Builder<'a> {
             types,
             actions: HashMap::new(),
             seen: HashSet::new(),
+            removed: HashSet::new(),
             schema: Schema::default(),
         }
     }
@@ -82,6 +85,28 @@ impl<'a> Builder<'a> {
         Ok(self.schema)
     }
 
+    /// Takes note that P4Info has an object that the device config lacks. p4c writes P4Info before it removes what has no
+    /// effect; where the device config in turn has a table that P4Info lacks, they come from two programs.
+    fn remove(&mut self, id: u32, kind: &str, name: &str) -> Result<(), String> {
+        let known = |table: &str| {
+            let named = |t: &config::Table| t.preamble.as_ref().is_some_and(|p| p.name == table);
+            self.info.tables.iter().any(named)
+        };
+        // Tables that the compiler makes of statements are in no control.
+        let stranger = self.program.tables.iter().find(|t| t.name.contains('.') && !known(&t.name));
+        match stranger {
+            Some(stranger) => Err(format!(
+                "{}, which has '{}' instead, unknown to P4Info",
+                missing(kind, name),
+                stranger.name
+            )),
+            None => {
+                self.removed.insert(id);
+                Ok(())
+            }
+        }
+    }
+
     fn actions(&mut self) -> Result<(), String> {
         for action in &self.info.actions {
             let (id, _) = self.name("action", action.preamble.as_ref())?;
@@ -93,7 +118,10 @@ impl<'a> Builder<'a> {
     fn profiles(&mut self) -> Result<(), String> {
         for profile in &self.info.action_profiles {
             let (id, name) = self.name("action profile", profile.preamble.as_ref())?;
-            let engine = self.program.profile(name).ok_or_else(|| missing("action profile", name))?;
+            let Some(engine) = self.program.profile(name) else {
+                self.remove(id, "action profile", name)?;
+                continue;
+            };
             let selector = self.program.profiles.get(engine.index()).is_some_and(|p| p.selector);
             if selector != profile.with_selector {
                 return Err(format!("action profile '{name}' has a selector on one side only"));
@@ -125,7 +153,10 @@ impl<'a> Builder<'a> {
     fn tables(&mut self) -> Result<(), String> {
         for table in &self.info.tables {
             let (id, name) = self.name("table", table.preamble.as_ref())?;
-            let engine = self.program.table(name).ok_or_else(|| missing("table", name))?;
+            let Some(engine) = self.program.table(name) else {
+                self.remove(id, "table", name)?;
+                continue;
+            };
             let of = self.program.tables.get(engine.index()).ok_or_else(|| missing("table", name))?;
             let place = |what: String| format!("table '{name}' {what}");
             let fields = self.fields(&table.match_fields, &of.keys).map_err(place)?;
@@ -251,6 +282,9 @@ impl<'a> Builder<'a> {
     fn direct_resources(&mut self) -> Result<(), String> {
         for counter in &self.info.direct_counters {
             let (_, name) = self.name("direct counter", counter.preamble.as_ref())?;
+            if self.removed.contains(&counter.direct_table_id) {
+                continue;
+            }
             let table = self.schema.tables.get_mut(&counter.direct_table_id);
             let table = table.ok_or_else(|| format!("direct counter '{name}' has no table"))?;
             let of = self.program.tables.get(table.engine.index());
@@ -261,6 +295,9 @@ impl<'a> Builder<'a> {
         }
         for meter in &self.info.direct_meters {
             let (_, name) = self.name("direct meter", meter.preamble.as_ref())?;
+            if self.removed.contains(&meter.direct_table_id) {
+                continue;
+            }
             let table = self.schema.tables.get_mut(&meter.direct_table_id);
             let table = table.ok_or_else(|| format!("direct meter '{name}' has no table"))?;
             let unit = self.program.tables.get(table.engine.index()).and_then(|of| of.direct_meter);
@@ -273,14 +310,20 @@ impl<'a> Builder<'a> {
     fn arrays(&mut self) -> Result<(), String> {
         for counter in &self.info.counters {
             let (id, name) = self.name("counter", counter.preamble.as_ref())?;
-            let engine = self.program.counter(name).ok_or_else(|| missing("counter", name))?;
+            let Some(engine) = self.program.counter(name) else {
+                self.remove(id, "counter", name)?;
+                continue;
+            };
             let of = self.program.counters.get(engine.index()).ok_or_else(|| missing("counter", name))?;
             let size = cells("counter", name, counter.size, of.size)?;
             self.schema.counters.insert(id, Counter { name: name.to_owned(), engine, size });
         }
         for meter in &self.info.meters {
             let (id, name) = self.name("meter", meter.preamble.as_ref())?;
-            let engine = self.program.meter(name).ok_or_else(|| missing("meter", name))?;
+            let Some(engine) = self.program.meter(name) else {
+                self.remove(id, "meter", name)?;
+                continue;
+            };
             let of = self.program.meters.get(engine.index()).ok_or_else(|| missing("meter", name))?;
             let size = cells("meter", name, meter.size, of.size)?;
             let kind = meter_type("meter", name, meter.spec.as_ref(), of.unit)?;
@@ -288,7 +331,10 @@ impl<'a> Builder<'a> {
         }
         for register in &self.info.registers {
             let (id, name) = self.name("register", register.preamble.as_ref())?;
-            let engine = self.program.register(name).ok_or_else(|| missing("register", name))?;
+            let Some(engine) = self.program.register(name) else {
+                self.remove(id, "register", name)?;
+                continue;
+            };
             let of = self.program.registers.get(engine.index()).ok_or_else(|| missing("register", name))?;
             let size = cells("register", name, register.size.into(), of.size)?;
             let data = DataType::resolve(register.type_spec.as_ref(), self.info.type_info.as_ref())
@@ -308,7 +354,10 @@ impl<'a> Builder<'a> {
     fn value_sets(&mut self) -> Result<(), String> {
         for set in &self.info.value_sets {
             let (id, name) = self.name("value set", set.preamble.as_ref())?;
-            let engine = self.program.value_set(name).ok_or_else(|| missing("value set", name))?;
+            let Some(engine) = self.program.value_set(name) else {
+                self.remove(id, "value set", name)?;
+                continue;
+            };
             let of = self.program.value_sets.get(engine.index()).ok_or_else(|| missing("value set", name))?;
             let widths: Vec<u32> = if of.widths.is_empty() {
                 set.r#match.iter().map(|field| u32::try_from(field.bitwidth).unwrap_or(0)).collect()
@@ -341,7 +390,10 @@ impl<'a> Builder<'a> {
     fn digests(&mut self) -> Result<(), String> {
         for digest in &self.info.digests {
             let (id, name) = self.name("digest", digest.preamble.as_ref())?;
-            let engine = self.program.digest(name).ok_or_else(|| missing("digest", name))?;
+            let Some(engine) = self.program.digest(name) else {
+                self.remove(id, "digest", name)?;
+                continue;
+            };
             let of = self.program.digests.get(engine.index()).ok_or_else(|| missing("digest", name))?;
             let data = DataType::resolve(digest.type_spec.as_ref(), self.info.type_info.as_ref())
                 .map_err(|what| format!("digest '{name}' {what}"))?;

@@ -89,6 +89,13 @@ async fn p4info_and_device_config_must_agree() {
     let message =
         refused(controller, |c| info(c).tables[1].preamble.as_mut().unwrap().name = "In.l3".into()).await;
     assert!(message.contains("table 'In.l3' is not in the device config"), "{message}");
+    // p4c removes what has no effect from the device config only.
+    let mut removed = config();
+    let mut table = info(&mut removed).tables[1].clone();
+    let preamble = table.preamble.as_mut().unwrap();
+    (preamble.id, preamble.name) = (0x0212_3456, "In.removed".into());
+    info(&mut removed).tables.push(table);
+    controller.set_pipeline(Action::Verify, Some(removed)).await.expect("an object without effect");
     let message = refused(controller, |c| info(c).tables[1].match_fields[0].bitwidth = 47).await;
     assert!(message.contains("'In.l2'") && message.contains("47") && message.contains("48"), "{message}");
     let message = refused(controller, |c| {

@@ -1,0 +1,28 @@
+//! bmv2's `simple_switch_grpc` as one more switch: started, fed with packets, and taken down.
+//!
+//! ```text
+//!  link ─┐                          ┌───────────────────────┐
+//!  link ─┼─ Bridge ── Dataplane ────┤ simple_switch_grpc    ├── P4Runtime ── any controller
+//!  ticks ┘  (thread)   (gRPC stream)└───────────────────────┘
+//! ```
+//!
+//! Packets go through its gRPC data plane (`--dp-grpc-server-addr`), which needs neither root nor interfaces; a
+//! [`Bridge`] joins its ports to any [`zsr_link::Port`]. bmv2 makes no packets of its own accord, so the bridge also
+//! injects timer packets. Control is P4Runtime's business, and so not in this crate. bmv2 itself is not part of this
+//! repository: the caller names the binary.
+
+mod bridge;
+mod dataplane;
+mod error;
+mod process;
+mod proto;
+mod thrift;
+
+pub use bridge::{Bridge, BridgeStats, Ticks};
+pub use dataplane::{Dataplane, PacketReceiver, PacketSender};
+pub use error::Bmv2Error;
+pub use process::{Bmv2, Options, find_binary};
+pub use thrift::Registers;
+
+/// A packet, and the port at which it comes in or leaves.
+pub type PortPacket = (u16, Vec<u8>);

@@ -1,0 +1,320 @@
+//! The process: started on free loopback ports, watched, and ended with its owner.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, PipeReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::Bmv2Error;
+
+/// Lines of its output that are kept for error messages.
+const KEPT_LINES: usize = 12;
+/// Time between two attempts to reach a server that comes up.
+const RETRY: Duration = Duration::from_millis(10);
+/// Starts that are tried, since a free port may be taken before it is bound.
+const ATTEMPTS: usize = 3;
+
+/// How to start a bmv2.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `simple_switch_grpc`.
+    pub binary: PathBuf,
+    /// P4Runtime's device id.
+    pub device_id: u64,
+    /// Packets to this port become packet-ins; `None`: there is no packet I/O over P4Runtime.
+    pub cpu_port: Option<u16>,
+    /// Value of `egress_spec` that means drop; `None`: bmv2's default, 511.
+    pub drop_port: Option<u16>,
+    /// Where its log goes, at level `debug`; `None`: it logs errors only.
+    pub log: Option<PathBuf>,
+    /// How long it may take until it serves.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// The binary, as device 1 without a CPU port.
+    pub fn new(binary: impl Into<PathBuf>) -> Options {
+        Options {
+            binary: binary.into(),
+            device_id: 1,
+            cpu_port: None,
+            drop_port: None,
+            log: None,
+            patience: Duration::from_secs(30),
+        }
+    }
+
+    fn arguments(&self, at: &Addresses) -> Vec<OsString> {
+        let mut list: Vec<OsString> = ["--no-p4", "--device-id"].map(Into::into).into();
+        list.push(self.device_id.to_string().into());
+        match &self.log {
+            // Level `trace` has several lines per packet and header.
+            Some(file) => {
+                list.extend(["--log-level", "debug", "--log-flush", "--log-file"].map(Into::into));
+                list.push(file.into());
+            }
+            None => list.extend(["--log-level", "error", "--log-console"].map(Into::into)),
+        }
+        // Builds with thrift bind a fixed port unless they are told another; those without only warn.
+        list.extend(["--thrift-port".into(), at.thrift.port().to_string().into()]);
+        list.extend(["--", "--grpc-server-addr"].map(Into::into));
+        list.push(at.p4runtime.to_string().into());
+        list.extend(["--dp-grpc-server-addr".into(), at.dataplane.to_string().into()]);
+        for (option, port) in [("--cpu-port", self.cpu_port), ("--drop-port", self.drop_port)] {
+            if let Some(port) = port {
+                list.extend([option.into(), port.to_string().into()]);
+            }
+        }
+        list
+    }
+}
+
+/// The binary: what the environment variable ZSR_BMV2 names, or else `simple_switch_grpc` on PATH.
+///
+/// # Errors
+/// [`Bmv2Error::NotInstalled`].
+pub fn find_binary() -> Result<PathBuf, Bmv2Error> {
+    if let Some(named) = std::env::var_os("ZSR_BMV2").filter(|v| !v.is_empty()) {
+        return Ok(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("simple_switch_grpc"))
+        .find(|file| file.is_file())
+        .ok_or(Bmv2Error::NotInstalled)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    p4runtime: SocketAddr,
+    dataplane: SocketAddr,
+    thrift: SocketAddr,
+}
+
+impl Addresses {
+    fn free() -> std::io::Result<Addresses> {
+        // All three are held while they are chosen, so that they differ.
+        let held = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let [p4runtime, dataplane, thrift] = held;
+        Ok(Addresses {
+            p4runtime: p4runtime?.local_addr()?,
+            dataplane: dataplane?.local_addr()?,
+            thrift: thrift?.local_addr()?,
+        })
+    }
+}
+
+/// What the keeper and the owner share.
+#[derive(Default)]
+struct Shared {
+    child: Mutex<Option<Child>>,
+    output: Mutex<VecDeque<String>>,
+    ended: Mutex<Option<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A running `simple_switch_grpc`, without a program until a controller pushes one. It ends when this is dropped, and
+/// also when this process is killed.
+pub struct Bmv2 {
+    addresses: Addresses,
+    options: Options,
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Bmv2 {
+    /// Starts one on free loopback ports, and waits until it serves P4Runtime and its data plane.
+    ///
+    /// # Errors
+    /// The binary is missing, is no simple_switch_grpc, or does not come up in time: [`Bmv2Error`] has its last words.
+    pub fn start(options: Options) -> Result<Bmv2, Bmv2Error> {
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(options.clone()) {
+                Err(Bmv2Error::Failed { .. }) if attempt < ATTEMPTS => attempt += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn start_once(options: Options) -> Result<Bmv2, Bmv2Error> {
+        let addresses = Addresses::free()
+            .map_err(|source| Bmv2Error::Io { what: "looking for free loopback ports", source })?;
+        let shared = Arc::new(Shared::default());
+        let (started, start) = mpsc::channel();
+        let (keeper_options, keeper_shared) = (options.clone(), shared.clone());
+        let keeper = std::thread::Builder::new()
+            .name("zsr-bmv2".into())
+            .spawn(move || keep(&keeper_options, &addresses, &keeper_shared, &started))
+            .map_err(|source| Bmv2Error::Io { what: "starting the thread that watches bmv2", source })?;
+        let bmv2 = Bmv2 { addresses, options, shared, keeper: Some(keeper) };
+        let failed = |source| Bmv2Error::Spawn { binary: bmv2.options.binary.clone(), source };
+        start.recv().unwrap_or_else(|e| Err(std::io::Error::other(e))).map_err(failed)?;
+        bmv2.wait_until_it_serves()?;
+        Ok(bmv2)
+    }
+
+    fn wait_until_it_serves(&self) -> Result<(), Bmv2Error> {
+        let start = Instant::now();
+        for address in [self.addresses.dataplane, self.addresses.p4runtime] {
+            while TcpStream::connect(address).is_err() {
+                if let Some(end) = lock(&self.shared.ended).clone() {
+                    return Err(self.failed(end));
+                }
+                if start.elapsed() > self.options.patience {
+                    let seconds = self.options.patience.as_secs();
+                    return Err(self.failed(format!("did not listen on {address} within {seconds} s")));
+                }
+                std::thread::sleep(RETRY);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, what: String) -> Bmv2Error {
+        Bmv2Error::Failed { binary: self.options.binary.clone(), what, output: self.last_words() }
+    }
+
+    /// Where its P4Runtime server listens.
+    pub fn p4runtime(&self) -> SocketAddr {
+        self.addresses.p4runtime
+    }
+
+    /// Where its data plane listens.
+    pub fn dataplane(&self) -> SocketAddr {
+        self.addresses.dataplane
+    }
+
+    /// Where its thrift server listens, if it was built with one.
+    pub fn thrift(&self) -> SocketAddr {
+        self.addresses.thrift
+    }
+
+    /// P4Runtime's device id.
+    pub fn device_id(&self) -> u64 {
+        self.options.device_id
+    }
+
+    /// The last lines that it wrote.
+    pub fn last_words(&self) -> String {
+        Vec::from_iter(lock(&self.shared.output).iter().cloned()).join("\n")
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<String> {
+        lock(&self.shared.ended).clone()
+    }
+
+    /// Ends it, and waits until it is gone.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if let Some(child) = lock(&self.shared.child).as_mut() {
+            // An error says that it has ended already.
+            let _ = child.kill();
+        }
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Bmv2 {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs the process from its start to its end. The kernel ends it with this thread, and so with this process.
+fn keep(options: &Options, at: &Addresses, shared: &Shared, started: &mpsc::Sender<std::io::Result<()>>) {
+    let end = match spawn(&options.binary, options.arguments(at)) {
+        Err(e) => {
+            // The owner waits for this; if it is gone, so is the reason to tell.
+            let _ = started.send(Err(e));
+            return;
+        }
+        Ok((child, output)) => {
+            *lock(&shared.child) = Some(child);
+            let _ = started.send(Ok(()));
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let mut kept = lock(&shared.output);
+                if kept.len() == KEPT_LINES {
+                    kept.pop_front();
+                }
+                kept.push_back(String::from_utf8_lossy(&line).into_owned());
+            }
+            match lock(&shared.child).as_mut().map(Child::wait) {
+                Some(Ok(status)) => format!("ended ({status})"),
+                Some(Err(e)) => format!("ended ({e})"),
+                None => "ended".into(),
+            }
+        }
+    };
+    *lock(&shared.ended) = Some(end);
+}
+
+fn spawn(binary: &Path, arguments: Vec<OsString>) -> std::io::Result<(Child, PipeReader)> {
+    let (output, sink) = std::io::pipe()?;
+    let mut command = Command::new(binary);
+    command.args(arguments).stdin(Stdio::null()).stdout(sink.try_clone()?).stderr(sink);
+    // SAFETY: prctl is async-signal-safe and touches no memory of ours.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    let child = command.spawn()?;
+    Ok((child, output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn script(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("simple_switch_grpc");
+        std::fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        (folder, file)
+    }
+
+    #[test]
+    fn a_missing_binary_is_named() {
+        let error = Bmv2::start(Options::new("/nonexistent/simple_switch_grpc")).err().unwrap().to_string();
+        assert!(
+            error.contains("/nonexistent/simple_switch_grpc") && error.contains("No such file"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_binary_that_ends_is_quoted() {
+        let (_folder, file) = script("echo unknown option >&2; exit 3");
+        let error = Bmv2::start(Options::new(file)).err().unwrap().to_string();
+        assert!(error.contains("unknown option") && error.contains("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn a_binary_that_never_serves_is_ended() {
+        let (folder, file) = script("echo $$ > $(dirname $0)/pid; exec sleep 600");
+        let options = Options { patience: Duration::from_millis(50), ..Options::new(file) };
+        let error = Bmv2::start(options).err().unwrap().to_string();
+        assert!(error.contains("did not listen"), "{error}");
+        let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid} still runs");
+    }
+}

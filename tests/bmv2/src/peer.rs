@@ -1,0 +1,148 @@
+//! The two switches, each behind P4Runtime and a way to exchange packets with its ports.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use zsr_bmv2::{Bmv2, Dataplane, Options, PortPacket, Registers};
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_soft_switch::{RegisterId, Switch, SwitchConfig, SwitchHandle, control_queue};
+use zsr_wire::{Frame, FramePool};
+
+use crate::controller::Controller;
+
+/// Time that passes for our switch from packet to packet: more than anything takes that a program measures.
+const STEP_NS: u64 = 10_000_000;
+/// How long bmv2 may take for one packet. It never drops one that goes round and round.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A port number that no packet can have: there is no CPU port.
+const NO_PORT: u16 = 600;
+
+/// Our switch, in a thread of its own.
+pub struct Ours {
+    /// The session with it.
+    pub controller: Controller,
+    handle: SwitchHandle,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _server: oneshot::Sender<()>,
+    now_ns: u64,
+}
+
+impl Ours {
+    /// Starts one without a program.
+    pub async fn start(cpu_port: Option<u16>) -> Result<Ours, String> {
+        let config = SwitchConfig { cpu_port: cpu_port.unwrap_or(NO_PORT), ..SwitchConfig::default() };
+        let mut switch = Switch::new(&empty_program().map_err(|e| e.to_string())?, config);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let (handle_sender, handle) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let me = std::thread::current();
+            let (handle, queue) = control_queue(move || me.unpark());
+            // Nobody listens only if start() has been given up.
+            let _ = handle_sender.send(handle);
+            while !stopped.load(Ordering::Relaxed) {
+                if queue.drain(&mut switch) == 0 {
+                    std::thread::park();
+                }
+            }
+        });
+        let handle = handle.await.map_err(|e| e.to_string())?;
+        let listener = bind(([127, 0, 0, 1], 0).into()).await.map_err(|e| e.to_string())?;
+        let address = listener.local_addr().map_err(|e| e.to_string())?;
+        let (server, ended) = oneshot::channel::<()>();
+        let serve = P4RuntimeServer::new(handle.clone(), NonZeroU64::MIN).serve(listener, async {
+            let _ = ended.await;
+        });
+        tokio::spawn(serve);
+        let controller = Controller::connect(address, 1).await?;
+        Ok(Ours { controller, handle, stop, thread: Some(thread), _server: server, now_ns: STEP_NS })
+    }
+
+    /// Runs `f` on the switch, between two packets.
+    pub async fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Switch) -> R + Send + 'static,
+    ) -> Result<R, String> {
+        self.handle.call(f).await.map_err(|e| e.to_string())
+    }
+
+    /// A packet comes in; returns all that leaves.
+    pub async fn packet(&mut self, port: u16, bytes: &[u8]) -> Result<Vec<PortPacket>, String> {
+        self.now_ns += STEP_NS;
+        let now = self.now_ns;
+        let frame = Frame::copy_from(bytes).ok_or("longer than a frame can be")?;
+        self.call(move |switch| {
+            let (mut pool, mut out) = (FramePool::with_frames(8), Vec::new());
+            switch.process(now, port, frame, &mut pool, &mut out);
+            out.into_iter().map(|(port, frame)| (port, frame.bytes().to_vec())).collect()
+        })
+        .await
+    }
+
+    /// All registers: name, width in bits, and cells cut to their low 64 bits.
+    pub async fn registers(&self) -> Result<Vec<(String, u32, Vec<u64>)>, String> {
+        self.call(|switch| {
+            let registers = &switch.info().registers;
+            let cells = |id: usize| {
+                let all = switch.register_read_all(RegisterId(id as u32)).unwrap_or_default();
+                all.iter().map(|cell| cell.iter().fold(0, |n, &b| n << 8 | u64::from(b))).collect()
+            };
+            registers.iter().enumerate().map(|(id, r)| (r.name.clone(), r.width, cells(id))).collect()
+        })
+        .await
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// bmv2.
+pub struct Theirs {
+    /// The session with it.
+    pub controller: Controller,
+    dataplane: Dataplane,
+    /// `None` if it was built without thrift.
+    pub registers: Option<Registers>,
+    /// The process.
+    pub process: Bmv2,
+}
+
+impl Theirs {
+    /// Starts one without a program.
+    pub async fn start(binary: &Path, cpu_port: Option<u16>, log: Option<&Path>) -> Result<Theirs, String> {
+        let log = log.map(Path::to_path_buf);
+        let options = Options { cpu_port, log, ..Options::new(binary) };
+        let process = tokio::task::block_in_place(|| Bmv2::start(options)).map_err(|e| e.to_string())?;
+        let controller = Controller::connect(process.p4runtime(), process.device_id()).await?;
+        let dataplane =
+            Dataplane::connect(process.dataplane(), process.device_id()).await.map_err(|e| e.to_string())?;
+        let registers = Registers::connect(process.thrift());
+        Ok(Theirs { controller, dataplane, registers, process })
+    }
+
+    /// A packet comes in; returns all that leaves.
+    pub async fn packet(&mut self, port: u16, bytes: &[u8]) -> Result<Vec<PortPacket>, String> {
+        let packets = [(port, bytes.to_vec())];
+        match tokio::time::timeout(PATIENCE, self.dataplane.exchange(&packets)).await {
+            Err(_) => Err(format!("not done with it after {} s", PATIENCE.as_secs())),
+            Ok(Ok(out)) => Ok(out),
+            Ok(Err(e)) => Err(match self.process.ended() {
+                Some(end) => format!("bmv2 {end}: {}", self.process.last_words()),
+                None => e.to_string(),
+            }),
+        }
+    }
+}
