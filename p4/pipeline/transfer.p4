@@ -53,6 +53,11 @@ control Transfer(inout meta_t m) {
     }
     action difference()   { m.tail_diff = m.member_tail - m.word; }
     action smaller_tail() { m.word = m.member_tail; }
+    action poll_soon() {
+        m.do_poll_due = DO_SET;
+        m.poll_qp = m.producer_poll_qp;
+        m.poll_due_at = m.now;
+    }
     action times() {
         m.due_at = m.now + m.rto;
         m.poll_due_at = m.now + m.poll_interval;
@@ -175,6 +180,8 @@ control Transfer(inout meta_t m) {
             if (m.event != EV_DATA) {
                 // Polls: the PSN first, so that an answer to no poll changes nothing.
                 if (m.event == EV_POLL) { m.poll_due_at = m.now + m.poll_timeout; }
+                // A transfer that takes all that is known of: ask for more at once, not after the interval.
+                else if (m.event == EV_START && m.word == 0) { poll_soon(); }
                 if (m.do_poll_psn != DO_NOTHING) { poll_psn.apply(m); }
                 if (m.do_poll_psn == DO_MATCH && m.matched == 0) { stale(); }
                 else if (m.do_poll_due != DO_NOTHING) { poll_due.apply(m); }

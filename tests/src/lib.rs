@@ -3,10 +3,12 @@
 //! - [`system`]: switch, NICs and rings of one flow in a simulated network.
 //! - [`nodes`]: the switch and the NICs as nodes of that network.
 //! - [`wire`]: a witness at the switch that knows the protocol and checks every packet.
+//! - [`rig`]: any topology in such a network, with greedy producers.
 //! - [`items`]: items that say where they come from.
 
 pub mod items;
 pub mod nodes;
+pub mod rig;
 pub mod setup;
 pub mod system;
 pub mod wire;

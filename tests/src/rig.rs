@@ -1,0 +1,174 @@
+//! Any topology in a simulated network, with producers that always have something to push and consumers that pop at a given
+//! speed: for what flows get, and when.
+
+use std::path::Path;
+
+use zsr_control_plane::plan::{PORT_TIMER, Plan};
+use zsr_control_plane::topology::Topology;
+use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_sim::{End, LinkConfig, Network, Stop};
+use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_switch::TimerPort;
+use zsr_wire::Mac;
+
+use crate::nodes::{NicNode, SwitchNode};
+use crate::setup;
+use crate::wire::Wire;
+
+/// Time between two looks of the processing units at their rings.
+const STEP_NS: u64 = 2_000;
+
+/// A producer ring and who fills it.
+pub struct Feed {
+    /// Its name in the topology.
+    pub ring: String,
+    /// Items that have still to be pushed; closed when none is left.
+    pub left: u64,
+    producer: Option<Producer>,
+    memory: std::sync::Arc<Ring>,
+    item: Vec<u8>,
+}
+
+impl Feed {
+    /// Bytes that the switch has taken.
+    pub fn taken(&self) -> u64 {
+        u64::from(self.memory.snapshot().tail.counter)
+    }
+}
+
+/// A consumer ring and who empties it.
+pub struct Sink {
+    /// Its name in the topology.
+    pub ring: String,
+    /// Bytes per microsecond that it pops; may change at any time.
+    pub speed: f64,
+    /// Bytes popped.
+    pub bytes: u64,
+    /// When the end of the stream was seen, in nanoseconds.
+    pub closed_at: Option<u64>,
+    consumer: Consumer,
+    allowance: f64,
+    item: Vec<u8>,
+}
+
+/// A topology that runs.
+pub struct Rig {
+    /// The network.
+    pub net: Network,
+    /// The producer rings, in the order of the topology.
+    pub feeds: Vec<Feed>,
+    /// The consumer rings, in the order of the topology.
+    pub sinks: Vec<Sink>,
+}
+
+impl Rig {
+    /// All of `yaml` (a topology) at time 0, over links of `link`. Each producer ring has `items` to push.
+    pub fn new(yaml: &str, link: LinkConfig, items: u64) -> Rig {
+        let topology =
+            Topology::parse(Path::new("rig.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let plan = Plan::new(&topology, 0, 1).expect("the flows fit");
+        let mut nics: Vec<Nic> =
+            topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
+        let mut addresses = vec![None; topology.rings.len()];
+        let (mut feeds, mut sinks) = (Vec::new(), Vec::new());
+        for (r, ring) in topology.rings.iter().enumerate() {
+            let Some(ids) = plan.rings[r] else { continue };
+            let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
+            let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
+            let memory = Ring::with_start(role, shape, 0, 0).expect("memory for a ring");
+            let mtu = topology.hosts[ring.host].mtu;
+            addresses[r] = Some(setup::connect(&mut nics[ring.host], &memory, &plan, ids, mtu, 0));
+            let item = vec![0; ring.item_size as usize];
+            if ids.is_producer {
+                let producer = Some(memory.attach_producer(Cancel::default()).expect("a free ring"));
+                feeds.push(Feed { ring: ring.name.clone(), left: items, producer, memory, item });
+            } else {
+                let consumer = memory.attach_consumer(Cancel::default()).expect("a free ring");
+                let (bytes, allowance, speed) = (0, 0.0, f64::INFINITY);
+                sinks.push(Sink {
+                    ring: ring.name.clone(),
+                    speed,
+                    bytes,
+                    closed_at: None,
+                    consumer,
+                    allowance,
+                    item,
+                });
+            }
+        }
+        let mut switch = setup::switch(&plan, &addresses);
+        let tick = TimerPort {
+            port: PORT_TIMER,
+            interval_ns: 5_000,
+            template: Plan::timer_packet(),
+            count: 1,
+            index_offset: None,
+        };
+        switch.add_timer(tick).expect("a timer");
+        let mut net = Network::new(1);
+        let switch = net.add(SwitchNode::new(switch, Wire::default()));
+        let nics: Vec<_> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
+        for l in &topology.links {
+            let (a, b) = (End { node: switch, port: l.port as u16 }, End { node: nics[l.host], port: 0 });
+            net.connect(a, b, link).expect("free ports");
+        }
+        Rig { net, feeds, sinks }
+    }
+
+    /// Lets `ns` of virtual time pass, or until every consumer has seen the end.
+    pub fn run_for(&mut self, ns: u64) {
+        let end = self.net.now() + ns;
+        while self.net.now() < end && self.sinks.iter().any(|s| s.closed_at.is_none()) {
+            self.feeds.iter_mut().for_each(feed);
+            let now = self.net.now();
+            self.sinks.iter_mut().for_each(|s| drain(s, now));
+            assert_eq!(self.net.run_for(STEP_NS), Stop::Time);
+        }
+    }
+
+    /// Bytes popped of each consumer ring during the next `ns` of virtual time.
+    pub fn popped_in(&mut self, ns: u64) -> Vec<u64> {
+        let before: Vec<u64> = self.sinks.iter().map(|s| s.bytes).collect();
+        self.run_for(ns);
+        self.sinks.iter().zip(before).map(|(s, b)| s.bytes - b).collect()
+    }
+
+    /// Bytes taken out of each producer ring during the next `ns` of virtual time.
+    pub fn taken_in(&mut self, ns: u64) -> Vec<u64> {
+        let before: Vec<u64> = self.feeds.iter().map(Feed::taken).collect();
+        self.run_for(ns);
+        self.feeds.iter().zip(before).map(|(f, b)| f.taken() - b).collect()
+    }
+}
+
+fn feed(feed: &mut Feed) {
+    while feed.left > 0 {
+        let Some(producer) = &mut feed.producer else { return };
+        match producer.try_push(&feed.item) {
+            Ok(()) => feed.left -= 1,
+            Err(PushError::Full) => return,
+            Err(e) => panic!("{}: {e}", feed.ring),
+        }
+    }
+    feed.producer.take().into_iter().for_each(Producer::close);
+}
+
+fn drain(sink: &mut Sink, now: u64) {
+    sink.allowance += sink.speed * STEP_NS as f64 / 1000.0;
+    let item = sink.item.len();
+    while sink.allowance >= item as f64 && sink.closed_at.is_none() {
+        match sink.consumer.try_pop(&mut sink.item) {
+            Ok(()) => {
+                sink.bytes += item as u64;
+                sink.allowance -= item as f64;
+            }
+            Err(PopError::Empty) => {
+                // Time without items is lost, as it is for a processing unit.
+                sink.allowance = sink.allowance.min(item as f64);
+                return;
+            }
+            Err(PopError::Closed) => sink.closed_at = Some(now),
+            Err(e) => panic!("{}: {e}", sink.ring),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What flows and their members get of what they compete for, in virtual time.
+
+use zsr_sim::LinkConfig;
+use zsr_tests::rig::Rig;
+
+
+const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };
+const MS: u64 = 1_000_000;
+/// More than any test can move.
+const ENDLESS: u64 = 1 << 40;
+
+/// Jain's index of fairness.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|s| *s as f64).sum();
+    let squares: f64 = shares.iter().map(|s| (*s as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+fn hosts(n: usize) -> String {
+    (1..=n).map(|i| format!("h{i}")).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn producers_of_a_flow_share_equally() {
+    // Small rings are drained in smaller pieces: bytes count, not turns.
+    let yaml = "
+hosts:
+  - {name: h1, rings: [{name: a, role: producer, item_size: 512, size: 8KiB}]}
+  - {name: h2, rings: [{name: a, role: producer, item_size: 512, size: 64KiB}]}
+  - {name: h3, rings: [{name: a, role: producer, item_size: 512, size: 16KiB}]}
+  - {name: h4, rings: [{name: a, role: producer, item_size: 512, size: 32KiB}]}
+  - h5
+flows:
+  - {name: f, producers: [h1.a, h2.a, h3.a, h4.a], consumers: [h5], ring_size: 64KiB, max_batch: 4KiB}
+workload: {kind: synthetic, items: 1}
+";
+    let mut rig = Rig::new(yaml, LINK, ENDLESS);
+    rig.run_for(MS);
+    for _ in 0..5 {
+        let shares = rig.taken_in(2 * MS);
+        assert!(jain(&shares) >= 0.99, "{shares:?}");
+    }
+}
+
+#[test]
+fn flows_share_by_weight() {
+    let yaml = format!(
+        "
+hosts: [{}]
+flows:
+  - {{name: a, producers: [h1], consumers: [h4], weight: 1, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
+  - {{name: b, producers: [h2], consumers: [h4], weight: 2, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
+  - {{name: c, producers: [h3], consumers: [h4], weight: 4, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
+workload: {{kind: synthetic, items: 1}}
+",
+        hosts(4)
+    );
+    let mut rig = Rig::new(&yaml, LINK, ENDLESS);
+    rig.run_for(2 * MS);
+    let shares = rig.popped_in(20 * MS);
+    let unit = shares.iter().sum::<u64>() as f64 / 7.0;
+    for (share, weight) in shares.iter().zip([1.0, 2.0, 4.0]) {
+        let off = *share as f64 / (weight * unit) - 1.0;
+        assert!(off.abs() < 0.05, "{shares:?}");
+    }
+}
+
+#[test]
+fn a_capped_flow_moves_at_its_rate() {
+    for (cap, bytes_per_ms) in [("80Mbit/s", 10_000.0), ("1Gbit/s", 125_000.0)] {
+        let yaml = format!(
+            "
+hosts: [{}]
+flows:
+  - {{name: a, producers: [h1, h2], consumers: [h3, h4], rate_cap: {cap}, item_size: 1KiB, ring_size: 128KiB,
+     max_batch: 16KiB}}
+workload: {{kind: synthetic, items: 1}}
+",
+            hosts(4)
+        );
+        let mut rig = Rig::new(&yaml, LINK, ENDLESS);
+        rig.run_for(20 * MS);
+        let moved: u64 = rig.popped_in(100 * MS).iter().sum();
+        let off = moved as f64 / (100.0 * bytes_per_ms) - 1.0;
+        assert!(off.abs() < 0.05, "{cap}: {moved} bytes in 100 ms");
+    }
+}
+
+#[test]
+fn consumers_of_a_load_balance_work_at_their_own_speed() {
+    let yaml = format!(
+        "
+hosts: [{}]
+flows:
+  - {{name: a, kind: load-balance, producers: [h1, h2], consumers: [h3, h4, h5], item_size: 1KiB, ring_size: 8KiB,
+     max_batch: 4KiB}}
+workload: {{kind: synthetic, items: 1}}
+",
+        hosts(5)
+    );
+    let (items, speeds) = (4000, [20.0, 40.0, 80.0]);
+    let mut rig = Rig::new(&yaml, LINK, items);
+    rig.sinks.iter_mut().zip(speeds).for_each(|(sink, speed)| sink.speed = speed);
+    rig.run_for(1000 * MS);
+    let total = 2 * items * 1024;
+    assert_eq!(rig.sinks.iter().map(|s| s.bytes).sum::<u64>(), total);
+    let ended = rig.sinks.iter().map(|s| s.closed_at.expect("all see the end")).max().expect("three sinks");
+    // Equal parts would wait for the slowest; at best all end together.
+    let fixed = total as f64 / 3.0 / speeds[0] * 1000.0;
+    let best = total as f64 / speeds.iter().sum::<f64>() * 1000.0;
+    let gain = fixed / ended as f64;
+    assert!(gain >= 0.9 * (fixed / best), "{gain} of {}, {ended} ns", fixed / best);
+}
