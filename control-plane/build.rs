@@ -1,4 +1,5 @@
-//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start.
+//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start; compiles the controller's
+//! service to Rust.
 
 use std::path::Path;
 
@@ -9,6 +10,11 @@ fn main() {
     watch(Path::new("../p4"));
     let hash = sources::hash_of_sources(Path::new("../p4")).expect("p4/ is readable");
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
+
+    watch(Path::new("proto"));
+    let descriptors =
+        protox::compile(["zsr/controller/v1/controller.proto"], ["proto"]).expect("proto/ is sound");
+    tonic_prost_build::configure().compile_fds(descriptors).expect("proto/ becomes Rust");
 }
 
 /// Names every folder and file: a change inside a named folder alone did not make cargo run this again.

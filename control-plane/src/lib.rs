@@ -1,6 +1,7 @@
 //! Controller library, state store and the zsr command line.
 
 pub mod cli;
+pub mod controller;
 pub mod job;
 pub mod options;
 pub mod p4;

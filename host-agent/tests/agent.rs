@@ -218,7 +218,7 @@ fn a_switch_moves_items_through_rings_that_the_agent_made() {
         assert_eq!(a_data.read(&pair, a.rkey, 4096 + 64, 8), Err(Outcome::RemoteAccess));
         client.destroy_ring(proto::DestroyRingRequest { name: "p".into() }).await.expect("destroyed");
         assert_eq!(b_data.read(&pair, a.rkey, 0, 8), Err(Outcome::RemoteAccess));
-        let list = client.list_rings(proto::ListRingsRequest {}).await.expect("listed").into_inner();
+        let list = client.list_rings(proto::ListRingsRequest::default()).await.expect("listed").into_inner();
         assert_eq!(list.rings.iter().map(|ring| ring.name.as_str()).collect::<Vec<_>>(), ["c"]);
 
         drop(client);
@@ -324,7 +324,7 @@ fn every_wrong_request_gets_its_status_and_the_name() {
         let stopped = code(client.create_ring(create("q", proto::Role::Consumer, 64, 4096)).await);
         refused(stopped, Code::Unavailable, &["`q`", "NIC", "stopped"]);
         agent.shutdown().expect_err("the NIC is gone");
-        let down = code(client.list_rings(proto::ListRingsRequest {}).await);
+        let down = code(client.list_rings(proto::ListRingsRequest::default()).await);
         refused(down, Code::Unavailable, &["shutting down"]);
     });
 }

@@ -61,10 +61,10 @@ pub enum ClientError {
 
 /// A P4Runtime session as primary controller.
 pub struct SwitchClient {
-    name: String,
-    device_id: u64,
+    pub(super) name: String,
+    pub(super) device_id: u64,
     election_id: rt::Uint128,
-    rpc: P4RuntimeClient<Channel>,
+    pub(super) rpc: P4RuntimeClient<Channel>,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: Option<tonic::Streaming<rt::StreamMessageResponse>>,
 }
@@ -161,6 +161,15 @@ impl SwitchClient {
         self.write(rt::update::Type::Insert, entities).await
     }
 
+    /// Changes multicast groups and clone sessions.
+    pub async fn modify_replication(
+        &mut self,
+        entries: Vec<rt::PacketReplicationEngineEntry>,
+    ) -> Result<(), ClientError> {
+        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
+        self.write(rt::update::Type::Modify, entities).await
+    }
+
     /// Removes multicast groups and clone sessions.
     pub async fn delete_replication(
         &mut self,
@@ -188,9 +197,14 @@ impl SwitchClient {
         kind: rt::update::Type,
         entities: impl Iterator<Item = rt::entity::Entity>,
     ) -> Result<(), ClientError> {
-        let mut updates = entities
-            .map(|e| rt::Update { r#type: kind as i32, entity: Some(rt::Entity { entity: Some(e) }) })
-            .peekable();
+        let updates = entities
+            .map(|e| rt::Update { r#type: kind as i32, entity: Some(rt::Entity { entity: Some(e) }) });
+        self.update(updates).await
+    }
+
+    /// Makes `updates`, in order as far as the switch keeps it within a request.
+    pub async fn update(&mut self, updates: impl Iterator<Item = rt::Update>) -> Result<(), ClientError> {
+        let mut updates = updates.peekable();
         while updates.peek().is_some() {
             let request = rt::WriteRequest {
                 device_id: self.device_id,
@@ -271,7 +285,7 @@ impl Digests {
 }
 
 /// The status' message, and the first update that failed.
-fn explain(status: &tonic::Status) -> String {
+pub(super) fn explain(status: &tonic::Status) -> String {
     use prost::Message;
     let mut text = status.message().to_string();
     if let Ok(details) = p4runtime_proto::google::rpc::Status::decode(status.details()) {

@@ -109,6 +109,11 @@ impl Schema {
         schema
     }
 
+    /// Id of table `name`.
+    pub fn table(&self, name: &str) -> Result<u32, SchemaError> {
+        Ok(find(&self.tables, "table", name)?.id)
+    }
+
     /// Id of counter `name`.
     pub fn counter(&self, name: &str) -> Result<u32, SchemaError> {
         find(&self.counters, "counter", name).copied()

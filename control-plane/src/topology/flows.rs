@@ -50,9 +50,13 @@ impl Builder<'_> {
     pub(crate) fn flows(&mut self, top: &Table<'_>) {
         let shared = top.get("workload");
         let nodes = self.reader.items(top, "flows", "flows");
-        if nodes.is_empty() && self.reader.diags.is_empty() {
+        if top.get("flows").is_none() && self.reader.diags.is_empty() {
             let place = top.place_of("flows");
-            self.reader.error(place, "the topology has no flow", "flows: a list (such as - name: orders)");
+            self.reader.error(
+                place,
+                "the topology has no flow",
+                "flows: a list (such as - name: orders), which may be empty",
+            );
         }
         for node in nodes {
             self.flow(node, shared);
@@ -211,6 +215,7 @@ impl Builder<'_> {
             }
             _ => self.ring_sizes(table, "ring_size"),
         };
+        self.check_owners(table, producers, consumers);
         for ring in producers.iter().chain(consumers).flat_map(|m| &m.rings) {
             let Some(ring) = self.topology.rings.get(*ring) else { continue };
             if ring.item_size != item_size && ring.item_size != 0 && item_size != 0 {
@@ -226,6 +231,27 @@ impl Builder<'_> {
             }
         }
         (item_size, ring_size)
+    }
+
+    /// Rings of one owner only.
+    fn check_owners(
+        &mut self,
+        table: &Table<'_>,
+        producers: &[super::members::Member],
+        consumers: &[super::members::Member],
+    ) {
+        let members = || producers.iter().chain(consumers);
+        let owned = members().flat_map(|m| m.rings.iter().map(|r| (m.place, *r)));
+        let owned: Vec<_> =
+            owned.filter_map(|(place, r)| Some((place, self.topology.rings.get(r)?.clone()))).collect();
+        let Some((_, first)) = owned.first() else { return };
+        for (place, ring) in owned.iter().filter(|(_, r)| r.owner != first.owner) {
+            let message = format!(
+                "ring '{}' belongs to '{}', ring '{}' of {} to '{}'",
+                ring.name, ring.owner, first.name, table.what, first.owner
+            );
+            self.reader.error(*place, message, "rings of one owner");
+        }
     }
 
     /// All hosts of a flow hang on one switch and have one MTU.

@@ -150,6 +150,7 @@ impl Builder<'_> {
                 role,
                 item_size: flow.item_size,
                 size: flow.ring_size,
+                owner: String::new(),
                 place: flow.place,
             }));
             return Endpoint { name: label, host, rings: (first..first + count).collect() };

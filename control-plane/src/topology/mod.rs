@@ -31,6 +31,7 @@ pub(crate) use data::parse_delimiter;
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
+pub(crate) use routing::parse_routing;
 pub use units::show_size;
 pub(crate) use units::size as parse_size;
 

@@ -9,7 +9,7 @@ use super::addr::{Generator, MacAddr};
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
 use super::model::{ByteOrder, Host, NicKind, Ring, RingRole, Switch, SwitchKind};
-use super::read::{At, Table};
+use super::read::{At, Table, is_name};
 use super::yaml::{Node, Value};
 
 /// Ports of links, from 1; those from 500 on belong to the switch (timer, controller), and 511 means drop.
@@ -239,7 +239,7 @@ impl Builder<'_> {
     fn ring(&mut self, node: &Node, host: usize) {
         let owner = self.topology.hosts[host].name.clone();
         let what = format!("this ring of host '{owner}'");
-        let known = ["name", "role", "item_size", "size"];
+        let known = ["name", "role", "item_size", "size", "owner"];
         let Some(mut table) = self.reader.table(node, &what, &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };
         let full = format!("{owner}.{}", name.value);
@@ -266,7 +266,9 @@ impl Builder<'_> {
         }
         let role = self.reader.choice(&table, "role", &roles).map_or(RingRole::Producer, |at| at.value);
         let (item_size, size) = self.ring_sizes(&table, "size");
-        self.topology.rings.push(Ring { name: full, host, role, item_size, size, place: name.place });
+        let owner = self.reader.opt(&table, "owner", "a name", |t| is_name(t).then(|| t.to_owned()));
+        let owner = owner.map(|at| at.value).unwrap_or_default();
+        self.topology.rings.push(Ring { name: full, host, role, item_size, size, owner, place: name.place });
     }
 
     /// `item_size` and the ring's size under `key`, each a power of two, the item not above the ring.

@@ -90,7 +90,7 @@ impl Builder<'_> {
 }
 
 /// The one-line form.
-fn parse_routing(text: &str) -> Option<Routing> {
+pub(crate) fn parse_routing(text: &str) -> Option<Routing> {
     let text = text.trim();
     match text {
         "explicit" | "round-robin" => return Some(Routing::Explicit(KeyRef::Whole)),

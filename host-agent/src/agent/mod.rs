@@ -391,6 +391,15 @@ impl Agent {
         Ok(self.table()?.rings.values().cloned().collect())
     }
 
+    /// Those of these rings that there are.
+    ///
+    /// # Errors
+    /// [`AgentError::ShuttingDown`].
+    pub fn rings_named(&self, names: &[String]) -> Result<Vec<RingInfo>, AgentError> {
+        let table = self.table()?;
+        Ok(names.iter().filter_map(|name| table.rings.get(name)).cloned().collect())
+    }
+
     /// The pushing handle of a producer ring, for a program in this process.
     ///
     /// # Errors

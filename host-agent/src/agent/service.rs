@@ -189,12 +189,14 @@ impl agent_server::Agent for AgentService {
 
     async fn list_rings(
         &self,
-        _request: Request<proto::ListRingsRequest>,
+        request: Request<proto::ListRingsRequest>,
     ) -> Result<Response<proto::ListRingsResponse>, Status> {
+        let names = request.into_inner().names;
         let rings = self
-            .run(|agent| {
+            .run(move |agent| {
                 let nic = agent.nic();
-                Ok(agent.rings()?.iter().map(|info| convert::ring(info, &nic)).collect())
+                let rings = if names.is_empty() { agent.rings()? } else { agent.rings_named(&names)? };
+                Ok(rings.iter().map(|info| convert::ring(info, &nic)).collect())
             })
             .await?;
         Ok(Response::new(proto::ListRingsResponse { rings }))

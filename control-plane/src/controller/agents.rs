@@ -1,0 +1,219 @@
+//! The hosts' agents, as the controller calls them: few calls, each for many rings, and none waits for ever.
+
+use super::dataplane::{DataPlane, Hosts};
+use super::model::{Flow, Ring};
+use super::refusal::{Kind, Refusal};
+use crate::plan::{Qp, RingAddress};
+use crate::topology::ByteOrder;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+use zsr_host_agent::proto;
+use zsr_host_agent::proto::agent_client::AgentClient;
+
+/// How long an agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Lists of all rings of a host may be long.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// Clients of all agents; they connect when they are used, and again when a connection is lost.
+#[derive(Clone, Debug)]
+pub struct Agents(HashMap<String, AgentClient<Channel>>);
+
+impl Agents {
+    /// Clients of the agents of `hosts`.
+    ///
+    /// # Errors
+    /// When a host's agent has no sound URI.
+    pub fn new(hosts: &Hosts) -> Result<Self, Refusal> {
+        let client = |(name, host): (&String, &super::model::Host)| {
+            let endpoint = Endpoint::from_shared(host.agent.clone()).map_err(|e| {
+                Refusal::new(Kind::Invalid, format!("host `{name}`: agent `{}`: {e}", host.agent))
+            })?;
+            let channel = endpoint.connect_timeout(CONNECT).connect_lazy();
+            Ok((name.clone(), AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE)))
+        };
+        hosts.iter().map(client).collect::<Result<_, _>>().map(Agents)
+    }
+
+    /// The client of a host's agent.
+    pub fn of(&self, host: &str) -> Result<AgentClient<Channel>, Refusal> {
+        let missing = || Refusal::new(Kind::NotFound, format!("no host is called `{host}`"));
+        self.0.get(host).cloned().ok_or_else(missing)
+    }
+
+    /// Names of all hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// Has the agents make and connect those rings of `flow` that have no address yet, and notes their addresses.
+    ///
+    /// # Errors
+    /// The first refusal; then no ring is left of those that were made.
+    pub async fn open(&self, flow: &mut Flow, plane: &DataPlane, hosts: &Hosts) -> Result<(), Refusal> {
+        let mut calls = JoinSet::new();
+        for (host, rings) in by_host(flow.rings().filter(|r| r.address.is_none())) {
+            let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.byte_order);
+            let open = |ring: &&Ring| open_ring(ring, flow, plane, order);
+            let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
+            let (mut client, host) = (self.of(host)?, host.to_owned());
+            calls.spawn(async move {
+                let answer = answer(&host, client.open_rings(request)).await;
+                (host, answer)
+            });
+        }
+        let mut failure = None;
+        let mut opened: HashMap<String, RingAddress> = HashMap::new();
+        while let Some(done) = calls.join_next().await {
+            match done {
+                Ok((_, Ok(answer))) => {
+                    opened.extend(answer.rings.into_iter().map(|r| (r.name.clone(), address(&r))))
+                }
+                Ok((_, Err(refusal))) => failure = failure.or(Some(refusal)),
+                Err(e) => failure = failure.or(Some(Refusal::new(Kind::Internal, e.to_string()))),
+            }
+        }
+        if let Some(refusal) = failure {
+            let made: Vec<Ring> = flow.rings().filter(|r| opened.contains_key(&r.name)).cloned().collect();
+            self.close(made.iter(), &refusal.message).await;
+            return Err(refusal);
+        }
+        for ring in flow.rings_mut() {
+            if let Some(address) = opened.remove(&ring.name) {
+                ring.address = Some(address);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the agents destroy rings; programs in them are told `reason`. Agents that do not answer are passed over: what
+    /// they had is gone with them, or is found when they are met again.
+    pub async fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
+        let mut calls = JoinSet::new();
+        for (host, rings) in by_host(rings) {
+            let Ok(mut client) = self.of(host) else { continue };
+            let names = rings.iter().map(|r| r.name.clone()).collect();
+            let request = proto::CloseRingsRequest { names, reason: reason.to_owned() };
+            let host = host.to_owned();
+            calls.spawn(async move {
+                let _ = answer(&host, client.close_rings(request)).await;
+            });
+        }
+        while calls.join_next().await.is_some() {}
+    }
+
+    /// Tells the programs of rings that their flow has ended, and disconnects the rings.
+    pub async fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
+        let mut calls = JoinSet::new();
+        for ring in rings {
+            let Ok(mut client) = self.of(&ring.host) else { continue };
+            let request = proto::AbortRingRequest { name: ring.name.clone(), reason: reason.to_owned() };
+            let host = ring.host.clone();
+            calls.spawn(async move {
+                let _ = answer(&host, client.abort_ring(request)).await;
+            });
+        }
+        while calls.join_next().await.is_some() {}
+    }
+
+    /// What the agents say about rings, by name. Those of agents that do not answer are left out, with the refusal.
+    pub async fn look<'r>(
+        &self,
+        rings: impl Iterator<Item = &'r Ring>,
+    ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
+        let mut calls = JoinSet::new();
+        for (host, rings) in by_host(rings) {
+            let Ok(mut client) = self.of(host) else { continue };
+            let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
+            let host = host.to_owned();
+            calls.spawn(async move { answer(&host, client.list_rings(request)).await });
+        }
+        let (mut found, mut failure) = (HashMap::new(), None);
+        while let Some(done) = calls.join_next().await {
+            match done {
+                Ok(Ok(answer)) => found.extend(answer.rings.into_iter().map(|r| (r.name.clone(), r))),
+                Ok(Err(refusal)) => failure = failure.or(Some(refusal)),
+                Err(e) => failure = failure.or(Some(Refusal::new(Kind::Internal, e.to_string()))),
+            }
+        }
+        (found, failure)
+    }
+}
+
+fn by_host<'r>(rings: impl Iterator<Item = &'r Ring>) -> BTreeMap<&'r str, Vec<&'r Ring>> {
+    let mut out: BTreeMap<&str, Vec<&Ring>> = BTreeMap::new();
+    for ring in rings {
+        out.entry(&ring.host).or_default().push(ring);
+    }
+    out
+}
+
+fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> proto::OpenRing {
+    let (ip, mac) = plane.address();
+    let target = |qp: Qp| proto::QpTarget {
+        qpn: qp.qpn,
+        ip: ip.to_string(),
+        mac: mac.to_string(),
+        rq_psn: qp.psn,
+        sq_psn: qp.psn,
+        path_mtu: flow.mtu,
+    };
+    let role = if ring.ids.is_producer { proto::Role::Producer } else { proto::Role::Consumer };
+    proto::OpenRing {
+        ring: Some(proto::CreateRingRequest {
+            name: ring.name.clone(),
+            role: role.into(),
+            item_size: flow.item_size.into(),
+            ring_size: ring.size.into(),
+            byte_order: match order {
+                ByteOrder::Little => proto::ByteOrder::Little.into(),
+                ByteOrder::Big => proto::ByteOrder::Big.into(),
+            },
+            start: 0,
+        }),
+        data: Some(target(ring.ids.data)),
+        poll: Some(target(ring.ids.poll)),
+    }
+}
+
+fn address(ring: &proto::Ring) -> RingAddress {
+    let qpn = |qp: &Option<proto::QueuePair>| qp.as_ref().map_or(0, |q| q.qpn);
+    RingAddress {
+        rkey: ring.rkey,
+        data_qpn: qpn(&ring.data_qp),
+        poll_qpn: qpn(&ring.poll_qp),
+        epoch: ring.epoch as u16,
+    }
+}
+
+/// An agent's answer, in time.
+async fn answer<T>(
+    host: &str,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Refusal> {
+    let kind = |code| match code {
+        tonic::Code::AlreadyExists => Kind::Exists,
+        tonic::Code::NotFound => Kind::NotFound,
+        tonic::Code::InvalidArgument => Kind::Invalid,
+        tonic::Code::FailedPrecondition => Kind::NotNow,
+        tonic::Code::ResourceExhausted => Kind::Full,
+        _ => Kind::Unavailable,
+    };
+    match tokio::time::timeout(PATIENCE, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => {
+            let message = format!("host `{host}`: its agent: {}", status.message());
+            Err(Refusal::new(kind(status.code()), message))
+        }
+        Err(_) => {
+            let message = format!("host `{host}`: its agent did not answer within {} s", PATIENCE.as_secs());
+            Err(Refusal::new(Kind::Unavailable, message))
+        }
+    }
+}

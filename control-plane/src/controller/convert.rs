@@ -1,0 +1,180 @@
+//! Between the controller's types and the messages of `zsr.controller.v1`.
+
+use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
+use super::proto;
+use super::refusal::{Kind, Refusal};
+use super::settings::{Changes, Hint, Policy, Settings};
+use super::state::{NewFlow, NewMember};
+use crate::topology::RingRole;
+
+fn unknown(flow: &str, what: &str, value: i32) -> Refusal {
+    Refusal::new(Kind::Invalid, format!("flow `{flow}`: {what} {value} is not known to this controller"))
+}
+
+/// A request to create a flow.
+pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Refusal> {
+    let kind = match proto::FlowKind::try_from(request.kind) {
+        Ok(proto::FlowKind::Unspecified | proto::FlowKind::Shuffle) => FlowKind::Shuffle,
+        Ok(proto::FlowKind::LoadBalance) => FlowKind::LoadBalance,
+        Ok(proto::FlowKind::Replicate) => FlowKind::Replicate,
+        Err(_) => return Err(unknown(&request.name, "kind", request.kind)),
+    };
+    Ok(NewFlow {
+        kind,
+        settings: changes(&request.name, request.settings)?,
+        name: request.name,
+        producers: request.producers.into_iter().map(new_member).collect(),
+        consumers: request.consumers.into_iter().map(new_member).collect(),
+        item_size: request.item_size,
+        ring_size: request.ring_size,
+        routing: request.routing,
+    })
+}
+
+/// A member asked for.
+pub(super) fn new_member(member: proto::Member) -> NewMember {
+    NewMember { name: member.name, host: member.host, rings: member.rings }
+}
+
+/// Settings to change.
+pub(super) fn changes(flow: &str, settings: Option<proto::Settings>) -> Result<Changes, Refusal> {
+    let s = settings.unwrap_or_default();
+    let hint = match s.hint.map(|h| (h, proto::Hint::try_from(h))) {
+        None | Some((_, Ok(proto::Hint::Unspecified))) => None,
+        Some((_, Ok(proto::Hint::Bandwidth))) => Some(Hint::Bandwidth),
+        Some((_, Ok(proto::Hint::Latency))) => Some(Hint::Latency),
+        Some((value, Err(_))) => return Err(unknown(flow, "hint", value)),
+    };
+    let policy = match s.policy.map(|p| (p, proto::Policy::try_from(p))) {
+        None | Some((_, Ok(proto::Policy::Unspecified))) => None,
+        Some((_, Ok(proto::Policy::Wait))) => Some(Policy::Wait),
+        Some((_, Ok(proto::Policy::DropMember))) => Some(Policy::DropMember),
+        Some((_, Ok(proto::Policy::Abort))) => Some(Policy::Abort),
+        Some((value, Err(_))) => return Err(unknown(flow, "policy", value)),
+    };
+    Ok(Changes {
+        weight: s.weight,
+        rate_cap_bps: s.rate_cap_bps,
+        poll_interval_us: s.poll_interval_us,
+        poll_timeout_us: s.poll_timeout_us,
+        rto_us: s.rto_us,
+        dead_after_us: s.dead_after_us,
+        max_batch: s.max_batch,
+        doorbell: s.doorbell,
+        hint,
+        policy,
+    })
+}
+
+fn settings(s: &Settings) -> proto::Settings {
+    proto::Settings {
+        weight: Some(s.weight),
+        rate_cap_bps: Some(s.rate_cap_bps),
+        poll_interval_us: Some(s.poll_interval_us),
+        poll_timeout_us: Some(s.poll_timeout_us),
+        rto_us: Some(s.rto_us),
+        dead_after_us: Some(s.dead_after_us),
+        max_batch: Some(s.max_batch),
+        doorbell: Some(s.doorbell),
+        hint: Some(match s.hint {
+            Hint::Bandwidth => proto::Hint::Bandwidth.into(),
+            Hint::Latency => proto::Hint::Latency.into(),
+        }),
+        policy: Some(match s.policy {
+            Policy::Wait => proto::Policy::Wait.into(),
+            Policy::DropMember => proto::Policy::DropMember.into(),
+            Policy::Abort => proto::Policy::Abort.into(),
+        }),
+    }
+}
+
+/// A flow, with why it waits, if it does; `programs` is the socket of a host's agent.
+pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> String) -> proto::Flow {
+    let state = match (&f.failed, &waits) {
+        (Some(_), _) => proto::FlowState::Failed,
+        (None, Some(_)) => proto::FlowState::Impaired,
+        (None, None) => proto::FlowState::Running,
+    };
+    let member = |m: &Member| proto::FlowMember {
+        name: m.name.clone(),
+        host: m.host.clone(),
+        rings: m.rings.iter().map(|r| ring(f, m, r, programs)).collect(),
+    };
+    proto::Flow {
+        name: f.name.clone(),
+        kind: kind(f.kind).into(),
+        state: state.into(),
+        reason: f.failed.clone().or(waits).unwrap_or_default(),
+        item_size: f.item_size,
+        ring_size: f.ring_size,
+        mtu: f.mtu,
+        settings: Some(settings(&f.settings)),
+        routing: f.routing.clone(),
+        producers: f.producers.iter().map(member).collect(),
+        consumers: f.consumers.iter().map(member).collect(),
+        version: f.version,
+    }
+}
+
+fn kind(kind: FlowKind) -> proto::FlowKind {
+    match kind {
+        FlowKind::Shuffle => proto::FlowKind::Shuffle,
+        FlowKind::LoadBalance => proto::FlowKind::LoadBalance,
+        FlowKind::Replicate => proto::FlowKind::Replicate,
+    }
+}
+
+fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> proto::Ring {
+    let role = if r.ids.is_producer { proto::Role::Producer } else { proto::Role::Consumer };
+    proto::Ring {
+        name: r.name.clone(),
+        host: r.host.clone(),
+        role: role.into(),
+        item_size: f.item_size,
+        size: r.size,
+        owner: r.owner.clone(),
+        flow: f.name.clone(),
+        member: m.name.clone(),
+        programs: programs(&r.host),
+        number: r.ids.id.into(),
+        data_qp: r.ids.data.index.into(),
+        poll_qp: r.ids.poll.index.into(),
+    }
+}
+
+/// All rings of a flow.
+pub(super) fn rings(f: &Flow, programs: &dyn Fn(&str) -> String) -> Vec<proto::Ring> {
+    f.members().flat_map(|m| m.rings.iter().map(|r| ring(f, m, r, programs))).collect()
+}
+
+/// A declared ring that no flow uses.
+pub(super) fn free_ring(r: &DeclaredRing, programs: &dyn Fn(&str) -> String) -> proto::Ring {
+    let role = match r.role {
+        RingRole::Producer => proto::Role::Producer,
+        RingRole::Consumer => proto::Role::Consumer,
+    };
+    proto::Ring {
+        name: r.name.clone(),
+        host: r.host.clone(),
+        role: role.into(),
+        item_size: r.item_size,
+        size: r.size,
+        owner: r.owner.clone(),
+        programs: programs(&r.host),
+        ..Default::default()
+    }
+}
+
+/// A host with what is known of its agent.
+pub(super) fn host(h: &Host, connected: bool, rings: u32) -> proto::Host {
+    proto::Host {
+        name: h.name.clone(),
+        ip: h.ip.to_string(),
+        port: h.port,
+        mtu: h.mtu,
+        agent: h.agent.clone(),
+        programs: h.programs.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
+        connected,
+        rings,
+    }
+}

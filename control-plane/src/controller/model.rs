@@ -1,0 +1,176 @@
+//! What the controller knows: hosts, rings, flows. Plain data, also what its journal holds.
+
+use super::settings::Settings;
+use crate::plan::{Qp, RingAddress, RingIds};
+use crate::topology::{ByteOrder, MacAddr, RingRole};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// A host with one NIC port behind the switch, and its agent.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Unique.
+    pub name: String,
+    /// Address of its NIC.
+    pub ip: Ipv4Addr,
+    /// Ethernet address of its NIC.
+    pub mac: MacAddr,
+    /// Byte order of its counters.
+    pub byte_order: ByteOrder,
+    /// RoCE path MTU.
+    pub mtu: u32,
+    /// Port of the switch.
+    pub port: u32,
+    /// Its agent, as a URI.
+    pub agent: String,
+    /// The socket for programs that attach to its rings.
+    pub programs: Option<PathBuf>,
+}
+
+/// A ring that the topology declares, for flows to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredRing {
+    /// `HOST.NAME`.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// Which side fills it.
+    pub role: RingRole,
+    /// Bytes of an item.
+    pub item_size: u32,
+    /// Bytes of items.
+    pub size: u32,
+    /// Whose it is; empty for anybody's.
+    pub owner: String,
+}
+
+/// What a flow does with items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FlowKind {
+    /// Each item goes to the consumer into whose ring its producer pushes it.
+    Shuffle,
+    /// Each item goes to whichever consumer has room first.
+    LoadBalance,
+    /// Each item goes to every consumer, in one order.
+    Replicate,
+}
+
+/// A ring of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ring {
+    /// Unique.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// Whether the topology declares it, or the flow made it.
+    pub declared: bool,
+    /// Whose it is.
+    pub owner: String,
+    /// Bytes of items.
+    pub size: u32,
+    /// Its numbers at the switch.
+    #[serde(with = "NumbersOfRing")]
+    pub ids: RingIds,
+    /// What its agent said, once that has made it.
+    #[serde(with = "address")]
+    pub address: Option<RingAddress>,
+}
+
+/// A member of a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Unique in its flow.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// A shuffle producer has one per consumer, in their order; all others have one.
+    pub rings: Vec<Ring>,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Unique.
+    pub name: String,
+    /// What it does with items.
+    pub kind: FlowKind,
+    /// Bytes of an item in all of its rings.
+    pub item_size: u32,
+    /// Of rings that it makes.
+    pub ring_size: u32,
+    /// Path MTU of all its members.
+    pub mtu: u32,
+    /// Whose rings it has; empty for anybody's.
+    pub owner: String,
+    /// What can be changed while it runs.
+    pub settings: Settings,
+    /// How producers route.
+    pub routing: String,
+    /// Those that push.
+    pub producers: Vec<Member>,
+    /// Those that pop.
+    pub consumers: Vec<Member>,
+    /// Counts changes, from 1.
+    pub version: u64,
+    /// Why it has ended.
+    pub failed: Option<String>,
+}
+
+impl Flow {
+    /// All members, producers first.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.producers.iter().chain(&self.consumers)
+    }
+
+    /// All rings, those of producers first.
+    pub fn rings(&self) -> impl Iterator<Item = &Ring> {
+        self.members().flat_map(|m| &m.rings)
+    }
+
+    /// All rings, those of producers first.
+    pub fn rings_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.producers.iter_mut().chain(&mut self.consumers).flat_map(|m| &mut m.rings)
+    }
+
+    /// Numbers of its workers.
+    pub fn workers(&self) -> impl Iterator<Item = u16> + '_ {
+        self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RingIds")]
+struct NumbersOfRing {
+    id: u16,
+    worker: u16,
+    is_producer: bool,
+    #[serde(with = "NumbersOfQp")]
+    data: Qp,
+    #[serde(with = "NumbersOfQp")]
+    poll: Qp,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Qp")]
+struct NumbersOfQp {
+    index: u16,
+    qpn: u32,
+    psn: u32,
+}
+
+mod address {
+    use super::{Deserialize, RingAddress, Serialize};
+    use serde::{Deserializer, Serializer};
+
+    type Parts = (u32, u32, u32, u16);
+
+    pub(super) fn serialize<S: Serializer>(a: &Option<RingAddress>, s: S) -> Result<S::Ok, S::Error> {
+        a.map(|a| -> Parts { (a.rkey, a.data_qpn, a.poll_qpn, a.epoch) }).serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<RingAddress>, D::Error> {
+        let parts = Option::<Parts>::deserialize(d)?;
+        Ok(parts.map(|(rkey, data_qpn, poll_qpn, epoch)| RingAddress { rkey, data_qpn, poll_qpn, epoch }))
+    }
+}

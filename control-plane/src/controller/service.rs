@@ -1,0 +1,229 @@
+//! The controller's gRPC service. A change goes on to its end in a task of its own, also when its caller goes away.
+
+use super::proto::controller_server::{Controller as Service, ControllerServer};
+use super::refusal::Refusal;
+use super::{Controller, convert, proto};
+use crate::topology::RingRole;
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use tokio::net::UnixListener;
+use tokio::sync::{broadcast, mpsc};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::{Request, Response, Status};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// Serves `controller` on `listener` until somebody asks it to end, and all calls under way are answered. Whoever can
+/// open the socket can do everything.
+///
+/// # Errors
+/// The transport's.
+pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(), tonic::transport::Error> {
+    let ended = controller.clone();
+    tonic::transport::Server::builder()
+        .add_service(ControllerServer::new(controller))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move { ended.stopped().await })
+        .await
+}
+
+impl Controller {
+    /// Carries out `change` whether or not anybody waits for it.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Status> {
+        match tokio::spawn(change).await {
+            Ok(done) => Ok(done?),
+            Err(e) => Err(Status::internal(format!("the controller's operation ended early: {e}"))),
+        }
+    }
+
+    fn flow_message(&self, flow: &super::model::Flow) -> proto::Flow {
+        convert::flow(flow, self.waits_for(flow), &|host| self.programs_of(host))
+    }
+
+    fn programs_of(&self, host: &str) -> String {
+        let state = self.state();
+        let programs = state.hosts.get(host).and_then(|h| h.programs.as_ref());
+        programs.map(|p| p.display().to_string()).unwrap_or_default()
+    }
+
+    async fn add(&self, request: proto::AddMemberRequest, role: RingRole) -> Answer<proto::Flow> {
+        let member = convert::new_member(request.member.unwrap_or_default());
+        let own = self.clone();
+        let flow = self.to_its_end(async move { own.add_member(&request.flow, role, &member).await }).await?;
+        Ok(Response::new(self.flow_message(&flow)))
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Controller {
+    async fn get_system(&self, _request: Request<proto::GetSystemRequest>) -> Answer<proto::System> {
+        let inner = &self.0;
+        let state = self.state();
+        let used = state.numbers.in_use();
+        let mut rings = std::collections::HashMap::new();
+        for ring in state.flows.values().flat_map(|f| f.rings()) {
+            *rings.entry(ring.host.as_str()).or_insert(0) += 1;
+        }
+        let host = |h: &super::model::Host| {
+            let rings = rings.get(h.name.as_str()).copied().unwrap_or(0);
+            convert::host(h, self.is_connected(&h.name), rings)
+        };
+        let mut hosts: Vec<proto::Host> = state.hosts.values().map(host).collect();
+        hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Response::new(proto::System {
+            name: inner.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            switch: Some(proto::Switch {
+                name: inner.switch_name.clone(),
+                p4runtime: inner.p4runtime.to_string(),
+                connected: inner.switch_connected.load(Ordering::Relaxed),
+                workers: used.workers,
+                producer_rings: used.producers,
+                queue_pairs: used.qps,
+            }),
+            hosts,
+            pid: std::process::id(),
+            newest_event: inner.events.newest(),
+        }))
+    }
+
+    async fn create_flow(&self, request: Request<proto::CreateFlowRequest>) -> Answer<proto::Flow> {
+        let new = convert::new_flow(request.into_inner())?;
+        let own = self.clone();
+        let flow = self.to_its_end(async move { own.create_flow(&new).await }).await?;
+        Ok(Response::new(self.flow_message(&flow)))
+    }
+
+    async fn list_flows(
+        &self,
+        _request: Request<proto::ListFlowsRequest>,
+    ) -> Answer<proto::ListFlowsResponse> {
+        let flows = Controller::list_flows(self);
+        let flows = flows.iter().map(|f| self.flow_message(f)).collect();
+        Ok(Response::new(proto::ListFlowsResponse { flows }))
+    }
+
+    async fn get_flow(&self, request: Request<proto::GetFlowRequest>) -> Answer<proto::Flow> {
+        let flow = Controller::get_flow(self, &request.into_inner().name)?;
+        Ok(Response::new(self.flow_message(&flow)))
+    }
+
+    async fn set_flow(&self, request: Request<proto::SetFlowRequest>) -> Answer<proto::Flow> {
+        let request = request.into_inner();
+        let changes = convert::changes(&request.name, request.settings)?;
+        let own = self.clone();
+        let flow = self.to_its_end(async move { own.set_flow(&request.name, &changes).await }).await?;
+        Ok(Response::new(self.flow_message(&flow)))
+    }
+
+    async fn add_producer(&self, request: Request<proto::AddMemberRequest>) -> Answer<proto::Flow> {
+        self.add(request.into_inner(), RingRole::Producer).await
+    }
+
+    async fn add_consumer(&self, request: Request<proto::AddMemberRequest>) -> Answer<proto::Flow> {
+        self.add(request.into_inner(), RingRole::Consumer).await
+    }
+
+    async fn remove_member(&self, request: Request<proto::RemoveMemberRequest>) -> Answer<proto::Flow> {
+        let proto::RemoveMemberRequest { flow, member, force } = request.into_inner();
+        let own = self.clone();
+        let flow = self.to_its_end(async move { own.remove_member(&flow, &member, force).await }).await?;
+        Ok(Response::new(self.flow_message(&flow)))
+    }
+
+    async fn delete_flow(
+        &self,
+        request: Request<proto::DeleteFlowRequest>,
+    ) -> Answer<proto::DeleteFlowResponse> {
+        let proto::DeleteFlowRequest { name, force } = request.into_inner();
+        let own = self.clone();
+        self.to_its_end(async move { own.delete_flow(&name, force).await }).await?;
+        Ok(Response::new(proto::DeleteFlowResponse {}))
+    }
+
+    async fn list_rings(
+        &self,
+        request: Request<proto::ListRingsRequest>,
+    ) -> Answer<proto::ListRingsResponse> {
+        let flow = request.into_inner().flow;
+        let programs = |host: &str| self.programs_of(host);
+        let mut rings = Vec::new();
+        if flow.is_empty() {
+            let (flows, declared) = {
+                let state = self.state();
+                let free = |r: &&super::model::DeclaredRing| state.user_of_ring(&r.name).is_none();
+                let declared: Vec<_> = state.declared.values().filter(free).cloned().collect();
+                (state.flows.values().cloned().collect::<Vec<_>>(), declared)
+            };
+            rings.extend(flows.iter().flat_map(|f| convert::rings(f, &programs)));
+            rings.extend(declared.iter().map(|r| convert::free_ring(r, &programs)));
+        } else {
+            rings = convert::rings(&Controller::get_flow(self, &flow)?, &programs);
+        }
+        rings.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Response::new(proto::ListRingsResponse { rings }))
+    }
+
+    type WatchEventsStream = ReceiverStream<Result<proto::Event, Status>>;
+
+    async fn watch_events(
+        &self,
+        request: Request<proto::WatchEventsRequest>,
+    ) -> Answer<Self::WatchEventsStream> {
+        let request = request.into_inner();
+        let (past, news) = self.0.events.watch(request.after);
+        let (to_client, stream) = mpsc::channel(16);
+        tokio::spawn(forward(self.clone(), past, (!request.past_only).then_some(news), to_client));
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn get_stats(&self, request: Request<proto::GetStatsRequest>) -> Answer<proto::Stats> {
+        Ok(Response::new(self.stats(&request.into_inner().flow).await?))
+    }
+
+    async fn shutdown(&self, _request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
+        let own = self.clone();
+        self.to_its_end(async move { Controller::shutdown(&own).await }).await?;
+        Ok(Response::new(proto::ShutdownResponse {}))
+    }
+}
+
+/// Hands events on until the controller ends or the client goes.
+async fn forward(
+    controller: Controller,
+    past: Vec<proto::Event>,
+    news: Option<broadcast::Receiver<proto::Event>>,
+    to_client: mpsc::Sender<Result<proto::Event, Status>>,
+) {
+    for event in past {
+        if to_client.send(Ok(event)).await.is_err() {
+            return;
+        }
+    }
+    let Some(mut news) = news else { return };
+    let stopped = controller.stopped();
+    tokio::pin!(stopped);
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = news.recv() => event,
+            () = &mut stopped => return,
+            () = to_client.closed() => return,
+        };
+        let event = match event {
+            Ok(event) => event,
+            Err(broadcast::error::RecvError::Lagged(n)) => proto::Event {
+                kind: proto::EventKind::Missed.into(),
+                text: format!("{n} events were missed"),
+                ..Default::default()
+            },
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        tokio::select! {
+            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
+            () = controller.stopped() => return,
+        }
+    }
+}

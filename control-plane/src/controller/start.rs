@@ -1,0 +1,250 @@
+//! From a store, a switch and agents to a running controller. What an earlier controller had begun and not ended is taken
+//! back or completed first: switch and agents then hold what the store says, and nothing else.
+
+use super::agents::Agents;
+use super::dataplane::DataPlane;
+use super::difference::Difference;
+use super::events::{Events, of_flow};
+use super::journal::{Journal, JournalError, Recovered};
+use super::model::{DeclaredRing, Flow, Host};
+use super::proto::EventKind;
+use super::refusal::Refusal;
+use super::state::State;
+use super::{Controller, Inner, Work};
+use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
+use crate::plan::{GROUP_TICK, Plan, PlanError};
+use crate::run::{RunError, install};
+use crate::topology::{Switch, Topology};
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::watch as channel;
+
+/// Election id of the controller; whoever holds it or a higher one is the only controller.
+const ELECTION_ID: u64 = 1;
+/// How long the switch may take to notice that an earlier controller is gone.
+const PREDECESSOR: Duration = Duration::from_secs(1);
+
+/// Why a controller does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The switch.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The program.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The topology does not fit the program.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The program could not be installed.
+    #[error(transparent)]
+    Install(#[from] RunError),
+    /// The store.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Agents.
+    #[error(transparent)]
+    Agents(#[from] Refusal),
+    /// More or fewer switches than one.
+    #[error("the topology has {0} switches; a controller takes exactly one")]
+    Switches(usize),
+}
+
+/// What a controller is told.
+#[derive(Clone, Debug)]
+pub struct Setup<'s> {
+    /// Name of the system.
+    pub name: String,
+    /// Switch, hosts, links, declared rings. Its flows are not created.
+    pub topology: &'s Topology,
+    /// The program.
+    pub artifacts: &'s Artifacts,
+    /// Where the switch's P4Runtime server listens.
+    pub p4runtime: SocketAddr,
+    /// Per host of the topology: its agent's URI, and the socket for programs.
+    pub agents: Vec<(String, Option<PathBuf>)>,
+    /// The store; `None`: the system lives and dies with its controller.
+    pub journal: Option<&'s Path>,
+}
+
+/// Starts a controller.
+///
+/// # Errors
+/// When another controller is there, the switch does not answer, or the store is damaged.
+pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
+    let [switch] = setup.topology.switches.as_slice() else {
+        return Err(StartError::Switches(setup.topology.switches.len()));
+    };
+    // The session first: it is what keeps a second controller away from everything else.
+    let mut client = session(switch, setup.p4runtime).await?;
+    let (journal, recovered) = match setup.journal {
+        Some(path) => Journal::open(path)?,
+        None => (Journal::none(), Recovered::default()),
+    };
+    let schema = Schema::new(&setup.artifacts.p4info);
+    let plane = DataPlane::new(schema.clone(), switch);
+    let mut state = State::new(hosts(&setup), declared(setup.topology));
+    let agents = Agents::new(&state.hosts)?;
+    let reader = client.reader();
+
+    let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
+    let plan = Plan::new(&bare, 0, 1)?;
+    // With flows in the store the switch should have their entries; if it has no program, it was started anew.
+    let taken_up = !recovered.flows.is_empty() && reader.has_pipeline().await?;
+    if !taken_up {
+        install::base(&mut client, setup.artifacts, &schema, &plan).await?;
+        client.enable_digest(schema.digest("report_t")?).await?;
+        client.insert_replication(vec![plane.ticks(std::iter::empty())]).await?;
+    }
+    let text = settle(&mut client, &reader, &plane, &mut state, &recovered, taken_up).await?;
+    close_strays(&agents, &state).await;
+    let Some(digests) = client.digests() else {
+        return Err(ClientError::Lost { switch: switch.name.clone() }.into());
+    };
+    let controller = Controller(Arc::new(Inner {
+        name: setup.name,
+        switch_name: switch.name.clone(),
+        p4runtime: setup.p4runtime,
+        plane,
+        agents,
+        reader,
+        events: Events::default(),
+        state: Mutex::new(state),
+        work: tokio::sync::Mutex::new(Work { switch: client, journal }),
+        connected: Mutex::new(HashMap::new()),
+        switch_connected: AtomicBool::new(true),
+        started: Instant::now(),
+        stop: channel::channel(false).0,
+        alive: channel::channel(()).0,
+    }));
+    controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
+    if !taken_up {
+        let mut work = controller.0.work.lock().await;
+        for name in recovered.flows.keys() {
+            controller.fail_flow(&mut work, name, "the switch was started anew and has lost the flow").await;
+        }
+    }
+    controller.watch(digests);
+    Ok(controller)
+}
+
+/// Becomes the switch's controller. One that has just ended may still be there for a moment.
+async fn session(switch: &Switch, p4runtime: SocketAddr) -> Result<SwitchClient, ClientError> {
+    let begun = Instant::now();
+    loop {
+        match SwitchClient::connect(&switch.name, p4runtime, switch.device_id, ELECTION_ID).await {
+            Err(ClientError::NotPrimary { .. }) if begun.elapsed() < PREDECESSOR => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Brings the switch to what the store says; tells what there was to do.
+async fn settle(
+    client: &mut SwitchClient,
+    reader: &crate::p4::SwitchReader,
+    plane: &DataPlane,
+    state: &mut State,
+    recovered: &Recovered,
+    taken_up: bool,
+) -> Result<String, StartError> {
+    for flow in recovered.flows.values() {
+        flow.rings().for_each(|r| state.numbers.note(&r.ids));
+        state.set(&flow.name, Some(flow.clone()));
+    }
+    if !taken_up {
+        return Ok(format!("the switch was given its program; {} flows in the store", recovered.flows.len()));
+    }
+    let tables =
+        plane.flow_tables().map(|t| plane.schema().table(t)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let held = reader.entries(tables.into_iter()).await?;
+    let mut wanted = Vec::new();
+    for flow in recovered.flows.values() {
+        wanted.extend(plane.entries(flow, &state.hosts)?);
+    }
+    let difference = Difference::between(held, wanted);
+    state.workers = recovered.flows.values().flat_map(Flow::workers).collect();
+    client.update(difference.additions().into_iter()).await?;
+    let ticks = plane.ticks(state.workers.iter().copied());
+    match reader.group(GROUP_TICK).await? {
+        Some(_) => client.modify_replication(vec![ticks]).await?,
+        None => client.insert_replication(vec![ticks]).await?,
+    }
+    client.update(difference.removals().into_iter()).await?;
+    let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
+    let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());
+    Ok(format!(
+        "{flows} flows were taken up, {unfinished} changes had not been completed; {more} entries set right, {less} taken away"
+    ))
+}
+
+/// Has agents destroy rings that are in no flow: an earlier controller was on its way to make or destroy them.
+async fn close_strays(agents: &Agents, state: &State) {
+    let known: HashSet<&str> =
+        state.flows.values().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
+    for host in agents.hosts() {
+        let Ok(mut client) = agents.of(host) else { continue };
+        let all = zsr_host_agent::proto::ListRingsRequest::default();
+        // Agents that do not answer are met again by their watchers.
+        let Ok(rings) = client.list_rings(all).await else { continue };
+        let names: Vec<String> = rings
+            .into_inner()
+            .rings
+            .into_iter()
+            .map(|r| r.name)
+            .filter(|n| !known.contains(n.as_str()))
+            .collect();
+        if !names.is_empty() {
+            let reason = "its flow is not there any more".to_owned();
+            let _ = client.close_rings(zsr_host_agent::proto::CloseRingsRequest { names, reason }).await;
+        }
+    }
+}
+
+fn hosts(setup: &Setup<'_>) -> Vec<Host> {
+    let t = setup.topology;
+    let linked = t.hosts.iter().enumerate().filter_map(|(at, h)| Some((at, h, t.link_of(at)?)));
+    let host = |(at, h, link): (usize, &crate::topology::Host, &crate::topology::Link)| {
+        let (agent, programs) = setup.agents.get(at).cloned()?;
+        Some(Host {
+            name: h.name.clone(),
+            ip: h.ip,
+            mac: h.mac,
+            byte_order: h.byte_order,
+            mtu: h.mtu,
+            port: link.port,
+            agent,
+            programs,
+        })
+    };
+    linked.filter_map(host).collect()
+}
+
+fn declared(topology: &Topology) -> Vec<DeclaredRing> {
+    let made: HashSet<usize> = topology
+        .flows
+        .iter()
+        .flat_map(|f| f.producers.iter().chain(&f.consumers))
+        .flat_map(|e| e.rings.iter().copied())
+        .collect();
+    let declared = topology.rings.iter().enumerate().filter(|(at, r)| {
+        let host = &topology.hosts[r.host].name;
+        // A flow names the rings that it makes for itself; those of hosts are named for their host.
+        !made.contains(at) || r.name.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    });
+    let ring = |(_, r): (usize, &crate::topology::Ring)| DeclaredRing {
+        name: r.name.clone(),
+        host: topology.hosts[r.host].name.clone(),
+        role: r.role,
+        item_size: r.item_size,
+        size: r.size,
+        owner: r.owner.clone(),
+    };
+    declared.map(ring).collect()
+}

@@ -1,0 +1,541 @@
+//! The controller's state, and what may become of it: every check that an operation needs, before anything is touched. No
+//! I/O, and no look at more than the objects that the operation names.
+
+use super::alloc::Allocator;
+use super::dataplane::Hosts;
+use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
+use super::refusal::{Kind, Refusal};
+use super::settings::{Changes, Settings};
+use crate::plan::RingIds;
+use crate::topology::{RingRole, Routing, parse_routing};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+const DEFAULT_ITEM: u32 = 32 << 10;
+const DEFAULT_RING: u32 = 1 << 20;
+const MAX_ITEM: u32 = 1 << 20;
+const MAX_RING: u32 = 1 << 30;
+const MAX_NAME: usize = 63;
+
+/// A member asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewMember {
+    /// Empty: the host's.
+    pub name: String,
+    /// Its host.
+    pub host: String,
+    /// Declared rings; empty: the flow makes them.
+    pub rings: Vec<String>,
+}
+
+/// A flow asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFlow {
+    /// Its name.
+    pub name: String,
+    /// What it does with items.
+    pub kind: FlowKind,
+    /// Those that push.
+    pub producers: Vec<NewMember>,
+    /// Those that pop.
+    pub consumers: Vec<NewMember>,
+    /// Bytes, or 0.
+    pub item_size: u32,
+    /// Bytes, or 0.
+    pub ring_size: u32,
+    /// What is not to be as usual.
+    pub settings: Changes,
+    /// How producers route; empty for hash.
+    pub routing: String,
+}
+
+/// Who has a ring, or a number of the switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The flow.
+    pub flow: String,
+    /// The member.
+    pub member: String,
+    /// The ring.
+    pub ring: String,
+}
+
+/// All that is.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Hosts by name.
+    pub hosts: Hosts,
+    /// Rings that the topology declares, by name.
+    pub declared: BTreeMap<String, DeclaredRing>,
+    /// Flows by name.
+    pub flows: BTreeMap<String, Flow>,
+    /// Workers that the switch runs.
+    pub workers: BTreeSet<u16>,
+    /// Numbers.
+    pub numbers: Allocator,
+    /// Rings whose program died and has no successor yet, with what happened.
+    pub troubles: HashMap<String, String>,
+    rings: HashMap<String, User>,
+    by_worker: HashMap<u16, User>,
+    by_producer: HashMap<u16, User>,
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal::new(Kind::Invalid, message)
+}
+
+fn exists(message: String) -> Refusal {
+    Refusal::new(Kind::Exists, message)
+}
+
+impl State {
+    /// Without flows.
+    pub fn new(hosts: Vec<Host>, declared: Vec<DeclaredRing>) -> Self {
+        State {
+            hosts: hosts.into_iter().map(|h| (h.name.clone(), h)).collect(),
+            declared: declared.into_iter().map(|r| (r.name.clone(), r)).collect(),
+            ..Default::default()
+        }
+    }
+
+    /// Flow `name`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`].
+    pub fn flow(&self, name: &str) -> Result<&Flow, Refusal> {
+        let missing = || Refusal::new(Kind::NotFound, format!("no flow is called `{name}`"));
+        self.flows.get(name).ok_or_else(missing)
+    }
+
+    /// Who has ring `name`.
+    pub fn user_of_ring(&self, name: &str) -> Option<&User> {
+        self.rings.get(name)
+    }
+
+    /// Whose worker that is.
+    pub fn user_of_worker(&self, worker: u16) -> Option<&User> {
+        self.by_worker.get(&worker)
+    }
+
+    /// Whose producer ring that is.
+    pub fn user_of_producer(&self, producer: u16) -> Option<&User> {
+        self.by_producer.get(&producer)
+    }
+
+    /// The flow that `new` asks for, with numbers of its own. Unless it is [set](Self::set), its numbers have to be
+    /// [given back](Self::give_back).
+    ///
+    /// # Errors
+    /// What is wrong with it; then no number was taken.
+    pub fn plan_flow(&mut self, new: &NewFlow) -> Result<Flow, Refusal> {
+        check_name("flow", &new.name, "")?;
+        let name = &new.name;
+        if self.flows.contains_key(name) {
+            return Err(exists(format!(
+                "flow `{name}` exists already: delete it first, or choose another name"
+            )));
+        }
+        if self.hosts.contains_key(name) {
+            return Err(exists(format!(
+                "`{name}` is a host's name, and rings of a flow are named for the flow"
+            )));
+        }
+        check_routing(new)?;
+        for (members, what) in [(&new.producers, "producer"), (&new.consumers, "consumer")] {
+            if members.is_empty() {
+                return Err(invalid(format!("flow `{name}` has no {what}")));
+            }
+        }
+        let declared = new.producers.iter().chain(&new.consumers).flat_map(|m| &m.rings).next();
+        let declared = declared.and_then(|r| self.declared.get(r));
+        let of_ring = declared.map(|r| r.item_size);
+        let item_size = match new.item_size {
+            0 => of_ring.unwrap_or(DEFAULT_ITEM),
+            size => size,
+        };
+        check_power(name, "item_size", item_size, 4, MAX_ITEM)?;
+        let ring_size = match new.ring_size {
+            0 => DEFAULT_RING.max(item_size * 4),
+            size => size,
+        };
+        check_power(name, "ring_size", ring_size, item_size, MAX_RING)?;
+        let first = new.producers.first().or(new.consumers.first()).map_or("", |m| m.host.as_str());
+        let mut flow = Flow {
+            name: name.clone(),
+            kind: new.kind,
+            item_size,
+            ring_size,
+            mtu: self.host(name, first)?.mtu,
+            owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
+            settings: Settings::of_items(item_size).with(&new.settings, name, item_size)?,
+            routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            version: 1,
+            failed: None,
+        };
+        let mut taken = Vec::new();
+        let done = self.fill(&mut flow, new, &mut taken);
+        self.or_give_back(done, &taken)?;
+        Ok(flow)
+    }
+
+    fn fill(&mut self, flow: &mut Flow, new: &NewFlow, taken: &mut Vec<RingIds>) -> Result<(), Refusal> {
+        for member in &new.consumers {
+            self.add_consumer(flow, member, taken)?;
+        }
+        for member in &new.producers {
+            self.add_producer(flow, member, taken)?;
+        }
+        Ok(())
+    }
+
+    /// Flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow).
+    ///
+    /// # Errors
+    /// What is wrong with it; then no number was taken.
+    pub fn plan_member(&mut self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
+        let mut flow = self.running(name)?.clone();
+        let mut taken = Vec::new();
+        let done = match role {
+            RingRole::Producer => self.add_producer(&mut flow, member, &mut taken),
+            RingRole::Consumer => self.add_consumer(&mut flow, member, &mut taken),
+        };
+        self.or_give_back(done, &taken)?;
+        flow.version += 1;
+        Ok(flow)
+    }
+
+    /// Flow `name` without a member.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it is the last of its kind.
+    pub fn plan_removal(&self, name: &str, member: &str) -> Result<Flow, Refusal> {
+        let mut flow = self.flow(name)?.clone();
+        let at = |members: &[Member]| members.iter().position(|m| m.name == member);
+        let (producer, consumer) = (at(&flow.producers), at(&flow.consumers));
+        let last = |what: &str| {
+            let message = format!(
+                "`{member}` is the last {what} of flow `{name}`: delete the flow, or add another first"
+            );
+            Refusal::new(Kind::NotNow, message)
+        };
+        match (producer, consumer) {
+            (Some(_), _) if flow.producers.len() == 1 => return Err(last("producer")),
+            (_, Some(_)) if flow.consumers.len() == 1 => return Err(last("consumer")),
+            (Some(at), _) => {
+                flow.producers.remove(at);
+            }
+            (None, Some(at)) => {
+                flow.consumers.remove(at);
+                if per_consumer(flow.kind) {
+                    flow.producers.iter_mut().for_each(|p| drop(p.rings.remove(at)));
+                }
+            }
+            (None, None) => {
+                let message = format!("flow `{name}` has no member `{member}`");
+                return Err(Refusal::new(Kind::NotFound, message));
+            }
+        }
+        flow.version += 1;
+        Ok(flow)
+    }
+
+    /// Flow `name` with other settings.
+    ///
+    /// # Errors
+    /// What is out of range.
+    pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
+        let mut flow = self.running(name)?.clone();
+        flow.settings = flow.settings.with(changes, name, flow.item_size)?;
+        flow.version += 1;
+        Ok(flow)
+    }
+
+    fn running(&self, name: &str) -> Result<&Flow, Refusal> {
+        let flow = self.flow(name)?;
+        match &flow.failed {
+            None => Ok(flow),
+            Some(why) => {
+                let message = format!("flow `{name}` has failed and can only be deleted: {why}");
+                Err(Refusal::new(Kind::NotNow, message))
+            }
+        }
+    }
+
+    fn host(&self, flow: &str, name: &str) -> Result<&Host, Refusal> {
+        let missing = || {
+            let mut names: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            names.truncate(20);
+            let names = names.join(", ");
+            Refusal::new(
+                Kind::NotFound,
+                format!("flow `{flow}`: no host is called `{name}`; there are {names}"),
+            )
+        };
+        self.hosts.get(name).ok_or_else(missing)
+    }
+
+    fn add_consumer(
+        &mut self,
+        flow: &mut Flow,
+        new: &NewMember,
+        taken: &mut Vec<RingIds>,
+    ) -> Result<(), Refusal> {
+        let name = self.check_member(flow, new)?;
+        let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
+        let ids = self.numbers.consumer()?;
+        taken.push(ids);
+        let ring = ring(flow, declared.first(), || format!("{}.{name}", flow.name), &new.host, ids);
+        self.check_ring_name(flow, &ring)?;
+        if per_consumer(flow.kind) {
+            for p in 0..flow.producers.len() {
+                let ids = self.numbers.producer(ids.worker)?;
+                taken.push(ids);
+                let producer = &flow.producers[p];
+                let made = || format!("{}.{}.{name}", flow.name, producer.name);
+                let lane = ring_of(flow, made(), &producer.host, ids);
+                self.check_ring_name(flow, &lane)?;
+                flow.producers[p].rings.push(lane);
+            }
+        }
+        flow.consumers.push(Member { name, host: new.host.clone(), rings: vec![ring] });
+        Ok(())
+    }
+
+    fn add_producer(
+        &mut self,
+        flow: &mut Flow,
+        new: &NewMember,
+        taken: &mut Vec<RingIds>,
+    ) -> Result<(), Refusal> {
+        let name = self.check_member(flow, new)?;
+        let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
+        let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
+        let mut rings = Vec::with_capacity(lanes);
+        for lane in 0..lanes {
+            let consumer = &flow.consumers[lane];
+            let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
+            let ids = self.numbers.producer(worker)?;
+            taken.push(ids);
+            let made = || match per_consumer(flow.kind) {
+                true => format!("{}.{name}.{}", flow.name, consumer.name),
+                false => format!("{}.{name}", flow.name),
+            };
+            let ring = ring(flow, declared.get(lane), made, &new.host, ids);
+            self.check_ring_name(flow, &ring)?;
+            rings.push(ring);
+        }
+        flow.producers.push(Member { name, host: new.host.clone(), rings });
+        Ok(())
+    }
+
+    /// The member's name, if it may join.
+    fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, Refusal> {
+        let host = self.host(&flow.name, &new.host)?;
+        if host.mtu != flow.mtu {
+            let (name, mtu) = (&host.name, host.mtu);
+            return Err(invalid(format!(
+                "flow `{}`: host `{name}` has a path MTU of {mtu} B, the others one of {} B",
+                flow.name, flow.mtu
+            )));
+        }
+        let name = if new.name.is_empty() { &new.host } else { &new.name };
+        check_name("member", name, "~.")?;
+        if flow.members().any(|m| m.name == *name) {
+            return Err(exists(format!(
+                "flow `{}` has a member `{name}` already; a second one on the same host takes a name of its own (such as {name}~2@{})",
+                flow.name, new.host
+            )));
+        }
+        Ok(name.clone())
+    }
+
+    /// The declared rings that a member brings, if any: right in number, role, size, owner, and free.
+    fn declared_rings(
+        &self,
+        flow: &Flow,
+        new: &NewMember,
+        role: RingRole,
+        wanted: usize,
+    ) -> Result<Vec<DeclaredRing>, Refusal> {
+        let f = flow.name.clone();
+        if new.rings.is_empty() {
+            return Ok(Vec::new());
+        }
+        if new.rings.len() != wanted {
+            let n = new.rings.len();
+            return Err(invalid(format!(
+                "flow `{f}`: member on `{}` names {n} rings, {wanted} are needed",
+                new.host
+            )));
+        }
+        let mut seen = HashSet::new();
+        let mut out = Vec::with_capacity(wanted);
+        for name in &new.rings {
+            let missing = || {
+                Refusal::new(Kind::NotFound, format!("flow `{f}`: the topology declares no ring `{name}`"))
+            };
+            let ring = self.declared.get(name).ok_or_else(missing)?;
+            if let Some(user) = self.rings.get(name) {
+                let message = format!("flow `{f}`: ring `{name}` is in use by flow `{}`", user.flow);
+                return Err(Refusal::new(Kind::NotNow, message));
+            }
+            let twice = flow.rings().any(|r| r.name == *name) || !seen.insert(name);
+            let wrong = if twice {
+                "is named twice".to_owned()
+            } else if ring.host != new.host {
+                format!("is on host `{}`, not on `{}`", ring.host, new.host)
+            } else if ring.role != role {
+                let (is, wanted) = match role {
+                    RingRole::Producer => ("consumer", "producer"),
+                    RingRole::Consumer => ("producer", "consumer"),
+                };
+                format!("is a {is} ring, not a {wanted} ring")
+            } else if ring.item_size != flow.item_size {
+                format!("has items of {} B, the flow's are of {} B", ring.item_size, flow.item_size)
+            } else if ring.owner != flow.owner {
+                format!("belongs to {}, the flow's rings to {}", owner(&ring.owner), owner(&flow.owner))
+            } else {
+                out.push(ring.clone());
+                continue;
+            };
+            return Err(invalid(format!("flow `{f}`: ring `{name}` {wrong}")));
+        }
+        Ok(out)
+    }
+
+    fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), Refusal> {
+        let user = self.rings.get(&ring.name).map(|u| u.flow.as_str());
+        match user.or_else(|| flow.rings().any(|r| r.name == ring.name).then_some(&flow.name)) {
+            None => Ok(()),
+            Some(user) => Err(exists(format!("ring `{}` exists already in flow `{user}`", ring.name))),
+        }
+    }
+
+    fn or_give_back(&mut self, done: Result<(), Refusal>, taken: &[RingIds]) -> Result<(), Refusal> {
+        if done.is_err() {
+            taken.iter().for_each(|ids| self.numbers.untouched(ids));
+        }
+        done
+    }
+
+    /// Gives back the numbers of those rings of `flow` that the flow of that name does not have. `touched`: whether the
+    /// switch knows them.
+    pub fn give_back(&mut self, flow: &Flow, touched: bool) {
+        let kept: HashSet<String> =
+            self.flows.get(&flow.name).into_iter().flat_map(|f| f.rings()).map(|r| r.name.clone()).collect();
+        for ring in flow.rings().filter(|r| !kept.contains(&r.name)) {
+            match touched {
+                true => self.numbers.rest(&ring.ids),
+                false => self.numbers.untouched(&ring.ids),
+            }
+        }
+    }
+
+    /// Flow `name` is this now; `None`: it is gone.
+    pub fn set(&mut self, name: &str, flow: Option<Flow>) {
+        if let Some(old) = self.flows.remove(name) {
+            for ring in old.rings() {
+                self.rings.remove(&ring.name);
+                if !flow.as_ref().is_some_and(|f| f.rings().any(|r| r.name == ring.name)) {
+                    self.troubles.remove(&ring.name);
+                }
+                match ring.ids.is_producer {
+                    true => self.by_producer.remove(&ring.ids.id),
+                    false => self.by_worker.remove(&ring.ids.worker),
+                };
+            }
+        }
+        let Some(flow) = flow else { return };
+        for member in flow.members() {
+            for ring in &member.rings {
+                let user =
+                    User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() };
+                match ring.ids.is_producer {
+                    true => self.by_producer.insert(ring.ids.id, user.clone()),
+                    false => self.by_worker.insert(ring.ids.worker, user.clone()),
+                };
+                self.rings.insert(ring.name.clone(), user);
+            }
+        }
+        self.flows.insert(name.to_owned(), flow);
+    }
+}
+
+fn check_routing(new: &NewFlow) -> Result<(), Refusal> {
+    let (name, routing) = (&new.name, &new.routing);
+    match parse_routing(routing) {
+        None if routing.is_empty() => Ok(()),
+        None => Err(invalid(format!(
+            "flow `{name}`: `{routing}` is no routing: expected hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin"
+        ))),
+        Some(Routing::Range { bounds, .. }) if bounds.len() + 1 != new.consumers.len() => {
+            let (bounds, consumers) = (bounds.len(), new.consumers.len());
+            Err(invalid(format!(
+                "flow `{name}`: {bounds} bounds of a range are for {} consumers, the flow has {consumers}",
+                bounds + 1
+            )))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether a producer has a ring for each consumer.
+fn per_consumer(kind: FlowKind) -> bool {
+    kind == FlowKind::Shuffle
+}
+
+fn ring(
+    flow: &Flow,
+    declared: Option<&DeclaredRing>,
+    name: impl FnOnce() -> String,
+    host: &str,
+    ids: RingIds,
+) -> Ring {
+    match declared {
+        None => ring_of(flow, name(), host, ids),
+        Some(d) => Ring {
+            name: d.name.clone(),
+            host: d.host.clone(),
+            declared: true,
+            owner: d.owner.clone(),
+            size: d.size,
+            ids,
+            address: None,
+        },
+    }
+}
+
+fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
+    let (host, owner) = (host.to_owned(), flow.owner.clone());
+    Ring { name, host, declared: false, owner, size: flow.ring_size, ids, address: None }
+}
+
+fn owner(name: &str) -> String {
+    if name.is_empty() { "nobody in particular".into() } else { format!("`{name}`") }
+}
+
+/// Letters, digits, `_`, `-` and `more`, a letter first.
+fn check_name(what: &str, name: &str, more: &str) -> Result<(), Refusal> {
+    let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.len() <= MAX_NAME
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c) || more.contains(c));
+    if sound {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(invalid(format!(
+        "`{}` can't be a {what}'s name: expected 1 to {MAX_NAME} letters, digits, `_` and `-`, a letter first",
+        shown.escape_debug()
+    )))
+}
+
+fn check_power(flow: &str, what: &str, value: u32, least: u32, most: u32) -> Result<(), Refusal> {
+    if value.is_power_of_two() && (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "flow `{flow}`: {what} is {value} B: expected a power of two from {least} to {most}"
+    )))
+}

@@ -1,0 +1,256 @@
+//! What happens while nobody asks: agents come and go, programs leave their rings, the switch reports. Each becomes an
+//! event, and for flows that it concerns, what their policy says.
+
+use super::events::of_flow;
+use super::model::Flow;
+use super::proto::{self, EventKind};
+use super::settings::Policy;
+use super::state::User;
+use super::{Controller, events};
+use crate::p4::client::Digests;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use zsr_host_agent::proto::ring_event::Kind as RingKind;
+use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
+
+/// Between two attempts to reach an agent.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How often agents are asked for their rings' words, so that counters of 32 bits are not missed going round.
+const SAMPLE: Duration = Duration::from_millis(500);
+
+// Reasons of reports (p4/common/types.p4).
+const REPORT_REFUSED: u64 = 1;
+const REPORT_SILENT: u64 = 2;
+const REPORT_BAD_COUNT: u64 = 3;
+
+impl Controller {
+    /// Starts watching agents and the switch, until the controller ends.
+    pub(super) fn watch(&self, digests: Digests) {
+        for host in self.0.agents.hosts().cloned().collect::<Vec<_>>() {
+            let own = self.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = own.stopped() => {}
+                    () = own.watch_agent(&host) => {}
+                }
+            });
+        }
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = own.stopped() => {}
+                () = own.watch_switch(digests) => {}
+            }
+        });
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = own.stopped() => {}
+                () = own.sample() => {}
+            }
+        });
+    }
+
+    pub(super) fn is_connected(&self, host: &str) -> bool {
+        let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.get(host).copied().unwrap_or(false)
+    }
+
+    fn set_connected(&self, host: &str, is: bool) -> bool {
+        let mut connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.insert(host.to_owned(), is) != Some(is)
+    }
+
+    /// Why a flow waits, if it does.
+    pub(super) fn waits_for(&self, flow: &Flow) -> Option<String> {
+        let away = flow.members().find(|m| !self.is_connected(&m.host));
+        if let Some(member) = away {
+            return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
+        }
+        let state = self.state();
+        flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
+    }
+
+    async fn watch_agent(&self, host: &str) {
+        let Ok(mut client) = self.0.agents.of(host) else { return };
+        loop {
+            match client.watch_events(agent::WatchEventsRequest {}).await {
+                Ok(stream) => {
+                    if self.set_connected(host, true) {
+                        self.host_event(EventKind::AgentFound, host, "its agent answers");
+                        self.check_rings_of(host).await;
+                    }
+                    let mut stream = stream.into_inner();
+                    while let Ok(Some(event)) = stream.message().await {
+                        match event.event {
+                            Some(AgentEvent::Ring(ring)) => self.ring_event(host, &ring).await,
+                            // The state of rings is looked up when it is needed; only departures can be missed.
+                            Some(AgentEvent::Missed(_)) => self.check_rings_of(host).await,
+                            None => {}
+                        }
+                    }
+                }
+                Err(_) => {
+                    if self.set_connected(host, false) {
+                        self.host_event(EventKind::AgentLost, host, "its agent does not answer");
+                        self.members_gone(host, "its host's agent does not answer").await;
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// An agent that has started anew knows nothing of rings made before.
+    async fn check_rings_of(&self, host: &str) {
+        let flows: Vec<Flow> = {
+            let state = self.state();
+            let here = |f: &&Flow| f.failed.is_none() && f.members().any(|m| m.host == host);
+            state.flows.values().filter(here).cloned().collect()
+        };
+        for flow in flows {
+            let rings: Vec<_> = flow.rings().filter(|r| r.host == host).cloned().collect();
+            let (found, failure) = self.0.agents.look(rings.iter()).await;
+            if failure.is_some() {
+                return;
+            }
+            for member in self.members_on(&flow, host) {
+                let gone = |m: &&super::model::Member| {
+                    m.name == member && m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name))
+                };
+                if flow.members().any(|m| gone(&m)) {
+                    self.member_gone(
+                        &flow.name,
+                        &member,
+                        "its host's agent was started anew and has lost its rings",
+                    )
+                    .await;
+                }
+            }
+        }
+    }
+
+    async fn members_gone(&self, host: &str, why: &str) {
+        let flows = self.list_flows();
+        for flow in flows.iter().filter(|f| f.failed.is_none()) {
+            for member in self.members_on(flow, host) {
+                self.member_gone(&flow.name, &member, why).await;
+            }
+        }
+    }
+
+    async fn ring_event(&self, host: &str, ring: &agent::RingEvent) {
+        let user = self.state().user_of_ring(&ring.name).cloned();
+        // Rings that this controller has just closed, or is about to make known, concern nobody.
+        let Some(User { flow, member, .. }) = user else { return };
+        let kind = match ring.kind() {
+            RingKind::Attached => EventKind::ProgramAttached,
+            RingKind::Left => EventKind::ProgramLeft,
+            RingKind::Died => EventKind::ProgramDied,
+            _ => return,
+        };
+        {
+            let mut state = self.state();
+            match kind {
+                EventKind::ProgramDied => {
+                    let trouble = format!("member `{member}`, ring `{}`: {}", ring.name, ring.detail);
+                    state.troubles.insert(ring.name.clone(), trouble);
+                }
+                _ => drop(state.troubles.remove(&ring.name)),
+            }
+        }
+        let event = proto::Event {
+            member: member.clone(),
+            ring: ring.name.clone(),
+            host: host.to_owned(),
+            ..of_flow(&flow, ring.detail.clone())
+        };
+        self.0.events.emit(kind, event);
+        if kind == EventKind::ProgramDied {
+            self.member_gone(&flow, &member, &format!("ring `{}`: {}", ring.name, ring.detail)).await;
+        }
+    }
+
+    /// What the flow's policy says when a member is gone.
+    async fn member_gone(&self, flow: &str, member: &str, why: &str) {
+        let why = format!("member `{member}`: {why}");
+        let mut work = self.0.work.lock().await;
+        let policy = match self.state().flows.get(flow) {
+            Some(flow) if flow.failed.is_none() && flow.members().any(|m| m.name == member) => {
+                flow.settings.policy
+            }
+            _ => return,
+        };
+        match policy {
+            Policy::Wait => {}
+            Policy::Abort => self.fail_flow(&mut work, flow, &why).await,
+            Policy::DropMember => {
+                if let Err(refusal) = self.remove_with(&mut work, flow, member, true, &why).await {
+                    self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
+                }
+            }
+        }
+    }
+
+    async fn watch_switch(&self, mut digests: Digests) {
+        while let Ok(list) = digests.next().await {
+            for report in list {
+                self.report(&report).await;
+            }
+        }
+        self.0.switch_connected.store(false, Ordering::Relaxed);
+        let why = format!("switch `{}` has ended its session", self.0.switch_name);
+        self.0.events.emit(EventKind::SwitchLost, events::of_host("", why.clone()));
+        let mut work = self.0.work.lock().await;
+        for flow in self.list_flows() {
+            self.fail_flow(&mut work, &flow.name, &why).await;
+        }
+    }
+
+    /// A report of the data plane: who is concerned, and what follows.
+    async fn report(&self, report: &[u64]) {
+        let &[reason, code, worker, producer, _, role] = report else { return };
+        let (worker, producer) = {
+            let state = self.state();
+            let worker = u16::try_from(worker).ok().and_then(|w| state.user_of_worker(w).cloned());
+            let producer = u16::try_from(producer).ok().and_then(|p| state.user_of_producer(p).cloned());
+            (worker, producer)
+        };
+        let Some(worker) = worker else { return };
+        // Roles 1 and 2 are a producer's queue pairs, 3 and 4 a consumer's.
+        let at_producer = (1..=2).contains(&role) || reason == REPORT_BAD_COUNT;
+        let who = producer.filter(|_| at_producer).unwrap_or_else(|| worker.clone());
+        let what = match reason {
+            REPORT_REFUSED => format!("ring `{}` refused a request (AETH syndrome {code:#04x})", who.ring),
+            REPORT_SILENT => format!("ring `{}`: no progress after {code} retries", who.ring),
+            REPORT_BAD_COUNT => {
+                format!(
+                    "ring `{}`: a counter left its ring (fill {code} B): its program broke the ring ABI",
+                    who.ring
+                )
+            }
+            other => format!("ring `{}`: unknown report {other}", who.ring),
+        };
+        if reason == REPORT_SILENT {
+            let event = proto::Event {
+                member: who.member.clone(),
+                ring: who.ring.clone(),
+                ..of_flow(&who.flow, what.clone())
+            };
+            self.0.events.emit(EventKind::MemberSilent, event);
+            self.member_gone(&who.flow, &who.member, &what).await;
+            return;
+        }
+        let mut work = self.0.work.lock().await;
+        self.fail_flow(&mut work, &who.flow, &what).await;
+    }
+
+    async fn sample(&self) {
+        loop {
+            tokio::time::sleep(SAMPLE).await;
+            let rings: Vec<_> = self.state().flows.values().flat_map(|f| f.rings()).cloned().collect();
+            let _ = self.0.agents.look(rings.iter()).await;
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Reading a switch back: entries, groups, counters. Reading needs no primary, so any number of readers may do it.
+
+use super::client::{ClientError, SwitchClient, explain};
+use p4runtime_proto::p4::v1 as rt;
+use rt::entity::Entity;
+use rt::p4_runtime_client::P4RuntimeClient;
+use std::net::SocketAddr;
+use tokio_stream::StreamExt;
+use tonic::transport::{Channel, Endpoint};
+
+/// Entities in one Read request.
+const ENTITIES_PER_READ: usize = 1024;
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// A switch, for reading.
+#[derive(Clone, Debug)]
+pub struct SwitchReader {
+    name: String,
+    device_id: u64,
+    rpc: P4RuntimeClient<Channel>,
+}
+
+/// One cell of a counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, where the counter counts them.
+    pub bytes: u64,
+}
+
+impl SwitchClient {
+    /// Reads the same switch over the same connection.
+    pub fn reader(&self) -> SwitchReader {
+        SwitchReader { name: self.name.clone(), device_id: self.device_id, rpc: self.rpc.clone() }
+    }
+}
+
+impl SwitchReader {
+    /// Connects to switch `name`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn connect(name: &str, address: SocketAddr, device_id: u64) -> Result<Self, ClientError> {
+        let fail = |reason: String| ClientError::Connect { switch: name.into(), address, reason };
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| fail(e.to_string()))?;
+        let channel = endpoint.connect().await.map_err(|e| fail(e.to_string()))?;
+        let rpc = P4RuntimeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        Ok(SwitchReader { name: name.into(), device_id, rpc })
+    }
+
+    /// Whether the switch has been given a program.
+    pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
+        let request = rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device_id,
+            response_type: rt::get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
+        };
+        match self.rpc.clone().get_forwarding_pipeline_config(request).await {
+            Ok(answer) => Ok(answer.into_inner().config.is_some()),
+            Err(e) if e.code() == tonic::Code::FailedPrecondition => Ok(false),
+            Err(e) => Err(self.refused("asking for its program", &e)),
+        }
+    }
+
+    /// All entries of these tables.
+    pub async fn entries(
+        &self,
+        tables: impl Iterator<Item = u32>,
+    ) -> Result<Vec<rt::TableEntry>, ClientError> {
+        let all = |table_id| Entity::TableEntry(rt::TableEntry { table_id, ..Default::default() });
+        let found = self.read(tables.map(all)).await?;
+        Ok(found
+            .into_iter()
+            .filter_map(|e| if let Entity::TableEntry(e) = e { Some(e) } else { None })
+            .collect())
+    }
+
+    /// Replicas of a multicast group; `None` if there is no such group.
+    pub async fn group(&self, id: u32) -> Result<Option<usize>, ClientError> {
+        use rt::packet_replication_engine_entry::Type;
+        // Wildcards find what there is; a single group that is not there would be an error.
+        let wildcard = rt::MulticastGroupEntry::default();
+        let entry = rt::PacketReplicationEngineEntry { r#type: Some(Type::MulticastGroupEntry(wildcard)) };
+        let found = self.read([Entity::PacketReplicationEngineEntry(entry)].into_iter()).await?;
+        Ok(found.into_iter().find_map(|e| match e {
+            Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry {
+                r#type: Some(Type::MulticastGroupEntry(g)),
+            }) if g.multicast_group_id == id => Some(g.replicas.len()),
+            _ => None,
+        }))
+    }
+
+    /// Cells of counters, given as (counter, index), in the order asked.
+    pub async fn cells(&self, cells: &[(u32, u16)]) -> Result<Vec<Cell>, ClientError> {
+        let one = |&(counter_id, index): &(u32, u16)| {
+            let index = Some(rt::Index { index: index.into() });
+            Entity::CounterEntry(rt::CounterEntry { counter_id, index, ..Default::default() })
+        };
+        let found = self.read(cells.iter().map(one)).await?;
+        let mut by_cell = std::collections::HashMap::new();
+        for entity in found {
+            if let Entity::CounterEntry(rt::CounterEntry { counter_id, index: Some(i), data: Some(d) }) =
+                entity
+            {
+                let cell = Cell { packets: d.packet_count as u64, bytes: d.byte_count as u64 };
+                by_cell.insert((counter_id, i.index as u16), cell);
+            }
+        }
+        Ok(cells.iter().map(|c| by_cell.get(c).copied().unwrap_or_default()).collect())
+    }
+
+    async fn read(&self, entities: impl Iterator<Item = Entity>) -> Result<Vec<Entity>, ClientError> {
+        let mut entities = entities.map(|e| rt::Entity { entity: Some(e) }).peekable();
+        let mut out = Vec::new();
+        while entities.peek().is_some() {
+            let request = rt::ReadRequest {
+                device_id: self.device_id,
+                entities: entities.by_ref().take(ENTITIES_PER_READ).collect(),
+                ..Default::default()
+            };
+            let answer = self.rpc.clone().read(request).await;
+            let mut stream = answer.map_err(|e| self.refused("reading it back", &e))?.into_inner();
+            while let Some(response) = stream.next().await {
+                let response = response.map_err(|e| self.refused("reading it back", &e))?;
+                out.extend(response.entities.into_iter().filter_map(|e| e.entity));
+            }
+        }
+        Ok(out)
+    }
+
+    fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
+        ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
+    }
+}

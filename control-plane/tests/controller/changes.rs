@@ -1,0 +1,236 @@
+//! Flows that come, change and go, while items move.
+
+use zsr_control_plane::controller::proto::{self, EventKind};
+use zsr_host_agent::pu;
+use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer};
+
+use super::rig::{Client, Rig, shuffle};
+
+fn producer(rig: &Rig, host: usize, ring: &str) -> Producer {
+    pu::attach_producer(&rig.programs(host), ring, Cancel::new()).expect("attached")
+}
+
+fn consumer(rig: &Rig, host: usize, ring: &str) -> Consumer {
+    pu::attach_consumer(&rig.programs(host), ring, Cancel::new()).expect("attached")
+}
+
+fn push(ring: &mut Producer, items: std::ops::Range<u64>) {
+    for n in items {
+        let mut item = [0; 64];
+        item[..8].copy_from_slice(&n.to_le_bytes());
+        ring.push(&item).expect("room in the end");
+    }
+}
+
+fn pop(ring: &mut Consumer) -> u64 {
+    let mut item = [0; 64];
+    ring.pop(&mut item).expect("an item");
+    u64::from_le_bytes(item[..8].try_into().expect("8 bytes"))
+}
+
+/// The next event of this kind, from a stream opened before.
+async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) -> proto::Event {
+    loop {
+        let event = events.message().await.expect("a stream").expect("no end");
+        if event.kind() == kind {
+            return event;
+        }
+    }
+}
+
+fn watch(rig: &Rig, client: &mut Client) -> tonic::Streaming<proto::Event> {
+    let all = proto::WatchEventsRequest { after: Some(0), past_only: false };
+    rig.runtime.block_on(client.watch_events(all)).expect("events").into_inner()
+}
+
+#[test]
+fn a_flow_moves_items_of_programs_and_leaves_nothing_behind() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    assert!(rig.is_clean());
+    let flow = rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let flow = flow.into_inner();
+    assert_eq!((flow.state(), flow.version, flow.mtu), (proto::FlowState::Running, 1, 1024));
+    assert_eq!(flow.producers[0].rings[0].name, "f.h1.h2");
+    assert_eq!(rig.held(), (2 * 6 + 1 + 1 + 1, 1));
+    let mut events = watch(&rig, &mut client);
+    let mut tx = producer(&rig, 1, "f.h1.h2");
+    let mut rx = consumer(&rig, 2, "f.h2");
+    std::thread::scope(|s| {
+        s.spawn(|| push(&mut tx, 0..1000));
+        assert!((0..1000).all(|n| pop(&mut rx) == n));
+    });
+    // Items that nobody has popped are not thrown away unasked.
+    push(&mut tx, 0..1);
+    rx.wait_some().expect("it arrives");
+    let delete = |force| proto::DeleteFlowRequest { name: "f".into(), force };
+    let refused = rig.runtime.block_on(client.delete_flow(delete(false))).expect_err("undelivered");
+    assert!(refused.message().contains("`f.h2`") && refused.message().contains("--force"), "{refused}");
+    assert_eq!(pop(&mut rx), 0);
+    tx.close();
+    assert_eq!(rx.pop(&mut [0; 64]), Err(PopError::Closed));
+    drop(rx);
+    rig.runtime.block_on(async {
+        for _ in 0..2 {
+            next(&mut events, EventKind::ProgramLeft).await;
+        }
+        let stats = client.get_stats(proto::GetStatsRequest { flow: "f".into() }).await.expect("stats");
+        let stats = stats.into_inner().flows.remove(0);
+        assert_eq!((stats.items, stats.bytes), (1001, 64 * 1001));
+        assert!(stats.transfers > 0 && stats.transfers <= 1001);
+        client.delete_flow(delete(false)).await.expect("drained");
+        assert_eq!(next(&mut events, EventKind::FlowDeleted).await.flow, "f");
+    });
+    assert!(rig.is_clean());
+}
+
+#[test]
+fn members_come_and_go_while_the_others_move_items() {
+    let rig = Rig::new(4, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let held = rig.held();
+    let mut tx = producer(&rig, 1, "f.h1.h2");
+    let mut rx = consumer(&rig, 2, "f.h2");
+    let rounds = 40u64;
+    std::thread::scope(|s| {
+        s.spawn(|| push(&mut tx, 0..rounds * 500));
+        let (rig, mut client) = (&rig, client.clone());
+        let joins = s.spawn(move || {
+            let member = |host: &str| {
+                Some(proto::Member { name: "guest".into(), host: host.into(), ..Default::default() })
+            };
+            let remove =
+                || proto::RemoveMemberRequest { flow: "f".into(), member: "guest".into(), force: false };
+            for round in 0..rounds {
+                let add = proto::AddMemberRequest { flow: "f".into(), member: member("h3") };
+                rig.runtime.block_on(client.add_producer(add)).expect("added");
+                let mut guest = producer(rig, 3, "f.guest.h2");
+                push(&mut guest, u64::MAX - round..u64::MAX - round + 1);
+                guest.wait_drained().expect("taken");
+                guest.detach();
+                // Its item may still be in the consumer's ring, which is not the guest's.
+                rig.runtime.block_on(client.remove_member(remove())).expect("removed");
+                let add = proto::AddMemberRequest { flow: "f".into(), member: member("h4") };
+                let flow = rig.runtime.block_on(client.add_consumer(add)).expect("added").into_inner();
+                assert_eq!((flow.producers[0].rings.len(), flow.consumers.len()), (2, 2));
+                rig.runtime.block_on(client.remove_member(remove())).expect("removed");
+            }
+        });
+        let (mut own, mut guests) = (0, 0);
+        while own < rounds * 500 || guests < rounds {
+            let item = pop(&mut rx);
+            if item > u64::MAX / 2 {
+                assert_eq!(item, u64::MAX - guests, "guests' items, once and in order");
+                guests += 1;
+            } else {
+                assert_eq!(item, own, "the host's own items, once and in order");
+                own += 1;
+            }
+        }
+        joins.join().expect("all rounds");
+    });
+    assert_eq!(rig.held(), held);
+    tx.close();
+    assert_eq!(rx.pop(&mut [0; 64]), Err(PopError::Closed));
+    let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
+    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    assert!(rig.is_clean());
+}
+
+#[test]
+fn settings_change_while_items_move() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let mut tx = producer(&rig, 1, "f.h1.h2");
+    let mut rx = consumer(&rig, 2, "f.h2");
+    for round in 0..10 {
+        let settings = proto::Settings { max_batch: Some(64 << (round % 4)), ..Default::default() };
+        let set = proto::SetFlowRequest { name: "f".into(), settings: Some(settings) };
+        let flow = rig.runtime.block_on(client.set_flow(set)).expect("set").into_inner();
+        assert_eq!(flow.version, round + 2);
+        assert_eq!(flow.settings.expect("all of them").poll_interval_us, Some(100));
+        push(&mut tx, 0..20);
+        assert!((0..20).all(|n| pop(&mut rx) == n));
+    }
+    tx.detach();
+    rx.detach();
+}
+
+#[test]
+fn policies_say_what_follows_a_death() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    for (name, policy) in
+        [("waits", proto::Policy::Wait), ("drops", proto::Policy::DropMember), ("ends", proto::Policy::Abort)]
+    {
+        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
+        let new =
+            proto::CreateFlowRequest { settings: Some(settings), ..shuffle(name, &["h1", "h2"], &["h3"]) };
+        rig.runtime.block_on(client.create_flow(new)).expect("created");
+        // Dropped in the middle: as a program does that panics.
+        drop(producer(&rig, 1, &format!("{name}.h1.h3")));
+    }
+    let get = |client: &mut Client, name: &str| {
+        let name = name.to_owned();
+        rig.runtime.block_on(client.get_flow(proto::GetFlowRequest { name })).expect("there").into_inner()
+    };
+    let event = rig.runtime.block_on(next(&mut events, EventKind::ProgramDied));
+    assert_eq!((event.flow.as_str(), event.member.as_str(), event.host.as_str()), ("waits", "h1", "h1"));
+    let event = rig.runtime.block_on(next(&mut events, EventKind::MemberRemoved));
+    assert_eq!((event.flow.as_str(), event.member.as_str()), ("drops", "h1"));
+    let event = rig.runtime.block_on(next(&mut events, EventKind::FlowFailed));
+    assert_eq!(event.flow, "ends");
+    let waits = get(&mut client, "waits");
+    assert_eq!(waits.state(), proto::FlowState::Impaired);
+    assert!(waits.reason.contains("`waits.h1.h3`"), "{}", waits.reason);
+    assert_eq!(get(&mut client, "drops").producers.len(), 1);
+    let ends = get(&mut client, "ends");
+    assert_eq!((ends.state(), ends.producers.len()), (proto::FlowState::Failed, 2));
+    // What is left of the others goes on.
+    let mut tx = producer(&rig, 2, "drops.h2.h3");
+    let mut rx = consumer(&rig, 3, "drops.h3");
+    push(&mut tx, 0..10);
+    assert!((0..10).all(|n| pop(&mut rx) == n));
+    tx.detach();
+    rx.detach();
+    let refused =
+        rig.runtime.block_on(client.set_flow(proto::SetFlowRequest {
+            name: "ends".into(),
+            settings: Some(proto::Settings::default()),
+        }));
+    assert!(refused.expect_err("it has failed").message().contains("only be deleted"));
+    for name in ["waits", "drops", "ends"] {
+        let delete = proto::DeleteFlowRequest { name: name.into(), force: false };
+        rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    }
+    assert!(rig.is_clean());
+}
+
+#[test]
+fn a_lost_agent_is_an_event_and_can_be_done_without() {
+    let mut rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    rig.runtime.block_on(async {
+        for _ in 0..3 {
+            next(&mut events, EventKind::AgentFound).await;
+        }
+    });
+    let settings = proto::Settings { policy: Some(proto::Policy::DropMember.into()), ..Default::default() };
+    let new = proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1", "h2"], &["h3"]) };
+    rig.runtime.block_on(client.create_flow(new)).expect("created");
+    rig.kill_agent(0);
+    assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::AgentLost)).host, "h1");
+    let event = rig.runtime.block_on(next(&mut events, EventKind::MemberRemoved));
+    assert_eq!((event.flow.as_str(), event.member.as_str()), ("f", "h1"));
+    let refused = rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h3"])));
+    let refused = refused.expect_err("nobody answers");
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    assert!(refused.message().contains("`h1`"), "{refused}");
+    rig.serve_agent(0);
+    assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::AgentFound)).host, "h1");
+    rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h3"]))).expect("it is back");
+}

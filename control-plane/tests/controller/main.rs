@@ -1,0 +1,6 @@
+//! The controller over its service, with switch, NICs and agents behind it.
+
+mod changes;
+mod refusals;
+mod rig;
+mod starts;

@@ -1,0 +1,165 @@
+//! What bad input gets: a reason that names the object, and nothing changed.
+
+use tonic::Code;
+use zsr_control_plane::controller::proto;
+
+use super::rig::{Rig, shuffle};
+
+const RINGS: &str = "
+hosts:
+  - name: h1
+    rings:
+      - {name: out, role: producer, item_size: 64, size: 4096, owner: alice}
+      - {name: wide, role: producer, item_size: 128, size: 4096, owner: alice}
+      - {name: in, role: consumer, item_size: 64, size: 4096, owner: alice}
+  - name: h2
+    rings:
+      - {name: in, role: consumer, item_size: 64, size: 4096, owner: alice}
+      - {name: bobs, role: consumer, item_size: 64, size: 4096, owner: bob}
+  - {name: h3, mtu: 2048}
+flows: []
+";
+
+fn named(flow: &str, producer: &str, consumer: &str) -> proto::CreateFlowRequest {
+    let member = |ring: &str| proto::Member {
+        host: ring.split('.').next().expect("a host").into(),
+        rings: if ring.contains('.') { vec![ring.into()] } else { Vec::new() },
+        ..Default::default()
+    };
+    proto::CreateFlowRequest {
+        name: flow.into(),
+        producers: vec![member(producer)],
+        consumers: vec![member(consumer)],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn refusals_name_the_object_and_change_nothing() {
+    let rig = Rig::of(RINGS);
+    let (controller, mut client) = rig.control();
+    let busy = rig.runtime.block_on(client.create_flow(named("busy", "h1.out", "h2.in")));
+    assert_eq!(busy.expect("created").into_inner().item_size, 64);
+    let before = (rig.held(), rig.rings(), controller.list_flows());
+
+    let with = |change: &dyn Fn(&mut proto::CreateFlowRequest)| {
+        let mut request = shuffle("new", &["h1"], &["h2"]);
+        change(&mut request);
+        request
+    };
+    let settings = |settings: proto::Settings| with(&|r| r.settings = Some(settings));
+    let cases = [
+        (shuffle("busy", &["h1"], &["h2"]), Code::AlreadyExists, "flow `busy` exists"),
+        (shuffle("h1", &["h1"], &["h2"]), Code::AlreadyExists, "`h1` is a host's name"),
+        (shuffle("", &["h1"], &["h2"]), Code::InvalidArgument, "can't be a flow's name"),
+        (shuffle("a/b", &["h1"], &["h2"]), Code::InvalidArgument, "`a/b`"),
+        (shuffle("new", &["h1", "h1"], &["h2"]), Code::AlreadyExists, "has a member `h1` already"),
+        (shuffle("new", &["h1"], &["h1"]), Code::AlreadyExists, "has a member `h1` already"),
+        (shuffle("new", &["h9"], &["h2"]), Code::NotFound, "no host is called `h9`"),
+        (shuffle("new", &[], &["h2"]), Code::InvalidArgument, "`new` has no producer"),
+        (shuffle("new", &["h1"], &["h3"]), Code::InvalidArgument, "host `h3` has a path MTU of 2048 B"),
+        (named("new", "h1.out", "h2"), Code::FailedPrecondition, "ring `h1.out` is in use by flow `busy`"),
+        (named("new", "h1.wide", "h2.in"), Code::FailedPrecondition, "ring `h2.in` is in use"),
+        (named("new", "h1.wide", "h1.in"), Code::AlreadyExists, "member `h1`"),
+        (named("new", "h1.wide", "h2.bobs"), Code::InvalidArgument, "items of 64 B"),
+        (named("new", "h1.none", "h2"), Code::NotFound, "declares no ring `h1.none`"),
+        (named("new", "h2.bobs", "h1"), Code::InvalidArgument, "is a consumer ring"),
+        (with(&|r| r.item_size = 100), Code::InvalidArgument, "item_size is 100 B"),
+        (with(&|r| r.ring_size = 32), Code::InvalidArgument, "ring_size is 32 B"),
+        (with(&|r| r.routing = "sideways".into()), Code::InvalidArgument, "`sideways` is no routing"),
+        (with(&|r| r.routing = "range(1, [5, 9])".into()), Code::InvalidArgument, "bounds of a range"),
+        (with(&|r| r.kind = 77), Code::InvalidArgument, "kind 77"),
+        (
+            settings(proto::Settings { weight: Some(0), ..Default::default() }),
+            Code::InvalidArgument,
+            "weight is 0",
+        ),
+        (
+            settings(proto::Settings { max_batch: Some(63), ..Default::default() }),
+            Code::InvalidArgument,
+            "max_batch",
+        ),
+        (settings(proto::Settings { hint: Some(9), ..Default::default() }), Code::InvalidArgument, "hint 9"),
+    ];
+    for (request, code, part) in cases {
+        let refused = rig.runtime.block_on(client.create_flow(request.clone())).expect_err("refused");
+        assert_eq!(refused.code(), code, "{request:?}: {refused}");
+        assert!(refused.message().contains(part), "{part:?} is missing in {:?}", refused.message());
+    }
+
+    // Rings of two owners.
+    let mut mixed = named("new", "h1.out", "h2.bobs");
+    mixed.producers[0] =
+        proto::Member { host: "h1".into(), rings: vec!["h1.in".into()], ..Default::default() };
+    mixed.consumers = vec![
+        proto::Member { host: "h1".into(), rings: vec!["h1.in".into()], ..Default::default() },
+        proto::Member { host: "h2".into(), rings: vec!["h2.bobs".into()], ..Default::default() },
+    ];
+    mixed.producers = vec![proto::Member { name: "p".into(), host: "h1".into(), ..Default::default() }];
+    let refused = rig.runtime.block_on(client.create_flow(mixed)).expect_err("two owners");
+    assert!(refused.message().contains("`bob`") && refused.message().contains("`alice`"), "{refused}");
+
+    let member = |host: &str| Some(proto::Member { host: host.into(), ..Default::default() });
+    let add = |flow: &str, host: &str| proto::AddMemberRequest { flow: flow.into(), member: member(host) };
+    let remove = |flow: &str, member: &str| proto::RemoveMemberRequest {
+        flow: flow.into(),
+        member: member.into(),
+        force: false,
+    };
+    rig.runtime.block_on(async {
+        let twice = client.add_producer(add("busy", "h1")).await.expect_err("it is there");
+        assert!(twice.code() == Code::AlreadyExists && twice.message().contains("`h1`"), "{twice}");
+        let nowhere = client.add_consumer(add("none", "h1")).await.expect_err("no flow");
+        assert!(nowhere.code() == Code::NotFound && nowhere.message().contains("`none`"), "{nowhere}");
+        let last = client.remove_member(remove("busy", "h1")).await.expect_err("the last one");
+        assert!(
+            last.code() == Code::FailedPrecondition && last.message().contains("last producer"),
+            "{last}"
+        );
+        let nobody = client.remove_member(remove("busy", "h7")).await.expect_err("no member");
+        assert!(nobody.code() == Code::NotFound && nobody.message().contains("`h7`"), "{nobody}");
+        let settings = Some(proto::Settings { weight: Some(0), ..Default::default() });
+        let set = client.set_flow(proto::SetFlowRequest { name: "busy".into(), settings }).await;
+        assert!(set.expect_err("weight 0").message().contains("weight is 0"));
+    });
+
+    // What an agent refuses is taken back at the others.
+    let huge =
+        proto::CreateFlowRequest { ring_size: 1 << 30, item_size: 64, ..shuffle("new", &["h1"], &["h2"]) };
+    rig.agents[1]
+        .create_ring(zsr_host_agent::agent::RingRequest::new(
+            "small.h2",
+            zsr_host_agent::ring::Role::Consumer,
+            64,
+            4096,
+        ))
+        .expect("a ring that nobody told the controller of");
+    let clash = proto::CreateFlowRequest { ring_size: 4096, name: "small".into(), ..huge };
+    let refused = rig.runtime.block_on(client.create_flow(clash)).expect_err("taken at the agent");
+    assert!(refused.code() == Code::AlreadyExists && refused.message().contains("`small.h2`"), "{refused}");
+    rig.agents[1].destroy_ring("small.h2").expect("there");
+
+    assert_eq!((rig.held(), rig.rings(), controller.list_flows()), before);
+    let system =
+        rig.runtime.block_on(client.get_system(proto::GetSystemRequest {})).expect("there").into_inner();
+    let switch = system.switch.expect("there");
+    assert_eq!(
+        (switch.workers, switch.producer_rings, switch.queue_pairs),
+        (1, 1, 4),
+        "numbers were given back"
+    );
+}
+
+#[test]
+fn a_second_controller_is_refused() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let before = rig.held();
+    let refused = rig.try_start().map(|_| ()).expect_err("one is there").to_string();
+    assert!(refused.contains("`s1`") && refused.contains("another controller"), "{refused}");
+    assert_eq!(rig.held(), before);
+    rig.runtime
+        .block_on(client.create_flow(shuffle("g", &["h1"], &["h2"])))
+        .expect("the first is none the worse");
+}
