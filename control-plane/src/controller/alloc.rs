@@ -7,8 +7,8 @@
 use crate::plan::{Qp, RingIds};
 
 // Sizes of the P4 program (p4/common/types.p4). Producer 0 is none.
-const MAX_WORKERS: u32 = 4096;
-const MAX_PRODUCERS: u32 = 16384;
+const MAX_WORKERS: u32 = 16384;
+const MAX_PRODUCERS: u32 = 32768;
 const MAX_QPS: u32 = 65536;
 const LAST_GENERATION: u8 = 127;
 
@@ -246,7 +246,7 @@ mod tests {
         let mut all = Allocator::default();
         let taken: Vec<_> = (0..MAX_WORKERS).map(|_| all.consumer().unwrap()).collect();
         let e = all.consumer().unwrap_err();
-        assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", 4096, 4096, 0));
+        assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", MAX_WORKERS, MAX_WORKERS, 0));
         all.rest(&taken[7]);
         assert_eq!(all.consumer().unwrap_err().resting, 1);
         all.reusable(&taken[7]);

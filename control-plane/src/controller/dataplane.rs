@@ -120,19 +120,13 @@ impl DataPlane {
             [(ids.data, roles[0], address.data_qpn), (ids.poll, roles[1], address.poll_qpn)]
         {
             let (index, port) = (u64::from(qp.index), u64::from(host.port));
-            let peer = [
-                mac(host.mac),
-                mac(self.mac),
-                ip(self.ip),
-                ip(host.ip),
-                qpn.into(),
-                address.rkey.into(),
-                swap,
-            ];
-            out.push(self.schema.entry("peers", &[index], "peer", &peer)?);
             // The clone session of a port is its number plus one.
-            out.push(self.schema.entry("routes", &[index], "route", &[port, port + 1])?);
-            let owner = [role, number.into(), ids.worker.into(), index, swap];
+            let (flags, mirror) = (u64::from(address.epoch) << 16, port + 1);
+            let (from, to) = ((mac(self.mac), ip(self.ip)), (mac(host.mac), ip(host.ip)));
+            let peer = [to.0, from.0, from.1, to.1, qpn.into(), address.rkey.into(), swap, flags, mirror];
+            out.push(self.schema.entry("peers", &[index], "peer", &peer)?);
+            out.push(self.schema.entry("routes", &[index], "route", &[port])?);
+            let owner = [role, number.into(), ids.worker.into(), index, swap, 1];
             out.push(self.schema.entry("qps", &[qp.qpn.into(), ip(host.ip), port], "qp", &owner)?);
         }
         Ok(())
@@ -149,20 +143,29 @@ impl DataPlane {
         let worker = u64::from(ring.ids.worker);
         let producers: Vec<u16> =
             flow.producers.iter().filter_map(|p| p.rings.get(place)).map(|r| r.ids.id).collect();
+        let count = producers.len() as u64;
         for (index, &id) in producers.iter().enumerate() {
-            out.push(self.schema.entry("producer_list", &[worker, index as u64], "member", &[id.into()])?);
+            let index = index as u64;
+            let values = [id.into(), (index + 1) % count];
+            out.push(self.schema.entry("producer_list", &[worker, index], "member", &values)?);
         }
         let (s, size) = (&flow.settings, u64::from(ring.size));
+        let (no_group, one_member, no_flow) = (0, [1, 1], 0);
         let values = [
-            producers.len() as u64,
+            count,
+            0,
             s.max_batch.into(),
             size,
             size - 1,
             (size / 2).max(flow.item_size.into()),
             mtu_code(flow.mtu),
+            u64::from(flow.mtu) - 1,
             ring.ids.data.index.into(),
             ring.ids.poll.index.into(),
-            u64::from(ring.address.map_or(0, |a| a.epoch)) << 16,
+            no_group,
+            one_member[0],
+            one_member[1],
+            no_flow,
             s.poll_interval_us,
             s.poll_timeout_us,
             s.rto_us,

@@ -23,6 +23,7 @@ const SAMPLE: Duration = Duration::from_millis(500);
 const REPORT_REFUSED: u64 = 1;
 const REPORT_SILENT: u64 = 2;
 const REPORT_BAD_COUNT: u64 = 3;
+const REPORT_CLOSED: u64 = 5;
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
@@ -210,7 +211,7 @@ impl Controller {
 
     /// A report of the data plane: who is concerned, and what follows.
     async fn report(&self, report: &[u64]) {
-        let &[reason, code, worker, producer, _, role] = report else { return };
+        let &[reason, code, worker, producer, _, role, ..] = report else { return };
         let (worker, producer) = {
             let state = self.state();
             let worker = u16::try_from(worker).ok().and_then(|w| state.user_of_worker(w).cloned());
@@ -218,6 +219,9 @@ impl Controller {
             (worker, producer)
         };
         let Some(worker) = worker else { return };
+        if reason == REPORT_CLOSED {
+            return;
+        }
         // Roles 1 and 2 are a producer's queue pairs, 3 and 4 a consumer's.
         let at_producer = (1..=2).contains(&role) || reason == REPORT_BAD_COUNT;
         let who = producer.filter(|_| at_producer).unwrap_or_else(|| worker.clone());

@@ -6,6 +6,9 @@ use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer};
 
 use super::rig::{Client, Rig, shuffle};
 
+/// Where numbers of guests' items begin.
+const GUESTS: u64 = 1 << 62;
+
 fn producer(rig: &Rig, host: usize, ring: &str) -> Producer {
     pu::attach_producer(&rig.programs(host), ring, Cancel::new()).expect("attached")
 }
@@ -106,7 +109,7 @@ fn members_come_and_go_while_the_others_move_items() {
                 let add = proto::AddMemberRequest { flow: "f".into(), member: member("h3") };
                 rig.runtime.block_on(client.add_producer(add)).expect("added");
                 let mut guest = producer(rig, 3, "f.guest.h2");
-                push(&mut guest, u64::MAX - round..u64::MAX - round + 1);
+                push(&mut guest, GUESTS + round..GUESTS + round + 1);
                 guest.wait_drained().expect("taken");
                 guest.detach();
                 // Its item may still be in the consumer's ring, which is not the guest's.
@@ -120,8 +123,8 @@ fn members_come_and_go_while_the_others_move_items() {
         let (mut own, mut guests) = (0, 0);
         while own < rounds * 500 || guests < rounds {
             let item = pop(&mut rx);
-            if item > u64::MAX / 2 {
-                assert_eq!(item, u64::MAX - guests, "guests' items, once and in order");
+            if item >= GUESTS {
+                assert_eq!(item, GUESTS + guests, "guests' items, once and in order");
                 guests += 1;
             } else {
                 assert_eq!(item, own, "the host's own items, once and in order");

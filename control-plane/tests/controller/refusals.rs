@@ -60,7 +60,7 @@ fn refusals_name_the_object_and_change_nothing() {
         (shuffle("new", &["h1"], &["h3"]), Code::InvalidArgument, "host `h3` has a path MTU of 2048 B"),
         (named("new", "h1.out", "h2"), Code::FailedPrecondition, "ring `h1.out` is in use by flow `busy`"),
         (named("new", "h1.wide", "h2.in"), Code::FailedPrecondition, "ring `h2.in` is in use"),
-        (named("new", "h1.wide", "h1.in"), Code::AlreadyExists, "member `h1`"),
+        (named("new", "h1", "h1.in"), Code::AlreadyExists, "member `h1`"),
         (named("new", "h1.wide", "h2.bobs"), Code::InvalidArgument, "items of 64 B"),
         (named("new", "h1.none", "h2"), Code::NotFound, "declares no ring `h1.none`"),
         (named("new", "h2.bobs", "h1"), Code::InvalidArgument, "is a consumer ring"),

@@ -59,7 +59,11 @@ impl Rig {
         let thread: Arc<OnceLock<Thread>> = Arc::default();
         let wake = {
             let thread = thread.clone();
-            move || drop(thread.get().map(Thread::unpark))
+            move || {
+                if let Some(thread) = thread.get() {
+                    thread.unpark();
+                }
+            }
         };
         let mut switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
         switch
