@@ -108,6 +108,20 @@ impl Agents {
         while calls.join_next().await.is_some() {}
     }
 
+    /// Makes both connections of a ring anew, under the first PSNs that its numbers say. Its memory and its program stay.
+    ///
+    /// # Errors
+    /// The agent's refusal.
+    pub async fn reconnect(&self, ring: &Ring, mtu: u32, plane: &DataPlane) -> Result<(), Refusal> {
+        let mut client = self.of(&ring.host)?;
+        let name = ring.name.clone();
+        answer(&ring.host, client.disconnect_ring(proto::DisconnectRingRequest { name: name.clone() }))
+            .await?;
+        let (data, poll) = (Some(target(ring.ids.data, mtu, plane)), Some(target(ring.ids.poll, mtu, plane)));
+        answer(&ring.host, client.connect_ring(proto::ConnectRingRequest { name, data, poll })).await?;
+        Ok(())
+    }
+
     /// Tells the programs of rings that their flow has ended, and disconnects the rings.
     pub async fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
         let mut calls = JoinSet::new();
@@ -155,15 +169,6 @@ fn by_host<'r>(rings: impl Iterator<Item = &'r Ring>) -> BTreeMap<&'r str, Vec<&
 }
 
 fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> proto::OpenRing {
-    let (ip, mac) = plane.address();
-    let target = |qp: Qp| proto::QpTarget {
-        qpn: qp.qpn,
-        ip: ip.to_string(),
-        mac: mac.to_string(),
-        rq_psn: qp.psn,
-        sq_psn: qp.psn,
-        path_mtu: flow.mtu,
-    };
     let role = if ring.ids.is_producer { proto::Role::Producer } else { proto::Role::Consumer };
     proto::OpenRing {
         ring: Some(proto::CreateRingRequest {
@@ -175,10 +180,23 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
                 ByteOrder::Little => proto::ByteOrder::Little.into(),
                 ByteOrder::Big => proto::ByteOrder::Big.into(),
             },
-            start: 0,
+            start: ring.start,
         }),
-        data: Some(target(ring.ids.data)),
-        poll: Some(target(ring.ids.poll)),
+        data: Some(target(ring.ids.data, flow.mtu, plane)),
+        poll: Some(target(ring.ids.poll, flow.mtu, plane)),
+    }
+}
+
+/// The switch's end of a connection.
+fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
+    let (ip, mac) = plane.address();
+    proto::QpTarget {
+        qpn: qp.qpn,
+        ip: ip.to_string(),
+        mac: mac.to_string(),
+        rq_psn: qp.psn,
+        sq_psn: qp.psn,
+        path_mtu,
     }
 }
 

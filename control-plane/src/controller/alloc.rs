@@ -1,25 +1,48 @@
-//! Numbers in the data plane for flows that come and go: workers, producer rings, queue pairs.
+//! Numbers in the data plane for flows that come and go: workers, producer rings, connections, and one per flow.
 //!
 //! The switch's registers keep their values when a flow goes, so a number that was given back rests until somebody says
-//! that what it names is clean again ([`Allocator::reusable`]); until then fresh ones are handed out. A queue pair number
-//! that is used again has another generation in its upper bits, so that late packets find no connection.
+//! that what it names is clean again ([`Allocator::reusable`]). A connection that is used again has another queue pair
+//! number, so that late packets find nobody.
 
-use crate::plan::{Qp, RingIds};
+use crate::plan::{FIRST_FLOW_GROUP, Qp, qp};
 
-// Sizes of the P4 program (p4/common/types.p4). Producer 0 is none.
-const MAX_WORKERS: u32 = 16384;
+// Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything.
+/// The last worker is nobody's: it answers when asked ([`PROBE`]).
+const MAX_WORKERS: u32 = 16384 - 1;
 const MAX_PRODUCERS: u32 = 32768;
 const MAX_QPS: u32 = 65536;
+const MAX_FLOWS: u32 = 16384;
 const LAST_GENERATION: u8 = 127;
+
+/// A number that a flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Number {
+    /// Of a worker.
+    Worker(u16),
+    /// Of a producer ring.
+    Producer(u16),
+    /// Of a connection.
+    Qp(u16),
+    /// Of a flow: its rate cap, and its multicast groups.
+    Flow(u16),
+}
+
+/// A worker that never runs, and is asked to know that the data plane has come so far.
+pub const PROBE: u16 = MAX_WORKERS as u16;
+
+/// The multicast group of a flow's data connections; the next number is that of its poll connections.
+pub fn group_of(flow: u16) -> u16 {
+    FIRST_FLOW_GROUP + 2 * flow
+}
 
 /// No number is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the switch has no room for more {what}: {in_use} of {room} are in use, and {resting} rest until the switch has \
-     forgotten them; delete flows, or restart the switch"
+     forgotten them; delete flows, or try again in a moment"
 )]
 pub struct Exhausted {
-    /// "workers", "producer rings", "queue pairs".
+    /// "workers", "producer rings", …
     pub what: &'static str,
     /// How many are in use.
     pub in_use: u32,
@@ -31,19 +54,19 @@ pub struct Exhausted {
 
 /// One kind of number.
 #[derive(Clone, Debug)]
-struct Numbers {
+struct Kind {
     what: &'static str,
+    first: u32,
     /// The next that was never used, and the end.
     next: u32,
     end: u32,
-    first: u32,
     free: Vec<u16>,
     resting: u32,
 }
 
-impl Numbers {
+impl Kind {
     fn new(what: &'static str, first: u32, end: u32) -> Self {
-        Numbers { what, next: first, end, first, free: Vec::new(), resting: 0 }
+        Kind { what, first, next: first, end, free: Vec::new(), resting: 0 }
     }
 
     fn take(&mut self) -> Result<u16, Exhausted> {
@@ -61,15 +84,27 @@ impl Numbers {
     fn in_use(&self) -> u32 {
         self.next - self.first - self.free.len() as u32 - self.resting
     }
+
+    /// Takes `number` as in use; those skipped rest.
+    fn note(&mut self, number: u16) {
+        let number = u32::from(number);
+        if number < self.next {
+            self.resting = self.resting.saturating_sub(1);
+        } else {
+            self.resting += number - self.next;
+            self.next = number + 1;
+        }
+    }
 }
 
 /// Hands out numbers and takes them back.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    workers: Numbers,
-    producers: Numbers,
-    qps: Numbers,
-    /// Per queue pair: how often it was handed out, modulo 127.
+    workers: Kind,
+    producers: Kind,
+    qps: Kind,
+    flows: Kind,
+    /// Per connection: how often it was handed out, modulo 127.
     generations: Vec<u8>,
 }
 
@@ -80,128 +115,99 @@ pub struct InUse {
     pub workers: u32,
     /// Producer rings.
     pub producers: u32,
-    /// Queue pairs.
+    /// Connections.
     pub qps: u32,
 }
 
 impl Default for Allocator {
     fn default() -> Self {
         Allocator {
-            workers: Numbers::new("workers", 0, MAX_WORKERS),
-            producers: Numbers::new("producer rings", 1, MAX_PRODUCERS),
-            qps: Numbers::new("queue pairs", 0, MAX_QPS),
+            workers: Kind::new("workers", 1, MAX_WORKERS),
+            producers: Kind::new("producer rings", 1, MAX_PRODUCERS),
+            qps: Kind::new("connections", 2, MAX_QPS),
+            flows: Kind::new("flows", 1, MAX_FLOWS),
             generations: Vec::new(),
         }
     }
 }
 
 impl Allocator {
-    /// Numbers of a consumer ring and the worker that fills it.
+    /// A worker.
     ///
     /// # Errors
-    /// When no number is left; then none was taken.
-    pub fn consumer(&mut self) -> Result<RingIds, Exhausted> {
-        let worker = self.workers.take()?;
-        let [data, poll] = match self.pair() {
-            Ok(pair) => pair,
-            Err(e) => {
-                self.workers.free.push(worker);
-                return Err(e);
-            }
-        };
-        Ok(RingIds { id: worker, worker, is_producer: false, data, poll })
+    /// When none is left. So for all kinds.
+    pub fn worker(&mut self) -> Result<u16, Exhausted> {
+        self.workers.take()
     }
 
-    /// Numbers of a producer ring that `worker` drains.
-    ///
-    /// # Errors
-    /// When no number is left; then none was taken.
-    pub fn producer(&mut self, worker: u16) -> Result<RingIds, Exhausted> {
-        let id = self.producers.take()?;
-        let [data, poll] = match self.pair() {
-            Ok(pair) => pair,
-            Err(e) => {
-                self.producers.free.push(id);
-                return Err(e);
-            }
-        };
-        Ok(RingIds { id, worker, is_producer: true, data, poll })
+    /// A producer ring.
+    pub fn producer(&mut self) -> Result<u16, Exhausted> {
+        self.producers.take()
     }
 
-    fn pair(&mut self) -> Result<[Qp; 2], Exhausted> {
-        let data = self.qps.take()?;
-        match self.qps.take() {
-            Ok(poll) => Ok([self.qp(data), self.qp(poll)]),
-            Err(e) => {
-                self.qps.free.push(data);
-                Err(e)
-            }
-        }
+    /// A flow.
+    pub fn flow(&mut self) -> Result<u16, Exhausted> {
+        self.flows.take()
     }
 
-    /// The queue pair of an index, in a generation that it has not had lately. Registers start at zero, so PSNs do.
-    fn qp(&mut self, index: u16) -> Qp {
+    /// A connection, under a queue pair number that it has not had lately.
+    pub fn qp(&mut self) -> Result<Qp, Exhausted> {
+        let index = self.qps.take()?;
+        let generation = self.generation(index);
+        *generation = *generation % LAST_GENERATION + 1;
+        Ok(qp(index, *generation))
+    }
+
+    fn generation(&mut self, index: u16) -> &mut u8 {
         let at = usize::from(index);
         if self.generations.len() <= at {
             self.generations.resize(at + 1, 0);
         }
-        let generation = &mut self.generations[at];
-        *generation = *generation % LAST_GENERATION + 1;
-        Qp { index, qpn: u32::from(*generation) << 16 | u32::from(index), psn: 0 }
+        &mut self.generations[at]
     }
 
-    /// Notes that `ids` are in use, as found in a store.
-    pub fn note(&mut self, ids: &RingIds) {
-        let numbers = if ids.is_producer { &mut self.producers } else { &mut self.workers };
-        // Whatever lies below and is in no store rests: its registers are of an earlier flow.
-        numbers.skip_to(ids.id);
-        for qp in [ids.data, ids.poll] {
-            self.qps.skip_to(qp.index);
-            let at = usize::from(qp.index);
-            if self.generations.len() <= at {
-                self.generations.resize(at + 1, 0);
-            }
-            self.generations[at] = (qp.qpn >> 16) as u8;
+    /// Notes that numbers are in use, as found in a store; `qps` are connections with their queue pair numbers.
+    pub fn note(&mut self, numbers: &[Number], qps: impl Iterator<Item = Qp>) {
+        numbers.iter().for_each(|&n| {
+            let (kind, n) = self.kind(n);
+            kind.note(n);
+        });
+        for qp in qps {
+            *self.generation(qp.index) = (qp.qpn >> 16) as u8;
+        }
+    }
+
+    /// Gives numbers back whose registers the switch still remembers.
+    pub fn rest(&mut self, numbers: &[Number]) {
+        numbers.iter().for_each(|&n| self.kind(n).0.resting += 1);
+    }
+
+    /// The one place to be told that the registers behind resting numbers are as fresh.
+    pub fn reusable(&mut self, numbers: &[Number]) {
+        for &n in numbers {
+            let (kind, n) = self.kind(n);
+            kind.resting -= 1;
+            kind.free.push(n);
         }
     }
 
     /// Gives numbers back that the switch was never told of: they may be used at once.
-    pub fn untouched(&mut self, ids: &RingIds) {
-        self.rest(ids);
-        self.reusable(ids);
-    }
-
-    /// Gives numbers back whose registers the switch still remembers.
-    pub fn rest(&mut self, ids: &RingIds) {
-        let numbers = if ids.is_producer { &mut self.producers } else { &mut self.workers };
-        numbers.resting += 1;
-        self.qps.resting += 2;
-    }
-
-    /// The one place to be told that the registers behind resting numbers are as fresh.
-    pub fn reusable(&mut self, ids: &RingIds) {
-        let numbers = if ids.is_producer { &mut self.producers } else { &mut self.workers };
-        numbers.resting -= 1;
-        numbers.free.push(ids.id);
-        self.qps.resting -= 2;
-        self.qps.free.extend([ids.data.index, ids.poll.index]);
+    pub fn untouched(&mut self, numbers: &[Number]) {
+        self.rest(numbers);
+        self.reusable(numbers);
     }
 
     /// How many numbers are in use.
     pub fn in_use(&self) -> InUse {
         InUse { workers: self.workers.in_use(), producers: self.producers.in_use(), qps: self.qps.in_use() }
     }
-}
 
-impl Numbers {
-    /// Takes `number` as in use; those skipped rest.
-    fn skip_to(&mut self, number: u16) {
-        let number = u32::from(number);
-        if number < self.next {
-            self.resting = self.resting.saturating_sub(1);
-        } else {
-            self.resting += number - self.next;
-            self.next = number + 1;
+    fn kind(&mut self, number: Number) -> (&mut Kind, u16) {
+        match number {
+            Number::Worker(n) => (&mut self.workers, n),
+            Number::Producer(n) => (&mut self.producers, n),
+            Number::Qp(n) => (&mut self.qps, n),
+            Number::Flow(n) => (&mut self.flows, n),
         }
     }
 }
@@ -213,55 +219,50 @@ mod tests {
     #[test]
     fn numbers_given_back_rest_until_they_are_clean() {
         let mut all = Allocator::default();
-        let consumer = all.consumer().unwrap();
-        let producer = all.producer(consumer.worker).unwrap();
-        assert_eq!((consumer.id, producer.id, producer.data.index), (0, 1, 2));
-        assert_eq!(all.in_use(), InUse { workers: 1, producers: 1, qps: 4 });
-        all.rest(&producer);
-        assert_eq!(all.in_use(), InUse { workers: 1, producers: 0, qps: 2 });
-        assert_eq!(all.producer(0).unwrap().id, 2);
-        all.reusable(&producer);
-        let again = all.producer(0).unwrap();
-        assert_eq!(again.id, producer.id);
-        let qpns = [again.data.qpn, again.poll.qpn];
-        assert!(
-            !qpns.contains(&producer.data.qpn) && !qpns.contains(&producer.poll.qpn),
-            "another generation"
-        );
+        let (worker, producer, qp) = (all.worker().unwrap(), all.producer().unwrap(), all.qp().unwrap());
+        assert_eq!((worker, producer, qp.index), (1, 1, 2));
+        assert_eq!(all.in_use(), InUse { workers: 1, producers: 1, qps: 1 });
+        let back = [Number::Producer(producer), Number::Qp(qp.index)];
+        all.rest(&back);
+        assert_eq!(all.in_use(), InUse { workers: 1, producers: 0, qps: 0 });
+        assert_eq!((all.producer().unwrap(), all.qp().unwrap().index), (2, 3));
+        all.reusable(&back);
+        assert_eq!(all.producer().unwrap(), producer);
+        let again = all.qp().unwrap();
+        assert!(again.index == qp.index && again.qpn != qp.qpn, "another queue pair number");
     }
 
     #[test]
     fn generations_never_reach_zero() {
         let mut all = Allocator::default();
         for _ in 0..300 {
-            let ids = all.consumer().unwrap();
-            assert_eq!(ids.id, 0);
-            assert!((1..=127).contains(&(ids.data.qpn >> 16)));
-            all.untouched(&ids);
+            let qp = all.qp().unwrap();
+            assert_eq!(qp.index, 2);
+            assert!((1..=127).contains(&(qp.qpn >> 16)));
+            all.untouched(&[Number::Qp(2)]);
         }
     }
 
     #[test]
     fn the_end_is_an_error_that_says_how_many_there_are() {
         let mut all = Allocator::default();
-        let taken: Vec<_> = (0..MAX_WORKERS).map(|_| all.consumer().unwrap()).collect();
-        let e = all.consumer().unwrap_err();
-        assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", MAX_WORKERS, MAX_WORKERS, 0));
-        all.rest(&taken[7]);
-        assert_eq!(all.consumer().unwrap_err().resting, 1);
-        all.reusable(&taken[7]);
-        assert_eq!(all.consumer().unwrap().id, 7);
+        let taken = std::iter::from_fn(|| all.worker().ok()).count() as u32;
+        assert_eq!(taken, MAX_WORKERS - 1);
+        let e = all.worker().unwrap_err();
+        assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));
+        all.rest(&[Number::Worker(7)]);
+        assert_eq!(all.worker().unwrap_err().resting, 1);
+        all.reusable(&[Number::Worker(7)]);
+        assert_eq!(all.worker(), Ok(7));
     }
 
     #[test]
     fn what_a_store_names_is_not_handed_out_again() {
-        let mut first = Allocator::default();
-        let consumers = [first.consumer().unwrap(), first.consumer().unwrap()];
-        let producer = first.producer(1).unwrap();
-        let mut second = Allocator::default();
-        second.note(&consumers[1]);
-        second.note(&producer);
-        assert_eq!(second.in_use(), InUse { workers: 1, producers: 1, qps: 4 });
-        assert_eq!(second.consumer().unwrap().id, 2);
+        let mut all = Allocator::default();
+        all.note(&[Number::Worker(3), Number::Worker(1), Number::Qp(2)], [qp(2, 5)].into_iter());
+        assert_eq!(all.in_use(), InUse { workers: 2, producers: 0, qps: 1 });
+        assert_eq!((all.worker(), all.producer()), (Ok(4), Ok(1)));
+        all.untouched(&[Number::Qp(2)]);
+        assert_eq!(all.qp().unwrap().qpn >> 16, 6);
     }
 }

@@ -2,17 +2,44 @@
 //! between any two steps and be completed or taken back.
 //!
 //! ```text
-//!  journal: begins ─► agents open new rings ─► switch: entries come ─► workers stop, start ─► entries go
-//!                     ─► agents close old rings ─► journal: ended
+//!  journal: begins ─► workers come to rest, where they must ─► agents open new rings ─► switch: entries come
+//!                  ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
 //! ```
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
 
+use super::dataplane::{Context, Hosts};
 use super::difference::Difference;
-use super::model::{Flow, Ring};
+use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
+use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
+
+/// A change that did not happen.
+struct Failure {
+    refusal: Refusal,
+    /// Whether the switch has heard of its rings, so that their registers may not be fresh any more.
+    touched: bool,
+}
+
+impl<E: Into<Refusal>> From<E> for Failure {
+    fn from(e: E) -> Self {
+        Failure { refusal: e.into(), touched: false }
+    }
+}
+
+/// What the entries of flows depend on, as it was when the change began.
+pub(super) struct Surroundings {
+    pub(super) hosts: Hosts,
+    pub(super) heaviest: u32,
+}
+
+impl Surroundings {
+    pub(super) fn context(&self, hold: bool) -> Context<'_> {
+        Context { hosts: &self.hosts, heaviest: self.heaviest, hold }
+    }
+}
 
 impl Controller {
     /// Makes flow `name` what `new` says (`None`: nothing), from what the state says it is. `told`: what programs in rings
@@ -26,26 +53,24 @@ impl Controller {
         &self,
         work: &mut Work,
         name: &str,
-        new: Option<Flow>,
+        mut new: Option<Flow>,
         told: &str,
     ) -> Result<(), Refusal> {
         let old = self.state().flows.get(name).cloned();
-        let mut new = new;
         let closing = rings_only_in(old.as_ref(), new.as_ref());
         let opening = rings_only_in(new.as_ref(), old.as_ref());
         // What takes rings away can always be completed, what makes some can always be taken back.
         let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
         let failed = |e: super::journal::JournalError| Refusal::new(Kind::Unavailable, e.to_string());
-        let begun = work.journal.begin(name, fallback).map_err(failed);
-        let done = match begun {
+        let done = match work.journal.begin(name, fallback).map_err(failed) {
             Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut()).await,
-            Err(refusal) => Err(Failure { refusal, touched: false }),
+            Err(refusal) => Err(refusal.into()),
         };
         if let Err(Failure { refusal, touched }) = done {
             if let Some(new) = &new {
                 let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
                 self.0.agents.close(opened, &refusal.message).await;
-                self.state().give_back(new, touched);
+                self.give_back(new, touched);
             }
             // If this cannot be written either, the next start finds the change unfinished, and takes it back.
             let _ = work.journal.end(name, old.as_ref());
@@ -56,12 +81,24 @@ impl Controller {
         self.0.agents.close(gone.iter(), told).await;
         // The change has happened; if this cannot be written, the next start reads the same from the switch.
         let _ = work.journal.end(name, new.as_ref());
-        let mut state = self.state();
-        state.set(name, new);
+        self.state().set(name, new);
         if let Some(old) = &old {
-            state.give_back(old, true);
+            self.give_back(old, true);
         }
         Ok(())
+    }
+
+    /// Numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
+    pub(super) fn give_back(&self, flow: &Flow, touched: bool) {
+        let mut state = self.state();
+        let numbers = state.left_over(flow);
+        if touched {
+            state.numbers.rest(&numbers);
+            // Fails only when the controller ends, and with it the numbers.
+            let _ = self.0.resting.send(numbers);
+        } else {
+            state.numbers.untouched(&numbers);
+        }
     }
 
     /// Rings and switch, up to where rings would be closed.
@@ -72,37 +109,69 @@ impl Controller {
         mut new: Option<&mut Flow>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
-        let hosts = self.state().hosts.clone();
-        if let Some(new) = new.as_deref_mut() {
-            inner.agents.open(new, &inner.plane, &hosts).await?;
+        let (around, heaviest) = {
+            let state = self.state();
+            let around = Surroundings { hosts: state.hosts.clone(), heaviest: state.heaviest() };
+            (around, state.heaviest_with(old, new.as_deref()))
+        };
+        if heaviest != around.heaviest {
+            self.reweigh(work, old, &around, heaviest).await?;
         }
-        let entries = |flow: Option<&Flow>| flow.map(|f| inner.plane.entries(f, &hosts)).transpose();
-        let before = entries(old)?.unwrap_or_default();
-        let after = entries(new.as_deref())?.unwrap_or_default();
-        let difference = Difference::between(before, after);
-        let had: BTreeSet<u16> = old.into_iter().flat_map(Flow::workers).collect();
-        let has: BTreeSet<u16> = new.as_deref().into_iter().flat_map(Flow::workers).collect();
-        // What was in flight ends before its connections go.
-        let settles = old.map(|f| inner.plane.settles_in(f)).filter(|_| !difference.deletes.is_empty());
-
-        let written = async {
-            work.switch.update(difference.additions().into_iter()).await?;
-            self.run_workers(work, &had, &has).await?;
-            if let Some(time) = settles {
-                tokio::time::sleep(time).await;
+        let around = Surroundings { heaviest, ..around };
+        let entities = |flow: Option<&Flow>, hold| {
+            flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
+        };
+        let mut before = entities(old, false)?;
+        if let (Some(old), Some(new)) = (old, new.as_deref_mut())
+            && needs_rest(old, new)
+        {
+            let held = entities(Some(old), true)?;
+            let hold = Difference::between(before.clone(), held.clone());
+            work.switch.update(hold.additions().into_iter()).await?;
+            if let Err(refusal) = self.bring_to_rest(work, old, new).await {
+                let _ = work.switch.update(hold.inverse().additions().into_iter()).await;
+                return Err(refusal.into());
             }
-            work.switch.update(difference.removals().into_iter()).await
+            before = held;
+        }
+        let written = async {
+            let mut touched = false;
+            if let Some(new) = new.as_deref_mut() {
+                inner.agents.open(new, &inner.plane, &around.hosts).await?;
+                touched = true;
+            }
+            let difference = Difference::between(before.clone(), entities(new.as_deref(), false)?);
+            let had = old.map(Flow::workers).unwrap_or_default();
+            let has = new.as_deref().map(Flow::workers).unwrap_or_default();
+            let result = self.write(work, &difference, &had, &has).await;
+            if result.is_err() {
+                self.take_back(work, &difference, &has, &had).await;
+            }
+            result.map_err(|e| Failure { refusal: e.into(), touched })
         };
         let result = written.await;
-        if let Err(e) = result {
-            self.take_back(work, &difference, &has, &had).await;
-            return Err(Failure { refusal: e.into(), touched: true });
+        if result.is_err() {
+            // What was held goes on; what is not held is written as it is.
+            let free = Difference::between(before, entities(old, false)?);
+            let _ = work.switch.update(free.additions().into_iter()).await;
         }
-        Ok(())
+        result
+    }
+
+    async fn write(
+        &self,
+        work: &mut Work,
+        difference: &Difference,
+        had: &BTreeSet<u16>,
+        has: &BTreeSet<u16>,
+    ) -> Result<(), crate::p4::ClientError> {
+        work.switch.update(difference.additions().into_iter()).await?;
+        self.run_workers(work, had, has).await?;
+        work.switch.update(difference.removals().into_iter()).await
     }
 
     /// Tells the switch which workers run: those that ran, without `had`, with `has`.
-    async fn run_workers(
+    pub(super) async fn run_workers(
         &self,
         work: &mut Work,
         had: &BTreeSet<u16>,
@@ -138,23 +207,35 @@ impl Controller {
             let _ = work.switch.update([update].into_iter()).await;
         }
     }
-}
 
-/// A change that did not happen.
-struct Failure {
-    refusal: Refusal,
-    /// Whether the switch has heard of its rings, so that their registers may not be fresh any more.
-    touched: bool,
-}
-
-impl<E: Into<Refusal>> From<E> for Failure {
-    fn from(e: E) -> Self {
-        Failure { refusal: e.into(), touched: false }
+    /// The heaviest flow is another one: all flows but the one that changes get their shares against it.
+    async fn reweigh(
+        &self,
+        work: &mut Work,
+        changing: Option<&Flow>,
+        around: &Surroundings,
+        heaviest: u32,
+    ) -> Result<(), Refusal> {
+        let mut updates: Vec<rt::Update> = Vec::new();
+        for flow in self.list_flows().iter().filter(|f| changing.is_none_or(|c| c.name != f.name)) {
+            let before = self.0.plane.entities(flow, &around.context(false))?;
+            let after = self.0.plane.entities(flow, &Context { heaviest, ..around.context(false) })?;
+            updates.extend(Difference::between(before, after).additions());
+        }
+        Ok(work.switch.update(updates.into_iter()).await?)
     }
 }
 
+/// Whether workers must have nothing under way: where a ring goes that they may be using, and where one joins a group,
+/// whose members begin at one point.
+fn needs_rest(old: &Flow, new: &Flow) -> bool {
+    let staying = !old.workers().is_disjoint(&new.workers());
+    let grows = new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len();
+    staying && (grows || !rings_only_in(Some(old), Some(new)).is_empty())
+}
+
 /// Names of the rings of `one` that are not in `other`.
-fn rings_only_in(one: Option<&Flow>, other: Option<&Flow>) -> HashSet<String> {
+pub(super) fn rings_only_in(one: Option<&Flow>, other: Option<&Flow>) -> HashSet<String> {
     let others: HashSet<&str> = other.into_iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
     let rings = one.into_iter().flat_map(|f| f.rings()).map(|r| &r.name);
     rings.filter(|r| !others.contains(r.as_str())).cloned().collect()

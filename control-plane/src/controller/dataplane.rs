@@ -2,14 +2,15 @@
 //! [`Flow`], everything that the switch has to hold for it goes out. Changing a flow is the difference of two such lists
 //! ([`super::difference`]), so nothing here knows what changed.
 
-use super::model::{Flow, FlowKind, Host, Ring};
+use super::alloc::{PROBE, group_of};
+use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
-use super::settings::{Hint, Policy};
+use super::settings::{Hint, Settings};
 use crate::p4::Schema;
-use crate::plan::{GROUP_TICK, PORT_AGAIN, PlanError};
+use crate::plan::worker::{self, Target, Times, WorkerSpec};
+use crate::plan::{GROUP_TICK, PORT_AGAIN, PlanError, group, session};
 use crate::topology::{ByteOrder, MacAddr, Switch};
 use p4runtime_proto::p4::v1 as rt;
-use rt::packet_replication_engine_entry::Type;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,6 +20,9 @@ const PRODUCER_DATA: u64 = 1;
 const PRODUCER_POLL: u64 = 2;
 const CONSUMER_DATA: u64 = 3;
 const CONSUMER_POLL: u64 = 4;
+
+/// How often a flow with hint latency looks at its producers, at least.
+const LATENCY_POLL_US: u64 = 20;
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
@@ -30,6 +34,23 @@ pub struct DataPlane {
 
 /// Hosts by name.
 pub type Hosts = HashMap<String, Host>;
+
+/// What a flow's entries depend on beside the flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'c> {
+    /// All hosts.
+    pub hosts: &'c Hosts,
+    /// The largest weight of all flows.
+    pub heaviest: u32,
+    /// The flow's workers begin no transfer.
+    pub hold: bool,
+}
+
+impl Context<'_> {
+    fn host(&self, name: &str) -> Result<&Host, PlanError> {
+        self.hosts.get(name).ok_or_else(|| PlanError::Unlinked { host: name.to_owned() })
+    }
+}
 
 impl DataPlane {
     /// For a switch that runs the program of `schema`.
@@ -53,26 +74,11 @@ impl DataPlane {
     /// [`Kind::Unsupported`], with what it can't.
     pub fn check(&self, flow: &Flow) -> Result<(), Refusal> {
         let s = &flow.settings;
-        let what = match flow.kind {
-            FlowKind::Shuffle => None,
-            FlowKind::LoadBalance => Some("kind load-balance"),
-            FlowKind::Replicate => Some("kind replicate"),
-        };
-        let what = what
-            .or((s.weight != 1).then_some("a weight other than 1"))
-            .or((s.rate_cap_bps != 0).then_some("a rate cap"))
-            .or(s.doorbell.then_some("the doorbell"))
-            .or((s.hint == Hint::Latency).then_some("hint latency"));
-        // Policies are the controller's own business.
-        let (Policy::Wait | Policy::DropMember | Policy::Abort) = s.policy;
-        match what {
-            None => Ok(()),
-            Some(what) => {
-                let message =
-                    format!("flow `{}`: the program that the switch runs does not know {what}", flow.name);
-                Err(Refusal::new(Kind::Unsupported, message))
-            }
+        if s.doorbell {
+            let message = format!("flow `{}`: this controller can't set the doorbell up yet", flow.name);
+            return Err(Refusal::new(Kind::Unsupported, message));
         }
+        Ok(())
     }
 
     /// Everything that the switch holds for a flow, in an order in which it can be inserted: what is named comes before
@@ -80,22 +86,23 @@ impl DataPlane {
     ///
     /// # Errors
     /// When program and controller do not fit.
-    pub fn entries(&self, flow: &Flow, hosts: &Hosts) -> Result<Vec<rt::TableEntry>, PlanError> {
-        let mut out = Vec::with_capacity(flow.rings().count() * 8);
+    pub fn entities(&self, flow: &Flow, context: &Context<'_>) -> Result<Vec<rt::Entity>, PlanError> {
+        let mut out = Vec::with_capacity(flow.rings().count() * 9);
         for ring in flow.rings() {
-            self.connections(ring, hosts, &mut out)?;
+            self.connections(ring, context, &mut out)?;
         }
-        for producer in &flow.producers {
-            for ring in &producer.rings {
-                let (size, ids) = (u64::from(ring.size), ring.ids);
-                let values = [size, size - 1, ids.data.index.into(), ids.poll.index.into()];
-                out.push(self.schema.entry("producers", &[ids.id.into()], "producer", &values)?);
-            }
+        for ring in flow.producers.iter().flat_map(|p| &p.rings) {
+            let qps = (ring.ids.data.index, ring.ids.poll.index);
+            out.push(table(worker::producer_entry(&self.schema, ring.ids.id, ring.size, qps)?));
         }
-        for (c, consumer) in flow.consumers.iter().enumerate() {
-            for ring in &consumer.rings {
-                self.worker(flow, c, ring, &mut out)?;
-            }
+        if flow.settings.rate_cap_bps != 0 {
+            out.push(table(worker::cap_entry(&self.schema, flow.number, flow.settings.rate_cap_bps / 8)?));
+        }
+        if flow.kind == FlowKind::Replicate {
+            out.extend(groups(flow, context)?.map(replication));
+        }
+        for id in flow.workers() {
+            self.worker(flow, id, context, &mut out)?;
         }
         Ok(out)
     }
@@ -104,11 +111,11 @@ impl DataPlane {
     fn connections(
         &self,
         ring: &Ring,
-        hosts: &Hosts,
-        out: &mut Vec<rt::TableEntry>,
+        context: &Context<'_>,
+        out: &mut Vec<rt::Entity>,
     ) -> Result<(), PlanError> {
         let Some(address) = ring.address else { return Ok(()) };
-        let host = hosts.get(&ring.host).ok_or_else(|| PlanError::Unlinked { host: ring.host.clone() })?;
+        let host = context.host(&ring.host)?;
         let swap = u64::from(host.byte_order == ByteOrder::Little);
         let ids = &ring.ids;
         let (roles, number) = if ids.is_producer {
@@ -120,87 +127,98 @@ impl DataPlane {
             [(ids.data, roles[0], address.data_qpn), (ids.poll, roles[1], address.poll_qpn)]
         {
             let (index, port) = (u64::from(qp.index), u64::from(host.port));
-            // The clone session of a port is its number plus one.
-            let (flags, mirror) = (u64::from(address.epoch) << 16, port + 1);
+            let (flags, mirror) = (u64::from(address.epoch) << 16, session(host.port).into());
             let (from, to) = ((mac(self.mac), ip(self.ip)), (mac(host.mac), ip(host.ip)));
             let peer = [to.0, from.0, from.1, to.1, qpn.into(), address.rkey.into(), swap, flags, mirror];
-            out.push(self.schema.entry("peers", &[index], "peer", &peer)?);
-            out.push(self.schema.entry("routes", &[index], "route", &[port])?);
-            let owner = [role, number.into(), ids.worker.into(), index, swap, 1];
-            out.push(self.schema.entry("qps", &[qp.qpn.into(), ip(host.ip), port], "qp", &owner)?);
+            out.push(table(self.schema.entry("peers", &[index], "peer", &peer)?));
+            out.push(table(self.schema.entry("routes", &[index], "route", &[port])?));
+            let owner = [role, number.into(), ids.worker.into(), index, swap, 1 << ids.member];
+            out.push(table(self.schema.entry("qps", &[qp.qpn.into(), ip(host.ip), port], "qp", &owner)?));
         }
         Ok(())
     }
 
-    /// Worker of the consumer at `place`, and the producers that it visits.
+    /// A worker, the producers that it visits, and the members of its group.
     fn worker(
         &self,
         flow: &Flow,
-        place: usize,
-        ring: &Ring,
-        out: &mut Vec<rt::TableEntry>,
+        id: u16,
+        context: &Context<'_>,
+        out: &mut Vec<rt::Entity>,
     ) -> Result<(), PlanError> {
-        let worker = u64::from(ring.ids.worker);
-        let producers: Vec<u16> =
-            flow.producers.iter().filter_map(|p| p.rings.get(place)).map(|r| r.ids.id).collect();
-        let count = producers.len() as u64;
-        for (index, &id) in producers.iter().enumerate() {
-            let index = index as u64;
-            let values = [id.into(), (index + 1) % count];
-            out.push(self.schema.entry("producer_list", &[worker, index], "member", &values)?);
+        let consumers: Vec<&Ring> =
+            flow.consumers.iter().flat_map(|m| &m.rings).filter(|r| r.ids.worker == id).collect();
+        let Some(first) = consumers.first() else { return Ok(()) };
+        // A shuffle's producer has a ring for each worker; of the other kinds, all workers share its one ring.
+        let lane = |m: &'_ Member| match flow.kind {
+            FlowKind::Shuffle => m.rings.iter().find(|r| r.ids.worker == id).map(|r| r.ids.id),
+            FlowKind::LoadBalance | FlowKind::Replicate => m.rings.first().map(|r| r.ids.id),
+        };
+        let producers: Vec<u16> = flow.producers.iter().filter_map(lane).collect();
+        let poll_qp = first.ids.poll.index;
+        let replicate = flow.kind == FlowKind::Replicate;
+        let spec = WorkerSpec {
+            id,
+            producers: producers.len() as u16,
+            settings: worker::Settings {
+                hold: context.hold,
+                open: false,
+                locks: flow.kind == FlowKind::LoadBalance,
+                capped: flow.settings.rate_cap_bps != 0,
+            },
+            max_batch: weighted(flow, context.heaviest),
+            ring_size: consumers.iter().map(|r| r.size).min().unwrap_or(first.size),
+            item_size: flow.item_size,
+            mtu: flow.mtu,
+            target: if replicate {
+                let members = consumers.iter().fold(0, |bits, r| bits | 1 << r.ids.member);
+                Target::Group { group: group_of(flow.number), members, poll_qp }
+            } else {
+                Target::Ring { data_qp: first.ids.data.index, poll_qp }
+            },
+            flow: flow.number,
+            times: times(&flow.settings),
+        };
+        for (place, &producer) in producers.iter().enumerate() {
+            out.push(table(spec.list_entry(&self.schema, place as u16, spec.producers, producer)?));
         }
-        let (s, size) = (&flow.settings, u64::from(ring.size));
-        let (no_group, one_member, no_flow) = (0, [1, 1], 0);
-        let values = [
-            count,
-            0,
-            s.max_batch.into(),
-            size,
-            size - 1,
-            (size / 2).max(flow.item_size.into()),
-            mtu_code(flow.mtu),
-            u64::from(flow.mtu) - 1,
-            ring.ids.data.index.into(),
-            ring.ids.poll.index.into(),
-            no_group,
-            one_member[0],
-            one_member[1],
-            no_flow,
-            s.poll_interval_us,
-            s.poll_timeout_us,
-            s.rto_us,
-            max_tries(s.rto_us, s.dead_after_us),
-        ];
-        out.push(self.schema.entry("workers", &[worker], "worker", &values)?);
+        if replicate {
+            for (place, ring) in consumers.iter().enumerate() {
+                out.push(table(spec.member_entry(&self.schema, place as u16, ring.ids.poll.index)?));
+            }
+        }
+        out.push(table(spec.entry(&self.schema)?));
         Ok(())
+    }
+
+    /// A worker that never runs and answers when asked.
+    ///
+    /// # Errors
+    /// When program and controller do not fit.
+    pub fn probe(&self) -> Result<rt::TableEntry, PlanError> {
+        let spec = WorkerSpec {
+            id: PROBE,
+            producers: 0,
+            settings: worker::Settings { hold: true, open: true, ..Default::default() },
+            max_batch: 4,
+            ring_size: 4,
+            item_size: 4,
+            mtu: 256,
+            target: Target::Ring { data_qp: 0, poll_qp: 0 },
+            flow: 0,
+            times: times(&Settings::of_items(4)),
+        };
+        Ok(spec.entry(&self.schema)?)
     }
 
     /// The group that makes workers run: one replica per worker.
     pub fn ticks(&self, workers: impl Iterator<Item = u16>) -> rt::PacketReplicationEngineEntry {
-        let port = crate::p4::schema::canonical(PORT_AGAIN.into());
-        let replica = |worker: u16| rt::Replica {
-            instance: worker.into(),
-            port_kind: Some(rt::replica::PortKind::Port(port.clone())),
-            ..Default::default()
-        };
-        rt::PacketReplicationEngineEntry {
-            r#type: Some(Type::MulticastGroupEntry(rt::MulticastGroupEntry {
-                multicast_group_id: GROUP_TICK,
-                replicas: workers.map(replica).collect(),
-                ..Default::default()
-            })),
-        }
-    }
-
-    /// How long what was in flight takes to end, once nothing new begins: between taking a producer off a worker's list and
-    /// taking its connection away.
-    pub fn settles_in(&self, flow: &Flow) -> Duration {
-        Duration::from_micros(flow.settings.poll_timeout_us.min(50_000))
+        group(GROUP_TICK, workers.map(|w| (PORT_AGAIN, w.into())))
     }
 
     /// Tables that hold nothing but flows' entries.
-    pub fn flow_tables(&self) -> [&'static str; 6] {
-        ["peers", "routes", "qps", "producers", "producer_list", "workers"]
+    pub fn flow_tables() -> [&'static str; 8] {
+        ["peers", "routes", "qps", "producers", "producer_list", "members", "flows", "workers"]
     }
 }
 
@@ -212,18 +230,45 @@ fn mac(a: MacAddr) -> u64 {
     a.0.iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
-/// 1 to 5 for a path MTU of 256 to 4096.
-fn mtu_code(mtu: u32) -> u64 {
-    u64::from(mtu.max(256).ilog2().min(12) - 7)
+fn table(entry: rt::TableEntry) -> rt::Entity {
+    rt::Entity { entity: Some(rt::entity::Entity::TableEntry(entry)) }
 }
 
-/// Retries until a peer has been silent for `dead`: each waits twice as long as the one before, up to 64 times `rto`.
-fn max_tries(rto: u64, dead: u64) -> u64 {
-    let (mut waited, mut wait, mut tries) = (0, rto, 0);
-    while waited < dead && tries < 1 << 20 {
-        waited += wait;
-        wait = (wait * 2).min(rto * 64);
-        tries += 1;
+/// A group or session as an entity.
+pub fn replication(entry: rt::PacketReplicationEngineEntry) -> rt::Entity {
+    rt::Entity { entity: Some(rt::entity::Entity::PacketReplicationEngineEntry(entry)) }
+}
+
+/// The groups of a replicate flow: one replica per member, whose instance is its connection.
+fn groups(
+    flow: &Flow,
+    context: &Context<'_>,
+) -> Result<impl Iterator<Item = rt::PacketReplicationEngineEntry> + use<>, PlanError> {
+    let (mut data, mut polls) = (Vec::new(), Vec::new());
+    for ring in flow.consumers.iter().flat_map(|m| &m.rings) {
+        data.push((context.host(&ring.host)?.port, ring.ids.data.index.into()));
+        polls.push((PORT_AGAIN, ring.ids.poll.index.into()));
     }
-    tries.max(1)
+    let id = u32::from(group_of(flow.number));
+    Ok([group(id, data.into_iter()), group(id + 1, polls.into_iter())].into_iter())
+}
+
+/// Largest transfer of a flow whose heaviest neighbour has weight `heaviest`: workers have one transfer under way each, so
+/// flows that compete share in proportion to their transfers.
+fn weighted(flow: &Flow, heaviest: u32) -> u32 {
+    let (s, item) = (&flow.settings, u64::from(flow.item_size));
+    let bytes = u64::from(s.max_batch) * u64::from(s.weight) / u64::from(heaviest.max(s.weight));
+    (bytes / item * item).max(item) as u32
+}
+
+fn times(s: &Settings) -> Times {
+    // A producer that is looked at often has its first item on its way soon.
+    let poll =
+        if s.hint == Hint::Latency { s.poll_interval_us.min(LATENCY_POLL_US) } else { s.poll_interval_us };
+    Times {
+        poll_interval: Duration::from_micros(poll),
+        poll_timeout: Duration::from_micros(s.poll_timeout_us),
+        rto: Duration::from_micros(s.rto_us),
+        dead_after: Duration::from_micros(s.dead_after_us),
+    }
 }

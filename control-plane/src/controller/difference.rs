@@ -2,41 +2,62 @@
 
 use p4runtime_proto::p4::v1 as rt;
 use prost::Message;
+use rt::entity::Entity;
+use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
 use std::collections::HashMap;
 
-/// Updates that turn one list of entries into another.
+/// Updates that turn one list of table entries and multicast groups into another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
-    /// New entries, in the order of the new list.
-    pub inserts: Vec<rt::TableEntry>,
-    /// Entries with another action, with what they were, in the order of the new list.
-    pub modifies: Vec<(rt::TableEntry, rt::TableEntry)>,
-    /// Entries that go, in the opposite order of the old list.
-    pub deletes: Vec<rt::TableEntry>,
+    /// New ones, in the order of the new list.
+    pub inserts: Vec<rt::Entity>,
+    /// Those with another action or other replicas, with what they were, in the order of the new list.
+    pub modifies: Vec<(rt::Entity, rt::Entity)>,
+    /// Those that go, in the opposite order of the old list.
+    pub deletes: Vec<rt::Entity>,
 }
 
-/// What tells an entry from others: table and match.
-fn key(entry: &rt::TableEntry) -> Vec<u8> {
-    let key = rt::TableEntry {
-        table_id: entry.table_id,
-        r#match: entry.r#match.clone(),
-        priority: entry.priority,
-        ..Default::default()
+/// What names an entry or group: it without its content.
+fn name_of(entity: &rt::Entity) -> rt::Entity {
+    let bare = match &entity.entity {
+        Some(Entity::TableEntry(e)) => Some(Entity::TableEntry(rt::TableEntry {
+            table_id: e.table_id,
+            r#match: e.r#match.clone(),
+            priority: e.priority,
+            ..Default::default()
+        })),
+        Some(Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry {
+            r#type: Some(Replication::MulticastGroupEntry(g)),
+        })) => {
+            let bare =
+                rt::MulticastGroupEntry { multicast_group_id: g.multicast_group_id, ..Default::default() };
+            let r#type = Some(Replication::MulticastGroupEntry(bare));
+            Some(Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type }))
+        }
+        other => other.clone(),
     };
-    key.encode_to_vec()
+    rt::Entity { entity: bare }
+}
+
+/// Whether two of one name have the same content. What a switch adds when it is read (counters, times) is none.
+fn same(one: &rt::Entity, other: &rt::Entity) -> bool {
+    match (&one.entity, &other.entity) {
+        (Some(Entity::TableEntry(a)), Some(Entity::TableEntry(b))) => a.action == b.action,
+        (a, b) => a == b,
+    }
 }
 
 impl Difference {
     /// From `old` to `new`.
-    pub fn between(old: Vec<rt::TableEntry>, new: Vec<rt::TableEntry>) -> Self {
-        let mut had: HashMap<Vec<u8>, (usize, rt::TableEntry)> =
-            old.into_iter().enumerate().map(|(at, e)| (key(&e), (at, e))).collect();
+    pub fn between(old: Vec<rt::Entity>, new: Vec<rt::Entity>) -> Self {
+        let mut had: HashMap<Vec<u8>, (usize, rt::Entity)> =
+            old.into_iter().enumerate().map(|(at, e)| (name_of(&e).encode_to_vec(), (at, e))).collect();
         let mut out = Difference::default();
-        for entry in new {
-            match had.remove(&key(&entry)) {
-                None => out.inserts.push(entry),
-                Some((_, before)) if before.action != entry.action => out.modifies.push((before, entry)),
+        for entity in new {
+            match had.remove(&name_of(&entity).encode_to_vec()) {
+                None => out.inserts.push(entity),
+                Some((_, before)) if !same(&before, &entity) => out.modifies.push((before, entity)),
                 Some(_) => {}
             }
         }
@@ -68,13 +89,11 @@ impl Difference {
 
     /// Deletions.
     pub fn removals(&self) -> Vec<rt::Update> {
-        let bare = |e: &rt::TableEntry| rt::TableEntry { action: None, ..e.clone() };
-        self.deletes.iter().map(|e| update(Type::Delete, bare(e))).collect()
+        self.deletes.iter().map(|e| update(Type::Delete, name_of(e))).collect()
     }
 }
 
-fn update(kind: Type, entry: rt::TableEntry) -> rt::Update {
-    let entity = rt::Entity { entity: Some(rt::entity::Entity::TableEntry(entry)) };
+fn update(kind: Type, entity: rt::Entity) -> rt::Update {
     rt::Update { r#type: kind.into(), entity: Some(entity) }
 }
 
@@ -82,8 +101,8 @@ fn update(kind: Type, entry: rt::TableEntry) -> rt::Update {
 mod tests {
     use super::*;
 
-    fn entry(table: u32, key: u8, value: Option<u8>) -> rt::TableEntry {
-        rt::TableEntry {
+    fn entry(table: u32, key: u8, value: Option<u8>) -> rt::Entity {
+        let entry = rt::TableEntry {
             table_id: table,
             r#match: vec![rt::FieldMatch {
                 field_id: 1,
@@ -98,7 +117,22 @@ mod tests {
                 })),
             }),
             ..Default::default()
-        }
+        };
+        rt::Entity { entity: Some(Entity::TableEntry(entry)) }
+    }
+
+    fn group(id: u32, replicas: &[u32]) -> rt::Entity {
+        super::super::dataplane::replication(crate::plan::group(id, replicas.iter().map(|r| (1, *r))))
+    }
+
+    #[test]
+    fn groups_are_told_apart_by_their_number() {
+        let d = Difference::between(
+            vec![group(1, &[1]), group(2, &[1]), group(3, &[1])],
+            vec![group(2, &[1]), group(3, &[1, 2])],
+        );
+        assert_eq!((d.inserts.len(), d.modifies.len(), d.deletes.len()), (0, 1, 1));
+        assert_eq!(d.removals()[0].entity, Some(group(1, &[])));
     }
 
     #[test]

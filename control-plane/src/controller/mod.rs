@@ -8,6 +8,7 @@
 //! - [`dataplane`]: a flow as table entries, the one planning interface; [`difference`]: from one list of entries to another.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
+//! - `rest`: workers at rest, registers as fresh.
 //! - `watch`: what happens meanwhile, and the flows' policies.
 
 pub mod agents;
@@ -21,6 +22,7 @@ pub mod journal;
 pub mod model;
 mod operations;
 pub mod refusal;
+mod rest;
 mod service;
 pub mod settings;
 mod start;
@@ -69,6 +71,10 @@ struct Inner {
     connected: Mutex<std::collections::HashMap<String, bool>>,
     switch_connected: AtomicBool,
     started: Instant,
+    /// Numbers that were given back.
+    resting: tokio::sync::mpsc::UnboundedSender<Vec<alloc::Number>>,
+    /// What workers say of themselves.
+    states: tokio::sync::broadcast::Sender<rest::WorkerState>,
     /// Turns true when the controller has to end.
     stop: channel::Sender<bool>,
     /// Gone when the last clone is.

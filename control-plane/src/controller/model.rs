@@ -1,9 +1,12 @@
 //! What the controller knows: hosts, rings, flows. Plain data, also what its journal holds.
 
+use super::alloc::Number;
 use super::settings::Settings;
 use crate::plan::{Qp, RingAddress, RingIds};
+pub use crate::topology::FlowKind;
 use crate::topology::{ByteOrder, MacAddr, RingRole};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -45,17 +48,6 @@ pub struct DeclaredRing {
     pub owner: String,
 }
 
-/// What a flow does with items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FlowKind {
-    /// Each item goes to the consumer into whose ring its producer pushes it.
-    Shuffle,
-    /// Each item goes to whichever consumer has room first.
-    LoadBalance,
-    /// Each item goes to every consumer, in one order.
-    Replicate,
-}
-
 /// A ring of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ring {
@@ -69,6 +61,8 @@ pub struct Ring {
     pub owner: String,
     /// Bytes of items.
     pub size: u32,
+    /// Where both of its counters began.
+    pub start: u32,
     /// Its numbers at the switch.
     #[serde(with = "NumbersOfRing")]
     pub ids: RingIds,
@@ -93,6 +87,8 @@ pub struct Member {
 pub struct Flow {
     /// Unique.
     pub name: String,
+    /// Its number at the switch.
+    pub number: u16,
     /// What it does with items.
     pub kind: FlowKind,
     /// Bytes of an item in all of its rings.
@@ -133,9 +129,22 @@ impl Flow {
         self.producers.iter_mut().chain(&mut self.consumers).flat_map(|m| &mut m.rings)
     }
 
-    /// Numbers of its workers.
-    pub fn workers(&self) -> impl Iterator<Item = u16> + '_ {
-        self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker)
+    /// Numbers of its workers: one per consumer, or one for all of a replicate flow.
+    pub fn workers(&self) -> BTreeSet<u16> {
+        self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()
+    }
+
+    /// All of its numbers.
+    pub fn numbers(&self) -> BTreeSet<Number> {
+        let mut out: BTreeSet<Number> = self.workers().into_iter().map(Number::Worker).collect();
+        out.insert(Number::Flow(self.number));
+        for ring in self.rings() {
+            out.extend([Number::Qp(ring.ids.data.index), Number::Qp(ring.ids.poll.index)]);
+            if ring.ids.is_producer {
+                out.insert(Number::Producer(ring.ids.id));
+            }
+        }
+        out
     }
 }
 
@@ -145,6 +154,7 @@ struct NumbersOfRing {
     id: u16,
     worker: u16,
     is_producer: bool,
+    member: u8,
     #[serde(with = "NumbersOfQp")]
     data: Qp,
     #[serde(with = "NumbersOfQp")]

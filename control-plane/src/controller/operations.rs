@@ -8,6 +8,7 @@ use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::topology::{RingRole, show_size};
+use std::collections::BTreeSet;
 
 impl Controller {
     /// Creates a flow.
@@ -131,6 +132,8 @@ impl Controller {
         let _ = work.journal.end(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
+        // A switch that does not answer runs no workers.
+        let _ = self.run_workers(work, &failed.workers(), &BTreeSet::new()).await;
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 
@@ -162,7 +165,7 @@ impl Controller {
     fn unless_unsupported(&self, flow: &Flow) -> Result<(), Refusal> {
         let supported = self.0.plane.check(flow);
         if supported.is_err() {
-            self.state().give_back(flow, false);
+            self.give_back(flow, false);
         }
         supported
     }

@@ -2,20 +2,22 @@
 //! back or completed first: switch and agents then hold what the store says, and nothing else.
 
 use super::agents::Agents;
-use super::dataplane::DataPlane;
+use super::alloc::Number;
+use super::dataplane::{Context, DataPlane};
 use super::difference::Difference;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
-use super::model::{DeclaredRing, Flow, Host};
+use super::model::{DeclaredRing, Host};
 use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::state::State;
 use super::{Controller, Inner, Work};
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
-use crate::plan::{GROUP_TICK, Plan, PlanError};
+use crate::plan::{FIRST_FLOW_GROUP, GROUP_TICK, Plan, PlanError};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
-use std::collections::{HashMap, HashSet};
+use p4runtime_proto::p4::v1 as rt;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -81,7 +83,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     };
     // The session first: it is what keeps a second controller away from everything else.
     let mut client = session(switch, setup.p4runtime).await?;
-    let (journal, recovered) = match setup.journal {
+    let (mut journal, mut recovered) = match setup.journal {
         Some(path) => Journal::open(path)?,
         None => (Journal::none(), Recovered::default()),
     };
@@ -99,12 +101,18 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         install::base(&mut client, setup.artifacts, &schema, &plan).await?;
         client.enable_digest(schema.digest("report_t")?).await?;
         client.insert_replication(vec![plane.ticks(std::iter::empty())]).await?;
+        client.insert(vec![plane.probe()?]).await?;
+    }
+    let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
+    for name in lost.keys() {
+        journal.end(name, None)?;
     }
     let text = settle(&mut client, &reader, &plane, &mut state, &recovered, taken_up).await?;
     close_strays(&agents, &state).await;
     let Some(digests) = client.digests() else {
         return Err(ClientError::Lost { switch: switch.name.clone() }.into());
     };
+    let (resting, given_back) = tokio::sync::mpsc::unbounded_channel();
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
         switch_name: switch.name.clone(),
@@ -118,17 +126,17 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         connected: Mutex::new(HashMap::new()),
         switch_connected: AtomicBool::new(true),
         started: Instant::now(),
+        resting,
+        states: tokio::sync::broadcast::channel(256).0,
         stop: channel::channel(false).0,
         alive: channel::channel(()).0,
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
-    if !taken_up {
-        let mut work = controller.0.work.lock().await;
-        for name in recovered.flows.keys() {
-            controller.fail_flow(&mut work, name, "the switch was started anew and has lost the flow").await;
-        }
+    for name in lost.keys() {
+        let why = "the switch was started anew and has lost the flow; create it again";
+        controller.0.events.emit(EventKind::FlowDeleted, of_flow(name, why));
     }
-    controller.watch(digests);
+    controller.watch(digests, given_back);
     Ok(controller)
 }
 
@@ -137,7 +145,10 @@ async fn session(switch: &Switch, p4runtime: SocketAddr) -> Result<SwitchClient,
     let begun = Instant::now();
     loop {
         match SwitchClient::connect(&switch.name, p4runtime, switch.device_id, ELECTION_ID).await {
-            Err(ClientError::NotPrimary { .. }) if begun.elapsed() < PREDECESSOR => {
+            // One election id has one holder: the switch says either of these to a second one.
+            Err(ClientError::NotPrimary { .. } | ClientError::Refused { .. })
+                if begun.elapsed() < PREDECESSOR =>
+            {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             done => return done,
@@ -155,21 +166,24 @@ async fn settle(
     taken_up: bool,
 ) -> Result<String, StartError> {
     for flow in recovered.flows.values() {
-        flow.rings().for_each(|r| state.numbers.note(&r.ids));
+        let numbers: Vec<Number> = flow.numbers().into_iter().collect();
+        state.numbers.note(&numbers, flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]));
         state.set(&flow.name, Some(flow.clone()));
     }
     if !taken_up {
-        return Ok(format!("the switch was given its program; {} flows in the store", recovered.flows.len()));
+        return Ok("the switch was given its program".to_owned());
     }
-    let tables =
-        plane.flow_tables().map(|t| plane.schema().table(t)).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let held = reader.entries(tables.into_iter()).await?;
-    let mut wanted = Vec::new();
+    let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
+    let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let held = reader.entities(tables.into_iter(), FIRST_FLOW_GROUP.into()).await?;
+    let context = Context { hosts: &state.hosts, heaviest: state.heaviest(), hold: false };
+    let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
-        wanted.extend(plane.entries(flow, &state.hosts)?);
+        wanted.extend(plane.entities(flow, &context)?);
     }
     let difference = Difference::between(held, wanted);
-    state.workers = recovered.flows.values().flat_map(Flow::workers).collect();
+    let running = recovered.flows.values().filter(|f| f.failed.is_none());
+    state.workers = running.flat_map(|f| f.workers()).collect();
     client.update(difference.additions().into_iter()).await?;
     let ticks = plane.ticks(state.workers.iter().copied());
     match reader.group(GROUP_TICK).await? {

@@ -1,12 +1,12 @@
 //! The controller's state, and what may become of it: every check that an operation needs, before anything is touched. No
 //! I/O, and no look at more than the objects that the operation names.
 
-use super::alloc::Allocator;
+use super::alloc::{Allocator, Exhausted, Number};
 use super::dataplane::Hosts;
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
-use crate::plan::RingIds;
+use crate::plan::{MAX_MEMBERS, RingIds};
 use crate::topology::{RingRole, Routing, parse_routing};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -74,8 +74,10 @@ pub struct State {
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
+    /// Flows by weight.
+    weights: BTreeMap<u32, u32>,
     rings: HashMap<String, User>,
-    by_worker: HashMap<u16, User>,
+    by_worker: HashMap<u16, String>,
     by_producer: HashMap<u16, User>,
 }
 
@@ -112,8 +114,8 @@ impl State {
     }
 
     /// Whose worker that is.
-    pub fn user_of_worker(&self, worker: u16) -> Option<&User> {
-        self.by_worker.get(&worker)
+    pub fn flow_of_worker(&self, worker: u16) -> Option<&Flow> {
+        self.flows.get(self.by_worker.get(&worker)?)
     }
 
     /// Whose producer ring that is.
@@ -122,7 +124,7 @@ impl State {
     }
 
     /// The flow that `new` asks for, with numbers of its own. Unless it is [set](Self::set), its numbers have to be
-    /// [given back](Self::give_back).
+    /// given back.
     ///
     /// # Errors
     /// What is wrong with it; then no number was taken.
@@ -161,6 +163,7 @@ impl State {
         let first = new.producers.first().or(new.consumers.first()).map_or("", |m| m.host.as_str());
         let mut flow = Flow {
             name: name.clone(),
+            number: 0,
             kind: new.kind,
             item_size,
             ring_size,
@@ -179,7 +182,9 @@ impl State {
         Ok(flow)
     }
 
-    fn fill(&mut self, flow: &mut Flow, new: &NewFlow, taken: &mut Vec<RingIds>) -> Result<(), Refusal> {
+    fn fill(&mut self, flow: &mut Flow, new: &NewFlow, taken: &mut Vec<Number>) -> Result<(), Refusal> {
+        flow.number = self.numbers.flow()?;
+        taken.push(Number::Flow(flow.number));
         for member in &new.consumers {
             self.add_consumer(flow, member, taken)?;
         }
@@ -280,18 +285,26 @@ impl State {
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
-        taken: &mut Vec<RingIds>,
+        taken: &mut Vec<Number>,
     ) -> Result<(), Refusal> {
         let name = self.check_member(flow, new)?;
         let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
-        let ids = self.numbers.consumer()?;
-        taken.push(ids);
+        let (shared, member) = place_of_consumer(flow)?;
+        let worker = match shared {
+            Some(worker) => worker,
+            None => {
+                let worker = self.numbers.worker()?;
+                taken.push(Number::Worker(worker));
+                worker
+            }
+        };
+        let ids = self.ring_ids(worker, None, member, taken)?;
         let ring = ring(flow, declared.first(), || format!("{}.{name}", flow.name), &new.host, ids);
         self.check_ring_name(flow, &ring)?;
         if per_consumer(flow.kind) {
             for p in 0..flow.producers.len() {
-                let ids = self.numbers.producer(ids.worker)?;
-                taken.push(ids);
+                let number = self.producer_number(taken)?;
+                let ids = self.ring_ids(worker, Some(number), 0, taken)?;
                 let producer = &flow.producers[p];
                 let made = || format!("{}.{}.{name}", flow.name, producer.name);
                 let lane = ring_of(flow, made(), &producer.host, ids);
@@ -307,7 +320,7 @@ impl State {
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
-        taken: &mut Vec<RingIds>,
+        taken: &mut Vec<Number>,
     ) -> Result<(), Refusal> {
         let name = self.check_member(flow, new)?;
         let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
@@ -316,8 +329,8 @@ impl State {
         for lane in 0..lanes {
             let consumer = &flow.consumers[lane];
             let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
-            let ids = self.numbers.producer(worker)?;
-            taken.push(ids);
+            let number = self.producer_number(taken)?;
+            let ids = self.ring_ids(worker, Some(number), 0, taken)?;
             let made = || match per_consumer(flow.kind) {
                 true => format!("{}.{name}.{}", flow.name, consumer.name),
                 false => format!("{}.{name}", flow.name),
@@ -328,6 +341,28 @@ impl State {
         }
         flow.producers.push(Member { name, host: new.host.clone(), rings });
         Ok(())
+    }
+
+    fn producer_number(&mut self, taken: &mut Vec<Number>) -> Result<u16, Exhausted> {
+        let number = self.numbers.producer()?;
+        taken.push(Number::Producer(number));
+        Ok(number)
+    }
+
+    /// Numbers of a ring of `worker`; `producer` is that of a producer ring.
+    fn ring_ids(
+        &mut self,
+        worker: u16,
+        producer: Option<u16>,
+        member: u8,
+        taken: &mut Vec<Number>,
+    ) -> Result<RingIds, Exhausted> {
+        let data = self.numbers.qp()?;
+        taken.push(Number::Qp(data.index));
+        let poll = self.numbers.qp()?;
+        taken.push(Number::Qp(poll.index));
+        let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
+        Ok(RingIds { id, worker, is_producer, member, data, poll })
     }
 
     /// The member's name, if it may join.
@@ -413,54 +448,79 @@ impl State {
         }
     }
 
-    fn or_give_back(&mut self, done: Result<(), Refusal>, taken: &[RingIds]) -> Result<(), Refusal> {
+    fn or_give_back(&mut self, done: Result<(), Refusal>, taken: &[Number]) -> Result<(), Refusal> {
         if done.is_err() {
-            taken.iter().for_each(|ids| self.numbers.untouched(ids));
+            self.numbers.untouched(taken);
         }
         done
     }
 
-    /// Gives back the numbers of those rings of `flow` that the flow of that name does not have. `touched`: whether the
-    /// switch knows them.
-    pub fn give_back(&mut self, flow: &Flow, touched: bool) {
-        let kept: HashSet<String> =
-            self.flows.get(&flow.name).into_iter().flat_map(|f| f.rings()).map(|r| r.name.clone()).collect();
-        for ring in flow.rings().filter(|r| !kept.contains(&r.name)) {
-            match touched {
-                true => self.numbers.rest(&ring.ids),
-                false => self.numbers.untouched(&ring.ids),
-            }
-        }
+    /// Numbers of `flow` that the flow of that name does not have.
+    pub fn left_over(&self, flow: &Flow) -> Vec<Number> {
+        let kept = self.flows.get(&flow.name).map(Flow::numbers).unwrap_or_default();
+        flow.numbers().difference(&kept).copied().collect()
     }
 
     /// Flow `name` is this now; `None`: it is gone.
     pub fn set(&mut self, name: &str, flow: Option<Flow>) {
         if let Some(old) = self.flows.remove(name) {
+            if let Some(count) = self.weights.get_mut(&old.settings.weight) {
+                *count -= 1;
+            }
+            self.weights.retain(|_, count| *count > 0);
             for ring in old.rings() {
                 self.rings.remove(&ring.name);
                 if !flow.as_ref().is_some_and(|f| f.rings().any(|r| r.name == ring.name)) {
                     self.troubles.remove(&ring.name);
                 }
-                match ring.ids.is_producer {
-                    true => self.by_producer.remove(&ring.ids.id),
-                    false => self.by_worker.remove(&ring.ids.worker),
-                };
+                if ring.ids.is_producer {
+                    self.by_producer.remove(&ring.ids.id);
+                }
             }
+            old.workers().iter().for_each(|w| drop(self.by_worker.remove(w)));
         }
         let Some(flow) = flow else { return };
+        *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
         for member in flow.members() {
             for ring in &member.rings {
                 let user =
                     User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() };
-                match ring.ids.is_producer {
-                    true => self.by_producer.insert(ring.ids.id, user.clone()),
-                    false => self.by_worker.insert(ring.ids.worker, user.clone()),
-                };
+                if ring.ids.is_producer {
+                    self.by_producer.insert(ring.ids.id, user.clone());
+                }
                 self.rings.insert(ring.name.clone(), user);
             }
         }
+        self.by_worker.extend(flow.workers().into_iter().map(|w| (w, flow.name.clone())));
         self.flows.insert(name.to_owned(), flow);
     }
+
+    /// As [`heaviest`](Self::heaviest), once flow `old` is `new`.
+    pub fn heaviest_with(&self, old: Option<&Flow>, new: Option<&Flow>) -> u32 {
+        let old = old.map(|f| f.settings.weight);
+        let others = self.weights.iter().filter(|(w, count)| **count > u32::from(old == Some(**w)));
+        let others = others.map(|(w, _)| *w).max().unwrap_or(1);
+        others.max(new.map_or(1, |f| f.settings.weight))
+    }
+
+    /// The largest weight of all flows.
+    pub fn heaviest(&self) -> u32 {
+        self.weights.keys().next_back().copied().unwrap_or(1)
+    }
+}
+
+/// The worker that a further consumer shares, if any, and its place there.
+fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), Refusal> {
+    if flow.kind != FlowKind::Replicate {
+        return Ok((None, 0));
+    }
+    let taken: HashSet<u8> = flow.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.member).collect();
+    let free = (0..MAX_MEMBERS as u8).find(|place| !taken.contains(place));
+    let full = || {
+        let message = format!("flow `{}`: a replicate flow has at most {MAX_MEMBERS} consumers", flow.name);
+        Refusal::new(Kind::Full, message)
+    };
+    Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
 }
 
 fn check_routing(new: &NewFlow) -> Result<(), Refusal> {
@@ -501,6 +561,7 @@ fn ring(
             declared: true,
             owner: d.owner.clone(),
             size: d.size,
+            start: 0,
             ids,
             address: None,
         },
@@ -509,7 +570,7 @@ fn ring(
 
 fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
     let (host, owner) = (host.to_owned(), flow.owner.clone());
-    Ring { name, host, declared: false, owner, size: flow.ring_size, ids, address: None }
+    Ring { name, host, declared: false, owner, size: flow.ring_size, start: 0, ids, address: None }
 }
 
 fn owner(name: &str) -> String {

@@ -1,9 +1,11 @@
 //! What happens while nobody asks: agents come and go, programs leave their rings, the switch reports. Each becomes an
 //! event, and for flows that it concerns, what their policy says.
 
+use super::alloc::Number;
 use super::events::of_flow;
 use super::model::Flow;
 use super::proto::{self, EventKind};
+use super::rest::WorkerState;
 use super::settings::Policy;
 use super::state::User;
 use super::{Controller, events};
@@ -11,6 +13,7 @@ use crate::p4::client::Digests;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use zsr_host_agent::proto::ring_event::Kind as RingKind;
 use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
 
@@ -23,11 +26,19 @@ const SAMPLE: Duration = Duration::from_millis(500);
 const REPORT_REFUSED: u64 = 1;
 const REPORT_SILENT: u64 = 2;
 const REPORT_BAD_COUNT: u64 = 3;
+const REPORT_STATE: u64 = 4;
 const REPORT_CLOSED: u64 = 5;
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
-    pub(super) fn watch(&self, digests: Digests) {
+    pub(super) fn watch(&self, digests: Digests, resting: mpsc::UnboundedReceiver<Vec<Number>>) {
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = own.stopped() => {}
+                () = own.recycle(resting) => {}
+            }
+        });
         for host in self.0.agents.hosts().cloned().collect::<Vec<_>>() {
             let own = self.clone();
             tokio::spawn(async move {
@@ -211,20 +222,28 @@ impl Controller {
 
     /// A report of the data plane: who is concerned, and what follows.
     async fn report(&self, report: &[u64]) {
-        let &[reason, code, worker, producer, _, role, ..] = report else { return };
-        let (worker, producer) = {
-            let state = self.state();
-            let worker = u16::try_from(worker).ok().and_then(|w| state.user_of_worker(w).cloned());
-            let producer = u16::try_from(producer).ok().and_then(|p| state.user_of_producer(p).cloned());
-            (worker, producer)
-        };
-        let Some(worker) = worker else { return };
-        if reason == REPORT_CLOSED {
-            return;
+        let &[reason, code, worker, producer, qp, role, phase, psn] = report else { return };
+        let (worker, producer, qp) = (worker as u16, producer as u16, qp as u16);
+        match reason {
+            REPORT_CLOSED => return,
+            REPORT_STATE => {
+                let (phase, head) = (phase as u8, code as u32);
+                let state = WorkerState { worker, producer, phase, head, psn: (psn >> 8) as u32 & 0xff_ffff };
+                // Fails only when nobody has asked.
+                let _ = self.0.states.send(state);
+                return;
+            }
+            _ => {}
         }
-        // Roles 1 and 2 are a producer's queue pairs, 3 and 4 a consumer's.
-        let at_producer = (1..=2).contains(&role) || reason == REPORT_BAD_COUNT;
-        let who = producer.filter(|_| at_producer).unwrap_or_else(|| worker.clone());
+        let who = {
+            let state = self.state();
+            let Some(flow) = state.flow_of_worker(worker) else { return };
+            // Roles 1 and 2 are a producer's connections, 3 and 4 a consumer's.
+            let at_producer = (1..=2).contains(&role) || reason == REPORT_BAD_COUNT;
+            let producer = state.user_of_producer(producer).filter(|_| at_producer);
+            producer.cloned().or_else(|| consumer_of(flow, worker, qp))
+        };
+        let Some(who) = who else { return };
         let what = match reason {
             REPORT_REFUSED => format!("ring `{}` refused a request (AETH syndrome {code:#04x})", who.ring),
             REPORT_SILENT => format!("ring `{}`: no progress after {code} retries", who.ring),
@@ -257,4 +276,12 @@ impl Controller {
             let _ = self.0.agents.look(rings.iter()).await;
         }
     }
+}
+
+/// The consumer that connection `qp` belongs to, else the first one of the worker.
+fn consumer_of(flow: &Flow, worker: u16, qp: u16) -> Option<User> {
+    let rings = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+    let here = rings().find(|(_, r)| [r.ids.data.index, r.ids.poll.index].contains(&qp));
+    let (member, ring) = here.or_else(|| rings().find(|(_, r)| r.ids.worker == worker))?;
+    Some(User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() })
 }

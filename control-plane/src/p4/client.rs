@@ -249,6 +249,14 @@ impl SwitchClient {
         Ok(out)
     }
 
+    /// Has the switch take `packet` as if it had come in at its CPU port.
+    pub async fn packet_out(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
+        let packet = rt::PacketOut { payload, metadata: Vec::new() };
+        let update = Some(rt::stream_message_request::Update::Packet(packet));
+        let lost = |_| ClientError::Lost { switch: self.name.clone() };
+        self.requests.send(rt::StreamMessageRequest { update }).await.map_err(lost)
+    }
+
     /// The digest messages from now on; `None` if somebody has them already.
     pub fn digests(&mut self) -> Option<Digests> {
         let responses = self.responses.take()?;

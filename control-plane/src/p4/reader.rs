@@ -75,19 +75,41 @@ impl SwitchReader {
             .collect())
     }
 
-    /// Replicas of a multicast group; `None` if there is no such group.
-    pub async fn group(&self, id: u32) -> Result<Option<usize>, ClientError> {
+    /// All entries of these tables, and the multicast groups from number `first_group` on.
+    pub async fn entities(
+        &self,
+        tables: impl Iterator<Item = u32>,
+        first_group: u32,
+    ) -> Result<Vec<rt::Entity>, ClientError> {
+        let entries = self.entries(tables).await?.into_iter().map(Entity::TableEntry);
+        let groups = self.groups().await?.into_iter().filter(|g| g.multicast_group_id >= first_group);
+        let groups = groups.map(|g| {
+            let r#type = Some(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(g));
+            Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type })
+        });
+        Ok(entries.chain(groups).map(|e| rt::Entity { entity: Some(e) }).collect())
+    }
+
+    /// All multicast groups.
+    pub async fn groups(&self) -> Result<Vec<rt::MulticastGroupEntry>, ClientError> {
         use rt::packet_replication_engine_entry::Type;
         // Wildcards find what there is; a single group that is not there would be an error.
         let wildcard = rt::MulticastGroupEntry::default();
         let entry = rt::PacketReplicationEngineEntry { r#type: Some(Type::MulticastGroupEntry(wildcard)) };
         let found = self.read([Entity::PacketReplicationEngineEntry(entry)].into_iter()).await?;
-        Ok(found.into_iter().find_map(|e| match e {
+        let group = |e| match e {
             Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry {
                 r#type: Some(Type::MulticastGroupEntry(g)),
-            }) if g.multicast_group_id == id => Some(g.replicas.len()),
+            }) => Some(g),
             _ => None,
-        }))
+        };
+        Ok(found.into_iter().filter_map(group).collect())
+    }
+
+    /// Replicas of a multicast group; `None` if there is no such group.
+    pub async fn group(&self, id: u32) -> Result<Option<usize>, ClientError> {
+        let groups = self.groups().await?;
+        Ok(groups.iter().find(|g| g.multicast_group_id == id).map(|g| g.replicas.len()))
     }
 
     /// Cells of counters, given as (counter, index), in the order asked.

@@ -22,7 +22,7 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry
 }
 
 /// The clone session whose copies leave at `port`.
-pub(super) fn session(port: u32) -> u32 {
+pub(crate) fn session(port: u32) -> u32 {
     port + 1
 }
 
@@ -39,7 +39,7 @@ pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> 
 }
 
 /// A multicast group of (port, instance) replicas.
-pub(super) fn group(id: u32, replicas: impl Iterator<Item = (u32, u32)>) -> rt::PacketReplicationEngineEntry {
+pub(crate) fn group(id: u32, replicas: impl Iterator<Item = (u32, u32)>) -> rt::PacketReplicationEngineEntry {
     rt::PacketReplicationEngineEntry {
         r#type: Some(Type::MulticastGroupEntry(rt::MulticastGroupEntry {
             multicast_group_id: id,

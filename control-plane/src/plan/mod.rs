@@ -13,6 +13,7 @@ pub mod worker;
 use crate::p4::schema::{Schema, SchemaError};
 use crate::topology::MacAddr;
 use crate::topology::{Flow, FlowKind, Host, Link, Switch, Topology};
+pub(crate) use forward::{group, session};
 pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::Ipv4Addr;

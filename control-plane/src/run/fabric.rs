@@ -142,6 +142,11 @@ impl Fabric {
                 }
                 deliver(&mut self.stations, &station_of, now, &mut out, &mut pool, &mut stats);
             }
+            // Packets of the controller.
+            if self.switch.has_pending() {
+                frames += self.switch.run_pending(now, BURST, &mut pool, &mut out);
+                deliver(&mut self.stations, &station_of, now, &mut out, &mut pool, &mut stats);
+            }
             if self.switch.next_timer().is_some_and(|t| t <= now) {
                 self.switch.fire_timers(now, &mut pool, &mut out);
                 deliver(&mut self.stations, &station_of, now, &mut out, &mut pool, &mut stats);

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::addr::MacAddr;
 use super::diag::Place;
 
@@ -167,7 +169,7 @@ pub struct Ring {
 }
 
 /// What a flow does with items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowKind {
     /// Each item goes to the consumer that the routing function names (1:1, N:1, N:M).
     Shuffle,

@@ -9,15 +9,15 @@ use super::rig::{Client, Rig, shuffle};
 /// Where numbers of guests' items begin.
 const GUESTS: u64 = 1 << 62;
 
-fn producer(rig: &Rig, host: usize, ring: &str) -> Producer {
+pub fn producer(rig: &Rig, host: usize, ring: &str) -> Producer {
     pu::attach_producer(&rig.programs(host), ring, Cancel::new()).expect("attached")
 }
 
-fn consumer(rig: &Rig, host: usize, ring: &str) -> Consumer {
+pub fn consumer(rig: &Rig, host: usize, ring: &str) -> Consumer {
     pu::attach_consumer(&rig.programs(host), ring, Cancel::new()).expect("attached")
 }
 
-fn push(ring: &mut Producer, items: std::ops::Range<u64>) {
+pub fn push(ring: &mut Producer, items: std::ops::Range<u64>) {
     for n in items {
         let mut item = [0; 64];
         item[..8].copy_from_slice(&n.to_le_bytes());
@@ -25,7 +25,7 @@ fn push(ring: &mut Producer, items: std::ops::Range<u64>) {
     }
 }
 
-fn pop(ring: &mut Consumer) -> u64 {
+pub fn pop(ring: &mut Consumer) -> u64 {
     let mut item = [0; 64];
     ring.pop(&mut item).expect("an item");
     u64::from_le_bytes(item[..8].try_into().expect("8 bytes"))

@@ -10,6 +10,7 @@ use std::thread::{JoinHandle, Thread};
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
+use zsr_control_plane::controller::dataplane::DataPlane;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 use zsr_control_plane::controller::{Controller, Setup, StartError, proto, serve, start};
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
@@ -183,14 +184,14 @@ impl Rig {
         (controller, ControllerClient::new(client))
     }
 
-    /// Entries of flows, and workers, that the switch holds.
+    /// Entries and groups of flows, and workers, that the switch holds.
     pub fn held(&self) -> (usize, usize) {
         let schema = Schema::new(&self.artifacts.p4info);
-        let tables = ["peers", "routes", "qps", "producers", "producer_list", "workers"];
-        let tables: Vec<u32> = tables.iter().map(|t| schema.table(t).expect("a table")).collect();
+        let tables = DataPlane::flow_tables().map(|t| schema.table(t).expect("a table"));
         self.runtime.block_on(async {
             let reader = SwitchReader::connect("s1", self.p4runtime, 1).await.expect("the switch");
-            let entries = reader.entries(tables.into_iter()).await.expect("entries").len();
+            // Less the probe, which is no flow's.
+            let entries = reader.entities(tables.into_iter(), 0x1000).await.expect("entries").len() - 1;
             (entries, reader.group(1).await.expect("groups").unwrap_or(0))
         })
     }
