@@ -144,6 +144,7 @@ mod tests {
     fn flow(name: &str) -> Flow {
         Flow {
             name: name.into(),
+            number: 1,
             kind: FlowKind::Shuffle,
             item_size: 64,
             ring_size: 4096,

@@ -93,6 +93,11 @@ impl SegmentReader {
         Ok(Segment { header, view })
     }
 
+    /// The ring's handle, with all segments that were not read.
+    pub fn into_consumer(self) -> Consumer {
+        self.consumer
+    }
+
     /// The ring's handle, for its statistics.
     pub fn consumer(&mut self) -> &mut Consumer {
         &mut self.consumer

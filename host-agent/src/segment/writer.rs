@@ -233,6 +233,15 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Pushes the open segment and gives the ring back, whose stream goes on.
+    ///
+    /// # Errors
+    /// The ring was aborted meanwhile.
+    pub fn into_producer(mut self) -> Result<Producer, SegmentPushError> {
+        self.flush()?;
+        Ok(self.producer)
+    }
+
     /// Records taken so far.
     pub fn records_taken(&self) -> u64 {
         self.records
