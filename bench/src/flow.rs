@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{PORT_TIMER, Plan, RingAddress};
+use zsr_control_plane::plan::{PORT_TIMER, Plan, RingAddress, admin};
 use zsr_control_plane::run::install::switch_in_hand;
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::ring::{Cancel, Consumer, Producer, Ring, RingSpec, Role};
@@ -105,7 +105,7 @@ impl Flow {
 
     /// A timer packet.
     pub fn tick(&mut self) {
-        let frame = Frame::copy_from(&Plan::timer_packet()).expect("a short frame");
+        let frame = Frame::copy_from(&admin::timer_packet(0)).expect("a short frame");
         self.switch.process(self.now, PORT_TIMER, frame, &mut self.pool, &mut self.out);
     }
 

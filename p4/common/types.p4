@@ -123,6 +123,12 @@ const phase_t PHASE_FAULT   = 6;       // a peer refused a request; the controll
 #define LOCKS(m)  (m.settings[2:2] == 1)   // its producers have other workers too (load balance)
 #define CAPPED(m) (m.settings[3:3] == 1)   // its flow has a rate cap
 
+// Multicast groups of workers, by how often they tick: the only one, or the upper bits of the number.
+const bit<16> TICKS_OFTEN = 1;
+const bit<13> TICKS_8     = 0x020;     // groups 0x100 to 0x107
+const bit<9>  TICKS_12    = 0x004;     // groups 0x200 to 0x27f
+const bit<5>  TICKS_16    = 0x01;      // groups 0x800 to 0xfff
+
 // What leaves the pipeline.
 typedef bit<8> kind_t;
 const kind_t OUT_DROP    = 0;

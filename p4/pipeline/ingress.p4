@@ -37,20 +37,29 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         m.event = EV_NONE;
         m.drop_reason = reason;
     }
-    action fan_out() {
+    // A timer packet's number says whose ticks it makes: most are for the workers that look often, every eighth is for one of
+    // many groups in turn, whose workers look once in 2^8, 2^12 or 2^16 timer packets.
+    action fan_out(bit<16> group) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
         m.b.event = EV_TICK;
-        m.b.group = hdr.internal.next;
-        m.out_group = hdr.internal.next;
+        m.b.group = group;
+        m.out_group = group;
     }
+    action no_tick() { m.event = EV_NONE; }
 
     apply {
         if (m.malformed == 1) {
             reject(DROP_MALFORMED);
         } else if (hdr.internal.isValid()) {
             if (m.trusted == 0) { reject(DROP_FORGED); }
-            else if (hdr.internal.event == EV_FANOUT) { fan_out(); }
+            else if (hdr.internal.event == EV_FANOUT) {
+                if (hdr.internal.next[2:0] != 7) { fan_out(TICKS_OFTEN); }
+                else if (hdr.internal.next[4:3] == 0) { fan_out(TICKS_8 ++ hdr.internal.next[7:5]); }
+                else if (hdr.internal.next[4:3] == 1) { fan_out(TICKS_12 ++ hdr.internal.next[11:5]); }
+                else if (hdr.internal.next[4:3] == 2) { fan_out(TICKS_16 ++ hdr.internal.next[15:5]); }
+                else { no_tick(); }
+            }
             else {
                 resume();
                 passes.apply(m);

@@ -3,18 +3,19 @@
 
 use std::path::Path;
 
-use zsr_control_plane::plan::{PORT_TIMER, Plan};
+use zsr_control_plane::plan::{Plan, ticks};
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, LinkConfig, Network, Stop};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::TimerPort;
 use zsr_wire::Mac;
 
 use crate::nodes::{NicNode, SwitchNode};
 use crate::setup;
 use crate::wire::Wire;
 
+/// Time between two timer packets.
+const TICK: std::time::Duration = std::time::Duration::from_micros(5);
 /// Time between two looks of the processing units at their rings.
 const STEP_NS: u64 = 2_000;
 
@@ -97,14 +98,7 @@ impl Rig {
             }
         }
         let mut switch = setup::switch(&plan, &addresses);
-        let tick = TimerPort {
-            port: PORT_TIMER,
-            interval_ns: 5_000,
-            template: Plan::timer_packet(),
-            count: 1,
-            index_offset: None,
-        };
-        switch.add_timer(tick).expect("a timer");
+        switch.add_timer(ticks::timer(TICK)).expect("a timer");
         let mut net = Network::new(1);
         let switch = net.add(SwitchNode::new(switch, Wire::default()));
         let nics: Vec<_> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-use zsr_control_plane::plan::{PORT_TIMER, Plan, RingIds};
+use zsr_control_plane::plan::{Plan, RingIds, ticks};
 use zsr_control_plane::topology::{ByteOrder as HostOrder, FlowKind, Topology};
 use zsr_host_agent::ring::{
     ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role,
 };
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::{Switch, TimerPort};
+use zsr_soft_switch::Switch;
 use zsr_wire::Mac;
 
 use crate::items::{self, Received};
@@ -21,6 +21,8 @@ use crate::wire::{self, Connection, Wire};
 
 /// Virtual time by which every run has to be over.
 const DEADLINE_NS: u64 = 400_000_000;
+/// Time between two timer packets.
+const TICK: std::time::Duration = std::time::Duration::from_micros(5);
 /// Time between two looks of the processing units at their rings.
 const STEP_NS: u64 = 3_000;
 const REGISTERS: &str = "IngressShell.zsr.transfer.";
@@ -208,14 +210,7 @@ impl System {
             set(&mut switch, psn, r.id, spec.psn_from << 8);
             counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
         }
-        let tick = TimerPort {
-            port: PORT_TIMER,
-            interval_ns: 5_000,
-            template: Plan::timer_packet(),
-            count: 1,
-            index_offset: None,
-        };
-        switch.add_timer(tick).expect("a timer");
+        switch.add_timer(ticks::timer(TICK)).expect("a timer");
         let mut net = Network::new(spec.seed);
         let switch =
             net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));

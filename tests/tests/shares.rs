@@ -3,7 +3,6 @@
 use zsr_sim::LinkConfig;
 use zsr_tests::rig::Rig;
 
-
 const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };
 const MS: u64 = 1_000_000;
 /// More than any test can move.

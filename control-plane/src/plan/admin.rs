@@ -17,7 +17,8 @@ const WORKER: usize = 16;
 const PRODUCER: usize = 18;
 const QP: usize = 20;
 const FLOW: usize = 22;
-const NEXT: usize = 24;
+/// Where a timer packet has its number, 16 bits.
+pub const NEXT: usize = 24;
 const TAIL: usize = 36;
 const HEAD: usize = 40;
 const WORD: usize = 44;
@@ -72,10 +73,10 @@ pub fn close(worker: u16) -> Vec<u8> {
     for_worker(EV_CLOSE, worker)
 }
 
-/// A timer packet: one tick for each replica of multicast group `group`.
-pub fn ticks(group: u16) -> Vec<u8> {
+/// A timer packet; its number says whom it is for (see [`super::ticks`]).
+pub fn timer_packet(number: u16) -> Vec<u8> {
     let mut frame = packet(EV_FANOUT);
-    frame[NEXT..NEXT + 2].copy_from_slice(&group.to_be_bytes());
+    frame[NEXT..NEXT + 2].copy_from_slice(&number.to_be_bytes());
     frame
 }
 

@@ -8,6 +8,7 @@ mod forward;
 mod ids;
 mod peer;
 mod solve;
+pub mod ticks;
 pub mod worker;
 
 use crate::p4::schema::{Schema, SchemaError};
@@ -17,9 +18,8 @@ pub(crate) use forward::{group, session};
 pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::Ipv4Addr;
+pub use ticks::GROUP_TICK;
 
-/// Multicast group of the timer packet: one replica per worker (P4: `GROUP_TICK`).
-pub const GROUP_TICK: u32 = 1;
 /// Multicast group of broadcast frames: one replica per port.
 pub const GROUP_FLOOD: u32 = 2;
 /// The port that leads back into the pipeline (P4: `PORT_AGAIN`).
@@ -229,14 +229,10 @@ impl<'t> Plan<'t> {
         forward::replication(self)
     }
 
-    /// The multicast group that turns the timer packet into ticks: workers start when this is written.
-    pub fn tick_group(&self) -> rt::PacketReplicationEngineEntry {
-        forward::group(GROUP_TICK, self.workers.iter().map(|w| (PORT_AGAIN, w.id.into())))
-    }
-
-    /// A timer packet for all workers.
-    pub fn timer_packet() -> Vec<u8> {
-        admin::ticks(GROUP_TICK as u16)
+    /// The multicast groups that turn timer packets into ticks: workers start when these are written.
+    pub fn tick_groups(&self) -> Vec<rt::PacketReplicationEngineEntry> {
+        let group = |w: &Worker| ticks::group_of(w.id, self.flow_of(w).poll_interval, self.switch.tick);
+        ticks::groups(self.workers.iter().map(|w| (w.id, group(w))))
     }
 }
 
@@ -269,7 +265,7 @@ mod tests {
         // Four producer rings and two consumer rings; two queue pairs each with three entries; two workers with two producers.
         assert_eq!(flows.len(), 6 * 2 * 3 + 2 + 4 + 4);
         let Some(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(group)) =
-            plan.tick_group().r#type
+            plan.tick_groups()[0].r#type.clone()
         else {
             panic!("the tick group is a multicast group");
         };

@@ -35,7 +35,7 @@ pub async fn flows(
 
 /// Starts the workers: to be called last, when everything that they need is in place.
 pub async fn workers(client: &mut SwitchClient, plan: &Plan<'_>) -> Result<(), RunError> {
-    Ok(client.insert_replication(vec![plan.tick_group()]).await?)
+    Ok(client.insert_replication(plan.tick_groups()).await?)
 }
 
 /// A switch for the caller's own thread, with the plan's program, entries and groups, put there through a P4Runtime server

@@ -7,7 +7,7 @@ use super::hosts::Hosts;
 use super::install;
 use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
-use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, Plan};
+use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
 use crate::topology::{Link, Topology};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use std::thread::{JoinHandle, Thread};
 use zsr_host_agent::ring::Cancel;
 use zsr_link::{Capture, FaultRates, Faulty, PcapSink, Port, memory_link};
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind, empty_program};
-use zsr_soft_switch::{Switch, SwitchConfig, TimerPort, control_queue};
+use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
 /// Election id of the embedded controller: it is alone.
 const ELECTION_ID: u64 = 1;
@@ -71,13 +71,7 @@ impl<'t> System<'t> {
             &program,
             SwitchConfig { cpu_port: switch_spec.cpu_port as u16, ..Default::default() },
         );
-        switch.add_timer(TimerPort {
-            port: PORT_TIMER,
-            interval_ns: switch_spec.tick.as_nanos() as u64,
-            template: Plan::timer_packet(),
-            count: 1,
-            index_offset: None,
-        })?;
+        switch.add_timer(ticks::timer(switch_spec.tick))?;
 
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -179,7 +173,7 @@ impl<'t> System<'t> {
 
     /// Takes the flows down: workers stop, entries go, queue pairs and keys are given back, servers and threads end.
     pub fn stop(mut self) -> Result<FabricStats, RunError> {
-        let mut groups = vec![self.plan.tick_group()];
+        let mut groups = self.plan.tick_groups();
         groups.extend(self.plan.flow_groups()?);
         let entries = std::mem::take(&mut self.entries);
         let runtime = &self.runtime;

@@ -17,7 +17,7 @@ pub struct TimerPort {
     pub template: Vec<u8>,
     /// Packets per firing.
     pub count: u16,
-    /// Where each packet gets its number within the firing, as a big-endian u16 from 0.
+    /// Where each packet gets its number, as a big-endian u16: from 0, counted over all firings, modulo 65536.
     pub index_offset: Option<usize>,
 }
 
@@ -30,6 +30,8 @@ struct Timer {
     spec: TimerPort,
     /// When it fires next; a new timer fires as soon as it is asked.
     due: u64,
+    /// Number of the next packet.
+    number: u16,
 }
 
 /// All timers.
@@ -59,7 +61,7 @@ impl Switch {
             timers.push(None);
             timers.len() - 1
         });
-        timers[at] = Some(Timer { spec: timer, due: 0 });
+        timers[at] = Some(Timer { spec: timer, due: 0, number: 0 });
         Ok(TimerId(at as u32))
     }
 
@@ -106,14 +108,16 @@ impl Switch {
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
             let (port, count, offset) = (t.spec.port, t.spec.count, t.spec.index_offset);
-            for index in 0..count {
+            for _ in 0..count {
                 let mut frame = pool.take();
-                let Some(Some(t)) = self.timers.timers.get(i) else { break };
+                let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
                 frame.append(&t.spec.template);
+                let number = t.number;
+                t.number = number.wrapping_add(1);
                 if let Some(o) = offset
                     && let Some(b) = frame.bytes_mut().get_mut(o..o + 2)
                 {
-                    b.copy_from_slice(&index.to_be_bytes());
+                    b.copy_from_slice(&number.to_be_bytes());
                 }
                 self.process(now_ns, port, frame, pool, out);
                 made += 1;

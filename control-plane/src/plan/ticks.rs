@@ -1,0 +1,74 @@
+//! How often each worker looks for something to do. Timer packets are numbered, and the number says whom a packet is for: seven
+//! of eight are for the workers of busy flows, the eighth for one of many groups in turn (p4/pipeline/ingress.p4), so that
+//! thousands of flows that poll rarely cost little, and never all at once.
+
+use super::{FIRST_RESERVED_PORT, PORT_AGAIN, PORT_TIMER, admin, forward};
+use p4runtime_proto::p4::v1 as rt;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use zsr_soft_switch::TimerPort;
+
+/// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
+pub const GROUP_TICK: u32 = 1;
+
+/// Workers by how often they tick: first group, groups, and timer packets between two ticks.
+const CLASSES: [(u32, u32, u32); 4] =
+    [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2048, 65536)];
+
+/// The multicast group that makes `worker` tick, for a flow that polls at `poll_interval` on a switch with a timer packet every
+/// `tick`.
+pub fn group_of(worker: u16, poll_interval: Duration, tick: Duration) -> u32 {
+    let ratio = poll_interval.as_nanos() / tick.as_nanos().max(1);
+    let fits = |(_, _, every): &&(u32, u32, u32)| u128::from(*every) <= ratio.max(1);
+    let (first, groups, _) = CLASSES.iter().rev().find(fits).unwrap_or(&CLASSES[0]);
+    first + u32::from(worker) % groups
+}
+
+/// The multicast group `id` with these workers.
+pub fn group(id: u32, workers: impl Iterator<Item = u16>) -> rt::PacketReplicationEngineEntry {
+    forward::group(id, workers.map(|w| (PORT_AGAIN, w.into())))
+}
+
+/// All groups of these workers, each given with its own.
+pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplicationEngineEntry> {
+    let mut by_group: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+    for (worker, id) in workers {
+        by_group.entry(id).or_default().push(worker);
+    }
+    by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter())).collect()
+}
+
+/// The timer of the software switch.
+pub fn timer(tick: Duration) -> TimerPort {
+    const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
+    TimerPort {
+        port: PORT_TIMER,
+        interval_ns: (tick.as_nanos() as u64).max(1),
+        template: admin::timer_packet(0),
+        count: 1,
+        index_offset: Some(admin::NEXT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_tick_at_least_as_often_as_they_poll() {
+        let tick = Duration::from_micros(20);
+        let group = |worker, poll| group_of(worker, poll, tick);
+        assert_eq!(group(7, Duration::from_micros(1)), GROUP_TICK);
+        assert_eq!(group(7, Duration::from_millis(5)), GROUP_TICK);
+        assert_eq!(group(7, Duration::from_millis(6)), 0x107);
+        assert_eq!(group(8, Duration::from_millis(6)), 0x100);
+        assert_eq!(group(300, Duration::from_millis(100)), 0x200 + 300 % 128);
+        assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2048);
+    }
+
+    #[test]
+    fn each_group_has_its_workers() {
+        let made = groups([(1, 1), (2, 0x105), (3, 1)].into_iter());
+        assert_eq!(made, vec![group(1, [1, 3].into_iter()), group(0x105, [2].into_iter())]);
+    }
+}
