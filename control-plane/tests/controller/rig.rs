@@ -14,7 +14,7 @@ use zsr_control_plane::controller::dataplane::DataPlane;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 use zsr_control_plane::controller::{Controller, Setup, StartError, proto, serve, start};
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
-use zsr_control_plane::plan::{PORT_TIMER, Plan};
+use zsr_control_plane::plan::ticks;
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::agent::Agent;
@@ -22,7 +22,7 @@ use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
-use zsr_soft_switch::{Switch, SwitchConfig, TimerPort, control_queue};
+use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::Mac;
 
 pub type Client = ControllerClient<Channel>;
@@ -67,15 +67,7 @@ impl Rig {
             }
         };
         let mut switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
-        switch
-            .add_timer(TimerPort {
-                port: PORT_TIMER,
-                interval_ns: topology.switches[0].tick.as_nanos() as u64,
-                template: Plan::timer_packet(),
-                count: 1,
-                index_offset: None,
-            })
-            .expect("a timer");
+        switch.add_timer(ticks::timer(topology.switches[0].tick)).expect("a timer");
         let (handle, control) = control_queue(wake.clone());
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
