@@ -1,12 +1,15 @@
 //! A loaded program as running needs it: code, plans, tables; immutable.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::compile::calc::CalcPlan;
 use crate::compile::parser::SetUse;
+use crate::exec::core::{Entry, Register};
 use crate::exec::plan::HeaderPlan;
 use crate::info::ProgramInfo;
 use crate::load::layout::FieldRef;
+use crate::native::Native;
 use crate::op::{Op, Pc, R};
 use crate::table::TableDef;
 
@@ -90,6 +93,10 @@ pub(crate) struct Image {
     pub code: Vec<Op>,
     /// What fused copies and arguments name.
     pub pairs: Vec<(R, R)>,
+    /// The same as machine code, if this host can have it.
+    pub native: Option<Native>,
+    pub registers: Vec<Register>,
+    pub counters: Vec<Range<usize>>,
     pub first_const: usize,
     pub consts: Vec<u64>,
     pub parser: Pc,
@@ -122,12 +129,33 @@ pub(crate) struct Image {
     pub phv_slots: usize,
 }
 
+impl Image {
+    /// Where an entry's code starts.
+    pub(crate) fn entry(&self, entry: Entry) -> Pc {
+        match entry {
+            Entry::Parser => self.parser,
+            Entry::Verify => self.verify,
+            Entry::Ingress => self.ingress,
+            Entry::Egress => self.egress,
+            Entry::Update => self.update,
+            Entry::Deparse => self.deparse,
+        }
+    }
+
+    /// The value of a slot if it is a constant.
+    pub(crate) fn const_value(&self, r: R) -> Option<u64> {
+        self.consts.get((r as usize).checked_sub(self.first_const)?).copied()
+    }
+}
+
 /// Code and parameters of an action.
 #[derive(Clone, Debug)]
 pub(crate) struct ActionPlan {
     pub start: Pc,
     pub params: Vec<(usize, u32)>,
     pub words: usize,
+    /// Whether it can exit.
+    pub exits: bool,
 }
 
 /// By learn list id: the digest's number, and slots and widths of its fields.

@@ -26,6 +26,7 @@ mod image;
 mod info;
 mod load;
 mod meter;
+mod native;
 mod node;
 mod op;
 pub mod p4runtime;

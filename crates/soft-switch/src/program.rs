@@ -16,11 +16,13 @@ use crate::compile::optimize::{SlotSet, add_inputs, fuse, optimize};
 use crate::compile::parser::{self, SetUse};
 use crate::compile::tables::{ActionDef, TableDraft, TableRefs, load_profile};
 use crate::error::LoadError;
+use crate::exec::core::{Register, counter_layout};
 use crate::exec::plan::HeaderPlan;
 use crate::image::{ActionPlan, Image, StackPlan, UnionStackPlan};
 use crate::info::*;
 use crate::load::layout::Layout;
 use crate::load::node::{Node, Result, parse};
+use crate::native::Native;
 use crate::op::{Op, R};
 
 /// Stack of the thread that loads: nesting in the JSON is bounded, so this suffices.
@@ -44,6 +46,12 @@ impl Program {
             thread.spawn_scoped(s, run).map_err(|_| failed())?.join().map_err(|_| failed())?
         })
         .map(|image| Program { image: Arc::new(image) })
+    }
+
+    /// Whether there is machine code of this host for it. If not, it is interpreted, which is much slower: on hosts
+    /// that cranelift does not know or that forbid to make memory executable, and for very big programs.
+    pub fn is_native(&self) -> bool {
+        self.image.native.is_some()
     }
 
     /// What the program declares, by name.
@@ -215,11 +223,11 @@ fn load(text: &str) -> Result<Image> {
         info.tables.push(table);
     }
     let learn_lists = load_learn_lists(&root, &layout, &mut info)?;
-    let plans = actions.iter().zip(&starts).map(|(a, l)| ActionPlan {
-        start: asm.address(*l),
-        params: a.params.clone(),
-        words: a.words,
-    });
+    let mut plans = Vec::new();
+    for (a, l) in actions.iter().zip(&starts) {
+        let (start, exits) = (asm.address(*l), action::has_exit(&a.primitives()?)?);
+        plans.push(ActionPlan { start, params: a.params.clone(), words: a.words, exits });
+    }
     let stack = |s: &crate::load::layout::Stack| StackPlan {
         next: s.next as R,
         elems: s.elems.iter().map(|&h| h as u16).collect(),
@@ -232,8 +240,11 @@ fn load(text: &str) -> Result<Image> {
             .map(|&u| layout.unions[u].members.iter().map(|&h| h as u16).collect())
             .collect(),
     };
-    Ok(Image {
-        actions: plans.collect(),
+    let mut image = Image {
+        native: None,
+        registers: Register::layout(&info.registers),
+        counters: counter_layout(&info.counters),
+        actions: plans,
         parser: asm.address(parser),
         verify: asm.address(verify),
         ingress: asm.address(ingress),
@@ -260,7 +271,9 @@ fn load(text: &str) -> Result<Image> {
         metadata_slots: layout.metadata_slots,
         phv_slots: layout.phv_slots,
         info,
-    })
+    };
+    image.native = Native::compile(&image).ok();
+    Ok(image)
 }
 
 /// Slots whose values matter besides what code reads: headers, standard metadata, keys, lists of fields.

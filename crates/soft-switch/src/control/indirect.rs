@@ -23,8 +23,8 @@ pub(super) fn check_meter(config: Option<MeterConfig>) -> Result<(), ControlErro
 impl Switch {
     /// A counter cell.
     pub fn counter_read(&self, id: CounterId, index: usize) -> Result<CounterValue, ControlError> {
-        let cells = self.core.counters.get(id.index()).ok_or(missing("counter", u64::from(id.0)))?;
-        cells.get(index).copied().ok_or(missing("counter cell", index as u64))
+        let cell = self.counter_cell(id, index)?;
+        Ok(self.core.counters[cell])
     }
 
     /// Sets a counter cell.
@@ -34,9 +34,15 @@ impl Switch {
         index: usize,
         value: CounterValue,
     ) -> Result<(), ControlError> {
-        let cells = self.core.counters.get_mut(id.index()).ok_or(missing("counter", u64::from(id.0)))?;
-        *cells.get_mut(index).ok_or(missing("counter cell", index as u64))? = value;
+        let cell = self.counter_cell(id, index)?;
+        self.core.counters[cell] = value;
         Ok(())
+    }
+
+    fn counter_cell(&self, id: CounterId, index: usize) -> Result<usize, ControlError> {
+        let cells = self.program.image.counters.get(id.index()).ok_or(missing("counter", u64::from(id.0)))?;
+        let cell = (index < cells.len()).then(|| cells.start + index);
+        cell.ok_or(missing("counter cell", index as u64))
     }
 
     /// A meter cell's rates, `None` if every packet is green.
@@ -60,34 +66,34 @@ impl Switch {
 
     /// A register cell: big-endian, all bytes of its width.
     pub fn register_read(&self, id: RegisterId, index: usize) -> Result<Vec<u8>, ControlError> {
-        let r = self.core.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
-        let cell = r.words.chunks_exact(r.limbs).nth(index).ok_or(missing("register cell", index as u64))?;
-        Ok(to_bytes(cell, r.width))
+        let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
+        let cell = r.cell(index).ok_or(missing("register cell", index as u64))?;
+        Ok(to_bytes(&self.core.cells[cell], r.width))
     }
 
     /// All cells of a register, as [`register_read`](Self::register_read) gives each.
     pub fn register_read_all(&self, id: RegisterId) -> Result<Vec<Vec<u8>>, ControlError> {
-        let r = self.core.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
-        Ok(r.words.chunks_exact(r.limbs).map(|c| to_bytes(c, r.width)).collect())
+        let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
+        Ok(self.core.cells[r.words()].chunks_exact(r.limbs).map(|c| to_bytes(c, r.width)).collect())
     }
 
     /// Sets a register cell to a big-endian value that fits its width.
     pub fn register_write(&mut self, id: RegisterId, index: usize, value: &[u8]) -> Result<(), ControlError> {
-        let r = self.core.registers.get_mut(id.index()).ok_or(missing("register", u64::from(id.0)))?;
+        let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
         let wide = ControlError::TooWide { what: "register value", index, width: r.width };
         let limbs = to_limbs(value, r.width).ok_or(wide)?;
-        let cell =
-            r.words.chunks_exact_mut(r.limbs).nth(index).ok_or(missing("register cell", index as u64))?;
-        cell.copy_from_slice(&limbs);
+        let cell = r.cell(index).ok_or(missing("register cell", index as u64))?;
+        self.core.cells[cell].copy_from_slice(&limbs);
         Ok(())
     }
 
     /// Sets all cells of a register to one value.
     pub fn register_fill(&mut self, id: RegisterId, value: &[u8]) -> Result<(), ControlError> {
-        let r = self.core.registers.get_mut(id.index()).ok_or(missing("register", u64::from(id.0)))?;
+        let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
         let wide = ControlError::TooWide { what: "register value", index: 0, width: r.width };
         let limbs = to_limbs(value, r.width).ok_or(wide)?;
-        r.words.chunks_exact_mut(r.limbs).for_each(|c| c.copy_from_slice(&limbs));
+        let (words, limbs_each) = (r.words(), r.limbs);
+        self.core.cells[words].chunks_exact_mut(limbs_each).for_each(|c| c.copy_from_slice(&limbs));
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! The state that programs read and write: slots, tables, registers, counters, meters.
 
+use std::ops::Range;
+
 use super::hash::Algo;
 use super::plan::Slots;
 use crate::compile::calc::Segment;
 use crate::control::CounterValue;
 use crate::image::Image;
+use crate::info::{CounterInfo, RegisterInfo};
 use crate::meter::Meter;
 use crate::op::Pc;
 use crate::profile::Profile;
@@ -17,12 +20,66 @@ pub(crate) enum Stop {
     Error(u64),
 }
 
-/// A register array: `limbs` words per cell.
-#[derive(Debug)]
+/// Where code can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Parser,
+    Verify,
+    Ingress,
+    Egress,
+    Update,
+    Deparse,
+}
+
+impl Entry {
+    pub(crate) const ALL: [Entry; 6] =
+        [Entry::Parser, Entry::Verify, Entry::Ingress, Entry::Egress, Entry::Update, Entry::Deparse];
+}
+
+/// A register array: where its words lie among [`Core::cells`], and how many make a cell.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Register {
-    pub words: Vec<u64>,
+    pub first: usize,
+    pub size: usize,
     pub limbs: usize,
     pub width: u32,
+}
+
+impl Register {
+    /// All of its words.
+    pub(crate) fn words(&self) -> Range<usize> {
+        self.first..self.first + self.size * self.limbs
+    }
+
+    /// The words of a cell.
+    #[inline]
+    pub(crate) fn cell(&self, index: usize) -> Option<Range<usize>> {
+        let first = (index < self.size).then(|| self.first + index * self.limbs)?;
+        Some(first..first + self.limbs)
+    }
+
+    /// The registers of a program, one after the other.
+    pub(crate) fn layout(infos: &[RegisterInfo]) -> Vec<Register> {
+        let mut first = 0;
+        let place = |r: &RegisterInfo| {
+            let limbs = (r.width as usize).div_ceil(64);
+            let register = Register { first, size: r.size, limbs, width: r.width };
+            first += r.size * limbs;
+            register
+        };
+        infos.iter().map(place).collect()
+    }
+}
+
+/// Where the cells of each counter lie among [`Core::counters`].
+pub(crate) fn counter_layout(infos: &[CounterInfo]) -> Vec<Range<usize>> {
+    let mut first = 0;
+    let place = |c: &CounterInfo| {
+        let cells = first..first + c.size;
+        first = cells.end;
+        cells
+    };
+    infos.iter().map(place).collect()
 }
 
 /// All state of a running program, and that of the packet at hand.
@@ -31,8 +88,10 @@ pub(crate) struct Core {
     pub tables: Vec<Table>,
     pub profiles: Vec<Profile>,
     pub arena: Arena,
-    pub registers: Vec<Register>,
-    pub counters: Vec<Vec<CounterValue>>,
+    /// The words of all registers; never more or fewer.
+    pub cells: Vec<u64>,
+    /// The cells of all counters; never more or fewer.
+    pub counters: Vec<CounterValue>,
     pub meters: Vec<Vec<Meter>>,
     pub meter_bytes: Vec<bool>,
     /// Members of each value set: limbs per element.
@@ -44,6 +103,8 @@ pub(crate) struct Core {
     pub random: u64,
     pub drop_port: u64,
     pub loop_limit: u32,
+    /// Whether the program's native code runs, if it has any.
+    pub native: bool,
 
     // The packet at hand.
     pub now_ns: u64,
@@ -51,6 +112,12 @@ pub(crate) struct Core {
     pub cursor: usize,
     pub checksum_error: bool,
     pub exit: bool,
+    /// First argument word of the action that runs.
+    pub args: u32,
+    /// Node to go on with behind it, if that depends on the look-up (native code only).
+    pub next: Pc,
+    /// The error that ended the parser (native code only).
+    pub stop: u64,
     /// bmv2's packet length register: what headers added and removed make of it.
     pub packet_length: u64,
     pub ingress_length: u64,
@@ -74,17 +141,13 @@ impl Core {
             Err(_) => Box::new([0; 65536]),
         };
         slots[image.first_const..][..image.consts.len()].copy_from_slice(&image.consts);
-        let register = |r: &crate::info::RegisterInfo| {
-            let limbs = (r.width as usize).div_ceil(64);
-            Register { words: vec![0; limbs * r.size], limbs, width: r.width }
-        };
         Core {
             slots,
             tables: image.tables.iter().map(Table::new).collect(),
             profiles: image.info.profiles.iter().map(|_| Profile::default()).collect(),
             arena: Arena::default(),
-            registers: image.info.registers.iter().map(register).collect(),
-            counters: image.info.counters.iter().map(|c| vec![CounterValue::default(); c.size]).collect(),
+            cells: vec![0; image.registers.last().map_or(0, |r| r.words().end)],
+            counters: vec![CounterValue::default(); image.counters.last().map_or(0, |c| c.end)],
             meters: image.info.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
             meter_bytes: image.info.meters.iter().map(|m| m.unit == crate::info::MeterUnit::Bytes).collect(),
             value_sets: image.info.value_sets.iter().map(|_| Vec::new()).collect(),
@@ -98,10 +161,14 @@ impl Core {
             random: seed,
             drop_port,
             loop_limit,
+            native: true,
             now_ns: 0,
             cursor: 0,
             checksum_error: false,
             exit: false,
+            args: 0,
+            next: 0,
+            stop: 0,
             packet_length: 0,
             ingress_length: 0,
             clone: None,
@@ -113,6 +180,16 @@ impl Core {
             assert_failures: 0,
             loop_limit_hits: 0,
             bad_indices: 0,
+        }
+    }
+
+    /// Runs code from an entry to its end. `data` is the whole frame; the payload is what lies behind the cursor.
+    /// `Err` is a parser error.
+    #[inline]
+    pub(crate) fn run(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
+        match &image.native {
+            Some(native) if self.native => native.run(self, image, entry, data),
+            _ => self.interpret(image, image.entry(entry), data),
         }
     }
 

@@ -40,7 +40,7 @@ impl Core {
         if self.slots[base] == 0 {
             self.slots[base..base + plan.slots].fill(0);
             mark(image, &mut self.slots, h, true);
-            self.packet_length += plan.size(&self.slots) as u64;
+            self.packet_length = self.packet_length.wrapping_add(plan.size(&self.slots) as u64);
         }
     }
 
@@ -133,6 +133,33 @@ impl Core {
             let gone = if push { 0..n } else { size - n..size };
             for e in &s.elems[gone] {
                 self.slots[image.headers[e[m] as usize].base as usize] = 0;
+            }
+        }
+    }
+
+    /// Bytes of all valid headers.
+    #[inline]
+    pub(crate) fn headers_size(&mut self, image: &Image) -> usize {
+        if let Some(native) = image.native.as_ref().filter(|_| self.native) {
+            return native.headers_size(self, image);
+        }
+        let plans = image.deparse_order.iter().map(|h| &image.headers[*h as usize]);
+        plans.filter(|p| self.slots[p.base as usize] != 0).map(|p| p.size(&self.slots)).sum()
+    }
+
+    /// Writes all valid headers; `out` is exactly as long as [`headers_size`](Self::headers_size) says.
+    #[inline]
+    pub(crate) fn write_headers(&mut self, image: &Image, out: &mut [u8]) {
+        if let Some(native) = image.native.as_ref().filter(|_| self.native) {
+            return native.write_headers(self, image, out);
+        }
+        let mut rest = out;
+        for &h in &image.deparse_order {
+            let plan = &image.headers[h as usize];
+            if self.slots[plan.base as usize] != 0 {
+                let (this, behind) = rest.split_at_mut(plan.size(&self.slots));
+                plan.write(&self.slots, this);
+                rest = behind;
             }
         }
     }

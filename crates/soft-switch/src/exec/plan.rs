@@ -193,6 +193,11 @@ impl Pack {
         *self = Pack::with_constants(&self.pieces, known);
     }
 
+    /// What it writes, in order.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
     /// The slots that it reads.
     pub(crate) fn slots(&self) -> impl Iterator<Item = R> + '_ {
         self.pieces.iter().map(|p| p.slot)
@@ -347,6 +352,18 @@ impl HeaderPlan {
             pack: Pack::new(&pieces),
             var: ty.varbit().map(|f| Box::new(VarPlan::new(layout, header, f))),
             siblings: siblings.into_iter().filter(|&s| s != header).map(|s| s as u16).collect(),
+        }
+    }
+
+    /// Writes the header; `out` is exactly [`size`](Self::size) long.
+    #[inline]
+    pub(crate) fn write(&self, slots: &Slots, out: &mut [u8]) {
+        match &self.var {
+            None => self.pack.run(slots, out),
+            Some(var) => {
+                out.fill(0);
+                var.pack(slots, out, 0);
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub struct SwitchConfig {
     pub packet_out_queue: usize,
     /// How often idle entries are looked for, in nanoseconds.
     pub idle_sweep_ns: u64,
+    /// Interpret the program even if there is machine code for it: much slower, and otherwise the same.
+    pub interpret: bool,
 }
 
 impl Default for SwitchConfig {
@@ -51,6 +53,7 @@ impl Default for SwitchConfig {
             loop_limit: 65536,
             packet_out_queue: 1024,
             idle_sweep_ns: 100_000_000,
+            interpret: false,
         }
     }
 }

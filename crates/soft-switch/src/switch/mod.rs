@@ -55,8 +55,10 @@ impl Switch {
             list
         });
         let image = &program.image;
+        let mut core = Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit);
+        core.native = !config.interpret;
         let mut s = Switch {
-            core: Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit),
+            core,
             replication: replication::Replication::default(),
             digests: image.info.digests.iter().map(|_| digest::DigestState::default()).collect(),
             ports_down: Vec::new(),

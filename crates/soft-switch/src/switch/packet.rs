@@ -4,7 +4,7 @@ use zsr_wire::frame::{Frame, FramePool};
 
 use super::{Recirculation, Switch};
 use crate::control::Notification;
-use crate::exec::core::Stop;
+use crate::exec::core::{Entry, Stop};
 
 /// bmv2's values of `instance_type`.
 mod instance {
@@ -137,12 +137,12 @@ impl Switch {
         core.cursor = 0;
         core.loops = 0;
         core.checksum_error = false;
-        let error = match core.run(image, image.parser, frame.bytes()) {
+        let error = match core.run(image, Entry::Parser, frame.bytes()) {
             Ok(()) => image.errors.none,
             Err(Stop::Error(e)) => e,
         };
         // Only checksum tests run here, which cannot fail as a parser does.
-        let _ = core.run(image, image.verify, frame.bytes());
+        let _ = core.run(image, Entry::Verify, frame.bytes());
         error
     }
 
@@ -166,7 +166,7 @@ impl Switch {
         core.loops = 0;
         core.clone = None;
         (core.digest, core.resubmit, core.recirculate) = (0, 0, 0);
-        let _ = core.run(image, image.ingress, frame.bytes());
+        let _ = core.run(image, Entry::Ingress, frame.bytes());
         core.exit = false;
 
         let resubmit = core.resubmit;
@@ -418,7 +418,7 @@ impl Switch {
         core.exit = false;
         core.loops = 0;
         core.clone = None;
-        let _ = core.run(image, image.egress, frame.bytes());
+        let _ = core.run(image, Entry::Egress, frame.bytes());
         core.exit = false;
         let recirculate = core.recirculate;
         if let Some((session, list)) = core.clone.take() {
@@ -470,15 +470,9 @@ impl Switch {
     fn deparse(&mut self, mut frame: Frame, pool: &mut FramePool) -> Option<Frame> {
         let Switch { program, core, .. } = self;
         let image = &program.image;
-        let _ = core.run(image, image.update, frame.bytes());
-        let _ = core.run(image, image.deparse, frame.bytes());
-        let mut size = 0;
-        for &h in &image.deparse_order {
-            let plan = &image.headers[h as usize];
-            if core.slots[plan.base as usize] != 0 {
-                size += plan.size(&core.slots);
-            }
-        }
+        let _ = core.run(image, Entry::Update, frame.bytes());
+        let _ = core.run(image, Entry::Deparse, frame.bytes());
+        let size = core.headers_size(image);
         if size <= core.cursor {
             frame.trim_front(core.cursor - size);
         } else if frame.grow_front(size - core.cursor).is_none() {
@@ -493,22 +487,7 @@ impl Switch {
                 return None;
             }
         }
-        let mut rest = &mut frame.bytes_mut()[..size];
-        for &h in &image.deparse_order {
-            let plan = &image.headers[h as usize];
-            if core.slots[plan.base as usize] == 0 {
-                continue;
-            }
-            let (this, behind) = rest.split_at_mut(plan.size(&core.slots));
-            match &plan.var {
-                None => plan.pack.run(&core.slots, this),
-                Some(var) => {
-                    this.fill(0);
-                    var.pack(&core.slots, this, 0);
-                }
-            }
-            rest = behind;
-        }
+        core.write_headers(image, &mut frame.bytes_mut()[..size]);
         Some(frame)
     }
 

@@ -1,0 +1,190 @@
+//! Native code: the loaded program as machine code of the host, made by cranelift.
+//!
+//! ```text
+//!  ops ── flow (graph, a copy of each action per table) ── emit, bytes (one op, headers) ──► cranelift ──► functions
+//!                                                                                               │
+//!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄────────┘
+//! ```
+//!
+//! The interpreter is the definition: native code does what [`Core::interpret`] does, instruction by instruction, and
+//! calls [`Core::step`] for the instructions that are not worth code of their own. Where there is no native code
+//! (an unknown host, memory that cannot be made executable, a program too big), the interpreter runs.
+
+mod bytes;
+mod emit;
+mod flow;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Module, default_libcall_names};
+
+use crate::exec::core::{Core, Entry, Stop};
+use crate::image::Image;
+use emit::Emitter;
+use runtime::Env;
+
+/// Runs an entry. Returns 0, or 1 with the parser's error in [`Core::stop`].
+type Run = unsafe extern "C" fn(*mut Core, *const Env) -> u64;
+/// Bytes of all valid headers.
+type Size = unsafe extern "C" fn(*mut Core, *const Env) -> u64;
+/// Writes all valid headers.
+type Write = unsafe extern "C" fn(*mut Core, *const Env, *mut u8) -> u64;
+
+/// Instructions that a program may have when every action is counted once per table that can run it. What is bigger
+/// is interpreted: code for it would take long to make.
+const MAX_OPS: usize = 40_000;
+
+/// Why there is no native code; only for people who debug this crate.
+#[derive(Debug)]
+pub(crate) struct NoCode;
+
+impl<E: std::error::Error> From<E> for NoCode {
+    fn from(_: E) -> NoCode {
+        NoCode
+    }
+}
+
+/// The code of one program.
+pub(crate) struct Native {
+    entries: [Run; Entry::ALL.len()],
+    size: Size,
+    write: Write,
+    _module: Code,
+}
+
+/// The memory that code lies in. Nothing is done with it but freeing it.
+struct Code(Option<JITModule>);
+
+// SAFETY: the module is not `Send` and `Sync` because of its symbol tables and its memory provider. Neither is touched
+// between `Native::compile` and `drop`, which has exclusive access; what other threads share are addresses of code.
+unsafe impl Send for Code {}
+// SAFETY: see above; no method takes `&Code`.
+unsafe impl Sync for Code {}
+
+// Nothing of it can be seen half changed.
+impl std::panic::UnwindSafe for Code {}
+impl std::panic::RefUnwindSafe for Code {}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.0.take() {
+            // SAFETY: function pointers into this memory are only in `Native`, which owns it, private, and gone.
+            unsafe { module.free_memory() }
+        }
+    }
+}
+
+impl Native {
+    /// Compiles a program.
+    pub(crate) fn compile(image: &Image) -> Result<Native, NoCode> {
+        let isa = isa()?;
+        let mut module = Code(Some(JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()))));
+        let Some(m) = &mut module.0 else { return Err(NoCode) };
+        let mut maker = Maker { image, module: m, context: FunctionBuilderContext::new(), budget: MAX_OPS };
+        let mut ids = Vec::new();
+        for entry in Entry::ALL {
+            let start = image.entry(entry);
+            ids.push(maker.function(2, |e, budget| e.program(start, budget))?);
+        }
+        let size = maker.function(2, |e, _| e.headers_size())?;
+        let write = maker.function(3, |e, _| e.headers_write())?;
+        m.finalize_definitions()?;
+        let address = |id: FuncId| m.get_finalized_function(id);
+        // SAFETY: these are the addresses of functions that were compiled with the signatures of these types: two or
+        // three pointers, a 64-bit result, the host's C calling convention.
+        let run = |id| unsafe { std::mem::transmute::<*const u8, Run>(address(id)) };
+        let entries: Vec<Run> = ids.into_iter().map(run).collect();
+        // SAFETY: as above.
+        let size = unsafe { std::mem::transmute::<*const u8, Size>(address(size)) };
+        // SAFETY: as above.
+        let write = unsafe { std::mem::transmute::<*const u8, Write>(address(write)) };
+        let Ok(entries) = entries.try_into() else { return Err(NoCode) };
+        Ok(Native { entries, size, write, _module: module })
+    }
+
+    /// What [`Core::interpret`] does.
+    #[inline]
+    pub(crate) fn run(&self, core: &mut Core, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
+        let env = Env::new(core, image, data);
+        // SAFETY: the code was made from this image (a `Native` is part of it), for a core of this image, and uses
+        // both and the frame only as `runtime` says; all three outlive the call.
+        match unsafe { self.entries[entry as usize](core, &env) } {
+            0 => Ok(()),
+            _ => Err(Stop::Error(core.stop)),
+        }
+    }
+
+    /// Bytes of all valid headers.
+    #[inline]
+    pub(crate) fn headers_size(&self, core: &mut Core, image: &Image) -> usize {
+        let env = Env::new(core, image, &[]);
+        // SAFETY: as in `run`.
+        unsafe { (self.size)(core, &env) as usize }
+    }
+
+    /// Writes all valid headers to `out`, which is exactly as long as [`headers_size`](Self::headers_size) said.
+    #[inline]
+    pub(crate) fn write_headers(&self, core: &mut Core, image: &Image, out: &mut [u8]) {
+        let env = Env::new(core, image, &[]);
+        debug_assert_eq!(out.len(), self.headers_size(core, image));
+        // SAFETY: as in `run`; the code writes the same headers that it counted, as nothing runs in between.
+        unsafe { (self.write)(core, &env, out.as_mut_ptr()) };
+    }
+}
+
+/// Instruction set and settings of the host.
+fn isa() -> Result<OwnedTargetIsa, NoCode> {
+    let mut flags = settings::builder();
+    flags.set("opt_level", "speed")?;
+    flags.set("is_pic", "false")?;
+    flags.set("use_colocated_libcalls", "false")?;
+    flags.set("unwind_info", "false")?;
+    flags.set("enable_verifier", if cfg!(test) { "true" } else { "false" })?;
+    let native = cranelift_native::builder().map_err(|_| NoCode)?;
+    let isa = native.finish(settings::Flags::new(flags)).map_err(|_| NoCode)?;
+    // Code loads and stores whole words of 64 bits, and addresses are as long.
+    if isa.pointer_type() != types::I64 { Err(NoCode) } else { Ok(isa) }
+}
+
+/// Makes functions.
+struct Maker<'a> {
+    image: &'a Image,
+    module: &'a mut JITModule,
+    context: FunctionBuilderContext,
+    /// Instructions that may still be compiled.
+    budget: usize,
+}
+
+impl Maker<'_> {
+    /// A function of `params` pointers whose code `body` emits.
+    fn function(
+        &mut self,
+        params: usize,
+        body: impl FnOnce(&mut Emitter, &mut usize) -> Result<(), NoCode>,
+    ) -> Result<FuncId, NoCode> {
+        let word = AbiParam::new(types::I64);
+        let mut signature = Signature::new(self.module.isa().default_call_conv());
+        signature.params.extend(vec![word; params]);
+        signature.returns.push(word);
+        let id = self.module.declare_anonymous_function(&signature)?;
+        let mut context = Context::new();
+        context.func.signature = signature;
+        let mut builder = FunctionBuilder::new(&mut context.func, &mut self.context);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        let mut emitter = Emitter::new(self.image, builder, block, self.module.isa().default_call_conv());
+        body(&mut emitter, &mut self.budget)?;
+        emitter.b.seal_all_blocks();
+        emitter.b.finalize();
+        self.module.define_function(id, &mut context).map_err(|_| NoCode)?;
+        Ok(id)
+    }
+}
