@@ -73,6 +73,60 @@ pub enum LinkError {
         /// What the system said.
         source: io::Error,
     },
+    /// Raw frames need a privilege.
+    #[error(
+        "no permission to send and receive raw frames on {interface}: run as root, or give the program the capability \
+         (setcap cap_net_raw+ep PROGRAM)"
+    )]
+    NoPrivilege {
+        /// The interface.
+        interface: String,
+    },
+    /// No interface of this name.
+    #[error(
+        "there is no interface {interface} in this network namespace: `ip link` lists those that are there"
+    )]
+    NoInterface {
+        /// The name.
+        interface: String,
+    },
+    /// An interface without Ethernet frames.
+    #[error(
+        "the interface {interface} is not an Ethernet interface: choose one that is (`ip link` says link/ether)"
+    )]
+    NotEthernet {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface is down.
+    #[error("the interface {interface} is down, frames there are lost: `ip link set {interface} up`")]
+    InterfaceDown {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface carries too small packets.
+    #[error(
+        "the interface {interface} has MTU {has}, the link needs {needs}: `ip link set {interface} mtu {needs}`, at \
+         both ends"
+    )]
+    SmallMtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU, bytes.
+        has: u32,
+        /// The least that is needed, bytes.
+        needs: u32,
+    },
+    /// The system refused something else at an interface.
+    #[error("the interface {interface} can't be used ({what}): {source}")]
+    Interface {
+        /// The interface.
+        interface: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Waiting for frames is not possible.
     #[error("can't wait for frames ({what}): {source}; the limit on open files may be too low (ulimit -n)")]
     Poll {

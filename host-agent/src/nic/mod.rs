@@ -2,6 +2,7 @@
 
 mod node;
 mod soft;
+pub mod verbs;
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -19,7 +20,7 @@ use crate::memory::Memory;
 pub struct NicInfo {
     /// Name of the device.
     pub name: String,
-    /// Kind of backend: "soft".
+    /// Kind of backend: "soft" or "verbs".
     pub backend: &'static str,
     /// MAC address.
     pub mac: Mac,
@@ -85,7 +86,7 @@ impl std::error::Error for NicError {}
 
 /// A NIC. Calls may block for as long as the device takes; the agent makes them one at a time.
 ///
-/// Implementations are chosen at run time: the soft NIC here, `libibverbs` in its own time.
+/// Implementations are chosen at run time: the soft NIC, or [`verbs`].
 pub trait NicBackend: Send + Sync + 'static {
     /// Name, addresses, limits.
     fn info(&self) -> NicInfo;

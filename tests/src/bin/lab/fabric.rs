@@ -1,0 +1,182 @@
+//! The switch, and what the controller does for one topology.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tonic::transport::{Channel, Endpoint};
+use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::plan::{Plan, Qp, RingAddress, ticks};
+use zsr_control_plane::run::install::switch_in_hand;
+use zsr_control_plane::topology::{RingRole, Topology};
+use zsr_host_agent::proto::agent_client::AgentClient;
+use zsr_host_agent::proto::{
+    ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, QpTarget, Role,
+};
+use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
+use zsr_soft_switch::{SwitchNode, control_queue};
+use zsr_wire::ring::Flags;
+
+use super::Result;
+use super::ports::{Link, Named};
+
+/// How long nothing may move.
+const STALL: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+pub struct FabricOptions {
+    /// A host's agent: NAME=ADDRESS:PORT.
+    #[arg(long = "agent")]
+    agents: Vec<Named<SocketAddr>>,
+    /// A host's link: NAME=if:INTERFACE or NAME=unix:LOCAL,PEER.
+    #[arg(long = "port")]
+    ports: Vec<Named<Link>>,
+    /// Probability that a frame is lost, each way on every link.
+    #[arg(long, default_value_t = 0.0)]
+    loss: f64,
+    /// Seed of the losses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+type Clients = HashMap<String, AgentClient<Channel>>;
+
+async fn connect(agents: &[Named<SocketAddr>]) -> Result<Clients> {
+    let mut clients = HashMap::new();
+    for agent in agents {
+        let endpoint = Endpoint::from_shared(format!("http://{}", agent.value))?;
+        let start = Instant::now();
+        let channel = loop {
+            match endpoint.connect().await {
+                Ok(channel) => break channel,
+                Err(e) if start.elapsed() > STALL => return Err(format!("agent {}: {e}", agent.name).into()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        };
+        clients.insert(agent.name.clone(), AgentClient::new(channel));
+    }
+    Ok(clients)
+}
+
+fn client<'c>(clients: &'c mut Clients, host: &str) -> Result<&'c mut AgentClient<Channel>> {
+    clients.get_mut(host).ok_or_else(|| format!("no --agent for host {host}").into())
+}
+
+async fn create_rings(
+    topology: &Topology,
+    plan: &Plan<'_>,
+    clients: &mut Clients,
+) -> Result<Vec<Option<RingAddress>>> {
+    let mut addresses = Vec::new();
+    for (ring, ids) in topology.rings.iter().zip(&plan.rings) {
+        let Some(ids) = ids else {
+            addresses.push(None);
+            continue;
+        };
+        let host = &topology.hosts[ring.host];
+        let client = client(clients, &host.name)?;
+        let role = if ring.role == RingRole::Producer { Role::Producer } else { Role::Consumer };
+        let request = CreateRingRequest {
+            name: ring.name.clone(),
+            role: role.into(),
+            item_size: ring.item_size.into(),
+            ring_size: ring.size.into(),
+            ..CreateRingRequest::default()
+        };
+        let made = client.create_ring(request).await?.into_inner();
+        let target = |qp: Qp| QpTarget {
+            qpn: qp.qpn,
+            ip: plan.switch.ip.to_string(),
+            mac: plan.switch.mac.to_string(),
+            rq_psn: qp.psn,
+            sq_psn: qp.psn,
+            path_mtu: host.mtu,
+        };
+        let (data, poll) = (Some(target(ids.data)), Some(target(ids.poll)));
+        client.connect_ring(ConnectRingRequest { name: ring.name.clone(), data, poll }).await?;
+        addresses.push(Some(RingAddress {
+            rkey: made.rkey,
+            data_qpn: made.data_qp.map_or(0, |q| q.qpn),
+            poll_qpn: made.poll_qp.map_or(0, |q| q.qpn),
+            epoch: made.epoch as u16,
+        }));
+    }
+    Ok(addresses)
+}
+
+/// Waits until every consumer has popped all and seen the end, and every producer's ring is empty.
+async fn finished(topology: &Topology, clients: &mut Clients) -> Result<()> {
+    let (mut last, mut moved) = (Vec::new(), Instant::now());
+    loop {
+        let (mut words, mut done) = (Vec::new(), true);
+        for ring in &topology.rings {
+            let client = client(clients, &topology.hosts[ring.host].name)?;
+            let now = client.get_ring(GetRingRequest { name: ring.name.clone() }).await?.into_inner();
+            done &= now.head_flags & Flags::CLOSED.0 != 0 && now.head == now.tail;
+            words.push((ring.name.clone(), now.head, now.tail, now.head_flags));
+        }
+        if done {
+            return Ok(());
+        }
+        if words != last {
+            (last, moved) = (words, Instant::now());
+        } else if moved.elapsed() > STALL {
+            return Err(
+                format!("nothing has moved for {STALL:?}; (ring, head, tail, flags): {last:?}").into()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn port(topology: &Topology, options: &FabricOptions, named: &Named<Link>) -> Result<(u16, AnyPort)> {
+    let host = topology.hosts.iter().position(|h| h.name == named.name);
+    let host = host.ok_or_else(|| format!("the topology has no host {}", named.name))?;
+    let link = topology.link_of(host).ok_or_else(|| format!("host {} has no link", named.name))?;
+    let number = link.port as u16;
+    let mut port = named.value.open(topology.hosts[host].mtu)?;
+    if options.loss > 0.0 {
+        let rates = FaultRates { loss: options.loss, ..FaultRates::NONE };
+        port = Box::new(Faulty::new(port, rates, rates, options.seed ^ u64::from(number) << 32)?);
+    }
+    Ok((number, port))
+}
+
+pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
+    let plan = Plan::new(topology, 0, 1)?;
+    // Opened first: hosts may send as soon as their queue pairs are made.
+    let ports = options.ports.iter().map(|p| port(topology, options, p)).collect::<Result<Vec<_>>>()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut clients = runtime.block_on(connect(&options.agents))?;
+    let addresses = runtime.block_on(create_rings(topology, &plan, &mut clients))?;
+    let mut switch = switch_in_hand(&plan, &addresses, &Artifacts::built_in()?)?;
+    switch.add_timer(ticks::timer(plan.switch.tick))?;
+    let waker = Waker::new()?;
+    let (_handle, control) = control_queue(|| ());
+    let mut fabric = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
+    for (number, port) in ports {
+        fabric.add_port(number, port)?;
+    }
+    fabric.on_trouble(|port, error| eprintln!("port {port}: {error}"));
+    let start = Instant::now();
+    let fabric = fabric.spawn("switch")?;
+    let done = runtime.block_on(async {
+        finished(topology, &mut clients).await?;
+        let took = start.elapsed();
+        for ring in &topology.rings {
+            let client = client(&mut clients, &topology.hosts[ring.host].name)?;
+            client.destroy_ring(DestroyRingRequest { name: ring.name.clone() }).await?;
+        }
+        Result::Ok(took)
+    });
+    let end = fabric.stop();
+    for port in &end.stats.ports {
+        println!("{port:?}");
+    }
+    if let Some(error) = end.error {
+        return Err(error.into());
+    }
+    println!("fabric: OK after {:.2} s", done?.as_secs_f64());
+    Ok(())
+}
