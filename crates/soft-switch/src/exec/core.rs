@@ -32,8 +32,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    pub(crate) const ALL: [Entry; 6] =
-        [Entry::Parser, Entry::Verify, Entry::Ingress, Entry::Egress, Entry::Update, Entry::Deparse];
+    /// Those that [`Core::run`] starts, in their order.
+    pub(crate) const PACKET: [Entry; 4] = [Entry::Parser, Entry::Verify, Entry::Ingress, Entry::Egress];
 }
 
 /// A register array: where its words lie among [`Core::cells`], and how many make a cell.
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Runs code from an entry to its end. `data` is the whole frame; the payload is what lies behind the cursor.
+    /// Runs code of [`Entry::PACKET`] to its end. `data` is the whole frame; the payload is what lies behind the cursor.
     /// `Err` is a parser error.
     #[inline]
     pub(crate) fn run(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
@@ -211,13 +211,24 @@ impl Core {
     /// Looks a table up; returns the action's code, the next node's, and the first argument word.
     #[inline]
     pub(crate) fn apply(&mut self, image: &Image, t: usize) -> (Pc, Pc, u32) {
+        let found = self.tables[t].lookup.find(&image.tables[t].key, &self.slots);
+        self.found(image, t, found)
+    }
+
+    /// [`apply`](Self::apply) once the entry is known by its number plus 1 (0: there is none).
+    #[inline]
+    pub(crate) fn found(&mut self, image: &Image, t: usize, found: u32) -> (Pc, Pc, u32) {
         let def = &image.tables[t];
         let table = &mut self.tables[t];
-        let found = table.lookup.find(&def.key, &self.slots);
         if found == 0 {
             return self.miss(image, t);
         }
         let i = found as usize - 1;
+        if def.plain
+            && let Hot::Call { action, next, args } = table.hot[i]
+        {
+            return (action, next, args);
+        }
         if def.counter
             && let Some(c) = table.counters.get_mut(i)
         {

@@ -3,6 +3,7 @@
 use super::core::{Core, Stop};
 use super::plan::Slots;
 use crate::image::Image;
+use zsr_wire::frame::Frame;
 
 /// The number that stands for an element beyond the end of its stack.
 pub(crate) const NO_HEADER: u64 = 0xffff;
@@ -137,31 +138,35 @@ impl Core {
         }
     }
 
-    /// Bytes of all valid headers.
+    /// Updates checksums and puts the valid headers in front of the payload. `room` is given the frame, the cursor and
+    /// the bytes of the headers, and sees to it that the frame starts with so many bytes in front of the payload;
+    /// `false` if it cannot.
     #[inline]
-    pub(crate) fn headers_size(&mut self, image: &Image) -> usize {
+    pub(crate) fn deparse(
+        &mut self,
+        image: &Image,
+        frame: &mut Frame,
+        room: impl FnOnce(&mut Frame, usize, usize) -> bool,
+    ) -> bool {
         if let Some(native) = image.native.as_ref().filter(|_| self.native) {
-            return native.headers_size(self, image);
+            return native.deparse(self, image, frame, room);
         }
-        let plans = image.deparse_order.iter().map(|h| &image.headers[*h as usize]);
-        plans.filter(|p| self.slots[p.base as usize] != 0).map(|p| p.size(&self.slots)).sum()
-    }
-
-    /// Writes all valid headers; `out` is exactly as long as [`headers_size`](Self::headers_size) says.
-    #[inline]
-    pub(crate) fn write_headers(&mut self, image: &Image, out: &mut [u8]) {
-        if let Some(native) = image.native.as_ref().filter(|_| self.native) {
-            return native.write_headers(self, image, out);
+        // Neither can fail as a parser does.
+        let _ = self.interpret(image, image.update, frame.bytes());
+        let _ = self.interpret(image, image.deparse, frame.bytes());
+        let valid = |h: &&u16| self.slots[image.headers[**h as usize].base as usize] != 0;
+        let order = image.deparse_order.iter().filter(valid).map(|h| &image.headers[*h as usize]);
+        let size = order.clone().map(|plan| plan.size(&self.slots)).sum();
+        if !room(frame, self.cursor, size) {
+            return false;
         }
-        let mut rest = out;
-        for &h in &image.deparse_order {
-            let plan = &image.headers[h as usize];
-            if self.slots[plan.base as usize] != 0 {
-                let (this, behind) = rest.split_at_mut(plan.size(&self.slots));
-                plan.write(&self.slots, this);
-                rest = behind;
-            }
+        let mut rest = &mut frame.bytes_mut()[..size];
+        for plan in order {
+            let (this, behind) = rest.split_at_mut(plan.size(&self.slots));
+            plan.write(&self.slots, this);
+            rest = behind;
         }
+        true
     }
 
     /// Extracts a header of fixed size at the cursor.

@@ -9,6 +9,7 @@ use super::NoCode;
 use super::emit::{Emitter, Fields};
 use super::runtime::{self, Env};
 use crate::compile::calc::Segment;
+use crate::exec::core::Entry;
 use crate::exec::plan::{HeaderPlan, Piece};
 use crate::op::R;
 
@@ -289,9 +290,16 @@ impl Emitter<'_> {
         Some(self.call(runtime::hash as *const (), &[calc, bytes]))
     }
 
-    /// The function that adds up the bytes of all valid headers.
-    pub(super) fn headers_size(&mut self) -> Result<(), NoCode> {
+    /// The function that updates checksums and adds up the bytes of all valid headers.
+    pub(super) fn before_deparsing(&mut self, budget: &mut usize) -> Result<(), NoCode> {
         let image = self.image;
+        for entry in [Entry::Update, Entry::Deparse] {
+            let behind = self.b.create_block();
+            self.behind = Some(behind);
+            self.program(image.entry(entry), budget)?;
+            self.b.switch_to_block(behind);
+            self.known.forget_all();
+        }
         let mut size = self.number(0);
         for &h in &image.deparse_order {
             let plan = &image.headers[h as usize];
@@ -328,7 +336,7 @@ impl Emitter<'_> {
             self.b.ins().brif(valid, there, &[], end, &[BlockArg::Value(at)]);
             self.b.switch_to_block(there);
             self.known.forget_all();
-            let behind = if plan.var.is_some() {
+            let next = if plan.var.is_some() {
                 let number = self.number(u64::from(h));
                 let bytes = self.call(runtime::var_write as *const (), &[number, at]);
                 self.b.ins().iadd(at, bytes)
@@ -337,11 +345,11 @@ impl Emitter<'_> {
                 self.b.ins().iadd_imm(at, i64::from(bytes))
             };
             self.known.forget_all();
-            self.b.ins().jump(end, &[BlockArg::Value(behind)]);
+            self.b.ins().jump(end, &[BlockArg::Value(next)]);
             self.b.switch_to_block(end);
             at = self.b.block_params(end)[0];
         }
-        self.ret(0);
+        self.end();
         Ok(())
     }
 }

@@ -96,6 +96,8 @@ pub(super) struct Emitter<'a> {
     /// Blocks that end the parser, by error.
     stops: HashMap<u64, Block>,
     stopped: Option<Block>,
+    /// Where code goes on at its end; `None`: the function returns.
+    pub(super) behind: Option<Block>,
 }
 
 impl<'a> Emitter<'a> {
@@ -121,6 +123,7 @@ impl<'a> Emitter<'a> {
             signatures: HashMap::new(),
             stops: HashMap::new(),
             stopped: None,
+            behind: None,
         }
     }
 
@@ -209,7 +212,17 @@ impl<'a> Emitter<'a> {
         self.b.inst_results(call)[0]
     }
 
-    pub(super) fn ret(&mut self, v: u64) {
+    /// The end of an entry's code.
+    pub(super) fn end(&mut self) {
+        match self.behind {
+            Some(block) => {
+                self.b.ins().jump(block, &[]);
+            }
+            None => self.ret(0),
+        }
+    }
+
+    fn ret(&mut self, v: u64) {
         let v = self.number(v);
         self.b.ins().return_(&[v]);
     }
@@ -232,8 +245,8 @@ impl<'a> Emitter<'a> {
         self.b.switch_to_block(on);
     }
 
-    /// Fills the blocks that end the parser.
-    pub(super) fn finish_stops(&mut self) {
+    /// Fills the blocks that end the parser, and the function with it.
+    pub(super) fn finish(mut self) {
         for (error, block) in std::mem::take(&mut self.stops) {
             self.b.switch_to_block(block);
             self.b.set_cold_block(block);
@@ -245,6 +258,8 @@ impl<'a> Emitter<'a> {
             self.b.set_cold_block(block);
             self.ret(1);
         }
+        self.b.seal_all_blocks();
+        self.b.finalize();
     }
 
     /// Where the arguments of the action lie that a table has just named; `None` for more than are worth it.

@@ -13,6 +13,7 @@ use super::runtime;
 use crate::image::Image;
 use crate::op::{Cmp, Op, Pc, R};
 use crate::table::NO_ACTION;
+use crate::table::key::KeyPlan;
 
 /// A place: an instruction, and of which table's action it is a part (0: of none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,7 +150,6 @@ impl Emitter<'_> {
             self.known = known;
             self.straight(&mut blocks, at);
         }
-        self.finish_stops();
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Emitter<'_> {
         }
         loop {
             let Some(&op) = self.image.code.get(at.pc as usize) else {
-                self.ret(0);
+                self.end();
                 return;
             };
             self.args = blocks.args.get(&at.frame).copied().flatten();
@@ -201,7 +201,7 @@ impl Emitter<'_> {
                     let (go, stop) = (self.block(blocks, to(t)), self.b.create_block());
                     self.b.ins().brif(more, go, &[], stop, &[]);
                     self.b.switch_to_block(stop);
-                    self.ret(0);
+                    self.end();
                     return;
                 }
                 Op::Br { a, b, cmp, t } => match self.branch(blocks, a, b, cmp, to(t), on) {
@@ -253,7 +253,7 @@ impl Emitter<'_> {
                     None => return,
                 },
                 Op::End => {
-                    self.ret(0);
+                    self.end();
                     return;
                 }
                 Op::ParseError { a } => {
@@ -297,7 +297,18 @@ impl Emitter<'_> {
     fn apply(&mut self, blocks: &mut Blocks, t: usize) {
         let def = &self.image.tables[t];
         let number = self.number(t as u64);
-        let found = self.call(runtime::apply as *const (), &[number]);
+        let found = match def.key.words {
+            0 => self.call(runtime::apply_0 as *const (), &[number]),
+            1 => {
+                let key = self.key_word(&def.key, 0);
+                self.call(runtime::apply_1 as *const (), &[number, key])
+            }
+            2 => {
+                let key = [0, 1].map(|w| self.key_word(&def.key, w));
+                self.call(runtime::apply_2 as *const (), &[number, key[0], key[1]])
+            }
+            _ => self.call(runtime::apply as *const (), &[number]),
+        };
         if let Some((target, _)) = def.meter {
             self.known.forget(target, 1);
         }
@@ -322,7 +333,7 @@ impl Emitter<'_> {
         switch.emit(&mut self.b, action, other);
         // Entries have actions of their table only, so nothing comes here.
         self.b.switch_to_block(other);
-        self.ret(0);
+        self.end();
         self.b.switch_to_block(none);
         if let Some(next) = self.go_on(blocks, t, None) {
             let block = self.block(blocks, next);
@@ -330,10 +341,25 @@ impl Emitter<'_> {
         }
     }
 
+    /// A word of a table's key.
+    fn key_word(&mut self, plan: &KeyPlan, word: u8) -> Value {
+        let mut key = None;
+        for p in plan.parts.iter().filter(|p| p.word == word) {
+            let v = self.get(p.slot);
+            let v = self.b.ins().band_imm(v, p.mask as i64);
+            let v = if p.shift > 0 { self.b.ins().ishl_imm(v, i64::from(p.shift)) } else { v };
+            key = Some(match key {
+                Some(k) => self.b.ins().bor(k, v),
+                None => v,
+            });
+        }
+        key.unwrap_or_else(|| self.number(0))
+    }
+
     /// The end of an action.
     fn leave(&mut self, blocks: &mut Blocks, at: At) -> Option<At> {
         let Some(f) = (at.frame as usize).checked_sub(1).map(|i| blocks.graph.frames[i]) else {
-            self.ret(0);
+            self.end();
             return None;
         };
         if self.image.actions[f.action].exits {
@@ -341,7 +367,7 @@ impl Emitter<'_> {
             let (leave, stay) = (self.b.create_block(), self.b.create_block());
             self.b.ins().brif(exit, leave, &[], stay, &[]);
             self.b.switch_to_block(leave);
-            self.ret(0);
+            self.end();
             self.b.switch_to_block(stay);
         }
         self.go_on(blocks, f.table, Some(f.action))

@@ -27,12 +27,14 @@ use cranelift_module::{FuncId, Module, default_libcall_names};
 
 use crate::exec::core::{Core, Entry, Stop};
 use crate::image::Image;
+use crate::op::Op;
 use emit::Emitter;
 use runtime::Env;
+use zsr_wire::frame::Frame;
 
 /// Runs an entry. Returns 0, or 1 with the parser's error in [`Core::stop`].
 type Run = unsafe extern "C" fn(*mut Core, *const Env) -> u64;
-/// Bytes of all valid headers.
+/// Runs what comes before deparsing. Returns the bytes of all valid headers.
 type Size = unsafe extern "C" fn(*mut Core, *const Env) -> u64;
 /// Writes all valid headers.
 type Write = unsafe extern "C" fn(*mut Core, *const Env, *mut u8) -> u64;
@@ -53,7 +55,8 @@ impl<E: std::error::Error> From<E> for NoCode {
 
 /// The code of one program.
 pub(crate) struct Native {
-    entries: [Run; Entry::ALL.len()],
+    /// Of [`Entry::PACKET`]; `None` where there is nothing to do.
+    entries: [Option<Run>; Entry::PACKET.len()],
     size: Size,
     write: Write,
     _module: Code,
@@ -89,18 +92,21 @@ impl Native {
         let Some(m) = &mut module.0 else { return Err(NoCode) };
         let mut maker = Maker { image, module: m, context: FunctionBuilderContext::new(), budget: MAX_OPS };
         let mut ids = Vec::new();
-        for entry in Entry::ALL {
+        for entry in Entry::PACKET {
             let start = image.entry(entry);
-            ids.push(maker.function(2, |e, budget| e.program(start, budget))?);
+            ids.push(match image.code.get(start as usize) {
+                Some(Op::End) => None,
+                _ => Some(maker.function(2, |e, budget| e.program(start, budget))?),
+            });
         }
-        let size = maker.function(2, |e, _| e.headers_size())?;
+        let size = maker.function(2, |e, budget| e.before_deparsing(budget))?;
         let write = maker.function(3, |e, _| e.headers_write())?;
         m.finalize_definitions()?;
         let address = |id: FuncId| m.get_finalized_function(id);
         // SAFETY: these are the addresses of functions that were compiled with the signatures of these types: two or
         // three pointers, a 64-bit result, the host's C calling convention.
         let run = |id| unsafe { std::mem::transmute::<*const u8, Run>(address(id)) };
-        let entries: Vec<Run> = ids.into_iter().map(run).collect();
+        let entries: Vec<Option<Run>> = ids.into_iter().map(|id| id.map(run)).collect();
         // SAFETY: as above.
         let size = unsafe { std::mem::transmute::<*const u8, Size>(address(size)) };
         // SAFETY: as above.
@@ -109,33 +115,39 @@ impl Native {
         Ok(Native { entries, size, write, _module: module })
     }
 
-    /// What [`Core::interpret`] does.
+    /// What [`Core::interpret`] does, for the entries of [`Entry::PACKET`].
     #[inline]
     pub(crate) fn run(&self, core: &mut Core, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
+        let Some(code) = self.entries[entry as usize] else { return Ok(()) };
         let env = Env::new(core, image, data);
         // SAFETY: the code was made from this image (a `Native` is part of it), for a core of this image, and uses
         // both and the frame only as `runtime` says; all three outlive the call.
-        match unsafe { self.entries[entry as usize](core, &env) } {
+        match unsafe { code(core, &env) } {
             0 => Ok(()),
             _ => Err(Stop::Error(core.stop)),
         }
     }
 
-    /// Bytes of all valid headers.
+    /// What [`Core::deparse`] does.
     #[inline]
-    pub(crate) fn headers_size(&self, core: &mut Core, image: &Image) -> usize {
-        let env = Env::new(core, image, &[]);
+    pub(crate) fn deparse(
+        &self,
+        core: &mut Core,
+        image: &Image,
+        frame: &mut Frame,
+        room: impl FnOnce(&mut Frame, usize, usize) -> bool,
+    ) -> bool {
+        let env = Env::new(core, image, frame.bytes());
         // SAFETY: as in `run`.
-        unsafe { (self.size)(core, &env) as usize }
-    }
-
-    /// Writes all valid headers to `out`, which is exactly as long as [`headers_size`](Self::headers_size) said.
-    #[inline]
-    pub(crate) fn write_headers(&self, core: &mut Core, image: &Image, out: &mut [u8]) {
+        let size = unsafe { (self.size)(core, &env) } as usize;
+        if !room(frame, core.cursor, size) {
+            return false;
+        }
+        let out = &mut frame.bytes_mut()[..size];
         let env = Env::new(core, image, &[]);
-        debug_assert_eq!(out.len(), self.headers_size(core, image));
-        // SAFETY: as in `run`; the code writes the same headers that it counted, as nothing runs in between.
+        // SAFETY: as in `run`; and the code writes the headers that it has just counted: nothing else had the core.
         unsafe { (self.write)(core, &env, out.as_mut_ptr()) };
+        true
     }
 }
 
@@ -182,8 +194,7 @@ impl Maker<'_> {
         builder.switch_to_block(block);
         let mut emitter = Emitter::new(self.image, builder, block, self.module.isa().default_call_conv());
         body(&mut emitter, &mut self.budget)?;
-        emitter.b.seal_all_blocks();
-        emitter.b.finalize();
+        emitter.finish();
         self.module.define_function(id, &mut context).map_err(|_| NoCode)?;
         Ok(id)
     }

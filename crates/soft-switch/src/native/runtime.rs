@@ -75,7 +75,45 @@ pub(super) unsafe extern "C" fn step(core: *mut Core, env: *const Env, pc: u64) 
 pub(super) unsafe extern "C" fn apply(core: *mut Core, env: *const Env, t: u64) -> u64 {
     // SAFETY: see `step`.
     let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
-    let (action, next, args) = core.apply(image, t as usize);
+    let entry = core.tables[t as usize].lookup.find(&image.tables[t as usize].key, &core.slots);
+    found(core, image, t, entry)
+}
+
+/// [`apply`] of a table without key, or whose key is the one or two words that are given.
+///
+/// # Safety
+/// As for [`step`].
+pub(super) unsafe extern "C" fn apply_0(core: *mut Core, env: *const Env, t: u64) -> u64 {
+    // SAFETY: see `step`.
+    let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
+    found(core, image, t, 0)
+}
+
+/// See [`apply_0`].
+///
+/// # Safety
+/// As for [`step`].
+pub(super) unsafe extern "C" fn apply_1(core: *mut Core, env: *const Env, t: u64, key: u64) -> u64 {
+    // SAFETY: see `step`.
+    let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
+    let entry = core.tables[t as usize].lookup.find_word(&image.tables[t as usize].key, key);
+    found(core, image, t, entry)
+}
+
+/// See [`apply_0`].
+///
+/// # Safety
+/// As for [`step`].
+pub(super) unsafe extern "C" fn apply_2(core: *mut Core, env: *const Env, t: u64, a: u64, b: u64) -> u64 {
+    // SAFETY: see `step`.
+    let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
+    let entry = core.tables[t as usize].lookup.find_pair(&image.tables[t as usize].key, [a, b]);
+    found(core, image, t, entry)
+}
+
+#[inline]
+fn found(core: &mut Core, image: &Image, t: u64, entry: u32) -> u64 {
+    let (action, next, args) = core.found(image, t as usize, entry);
     core.args = args;
     u64::from(action) | u64::from(next) << 32
 }

@@ -350,9 +350,9 @@ fn random_code() {
                 slots.iter().zip(&values).for_each(|(r, v)| c.slots[*r as usize] = *v);
                 (c.cursor, c.loops, c.exit) = (cursor, 0, false);
                 let result = c.run(image, Entry::Ingress, &frame);
-                let mut written = vec![0; c.headers_size(image)];
-                c.write_headers(image, &mut written);
-                (result, written)
+                let mut written = Frame::new();
+                c.deparse(image, &mut written, |f, _, size| f.grow_back(size).is_some());
+                (result, written.bytes().to_vec())
             });
             let [native, oracle] = &switches;
             let what = format!("{name}, seed {seed}, round {round}: {:?}", &image.code[start as usize..]);

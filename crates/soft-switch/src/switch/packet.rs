@@ -466,28 +466,29 @@ impl Switch {
         self.spare_slots.push(saved);
     }
 
-    /// Updates checksums and writes the valid headers in front of the payload.
+    /// Writes the headers in front of the payload.
     fn deparse(&mut self, mut frame: Frame, pool: &mut FramePool) -> Option<Frame> {
-        let Switch { program, core, .. } = self;
-        let image = &program.image;
-        let _ = core.run(image, Entry::Update, frame.bytes());
-        let _ = core.run(image, Entry::Deparse, frame.bytes());
-        let size = core.headers_size(image);
-        if size <= core.cursor {
-            frame.trim_front(core.cursor - size);
-        } else if frame.grow_front(size - core.cursor).is_none() {
+        let Switch { program, core, stats, .. } = self;
+        let room = |frame: &mut Frame, cursor: usize, size: usize| {
+            if size <= cursor {
+                frame.trim_front(cursor - size);
+                return true;
+            }
+            if frame.grow_front(size - cursor).is_some() {
+                return true;
+            }
             // Too little room in front: the payload has to move to another frame.
             let mut wider = pool.take();
-            let payload = frame.bytes().get(core.cursor..).unwrap_or_default();
+            let payload = frame.bytes().get(cursor..).unwrap_or_default();
             let fits = wider.grow_back(size).is_some() && wider.append(payload);
-            pool.put(std::mem::replace(&mut frame, wider));
-            if !fits {
-                self.stats.all.oversize_drops += 1;
-                pool.put(frame);
-                return None;
-            }
+            pool.put(std::mem::replace(frame, wider));
+            fits
+        };
+        if !core.deparse(&program.image, &mut frame, room) {
+            stats.all.oversize_drops += 1;
+            pool.put(frame);
+            return None;
         }
-        core.write_headers(image, &mut frame.bytes_mut()[..size]);
         Some(frame)
     }
 

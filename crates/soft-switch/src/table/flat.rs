@@ -63,6 +63,20 @@ impl FlatMap {
         }
     }
 
+    /// [`get`](Self::get) for keys of two words.
+    #[inline]
+    pub(crate) fn get2(&self, key: [u64; 2]) -> u32 {
+        let mut i = self.bucket(&key);
+        let last = self.values.len() - 1;
+        loop {
+            let v = self.values[i];
+            if v == 0 || self.keys[i * 2..][..2] == key {
+                return v;
+            }
+            i = (i + 1) & last;
+        }
+    }
+
     /// Sets the value (not 0) of a key.
     pub(crate) fn insert(&mut self, key: &[u64], value: u32) {
         if (self.len + 1) * 2 > self.values.len() {

@@ -42,6 +42,8 @@ pub(crate) struct TableDef {
     /// Field that the direct meter's colour goes to, and whether it counts bytes.
     pub meter: Option<(R, bool)>,
     pub idle: bool,
+    /// None of the four: a hit changes nothing.
+    pub plain: bool,
     /// The program's entries and default, installed when the switch starts.
     pub entries: Vec<TableEntry>,
     pub default: Option<EntryAction>,
