@@ -28,6 +28,18 @@ pub struct Ticks {
     pub interval: Duration,
     /// The packet.
     pub packet: Vec<u8>,
+    /// Where each packet gets its number, as a big-endian u16 from 0; `None` for none.
+    pub number_at: Option<usize>,
+}
+
+impl Ticks {
+    fn numbered(&self, number: [u8; 2]) -> Vec<u8> {
+        let mut packet = self.packet.clone();
+        if let Some(place) = self.number_at.and_then(|at| packet.get_mut(at..at + 2)) {
+            place.copy_from_slice(&number);
+        }
+        packet
+    }
 }
 
 /// What a bridge has moved.
@@ -149,7 +161,8 @@ impl Run {
                 if due <= now {
                     due = now + ticks.interval;
                 }
-                if self.sender.try_send(ticks.port, ticks.packet.clone()) {
+                let number = (self.stats.ticks as u16).to_be_bytes();
+                if self.sender.try_send(ticks.port, ticks.numbered(number)) {
                     self.stats.ticks += 1;
                 }
             }

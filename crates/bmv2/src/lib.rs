@@ -16,6 +16,8 @@ mod dataplane;
 mod error;
 mod process;
 mod proto;
+#[cfg(test)]
+mod tests;
 mod thrift;
 
 pub use bridge::{Bridge, BridgeStats, Ticks};

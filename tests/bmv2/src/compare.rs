@@ -10,7 +10,7 @@ use zsr_bmv2::PortPacket;
 
 use crate::peer::{Ours, Theirs};
 use crate::random::prefix;
-use crate::script::{Step, canonical};
+use crate::script::{Step, canonical, update};
 
 /// Where the switches differ.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Pair {
 
     async fn write(&mut self, updates: &[rt::Update]) -> Result<(), Difference> {
         let ours = self.ours.controller.write(updates).await;
-        let theirs = self.theirs.controller.write(updates).await;
+        let theirs = self.theirs.controller.write(&grown(updates)).await;
         if ours.is_ok() == theirs.is_ok() {
             return Ok(());
         }
@@ -297,6 +297,39 @@ fn comparable(entities: Vec<Entity>, own: Option<&p4::Table>) -> Vec<String> {
     let mut list = Vec::from_iter(entities.into_iter().map(entry));
     list.sort();
     list
+}
+
+/// The same updates, but multicast groups grow by one instance at a time: of several that come at once, bmv2 makes copies in an
+/// order of its own.
+fn grown(updates: &[rt::Update]) -> Vec<rt::Update> {
+    use rt::packet_replication_engine_entry::Type;
+    let mut out = Vec::new();
+    for one in updates {
+        let entity = one.entity.as_ref().and_then(|e| e.entity.as_ref());
+        let group = match entity {
+            Some(Entity::PacketReplicationEngineEntry(e))
+                if one.r#type == rt::update::Type::Insert as i32 =>
+            {
+                e.r#type.as_ref()
+            }
+            _ => None,
+        };
+        let Some(Type::MulticastGroupEntry(group)) = group else {
+            out.push(one.clone());
+            continue;
+        };
+        let ends = (1..group.replicas.len())
+            .filter(|&i| group.replicas[i].instance != group.replicas[i - 1].instance)
+            .chain([group.replicas.len()]);
+        for (n, end) in ends.enumerate() {
+            let replicas = group.replicas[..end].to_vec();
+            let group = Type::MulticastGroupEntry(rt::MulticastGroupEntry { replicas, ..group.clone() });
+            let entry = rt::PacketReplicationEngineEntry { r#type: Some(group) };
+            let kind = if n == 0 { rt::update::Type::Insert } else { rt::update::Type::Modify };
+            out.push(update(kind, Entity::PacketReplicationEngineEntry(entry)));
+        }
+    }
+    out
 }
 
 /// Clears the bits of a prefix's value behind its length.

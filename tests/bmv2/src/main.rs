@@ -5,10 +5,13 @@
 mod compare;
 mod controller;
 mod corpus;
+mod hosts;
 mod known;
 mod peer;
+mod program;
 mod random;
 mod script;
+mod shuffle;
 mod stf;
 
 use std::path::PathBuf;
@@ -24,6 +27,24 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Our own program, with transfers of every kind of flow.
+    Program {
+        /// Seed of what is pushed, popped, lost and damaged.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// A file for bmv2's log.
+        #[arg(long)]
+        log: Option<PathBuf>,
+    },
+    /// Our controller drives bmv2: the plan of a topology, with rings and soft NICs at bmv2's ports.
+    Shuffle {
+        /// The topology.
+        #[arg(default_value = "topologies/shuffle-2x2.yaml")]
+        topology: PathBuf,
+        /// A file for bmv2's log.
+        #[arg(long)]
+        log: Option<PathBuf>,
+    },
     /// Programs of a folder: NAME.json, NAME.p4info.txtpb, and where there is one NAME.stf.
     Corpus {
         /// The folder.
@@ -51,6 +72,13 @@ async fn main() -> ExitCode {
     let result = match zsr_bmv2::find_binary() {
         Err(e) => Err(e.to_string()),
         Ok(binary) => match Arguments::parse().command {
+            Command::Program { seed, log } => program::run(&binary, seed, log.as_deref()).await,
+            Command::Shuffle { topology, log } => {
+                shuffle::run(&binary, &topology, log.as_deref()).await.map(|figures| {
+                    println!("shuffle on bmv2: {figures}");
+                    true
+                })
+            }
             Command::Corpus { folder, only, seed, packets, verbose, log } => {
                 let plan = corpus::Plan {
                     folder: &folder,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use zsr_bmv2::{Bmv2, Dataplane, Options, PortPacket, Registers};
@@ -15,8 +15,8 @@ use zsr_wire::{Frame, FramePool};
 
 use crate::controller::Controller;
 
-/// Time that passes for our switch from packet to packet: more than anything takes that a program measures.
-const STEP_NS: u64 = 10_000_000;
+/// Time from packet to packet, if nobody asks for another.
+const STEP: Duration = Duration::from_millis(1);
 /// How long bmv2 may take for one packet. It never drops one that goes round and round.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A port number that no packet can have: there is no CPU port.
@@ -31,6 +31,8 @@ pub struct Ours {
     thread: Option<JoinHandle<()>>,
     _server: oneshot::Sender<()>,
     now_ns: u64,
+    /// Time that passes from packet to packet.
+    pub step: Duration,
 }
 
 impl Ours {
@@ -61,7 +63,7 @@ impl Ours {
         });
         tokio::spawn(serve);
         let controller = Controller::connect(address, 1).await?;
-        Ok(Ours { controller, handle, stop, thread: Some(thread), _server: server, now_ns: STEP_NS })
+        Ok(Ours { controller, handle, stop, thread: Some(thread), _server: server, now_ns: 0, step: STEP })
     }
 
     /// Runs `f` on the switch, between two packets.
@@ -74,7 +76,7 @@ impl Ours {
 
     /// A packet comes in; returns all that leaves.
     pub async fn packet(&mut self, port: u16, bytes: &[u8]) -> Result<Vec<PortPacket>, String> {
-        self.now_ns += STEP_NS;
+        self.now_ns += self.step.as_nanos() as u64;
         let now = self.now_ns;
         let frame = Frame::copy_from(bytes).ok_or("longer than a frame can be")?;
         self.call(move |switch| {
@@ -114,6 +116,9 @@ pub struct Theirs {
     /// The session with it.
     pub controller: Controller,
     dataplane: Dataplane,
+    last: Instant,
+    /// Least time that passes from packet to packet.
+    pub step: Duration,
     /// `None` if it was built without thrift.
     pub registers: Option<Registers>,
     /// The process.
@@ -130,11 +135,16 @@ impl Theirs {
         let dataplane =
             Dataplane::connect(process.dataplane(), process.device_id()).await.map_err(|e| e.to_string())?;
         let registers = Registers::connect(process.thrift());
-        Ok(Theirs { controller, dataplane, registers, process })
+        Ok(Theirs { controller, dataplane, last: Instant::now(), step: Duration::ZERO, registers, process })
     }
 
     /// A packet comes in; returns all that leaves.
     pub async fn packet(&mut self, port: u16, bytes: &[u8]) -> Result<Vec<PortPacket>, String> {
+        let since = self.last.elapsed();
+        if since < self.step {
+            std::thread::sleep(self.step - since);
+        }
+        self.last = Instant::now();
         let packets = [(port, bytes.to_vec())];
         match tokio::time::timeout(PATIENCE, self.dataplane.exchange(&packets)).await {
             Err(_) => Err(format!("not done with it after {} s", PATIENCE.as_secs())),

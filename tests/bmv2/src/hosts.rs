@@ -1,0 +1,159 @@
+//! The hosts of a topology: soft NICs, rings, and processing units that push numbered items and check what they pop.
+
+use zsr_control_plane::plan::{Plan, RingAddress, RingIds};
+use zsr_control_plane::topology::{FlowKind, Topology};
+use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_sim::Rng;
+use zsr_soft_nic::{Nic, NicConfig};
+use zsr_tests::items::{self, Received};
+use zsr_tests::setup;
+use zsr_wire::{Frame, FramePool, Mac};
+
+struct Feed {
+    ring: u32,
+    producer: Option<Producer>,
+    item: Vec<u8>,
+    pushed: u32,
+}
+
+struct Sink {
+    consumer: Consumer,
+    item: Vec<u8>,
+    received: Received,
+    closed: bool,
+}
+
+/// All hosts.
+pub struct Hosts {
+    /// Each NIC, and the switch's port that it is behind.
+    pub nics: Vec<(u16, Nic)>,
+    /// Where the rings are, parallel to the topology's.
+    pub addresses: Vec<Option<RingAddress>>,
+    /// Items that each producer ring gets.
+    items: u32,
+    feeds: Vec<Feed>,
+    sinks: Vec<Sink>,
+    rng: Rng,
+}
+
+impl Hosts {
+    /// Rings in memory and connected, producers with `items` items for each ring, which `seed` pushes in portions.
+    pub fn new(topology: &Topology, plan: &Plan, items: u32, seed: u64) -> Result<Hosts, String> {
+        let mut nics = Vec::new();
+        for (host, h) in topology.hosts.iter().enumerate() {
+            let link = topology.link_of(host).ok_or(format!("host {} has no link", h.name))?;
+            nics.push((link.port as u16, Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))));
+        }
+        let mut hosts = Hosts {
+            nics,
+            addresses: vec![None; topology.rings.len()],
+            items,
+            feeds: Vec::new(),
+            sinks: Vec::new(),
+            rng: Rng::new(seed),
+        };
+        for (r, ids) in plan.rings.iter().enumerate() {
+            if let Some(ids) = ids {
+                hosts.ring(topology, plan, r, *ids)?;
+            }
+        }
+        Ok(hosts)
+    }
+
+    fn ring(&mut self, topology: &Topology, plan: &Plan, r: usize, ids: RingIds) -> Result<(), String> {
+        let ring = &topology.rings[r];
+        let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).map_err(|e| e.to_string())?;
+        let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
+        let memory = Ring::with_start(role, shape, 0, 0).map_err(|e| e.to_string())?;
+        let mtu = topology.hosts[ring.host].mtu;
+        let nic = &mut self.nics[ring.host].1;
+        self.addresses[r] = Some(setup::connect(nic, &memory, plan, ids, mtu, 0));
+        let item = vec![0; ring.item_size as usize];
+        if ids.is_producer {
+            let producer = memory.attach_producer(Cancel::default()).map_err(|e| e.to_string())?;
+            self.feeds.push(Feed { ring: ids.id.into(), producer: Some(producer), item, pushed: 0 });
+            return Ok(());
+        }
+        let consumer = memory.attach_consumer(Cancel::default()).map_err(|e| e.to_string())?;
+        let worker = plan.workers.iter().find(|w| w.id == ids.worker).ok_or("a ring without a worker")?;
+        let numbers: Vec<u16> =
+            worker.producers.iter().filter_map(|p| plan.rings[*p]).map(|p| p.id).collect();
+        let most = plan.rings.iter().flatten().filter(|i| i.is_producer).map(|i| usize::from(i.id) + 1).max();
+        let shared = plan.flow_of(worker).kind == FlowKind::LoadBalance;
+        let received =
+            Received::new(most.unwrap_or(0), ring.item_size, shared, |id| numbers.contains(&(id as u16)));
+        self.sinks.push(Sink { consumer, item, received, closed: false });
+        Ok(())
+    }
+
+    /// The processing units push and pop what they can, in portions that the seed decides.
+    pub fn work(&mut self) -> Result<(), String> {
+        for feed in &mut self.feeds {
+            let mut n = if self.rng.chance(0.2) { 0 } else { 1 + self.rng.below(20) };
+            while n > 0 && feed.pushed < self.items {
+                let Some(producer) = &mut feed.producer else { break };
+                items::fill(feed.ring, feed.pushed, &mut feed.item);
+                match producer.try_push(&feed.item) {
+                    Ok(()) => feed.pushed += 1,
+                    Err(PushError::Full) => break,
+                    Err(e) => return Err(format!("producer ring {}: {e}", feed.ring)),
+                }
+                n -= 1;
+            }
+            if feed.pushed == self.items {
+                feed.producer.take().into_iter().for_each(Producer::close);
+            }
+        }
+        for (s, sink) in self.sinks.iter_mut().enumerate() {
+            for _ in 0..self.rng.below(30) {
+                match sink.consumer.try_pop(&mut sink.item) {
+                    Ok(()) => sink.received.take(&sink.item),
+                    Err(PopError::Empty) => break,
+                    Err(PopError::Closed) => {
+                        sink.closed = true;
+                        break;
+                    }
+                    Err(e) => return Err(format!("consumer {s}: {e}")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every consumer has seen the end.
+    pub fn are_done(&self) -> bool {
+        self.sinks.iter().all(|s| s.closed)
+    }
+
+    /// Items popped so far.
+    pub fn popped(&self) -> usize {
+        self.sinks.iter().map(|s| s.received.order.len()).sum()
+    }
+
+    /// Items that should have been popped in the end: each once, and in a replicate flow by every consumer.
+    pub fn expected(&self, topology: &Topology) -> usize {
+        let kinds = || topology.flows.iter().map(|f| f.kind);
+        let copies = if kinds().any(|k| k == FlowKind::Replicate) { self.sinks.len() } else { 1 };
+        self.feeds.len() * self.items as usize * copies
+    }
+
+    /// A frame arrives at the NIC behind `port`; `false` if there is none.
+    pub fn deliver(&mut self, now_ns: u64, port: u16, bytes: &[u8], pool: &mut FramePool) -> bool {
+        let nic = self.nics.iter_mut().find(|(p, _)| *p == port);
+        let (Some((_, nic)), Some(frame)) = (nic, Frame::copy_from(bytes)) else { return false };
+        nic.handle(now_ns, frame, pool);
+        true
+    }
+
+    /// What the NICs have to send: port of the switch, and bytes.
+    pub fn transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Vec<(u16, Vec<u8>)> {
+        let mut out = Vec::new();
+        for (port, nic) in &mut self.nics {
+            while let Some(frame) = nic.poll_transmit(now_ns, pool) {
+                out.push((*port, frame.bytes().to_vec()));
+                pool.put(frame);
+            }
+        }
+        out
+    }
+}
