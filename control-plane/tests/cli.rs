@@ -55,7 +55,11 @@ fn every_flow_kind_delivers() {
         ("replicate", "1000 items", "at every consumer, in one order"),
     ];
     for (kind, delivered, promise) in kinds {
-        let (_folder, path) = folder(&SMALL.replace("name: f,", &format!("name: f, kind: {kind},")));
+        // PUs of both byte orders in one flow; producers ring.
+        let mixed = "[{name: h1, byte_order: big}, h2, h3, {name: h4, byte_order: big}]";
+        let small = SMALL.replace("[h1, h2, h3, h4]", mixed);
+        let (_folder, path) =
+            folder(&small.replace("name: f,", &format!("name: f, kind: {kind}, doorbell: true,")));
         let t = text(&run(&["run", as_str(&path)]));
         assert_eq!(t.code, Some(0), "{kind}: {}{}", t.out, t.err);
         assert!(t.out.contains(&format!("{kind} 'f': 2 producers to 2 consumers")), "{}", t.out);

@@ -171,6 +171,7 @@ fn a_switch_moves_items_through_rings_that_the_agent_made() {
                 name: ring.name.clone(),
                 data: Some(target(data.qpn.get())),
                 poll: Some(target(poll.qpn.get())),
+                doorbell_secret: None,
             };
             let connected = client.connect_ring(request).await.expect("connected").into_inner();
             assert_eq!(connected.state(), proto::RingState::Connected);
@@ -267,6 +268,7 @@ fn every_wrong_request_gets_its_status_and_the_name() {
             name: name.into(),
             data: Some(target(1)),
             poll: Some(target(2)),
+            doorbell_secret: None,
         };
         refused(code(client.connect_ring(missing("z")).await), Code::NotFound, &["`z`"]);
         let z = "z".to_owned();

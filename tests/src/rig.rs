@@ -1,13 +1,16 @@
 //! Any topology in a simulated network, with producers that always have something to push and consumers that pop at a given
 //! speed: for what flows get, and when.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use zsr_control_plane::plan::{Plan, ticks};
 use zsr_control_plane::topology::Topology;
+use zsr_host_agent::ring::doorbell::{self, Doorbell};
 use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
-use zsr_sim::{End, LinkConfig, Network, Stop};
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
+use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic, NicConfig};
 use zsr_wire::Mac;
 
 use crate::nodes::{NicNode, SwitchNode};
@@ -23,8 +26,10 @@ const STEP_NS: u64 = 2_000;
 pub struct Feed {
     /// Its name in the topology.
     pub ring: String,
-    /// Items that have still to be pushed; closed when none is left.
+    /// Items that have still to be pushed.
     pub left: u64,
+    /// Whether the ring is closed when none is left.
+    pub closes: bool,
     producer: Option<Producer>,
     memory: std::sync::Arc<Ring>,
     item: Vec<u8>,
@@ -60,6 +65,23 @@ pub struct Rig {
     pub feeds: Vec<Feed>,
     /// The consumer rings, in the order of the topology.
     pub sinks: Vec<Sink>,
+    nics: Vec<NodeId>,
+    /// For each feed its NIC, and what its doorbell has to say.
+    bells: Vec<(usize, Arc<Mutex<Vec<[u8; doorbell::LEN]>>>)>,
+    /// The switch's addresses.
+    to: (Mac, Ipv4Addr),
+}
+
+/// A doorbell whose datagrams wait for the network.
+struct Rung {
+    secret: u32,
+    rung: Arc<Mutex<Vec<[u8; doorbell::LEN]>>>,
+}
+
+impl Doorbell for Rung {
+    fn ring(&mut self, head: u32, flags: u32) {
+        self.rung.lock().expect("no panic").push(doorbell::payload(self.secret, head, flags));
+    }
 }
 
 impl Rig {
@@ -71,7 +93,7 @@ impl Rig {
         let mut nics: Vec<Nic> =
             topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
         let mut addresses = vec![None; topology.rings.len()];
-        let (mut feeds, mut sinks) = (Vec::new(), Vec::new());
+        let (mut feeds, mut sinks, mut bells) = (Vec::new(), Vec::new(), Vec::new());
         for (r, ring) in topology.rings.iter().enumerate() {
             let Some(ids) = plan.rings[r] else { continue };
             let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
@@ -81,8 +103,22 @@ impl Rig {
             addresses[r] = Some(setup::connect(&mut nics[ring.host], &memory, &plan, ids, mtu, 0));
             let item = vec![0; ring.item_size as usize];
             if ids.is_producer {
-                let producer = Some(memory.attach_producer(Cancel::default()).expect("a free ring"));
-                feeds.push(Feed { ring: ring.name.clone(), left: items, producer, memory, item });
+                let mut handle = memory.attach_producer(Cancel::default()).expect("a free ring");
+                let rung = Arc::new(Mutex::new(Vec::new()));
+                if let Some(secret) = plan.doorbell_of(&ids) {
+                    handle.set_doorbell(Box::new(Rung { secret, rung: rung.clone() }));
+                }
+                let producer = Some(handle);
+                let port = topology.link_of(ring.host).expect("a link").port;
+                bells.push((usize::try_from(port).expect("a port") - 1, rung));
+                feeds.push(Feed {
+                    ring: ring.name.clone(),
+                    left: items,
+                    closes: true,
+                    producer,
+                    memory,
+                    item,
+                });
             } else {
                 let consumer = memory.attach_consumer(Cancel::default()).expect("a free ring");
                 let (bytes, allowance, speed) = (0, 0.0, f64::INFINITY);
@@ -106,7 +142,8 @@ impl Rig {
             let (a, b) = (End { node: switch, port: l.port as u16 }, End { node: nics[l.host], port: 0 });
             net.connect(a, b, link).expect("free ports");
         }
-        Rig { net, feeds, sinks }
+        let to = (Mac(plan.switch.mac.0), plan.switch.ip);
+        Rig { net, feeds, sinks, nics, bells, to }
     }
 
     /// Lets `ns` of virtual time pass, or until every consumer has seen the end.
@@ -114,10 +151,34 @@ impl Rig {
         let end = self.net.now() + ns;
         while self.net.now() < end && self.sinks.iter().any(|s| s.closed_at.is_none()) {
             self.feeds.iter_mut().for_each(feed);
+            self.ring();
             let now = self.net.now();
             self.sinks.iter_mut().for_each(|s| drain(s, now));
             assert_eq!(self.net.run_for(STEP_NS), Stop::Time);
         }
+    }
+
+    fn ring(&mut self) {
+        for (nic, rung) in &self.bells {
+            for bytes in rung.lock().expect("no panic").drain(..) {
+                let mut payload = [0; MAX_PAYLOAD];
+                payload[..doorbell::LEN].copy_from_slice(&bytes);
+                let ((mac, ip), port, len) = (self.to, doorbell::PORT, doorbell::LEN);
+                let node = self.net.node_mut::<NicNode>(self.nics[*nic]).expect("a NIC");
+                assert!(node.0.send_datagram(Datagram { mac, ip, port, payload, len }));
+            }
+        }
+    }
+
+    /// Pushes one item at the first producer and gives the time until the first consumer has popped it, in nanoseconds.
+    pub fn one_way(&mut self) -> u64 {
+        let (start, before) = (self.net.now(), self.sinks[0].bytes);
+        self.feeds[0].left += 1;
+        while self.sinks[0].bytes == before {
+            self.run_for(STEP_NS);
+            assert!(self.net.now() < start + 1_000_000_000, "the item does not come");
+        }
+        self.net.now() - start
     }
 
     /// Bytes popped of each consumer ring during the next `ns` of virtual time.
@@ -144,7 +205,9 @@ fn feed(feed: &mut Feed) {
             Err(e) => panic!("{}: {e}", feed.ring),
         }
     }
-    feed.producer.take().into_iter().for_each(Producer::close);
+    if feed.closes {
+        feed.producer.take().into_iter().for_each(Producer::close);
+    }
 }
 
 fn drain(sink: &mut Sink, now: u64) {

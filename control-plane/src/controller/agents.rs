@@ -118,7 +118,11 @@ impl Agents {
         answer(&ring.host, client.disconnect_ring(proto::DisconnectRingRequest { name: name.clone() }))
             .await?;
         let (data, poll) = (Some(target(ring.ids.data, mtu, plane)), Some(target(ring.ids.poll, mtu, plane)));
-        answer(&ring.host, client.connect_ring(proto::ConnectRingRequest { name, data, poll })).await?;
+        answer(
+            &ring.host,
+            client.connect_ring(proto::ConnectRingRequest { name, data, poll, doorbell_secret: None }),
+        )
+        .await?;
         Ok(())
     }
 

@@ -159,6 +159,7 @@ struct NumbersOfRing {
     data: Qp,
     #[serde(with = "NumbersOfQp")]
     poll: Qp,
+    secret: u32,
 }
 
 #[derive(Serialize, Deserialize)]

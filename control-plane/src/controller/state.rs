@@ -362,7 +362,7 @@ impl State {
         let poll = self.numbers.qp()?;
         taken.push(Number::Qp(poll.index));
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
-        Ok(RingIds { id, worker, is_producer, member, data, poll })
+        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::plan::secret() })
     }
 
     /// The member's name, if it may join.

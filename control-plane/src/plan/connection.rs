@@ -11,6 +11,21 @@ const PRODUCER_POLL: u64 = 2;
 const CONSUMER_DATA: u64 = 3;
 const CONSUMER_POLL: u64 = 4;
 
+/// Entries of table `doorbells`, for the producer rings of flows that ring.
+pub(super) fn doorbells(plan: &Plan, schema: &Schema) -> Result<Vec<TableEntry>, PlanError> {
+    let ringing = plan.rings.iter().enumerate().filter_map(|(ring, ids)| {
+        let ids = ids.as_ref()?;
+        plan.doorbell_of(ids).map(|secret| (ring, ids, secret))
+    });
+    ringing
+        .map(|(ring, ids, secret)| {
+            let peer = plan.peer_of(ring)?;
+            let key = [secret.into(), ip(peer.host.ip), peer.link.port.into()];
+            Ok(schema.entry("doorbells", &key, "bell", &[ids.id.into(), ids.worker.into()])?)
+        })
+        .collect()
+}
+
 pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<TableEntry>, PlanError> {
     plan.qps()
         .map(|(ring, ids, qp, is_poll)| {

@@ -2,6 +2,7 @@
 
 use super::PlanError;
 use crate::topology::{FlowKind, Topology};
+use std::hash::BuildHasher;
 
 // Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything: a commit record of zeros names no producer,
 // and a reset (admin.rs) that is not about a worker, say, names worker 0.
@@ -39,6 +40,8 @@ pub struct RingIds {
     pub data: Qp,
     /// Polls.
     pub poll: Qp,
+    /// What the doorbells of a producer ring begin with.
+    pub secret: u32,
 }
 
 /// What moves items: into one consumer ring, or into all of a replicate flow.
@@ -111,6 +114,11 @@ pub(super) fn assign(topology: &Topology, generation: u8) -> Result<Assignment, 
     Ok((rings, workers))
 }
 
+/// A number that nobody can guess, for a ring's doorbell.
+pub fn secret() -> u32 {
+    std::hash::RandomState::new().hash_one(0u8) as u32
+}
+
 struct Numbers {
     generation: u8,
     qps: usize,
@@ -128,6 +136,7 @@ impl Numbers {
             member,
             data: qp(first as u16, self.generation),
             poll: qp(first as u16 + 1, self.generation),
+            secret: secret(),
         }
     }
 }

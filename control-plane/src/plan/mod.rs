@@ -15,7 +15,7 @@ use crate::p4::schema::{Schema, SchemaError};
 use crate::topology::MacAddr;
 use crate::topology::{Flow, FlowKind, Host, Link, Switch, Topology};
 pub(crate) use forward::{group, session};
-pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp};
+pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, secret};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::Ipv4Addr;
 pub use ticks::GROUP_TICK;
@@ -128,6 +128,7 @@ impl<'t> Plan<'t> {
     ) -> Result<Vec<rt::TableEntry>, PlanError> {
         let mut out = peer::entries(self, schema, addresses)?;
         out.extend(connection::entries(self, schema)?);
+        out.extend(connection::doorbells(self, schema)?);
         for worker in &self.workers {
             self.worker_entries(worker, schema, &mut out)?;
         }
@@ -168,6 +169,12 @@ impl<'t> Plan<'t> {
     /// The largest weight of a flow.
     fn heaviest(&self) -> u32 {
         self.topology.flows.iter().map(|f| f.weight).max().unwrap_or(1)
+    }
+
+    /// Secret of a ring's doorbell, if it is a producer ring of a flow that rings.
+    pub fn doorbell_of(&self, ids: &RingIds) -> Option<u32> {
+        let worker = &self.workers[usize::from(ids.worker) - 1];
+        (ids.is_producer && self.flow_of(worker).doorbell).then_some(ids.secret)
     }
 
     /// A worker's settings.

@@ -109,6 +109,7 @@ impl Hosts {
                 name: ring.name.clone(),
                 data: Some(target(ids.data)),
                 poll: Some(target(ids.poll)),
+                doorbell_secret: plan.doorbell_of(ids),
             };
             client.connect_ring(request).await.map_err(refused)?;
             addresses.push(Some(RingAddress {

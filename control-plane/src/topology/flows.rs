@@ -77,6 +77,10 @@ impl Builder<'_> {
         }
         let (kind, hint) = self.kind_and_hint(&table);
         let (weight, rate_cap) = self.shares(&table);
+        let doorbell = self
+            .reader
+            .choice(&table, "doorbell", &[("false", false), ("true", true)])
+            .is_some_and(|at| at.value);
         self.unsupported(&table);
 
         let producers = self.members(&table, "producers");
@@ -138,6 +142,7 @@ impl Builder<'_> {
             dead_after,
             hint,
             policy: Policy::Wait,
+            doorbell,
             weight,
             rate_cap,
             schema: data.schema,
@@ -188,7 +193,6 @@ impl Builder<'_> {
             }
         };
         refuse("policy", &[("wait", true), ("drop-member", false), ("abort", false)]);
-        refuse("doorbell", &[("false", true), ("true", false)]);
         self.reader.opt(table, "description", "text", |_| Some(()));
         for key in ["groups", "order"] {
             if table.get(key).is_some() {

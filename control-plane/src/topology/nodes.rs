@@ -205,9 +205,6 @@ impl Builder<'_> {
                 host.place = name.place;
                 let orders = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
                 if let Some(order) = self.reader.choice(&table, "byte_order", &orders) {
-                    if order.value == ByteOrder::Big {
-                        self.not_yet(order.place, "a big-endian host", "byte_order: little");
-                    }
                     host.byte_order = order.value;
                 }
                 let nics = [("soft", Ok(NicKind::Soft)), ("verbs", Err("verbs"))];

@@ -97,7 +97,6 @@ fn nodes() {
     let macs = "  - {name: h3, mac: '02:00:00:00:00:09'}\n  - {name: h4, mac: '02:00:00:00:00:09'}\nlinks:";
     one_error("links:", macs, 12, 21, "used twice");
     one_error("links:", "  - {name: h3, mac: '01:00:00:00:00:09'}\nlinks:", 11, 21, "'mac' of host 'h3'");
-    one_error("links:", "  - {name: h3, byte_order: big}\nlinks:", 11, 28, "not yet supported");
     one_error("links:", "  - {name: h3, mtu: 1500}\nlinks:", 11, 21, "'mtu' of host 'h3' is '1500'");
 }
 
@@ -175,7 +174,6 @@ fn flows() {
     one_error("[h2.in]", &flow("kind: combine"), 18, 11, "not yet supported");
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
     one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
-    one_error("[h2.in]", &flow("doorbell: true"), 18, 15, "not yet supported");
     one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");
     one_error("[h2.in]", &flow("routing: hash(x)"), 18, 14, "synthetic items have no columns");
     one_error("[h2.in]", &flow("routing: hsh(x)"), 18, 14, "'hsh(x)'");

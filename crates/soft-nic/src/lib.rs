@@ -21,6 +21,7 @@
 
 mod access;
 mod config;
+mod datagram;
 mod memory;
 mod mr;
 mod nic;
@@ -35,6 +36,7 @@ mod tx;
 mod work;
 
 pub use config::{Access, Mtu, NicConfig};
+pub use datagram::{Datagram, MAX_PAYLOAD};
 pub use memory::{HostMemory, MemoryRegion, RegionError};
 pub use mr::MrError;
 pub use nic::Nic;

@@ -8,6 +8,7 @@ use zsr_wire::roce::Path;
 use zsr_wire::{Mac, Qpn, Rkey, reth};
 
 use crate::config::{Access, NicConfig};
+use crate::datagram::{self, Datagram};
 use crate::memory::MemoryRegion;
 use crate::mr::{MrError, MrTable};
 use crate::qp::{Conn, Modify, QpCaps, QpError, QpInfo, QpState, QpTable, RtrAttr};
@@ -34,6 +35,7 @@ pub struct Nic {
     pub(crate) stats: Stats,
     pub(crate) completions: CompletionQueue,
     pub(crate) arp_replies: VecDeque<ArpReply>,
+    pub(crate) datagrams: VecDeque<Datagram>,
     neighbours: Vec<(Ipv4Addr, Mac)>,
 }
 
@@ -54,6 +56,7 @@ impl Nic {
             stats: Stats::default(),
             completions: CompletionQueue::default(),
             arp_replies: VecDeque::with_capacity(ARP_QUEUE),
+            datagrams: VecDeque::with_capacity(datagram::QUEUE),
             neighbours: Vec::new(),
         }
     }

@@ -18,6 +18,9 @@ impl Nic {
         if !self.arp_replies.is_empty() {
             return self.arp_reply(pool);
         }
+        if !self.datagrams.is_empty() {
+            return self.datagram(pool);
+        }
         if self.sched.control.is_empty() && self.sched.data.is_empty() {
             return None;
         }

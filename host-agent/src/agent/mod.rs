@@ -96,6 +96,8 @@ pub struct RingInfo {
     pub poll: QueuePair,
     /// How far it is.
     pub state: RingState,
+    /// Secret of its doorbell, if it has one (a producer ring).
+    pub doorbell: Option<u32>,
 }
 
 /// What happened to a ring.
@@ -233,7 +235,8 @@ impl Agent {
             Err(source) => return Err(AgentError::Nic { name, source }),
         };
         let [data, poll] = [data, poll].map(|qpn| QueuePair { qpn, remote: None });
-        let info = RingInfo { name: name.clone(), id, ring, rkey, data, poll, state: RingState::Registered };
+        let state = RingState::Registered;
+        let info = RingInfo { name: name.clone(), id, ring, rkey, data, poll, state, doorbell: None };
         table.last_id = id;
         table.bytes += need;
         table.rings.insert(name, info.clone());
@@ -405,7 +408,24 @@ impl Agent {
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::Attach`].
     pub fn attach_producer(&self, name: &str, cancel: Cancel) -> Result<Producer, AgentError> {
-        self.attach(name, |ring| ring.attach_producer(cancel))
+        let mut producer = self.attach(name, |ring| ring.attach_producer(cancel))?;
+        let info = self.ring(name)?;
+        if let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) {
+            let fail = |source| AgentError::Nic { name: name.to_owned(), source };
+            producer.set_doorbell(self.0.nic.doorbell(target, secret).map_err(fail)?);
+        }
+        Ok(producer)
+    }
+
+    /// Gives a ring a doorbell, for the program that attaches to it next.
+    ///
+    /// # Errors
+    /// [`AgentError`]: no such ring.
+    pub fn set_doorbell(&self, name: &str, secret: u32) -> Result<RingInfo, AgentError> {
+        self.change(name, |_, info| {
+            info.doorbell = Some(secret);
+            Ok(None)
+        })
     }
 
     /// The popping handle of a consumer ring, for a program in this process.

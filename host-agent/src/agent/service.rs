@@ -127,7 +127,14 @@ impl agent_server::Agent for AgentService {
         let request = request.into_inner();
         let data = convert::target(&request.name, "data", request.data.as_ref())?;
         let poll = convert::target(&request.name, "poll", request.poll.as_ref())?;
-        self.ring(move |agent| agent.connect_ring(&request.name, &data, &poll)).await
+        self.ring(move |agent| {
+            let connected = agent.connect_ring(&request.name, &data, &poll)?;
+            match request.doorbell_secret {
+                Some(secret) => agent.set_doorbell(&request.name, secret),
+                None => Ok(connected),
+            }
+        })
+        .await
     }
 
     async fn disconnect_ring(

@@ -1,5 +1,6 @@
 //! NICs as the agent needs them: register memory, make queue pairs, connect them.
 
+mod bell;
 mod node;
 mod soft;
 pub mod verbs;
@@ -14,6 +15,7 @@ pub use node::NicNode;
 pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
 
 use crate::memory::Memory;
+use crate::ring::doorbell::Doorbell;
 
 /// What a NIC is, for [`NicBackend::info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,4 +128,12 @@ pub trait NicBackend: Send + Sync + 'static {
     /// # Errors
     /// [`NicError`]: unknown queue pair, NIC stopped.
     fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError>;
+
+    /// The doorbell of the ring with this secret, at the switch that `target` names: by default a UDP socket of the host.
+    ///
+    /// # Errors
+    /// [`NicError`]: no socket.
+    fn doorbell(&self, target: &QpTarget, secret: u32) -> Result<Box<dyn Doorbell>, NicError> {
+        Ok(Box::new(bell::UdpBell::new(self.info().ip, target.ip, secret)?))
+    }
 }

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use zsr_soft_nic::{
-    Access, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError, RtrAttr, RtsAttr,
+    Access, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
+    RtrAttr, RtsAttr,
 };
 use zsr_wire::{Qpn, Rkey};
 
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
 use crate::memory::Memory;
+use crate::ring::doorbell::{self, Doorbell};
 
 type Command = Box<dyn FnOnce(&mut Nic) + Send>;
 
@@ -80,6 +82,17 @@ impl NicHandle {
         self.commands.send(command).map_err(|_| NicStopped)?;
         (self.shared.wake)();
         result.recv().map_err(|_| NicStopped)
+    }
+
+    /// Has the owner run `f` between two packets, without waiting for it.
+    ///
+    /// # Errors
+    /// [`NicStopped`] when the owner is gone.
+    pub fn cast(&self, f: impl FnOnce(&mut Nic) + Send + 'static) -> Result<(), NicStopped> {
+        self.shared.pending.fetch_add(1, Ordering::AcqRel);
+        self.commands.send(Box::new(f)).map_err(|_| NicStopped)?;
+        (self.shared.wake)();
+        Ok(())
     }
 }
 
@@ -161,6 +174,30 @@ impl NicBackend for SoftNicBackend {
 
     fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError> {
         self.call(move |nic| nic.destroy_qp(qpn))
+    }
+
+    fn doorbell(&self, target: &QpTarget, secret: u32) -> Result<Box<dyn Doorbell>, NicError> {
+        Ok(Box::new(SoftBell { handle: self.handle.clone(), target: *target, secret }))
+    }
+}
+
+/// Rings through the NIC's own thread.
+struct SoftBell {
+    handle: NicHandle,
+    target: QpTarget,
+    secret: u32,
+}
+
+impl Doorbell for SoftBell {
+    fn ring(&mut self, head: u32, flags: u32) {
+        let mut payload = [0; MAX_PAYLOAD];
+        payload[..doorbell::LEN].copy_from_slice(&doorbell::payload(self.secret, head, flags));
+        let (mac, ip) = (self.target.mac, self.target.ip);
+        let datagram = Datagram { mac, ip, port: doorbell::PORT, payload, len: doorbell::LEN };
+        // A doorbell that can't be sent is one that got lost: the switch polls.
+        let _ = self.handle.cast(move |nic| {
+            nic.send_datagram(datagram);
+        });
     }
 }
 

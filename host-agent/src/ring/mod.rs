@@ -27,6 +27,7 @@
 
 mod abi;
 mod consumer;
+pub mod doorbell;
 mod error;
 mod null_switch;
 mod producer;

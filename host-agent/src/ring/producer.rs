@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::abi::{ControlWord, Flags, from_raw, to_raw};
+use super::abi::{ByteOrder, ControlWord, Flags, from_raw, to_raw};
+use super::doorbell::{Bell, Doorbell};
 use super::error::{AbortOrigin, PushError};
 use super::region::{Ring, RingStats, Role};
 use super::spec::RingSpec;
@@ -54,6 +55,9 @@ pub struct Producer {
     reported: u64,
     cancel: Cancel,
     ring: Arc<Ring>,
+    bell: Bell,
+    /// Words are in this host's byte order, and there is no bell to ring.
+    plain: bool,
     finished: bool,
 }
 
@@ -79,6 +83,8 @@ impl Producer {
             reported: u64::from(head.counter),
             cancel,
             ring,
+            bell: Bell::default(),
+            plain: spec.byte_order() == ByteOrder::NATIVE,
             finished: false,
         }
     }
@@ -256,6 +262,12 @@ impl Producer {
         self.wait_and(Deadline::Never, |ring| if ring.is_drained()? { Ok(()) } else { Err(PushError::Full) })
     }
 
+    /// Has `bell` ring whenever items come into a ring from which the switch has taken all others.
+    pub fn set_doorbell(&mut self, bell: Box<dyn Doorbell>) {
+        self.bell = Bell(Some(bell));
+        self.plain = false;
+    }
+
     /// What was pushed through this handle and those before it.
     pub fn stats(&mut self) -> RingStats {
         self.report();
@@ -342,8 +354,25 @@ impl Producer {
     #[inline(always)]
     fn publish(&mut self, bytes: u32) {
         self.position += u64::from(bytes);
+        if !self.plain {
+            return self.publish_and_ring(bytes);
+        }
         let word = ControlWord { counter: self.head(), flags: self.flags };
-        self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
+        self.own.store(to_raw(word, ByteOrder::NATIVE), Ordering::Release);
+    }
+
+    /// As [`publish`](Self::publish) for a ring of foreign byte order or with a doorbell, which rings when the switch has taken
+    /// all there was, and at the end of the stream.
+    #[cold]
+    fn publish_and_ring(&mut self, bytes: u32) {
+        let order = self.spec.byte_order();
+        let word = ControlWord { counter: self.head(), flags: self.flags };
+        self.own.store(to_raw(word, order), Ordering::Release);
+        let Some(bell) = &mut self.bell.0 else { return };
+        let tail = from_raw(self.peer.load(Ordering::Acquire), order);
+        if tail.counter == word.counter.wrapping_sub(bytes) {
+            bell.ring(word.counter, word.flags.0);
+        }
     }
 
     /// Repeats `attempt` until it answers anything but `Full`.

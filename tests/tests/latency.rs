@@ -1,0 +1,42 @@
+//! How long an item is on its way through an idle flow, in virtual time.
+
+use zsr_sim::LinkConfig;
+use zsr_tests::rig::Rig;
+
+/// Median of the times that `n` items take, each pushed into an idle flow at another moment of its polling, in nanoseconds.
+fn median(settings: &str, n: u64) -> u64 {
+    let yaml = format!(
+        "
+hosts: [h1, h2]
+flows:
+  - {{name: f, producers: [h1], consumers: [h2], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, {settings}}}
+workload: {{kind: synthetic, items: 1}}
+"
+    );
+    let mut rig = Rig::new(&yaml, LinkConfig::FAST, 0);
+    rig.feeds[0].closes = false;
+    let mut times: Vec<u64> = (0..n)
+        .map(|i| {
+            rig.run_for(2_000_000 + i * 37_000);
+            rig.one_way()
+        })
+        .collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[test]
+fn polling_takes_less_than_its_interval() {
+    for interval in [100, 400] {
+        let time = median(&format!("poll_interval: {interval}us"), 41) / 1000;
+        assert!(time < interval, "{time} us with polls every {interval} us");
+        assert!(time > interval / 4, "{time} us with polls every {interval} us: nothing waits for a poll");
+    }
+}
+
+#[test]
+fn a_doorbell_does_not_wait_for_polls() {
+    let times =
+        [200, 2000].map(|interval| median(&format!("doorbell: true, poll_interval: {interval}us"), 21));
+    assert!(times[0] < 50_000 && times[0].abs_diff(times[1]) <= 4_000, "{times:?}");
+}
