@@ -67,15 +67,18 @@ pub struct Rig {
     pub sinks: Vec<Sink>,
     nics: Vec<NodeId>,
     /// For each feed its NIC, and what its doorbell has to say.
-    bells: Vec<(usize, Arc<Mutex<Vec<[u8; doorbell::LEN]>>>)>,
+    bells: Vec<(usize, Said)>,
     /// The switch's addresses.
     to: (Mac, Ipv4Addr),
 }
 
+/// Payloads of doorbells that have not been sent yet.
+type Said = Arc<Mutex<Vec<[u8; doorbell::LEN]>>>;
+
 /// A doorbell whose datagrams wait for the network.
 struct Rung {
     secret: u32,
-    rung: Arc<Mutex<Vec<[u8; doorbell::LEN]>>>,
+    rung: Said,
 }
 
 impl Doorbell for Rung {

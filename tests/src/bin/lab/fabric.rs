@@ -94,7 +94,9 @@ async fn create_rings(
             path_mtu: host.mtu,
         };
         let (data, poll) = (Some(target(ids.data)), Some(target(ids.poll)));
-        client.connect_ring(ConnectRingRequest { name: ring.name.clone(), data, poll }).await?;
+        client
+            .connect_ring(ConnectRingRequest { name: ring.name.clone(), data, poll, doorbell_secret: None })
+            .await?;
         addresses.push(Some(RingAddress {
             rkey: made.rkey,
             data_qpn: made.data_qp.map_or(0, |q| q.qpn),
