@@ -6,6 +6,7 @@ pub mod job;
 pub mod options;
 pub mod p4;
 pub mod plan;
+pub mod process;
 pub mod report;
 pub mod run;
 pub mod topology;

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
+use super::live_args::{
+    AgentArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs, ProduceArgs,
+    RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+};
 use crate::topology::{InputFormat, Overrides, parse_delimiter};
 
 /// Zero-sided RDMA: the switch moves data between rings in the memory of hosts, which only push and pop.
@@ -28,6 +32,32 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Say what is wrong with topologies: file, line, column, and what was expected
     Check(CheckArgs),
+    /// Start a whole system in the background: switch, agents, controller, and the topology's flows
+    Up(UpArgs),
+    /// End a system that runs in the background, whatever state it is in
+    Down(DownArgs),
+    /// Processes, switch and hosts of a running system
+    Status(StatusArgs),
+    /// Create, change and delete flows of a running system
+    Flow(FlowArgs),
+    /// Rings of a running system
+    Ring(RingArgs),
+    /// What has happened in a running system
+    Events(EventsArgs),
+    /// Live rates, fill and retries of flows and rings
+    Top(TopArgs),
+    /// Push standard input into a flow, as one of its producers
+    Produce(ProduceArgs),
+    /// Pop from a flow to standard output, as one of its consumers
+    Consume(ConsumeArgs),
+    /// Run the software switch of a system in the foreground
+    Switch(RoleArgs),
+    /// Run agent and NIC of one host of a system in the foreground
+    Agent(AgentArgs),
+    /// Run the controller of a system in the foreground
+    Controller(ControllerArgs),
+    /// Print a script that completes commands in a shell
+    Completion(CompletionArgs),
 }
 
 /// Options of `zsr check`.

@@ -5,16 +5,26 @@
 
 mod args;
 mod check;
+pub mod client;
+mod events;
+mod flow;
+mod json;
+mod live_args;
 mod run;
+mod stream;
+mod system;
+mod tables;
+mod top;
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::options::RunOptions;
+use crate::process::Role;
 use crate::report::{Progress, Report};
 use crate::topology::Topology;
 use crate::workload::Control;
@@ -49,13 +59,36 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
     match args.command {
         Command::Run(run) => run::run(&run, runner),
         Command::Check(check) => check::check(&check),
+        Command::Up(up) => system::up(&up),
+        Command::Down(down) => system::down(&down),
+        Command::Status(status) => system::status(&status),
+        Command::Flow(args) => flow::flow(&args),
+        Command::Ring(args) => flow::ring(&args),
+        Command::Events(args) => events::events(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Produce(args) => stream::produce(&args),
+        Command::Consume(args) => stream::consume(&args),
+        Command::Switch(args) => system::role(&args, &Role::Switch, None),
+        Command::Agent(args) => system::role(&args.role, &Role::Agent(args.host.clone()), None),
+        Command::Controller(args) => system::role(&args.role, &Role::Controller, args.artifacts.as_deref()),
+        Command::Completion(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Args::command(), "zsr", &mut script);
+            print(&String::from_utf8_lossy(&script));
+            OK
+        }
     }
 }
 
 /// Prints a result. A reader that has gone away is no error: `zsr run ... | head` ends quietly.
 fn print(text: &str) {
+    let _ = try_print(text);
+}
+
+/// Prints a part of a result that goes on, unless the reader has gone away.
+fn try_print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Prints a message.

@@ -31,9 +31,9 @@ pub(crate) use data::parse_delimiter;
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
-pub(crate) use routing::parse_routing;
+pub(crate) use routing::{parse_key, parse_routing};
 pub use units::show_size;
-pub(crate) use units::size as parse_size;
+pub(crate) use units::{duration as parse_duration, rate as parse_rate, size as parse_size};
 
 impl Topology {
     /// Reads the topology file at `path`.

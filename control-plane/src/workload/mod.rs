@@ -31,6 +31,7 @@ pub use drive::{Control, FlowInput, FlowOutcome, Meter, RingOutcome, run_flow};
 pub use error::WorkloadError;
 pub use key::KeyReader;
 pub use output::{OutputError, OutputPlan};
+pub use route::Router;
 pub use source::{Estimate, Prepared, Unit, prepare};
 pub use tally::Tally;
 pub use verify::{Discrepancy, Verification};

@@ -1,0 +1,129 @@
+//! A session with a running system's controller.
+
+use crate::controller::proto::controller_client::ControllerClient;
+use crate::process::{Place, PlaceError};
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+/// The controller's client.
+pub type Client = ControllerClient<Channel>;
+
+const MAX_MESSAGE: usize = 64 << 20;
+/// How long a call may take: more than a change takes whose agents do not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No system.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// No controller.
+    #[error("the controller of system `{system}` does not answer at {}: {reason}; see zsr status, or start over with zsr down and zsr up", socket.display())]
+    Connect {
+        /// Which system.
+        system: String,
+        /// Where.
+        socket: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The controller refused; nothing was changed.
+    #[error("{0}")]
+    Refused(String),
+    /// The controller has gone.
+    #[error("the controller went away: {0}")]
+    Lost(String),
+    /// The system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What it says.
+        source: std::io::Error,
+    },
+}
+
+/// A session.
+pub struct Session {
+    /// The runtime that carries it.
+    pub runtime: tokio::runtime::Runtime,
+    /// The client.
+    pub client: Client,
+}
+
+impl Session {
+    /// With the system of this name, or the only one that is up.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn find(system: Option<&str>) -> Result<Self, ClientError> {
+        Self::open(&Place::find(system)?)
+    }
+
+    /// With the system at `place`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open(place: &Place) -> Result<Self, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ClientError::Io { what: "starting threads", source })?;
+        let socket = place.controller();
+        let fail = |reason: String| ClientError::Connect {
+            system: place.name().to_owned(),
+            socket: socket.clone(),
+            reason,
+        };
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
+        let endpoint = endpoint.map_err(|e| fail(e.to_string()))?;
+        let channel = runtime.block_on(endpoint.connect()).map_err(|e| {
+            let mut cause: &dyn std::error::Error = &e;
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+            fail(cause.to_string())
+        })?;
+        let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        Ok(Session { runtime, client })
+    }
+
+    /// One call.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn call<T, F>(&self, call: impl FnOnce(Client) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.call_within(PATIENCE, call)
+    }
+
+    /// One call that must be answered in time.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn call_within<T, F>(&self, time: Duration, call: impl FnOnce(Client) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let call = call(self.client.clone());
+        match self.runtime.block_on(async { tokio::time::timeout(time, call).await }) {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(refused(&status)),
+            Err(_) => Err(ClientError::Lost(format!("no answer within {} s", time.as_secs()))),
+        }
+    }
+}
+
+/// A status in words.
+pub fn refused(status: &Status) -> ClientError {
+    match status.code() {
+        tonic::Code::Cancelled | tonic::Code::Unknown => ClientError::Lost(status.message().to_owned()),
+        _ => ClientError::Refused(status.message().to_owned()),
+    }
+}

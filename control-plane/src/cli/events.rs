@@ -1,0 +1,33 @@
+//! `zsr events`.
+
+use super::client::{ClientError, Session, refused};
+use super::live_args::EventsArgs;
+use super::{FAILED, OK, complain, json, tables, try_print};
+use crate::controller::proto;
+
+/// Prints what has happened, and with --follow what happens.
+pub(super) fn events(args: &EventsArgs) -> u8 {
+    match stream(args) {
+        Ok(()) => OK,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
+        }
+    }
+}
+
+fn stream(args: &EventsArgs) -> Result<(), ClientError> {
+    let session = Session::find(args.system.system.as_deref())?;
+    let mut client = session.client.clone();
+    let request = proto::WatchEventsRequest { after: Some(args.after), past_only: !args.follow };
+    session.runtime.block_on(async {
+        let mut stream = client.watch_events(request).await.map_err(|e| refused(&e))?.into_inner();
+        while let Some(event) = stream.message().await.map_err(|e| refused(&e))? {
+            let line = if args.json.json { json::one(&json::event(&event)) } else { tables::event(&event) };
+            if try_print(&line).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,123 @@
+//! The JSON of commands for a running system (docs/cli.md). Fields may be added, none is renamed or removed.
+
+use crate::controller::proto;
+use serde_json::{Value, json};
+
+/// One object, on a line.
+pub(super) fn one(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+/// One object per line.
+pub(super) fn lines(values: impl Iterator<Item = Value>) -> String {
+    values.map(|v| one(&v)).collect()
+}
+
+/// The name of an enum's value without its prefix, in lower case: `FLOW_KIND_LOAD_BALANCE` is `load-balance`.
+pub(super) fn word(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_lowercase().replace('_', "-")
+}
+
+pub(super) fn kind(f: &proto::Flow) -> String {
+    word(f.kind().as_str_name(), "FLOW_KIND_")
+}
+
+pub(super) fn state(f: &proto::Flow) -> String {
+    word(f.state().as_str_name(), "FLOW_STATE_")
+}
+
+/// A flow.
+pub(super) fn flow(f: &proto::Flow) -> Value {
+    let member = |m: &proto::FlowMember| {
+        let rings: Vec<Value> = m.rings.iter().map(ring).collect();
+        json!({"name": m.name, "host": m.host, "rings": rings})
+    };
+    let s = f.settings.unwrap_or_default();
+    json!({
+        "name": f.name,
+        "kind": kind(f),
+        "state": state(f),
+        "reason": f.reason,
+        "item_size": f.item_size,
+        "ring_size": f.ring_size,
+        "mtu": f.mtu,
+        "routing": f.routing,
+        "version": f.version,
+        "settings": {
+            "weight": s.weight(),
+            "rate_cap_bps": s.rate_cap_bps(),
+            "poll_interval_us": s.poll_interval_us(),
+            "poll_timeout_us": s.poll_timeout_us(),
+            "rto_us": s.rto_us(),
+            "dead_after_us": s.dead_after_us(),
+            "max_batch": s.max_batch(),
+            "doorbell": s.doorbell(),
+            "hint": word(s.hint().as_str_name(), "HINT_"),
+            "policy": word(s.policy().as_str_name(), "POLICY_"),
+        },
+        "producers": f.producers.iter().map(member).collect::<Vec<_>>(),
+        "consumers": f.consumers.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+/// A ring.
+pub(super) fn ring(r: &proto::Ring) -> Value {
+    let flow = (!r.flow.is_empty()).then_some(&r.flow);
+    json!({
+        "name": r.name,
+        "host": r.host,
+        "role": word(r.role().as_str_name(), "ROLE_"),
+        "item_size": r.item_size,
+        "size": r.size,
+        "owner": r.owner,
+        "flow": flow,
+        "member": flow.map(|_| &r.member),
+        "programs": r.programs,
+        "number": flow.map(|_| r.number),
+        "data_qp": flow.map(|_| r.data_qp),
+        "poll_qp": flow.map(|_| r.poll_qp),
+    })
+}
+
+/// An event.
+pub(super) fn event(e: &proto::Event) -> Value {
+    let some = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+    json!({
+        "number": e.number,
+        "time_ms": e.time_ms,
+        "kind": word(e.kind().as_str_name(), "EVENT_KIND_"),
+        "flow": some(&e.flow),
+        "member": some(&e.member),
+        "ring": some(&e.ring),
+        "host": some(&e.host),
+        "text": e.text,
+    })
+}
+
+/// A system and its processes: (name, process number or none if it has died).
+pub(super) fn status(
+    name: &str,
+    processes: &[(String, Option<u32>)],
+    system: Option<&proto::System>,
+) -> Value {
+    let processes: Vec<Value> = processes.iter().map(|(p, pid)| json!({"name": p, "pid": pid})).collect();
+    let host = |h: &proto::Host| {
+        json!({
+            "name": h.name, "ip": h.ip, "port": h.port, "mtu": h.mtu, "connected": h.connected,
+            "rings": h.rings, "agent": h.agent, "programs": h.programs,
+        })
+    };
+    let switch = system.and_then(|s| s.switch.as_ref()).map(|s| {
+        json!({
+            "name": s.name, "p4runtime": s.p4runtime, "connected": s.connected, "workers": s.workers,
+            "producer_rings": s.producer_rings, "queue_pairs": s.queue_pairs,
+        })
+    });
+    json!({
+        "system": name,
+        "processes": processes,
+        "version": system.map(|s| &s.version),
+        "switch": switch,
+        "hosts": system.map(|s| s.hosts.iter().map(host).collect::<Vec<_>>()),
+    })
+}

@@ -1,0 +1,389 @@
+//! Commands for a running system: their options and help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::topology::{parse_delimiter, parse_duration, parse_rate, parse_size};
+
+/// Which system is meant.
+#[derive(Debug, Clone, Args)]
+pub struct SystemArg {
+    /// Which system, if several are up
+    #[arg(long, value_name = "NAME", env = "ZSR_SYSTEM", global = true)]
+    pub system: Option<String>,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Args)]
+pub struct JsonArg {
+    /// Print JSON (docs/cli.md describes it)
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Options of `zsr up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Topology file
+    #[arg(value_name = "TOPOLOGY")]
+    pub topology: PathBuf,
+    /// Name of the system [default: the topology's]
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
+    /// Don't create the topology's flows
+    #[arg(long)]
+    pub no_flows: bool,
+    /// Folder with the compiled P4 program, instead of the built-in one
+    #[arg(long, value_name = "DIR")]
+    pub artifacts: Option<PathBuf>,
+}
+
+/// Options of `zsr down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Which system, if several are up
+    #[arg(value_name = "NAME")]
+    pub system: Option<String>,
+}
+
+/// Options of `zsr status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// How it is printed
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Options of the processes of a system.
+#[derive(Debug, Args)]
+pub struct RoleArgs {
+    /// Topology file
+    #[arg(value_name = "TOPOLOGY")]
+    pub topology: PathBuf,
+    /// Name of the system [default: the topology's]
+    #[arg(long, value_name = "NAME")]
+    pub system: Option<String>,
+    /// Leave the terminal, and say `ready` on standard output
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// Options of `zsr agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// As for all processes
+    #[command(flatten)]
+    pub role: RoleArgs,
+    /// The host of the topology
+    #[arg(value_name = "HOST")]
+    pub host: String,
+}
+
+/// Options of `zsr controller`.
+#[derive(Debug, Args)]
+pub struct ControllerArgs {
+    /// As for all processes
+    #[command(flatten)]
+    pub role: RoleArgs,
+    /// Folder with the compiled P4 program, instead of the built-in one
+    #[arg(long, value_name = "DIR")]
+    pub artifacts: Option<PathBuf>,
+}
+
+/// `zsr flow ...`.
+#[derive(Debug, Args)]
+pub struct FlowArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// How it is printed
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// What to do
+    #[command(subcommand)]
+    pub command: FlowCommand,
+}
+
+/// What to do with flows.
+#[derive(Debug, Subcommand)]
+pub enum FlowCommand {
+    /// Create a flow
+    Create(Box<CreateArgs>),
+    /// All flows
+    List,
+    /// One flow, with its members and rings
+    Show {
+        /// The flow
+        name: String,
+    },
+    /// Change settings of a running flow; those that are not named stay
+    Set {
+        /// The flow
+        name: String,
+        /// What changes
+        #[command(flatten)]
+        settings: Box<SettingsArgs>,
+    },
+    /// Add a producer to a running flow
+    AddProducer {
+        /// The flow
+        name: String,
+        /// HOST, NAME@HOST, or rings that the topology declares: HOST.RING[,HOST.RING...]
+        member: String,
+    },
+    /// Add a consumer to a running flow
+    AddConsumer {
+        /// The flow
+        name: String,
+        /// HOST, NAME@HOST, or a ring that the topology declares: HOST.RING
+        member: String,
+    },
+    /// Take a member out of a running flow
+    RemoveMember {
+        /// The flow
+        name: String,
+        /// The member
+        member: String,
+        /// Even if items of its rings are lost
+        #[arg(long)]
+        force: bool,
+    },
+    /// End a flow and give everything back that it had
+    Delete {
+        /// The flow
+        name: String,
+        /// Even if items are lost
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Options of `zsr flow create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Name of the flow
+    pub name: String,
+    /// What it does with items
+    #[arg(long, value_enum, default_value_t = Kind::Shuffle)]
+    pub kind: Kind,
+    /// Producers: HOST, NAME@HOST, or rings HOST.RING[,HOST.RING...]; may be repeated
+    #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
+    pub producer: Vec<String>,
+    /// Consumers: HOST, NAME@HOST, or a ring HOST.RING; may be repeated
+    #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
+    pub consumer: Vec<String>,
+    /// Bytes of an item, a power of two [default: of its declared rings, else 32KiB]
+    #[arg(long, value_name = "B", value_parser = size32)]
+    pub item_size: Option<u32>,
+    /// Bytes of the rings that it makes, a power of two [default: 1MiB, or four items]
+    #[arg(long, value_name = "B", value_parser = size32)]
+    pub ring_size: Option<u32>,
+    /// hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin [default: hash]
+    #[arg(long, value_name = "FUNCTION")]
+    pub routing: Option<String>,
+    /// Settings
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+}
+
+/// Settings that can be changed while a flow runs.
+#[derive(Debug, Default, Args)]
+pub struct SettingsArgs {
+    /// Share against other flows, 1 to 1000 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub weight: Option<u32>,
+    /// At most so much, such as 400Mbit; 0 for no cap
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_cap: Option<u64>,
+    /// How often a producer without items is looked at [default: 100us]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub poll_interval: Option<Duration>,
+    /// When an unanswered look is repeated [default: 5ms]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub poll_timeout: Option<Duration>,
+    /// When a transfer without progress is retried for the first time [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub rto: Option<Duration>,
+    /// After how long a silent member counts as dead [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub dead_after: Option<Duration>,
+    /// Most bytes of one transfer [default: 1MiB]
+    #[arg(long, value_name = "B", value_parser = size32)]
+    pub max_batch: Option<u32>,
+    /// Whether producers ring instead of waiting to be looked at
+    #[arg(long, value_name = "BOOL")]
+    pub doorbell: Option<bool>,
+    /// What the flow optimizes for [default: bandwidth]
+    #[arg(long, value_enum)]
+    pub hint: Option<HintArg>,
+    /// What happens when a member is silent or its program dies [default: wait]
+    #[arg(long, value_enum)]
+    pub policy: Option<PolicyArg>,
+}
+
+/// What a flow does with items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Each to the consumer that its producer chose
+    Shuffle,
+    /// Each to whichever consumer has room first
+    LoadBalance,
+    /// Each to every consumer, in one order
+    Replicate,
+}
+
+/// What a flow optimizes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HintArg {
+    /// Many bytes per transfer
+    Bandwidth,
+    /// Few microseconds per item
+    Latency,
+}
+
+/// What happens when a member is silent or its program dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// The flow waits for it
+    Wait,
+    /// It is taken out of the flow
+    DropMember,
+    /// The flow ends for all
+    Abort,
+}
+
+/// `zsr ring ...`.
+#[derive(Debug, Args)]
+pub struct RingArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// How it is printed
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// What to do
+    #[command(subcommand)]
+    pub command: RingCommand,
+}
+
+/// What to do with rings.
+#[derive(Debug, Subcommand)]
+pub enum RingCommand {
+    /// Rings of flows, and those that the topology declares for flows to come
+    List {
+        /// Only those of this flow
+        flow: Option<String>,
+    },
+}
+
+/// Options of `zsr events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// How they are printed: with --json, one object per line
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// Go on and print what happens from now on
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only events behind this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub after: u64,
+}
+
+/// Options of `zsr top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// Print one JSON object per interval instead of a live view (docs/cli.md describes it)
+    #[arg(long)]
+    pub json: bool,
+    /// Between two looks
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub interval: Duration,
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+/// Options of `zsr produce` and `zsr consume`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// The flow
+    pub flow: String,
+    /// Which member of the flow to be [default: the first whose rings are free]
+    #[arg(long, value_name = "NAME")]
+    pub member: Option<String>,
+    /// Bytes of a record [default: records are lines of text]
+    #[arg(long, value_name = "N", value_parser = size32)]
+    pub record_size: Option<u32>,
+}
+
+/// Options of `zsr produce`.
+#[derive(Debug, Args)]
+pub struct ProduceArgs {
+    /// As for both
+    #[command(flatten)]
+    pub stream: StreamArgs,
+    /// Column to hash: a number from 1; OFFSET:LENGTH in bytes for records of equal size; * for the whole record
+    /// [default: what the flow's routing says]
+    #[arg(long, value_name = "COL")]
+    pub key: Option<String>,
+    /// Character between columns, or tab
+    #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
+    pub delimiter: u8,
+    /// At the end of the input, leave without ending the stream: another program can go on
+    #[arg(long)]
+    pub keep_open: bool,
+}
+
+/// Options of `zsr consume`.
+#[derive(Debug, Args)]
+pub struct ConsumeArgs {
+    /// As for both
+    #[command(flatten)]
+    pub stream: StreamArgs,
+    /// Leave after so many records; the rest is for the next program
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+/// Options of `zsr completion`.
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    /// For which shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+fn size32(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text).and_then(|v| u32::try_from(v).ok());
+    bytes.ok_or_else(|| "expected a number of bytes, or one with KiB or MiB (such as 64KiB)".into())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    parse_rate(text).ok_or_else(|| "expected a number with Kbit, Mbit or Gbit (such as 400Mbit), or 0".into())
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    parse_delimiter(text).ok_or_else(|| "expected one ASCII character, or tab".into())
+}

@@ -1,0 +1,371 @@
+//! `zsr produce` and `zsr consume`: a program at a flow's rings, from standard input and to standard output.
+
+use super::client::{ClientError, Session};
+use super::live_args::{ConsumeArgs, ProduceArgs, StreamArgs};
+use super::{FAILED, OK, USAGE, complain};
+use crate::controller::proto;
+use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_key, parse_routing};
+use crate::workload::{KeyReader, Router};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use zsr_host_agent::pu::{self, PuError};
+use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError};
+use zsr_host_agent::segment::{
+    SegmentConfig, SegmentPushError, SegmentReadError, SegmentReader, SegmentWriter,
+};
+
+/// What is read at once.
+const CHUNK: usize = 64 << 10;
+/// How often a wait for input looks for signals.
+const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Why a stream ended early.
+enum Stop {
+    /// The command or the flow does not allow it.
+    Usage(String),
+    /// Something failed.
+    Failed(String),
+    /// A signal, or a reader that has gone away.
+    Quietly,
+}
+
+impl From<ClientError> for Stop {
+    fn from(e: ClientError) -> Self {
+        Stop::Failed(e.to_string())
+    }
+}
+
+fn failed(e: impl std::fmt::Display) -> Stop {
+    Stop::Failed(e.to_string())
+}
+
+fn exit(result: Result<(), Stop>) -> u8 {
+    match result {
+        Ok(()) | Err(Stop::Quietly) => OK,
+        Err(Stop::Usage(why)) => {
+            complain(format_args!("error: {why}"));
+            USAGE
+        }
+        Err(Stop::Failed(why)) => {
+            complain(format_args!("error: {why}"));
+            FAILED
+        }
+    }
+}
+
+fn cancelled_by_signals() -> Result<Cancel, Stop> {
+    let cancel = Cancel::new();
+    let by_signal = cancel.clone();
+    ctrlc::set_handler(move || by_signal.cancel()).map_err(failed)?;
+    Ok(cancel)
+}
+
+fn find(args: &StreamArgs) -> Result<proto::Flow, Stop> {
+    let session = Session::find(args.system.system.as_deref())?;
+    let request = proto::GetFlowRequest { name: args.flow.clone() };
+    Ok(session.call(|mut c| async move { c.get_flow(request).await })?)
+}
+
+/// The handles of a member's rings: of the one named, or of the first whose rings are free.
+fn attach<H>(
+    args: &StreamArgs,
+    members: &[proto::FlowMember],
+    attach: impl Fn(&Path, &str) -> Result<H, PuError>,
+) -> Result<(String, Vec<H>), Stop> {
+    let wanted = |m: &&proto::FlowMember| args.member.as_ref().is_none_or(|name| *name == m.name);
+    let mut why = None;
+    for member in members.iter().filter(wanted) {
+        let rings: Result<Vec<H>, PuError> =
+            member.rings.iter().map(|r| attach(Path::new(&r.programs), &r.name)).collect();
+        match rings {
+            Ok(rings) => return Ok((member.name.clone(), rings)),
+            Err(e) => why = why.or(Some(e)),
+        }
+    }
+    Err(match (why, &args.member) {
+        (Some(e), _) => failed(e),
+        (None, Some(name)) => Stop::Usage(format!("flow `{}` has no such member `{name}`", args.flow)),
+        (None, None) => Stop::Usage(format!("flow `{}` has no members", args.flow)),
+    })
+}
+
+/// `zsr produce`.
+pub(super) fn produce(args: &ProduceArgs) -> u8 {
+    exit(push_all(args))
+}
+
+fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
+    let cancel = cancelled_by_signals()?;
+    let flow = find(&args.stream)?;
+    let (router, key) = routing(args, &flow)?;
+    let attach_one = |socket: &Path, ring: &str| pu::attach_producer(socket, ring, cancel.clone());
+    let (_, rings) = attach(&args.stream, &flow.producers, attach_one)?;
+    let mut lanes: Vec<SegmentWriter> =
+        rings.into_iter().map(|r| writer(r, args.stream.record_size)).collect::<Result<_, _>>()?;
+    let mut push = |event: Input<'_>| -> Result<(), Stop> {
+        let (record, number) = match event {
+            Input::Record(record, number) => (record, number),
+            // Whoever waits for more must not keep what there is.
+            Input::Pause => return lanes.iter_mut().try_for_each(|l| l.flush().map_err(pushing)),
+        };
+        let lane = match lanes.len() {
+            1 => 0,
+            _ => {
+                let place = |e: &dyn std::fmt::Display| Stop::Failed(format!("record {}: {e}", number + 1));
+                let key_of = key.key(record).map_err(|e| place(&e))?;
+                router.tuple(key_of, key.form(), number).map_err(|e| place(&e))?
+            }
+        };
+        lanes[lane].push(record).map_err(|e| match pushing(e) {
+            Stop::Failed(e) => Stop::Failed(format!("record {}: {e}", number + 1)),
+            stop => stop,
+        })
+    };
+    let stdin = rustix::io::dup(rustix::stdio::stdin()).map_err(failed)?;
+    let mut input = BufReader::with_capacity(CHUNK, File::from(stdin));
+    let done = match args.stream.record_size {
+        Some(size) => fixed(&mut input, size as usize, &cancel, &mut push),
+        None => lines(&mut input, &cancel, &mut push),
+    };
+    let keep = args.keep_open || matches!(done, Err(Stop::Quietly));
+    for lane in lanes {
+        let left = match keep {
+            // What was pushed is delivered, and another program may go on.
+            true => lane.into_producer().map(Producer::detach),
+            false if done.is_ok() => lane.close(),
+            // Its handle goes without an end: the stream is broken, and says so.
+            false => {
+                drop(lane);
+                Ok(())
+            }
+        };
+        left.map_err(failed)?;
+    }
+    match done {
+        Err(Stop::Quietly) => Err(Stop::Failed(
+            "interrupted: what was pushed is delivered, and another program can go on".to_owned(),
+        )),
+        done => done,
+    }
+}
+
+fn pushing(e: SegmentPushError) -> Stop {
+    match e {
+        SegmentPushError::Ring(PushError::Cancelled) => Stop::Quietly,
+        e => failed(e),
+    }
+}
+
+/// What comes from standard input.
+enum Input<'i> {
+    /// A record and its number, from 0.
+    Record(&'i [u8], u64),
+    /// There is no more for now.
+    Pause,
+}
+
+type Push<'p> = &'p mut dyn FnMut(Input<'_>) -> Result<(), Stop>;
+
+/// Waits until reading does not have to. Whatever was pushed before is on its way by then.
+fn await_input(input: &BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Result<(), Stop> {
+    let ready = |time: Timespec| {
+        let mut look = [PollFd::new(input.get_ref(), PollFlags::IN)];
+        // An interrupted look is repeated, any other error is for the read to tell.
+        !matches!(poll(&mut look, Some(&time)), Ok(0) | Err(rustix::io::Errno::INTR))
+    };
+    let looked = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if !input.buffer().is_empty() || ready(looked) {
+        return if cancel.is_cancelled() { Err(Stop::Quietly) } else { Ok(()) };
+    }
+    push(Input::Pause)?;
+    while !cancel.is_cancelled() {
+        if ready(SIGNALS) {
+            return Ok(());
+        }
+    }
+    Err(Stop::Quietly)
+}
+
+fn writer(ring: Producer, record_size: Option<u32>) -> Result<SegmentWriter, Stop> {
+    // Each program has numbers of its own, so that a successor's are not taken for gaps.
+    let config = SegmentConfig { producer: std::process::id(), ..SegmentConfig::default() };
+    let made = match record_size {
+        Some(size) => SegmentWriter::tuples(ring, config, size),
+        None => SegmentWriter::records(ring, config),
+    };
+    made.map_err(|e| Stop::Usage(e.to_string()))
+}
+
+/// How records are routed, and where their keys are.
+fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Router, KeyReader), Stop> {
+    let bad = |what: String| Stop::Usage(what);
+    let routing = match &args.key {
+        Some(key) => Routing::Hash(parse_key(key).ok_or_else(|| {
+            bad(format!("--key {key}: expected a number from 1, OFFSET:LENGTH in bytes, or *"))
+        })?),
+        None => parse_routing(&flow.routing).ok_or_else(|| {
+            bad(format!("flow `{}`: routing {} is not known here", flow.name, flow.routing))
+        })?,
+    };
+    let lanes = flow.producers.first().map_or(1, |m| m.rings.len());
+    let format = match args.stream.record_size {
+        Some(record_size) => FileFormat::Binary { record_size },
+        None => FileFormat::Delimited { delimiter: args.delimiter, header: false },
+    };
+    if lanes > 1
+        && let KeyRef::Name(name) = routing.key()
+    {
+        return Err(bad(format!(
+            "flow `{}` routes by column `{name}`, but the input has no header: name the column by number with --key",
+            flow.name
+        )));
+    }
+    let input = FileInput { path: "-".into(), format };
+    Ok((Router::new(&routing, lanes), KeyReader::new(routing.key(), &Workload::File(input))))
+}
+
+/// Lines, without their ends. The last one may lack its end.
+fn lines(input: &mut BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Result<(), Stop> {
+    let mut line = Vec::new();
+    for number in 0.. {
+        line.clear();
+        await_input(input, cancel, push)?;
+        match input.read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(e) => return Err(Stop::Failed(format!("standard input: {e}"))),
+        }
+        let end = line.strip_suffix(b"\n").map_or(line.as_slice(), |l| l.strip_suffix(b"\r").unwrap_or(l));
+        push(Input::Record(end, number))?;
+    }
+    Ok(())
+}
+
+/// Records of one size.
+fn fixed(input: &mut BufReader<File>, size: usize, cancel: &Cancel, push: Push<'_>) -> Result<(), Stop> {
+    let mut record = vec![0; size];
+    for number in 0.. {
+        let mut have = 0;
+        while have < size {
+            await_input(input, cancel, push)?;
+            match input.read(&mut record[have..]) {
+                Ok(0) if have == 0 => return Ok(()),
+                Ok(0) => {
+                    let what = format!("standard input ends with {have} of {size} B of a record");
+                    return Err(Stop::Failed(what));
+                }
+                Ok(got) => have += got,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Stop::Failed(format!("standard input: {e}"))),
+            }
+        }
+        push(Input::Record(&record, number))?;
+    }
+    Ok(())
+}
+
+/// `zsr consume`.
+pub(super) fn consume(args: &ConsumeArgs) -> u8 {
+    exit(pop_all(args))
+}
+
+fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
+    let cancel = cancelled_by_signals()?;
+    let flow = find(&args.stream)?;
+    let attach_one = |socket: &Path, ring: &str| pu::attach_consumer(socket, ring, cancel.clone());
+    let (_, mut rings) = attach(&args.stream, &flow.consumers, attach_one)?;
+    let Some(ring) = rings.pop() else { return Ok(()) };
+    let mut reader = SegmentReader::new(ring);
+    let done = copy_out(args, flow.kind(), &mut reader);
+    match done {
+        // The handle's own end: there was nothing left to give back.
+        Ok(true) => Ok(()),
+        Ok(false) | Err(Stop::Quietly) => {
+            Consumer::detach(reader.into_consumer());
+            Ok(())
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Copies records until the stream ends (true) or enough were read (false).
+fn copy_out(args: &ConsumeArgs, kind: proto::FlowKind, reader: &mut SegmentReader) -> Result<bool, Stop> {
+    let mut out = io::BufWriter::with_capacity(CHUNK, io::stdout().lock());
+    let mut left = args.count.unwrap_or(u64::MAX);
+    let text = args.stream.record_size.is_none();
+    while left > 0 {
+        let segment = match reader.next_segment() {
+            Ok(segment) => segment,
+            Err(SegmentReadError::Ring(PopError::Closed)) => return Ok(true),
+            Err(SegmentReadError::Ring(PopError::Cancelled)) => return Err(Stop::Quietly),
+            // Of a producer's segments, each consumer of a load balance gets some.
+            Err(SegmentReadError::Sequence { .. }) if kind == proto::FlowKind::LoadBalance => continue,
+            Err(e) => return Err(failed(e)),
+        };
+        for record in segment.records() {
+            let record = record.map_err(failed)?;
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            out.write_all(record)
+                .and_then(|()| if text { out.write_all(b"\n") } else { Ok(()) })
+                .map_err(written)?;
+        }
+        // Printed before its place in the ring is given back.
+        out.flush().map_err(written)?;
+    }
+    Ok(false)
+}
+
+fn written(e: io::Error) -> Stop {
+    match e.kind() {
+        io::ErrorKind::BrokenPipe => Stop::Quietly,
+        _ => Stop::Failed(format!("standard output: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Seek;
+
+    type Pushed = Vec<(u64, Vec<u8>)>;
+
+    fn read(bytes: &[u8], size: Option<usize>) -> (bool, Pushed) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        let mut input = BufReader::new(file);
+        let mut all = Vec::new();
+        let mut push = |event: Input<'_>| {
+            if let Input::Record(record, number) = event {
+                all.push((number, record.to_vec()));
+            }
+            Ok(())
+        };
+        let done = match size {
+            Some(size) => fixed(&mut input, size, &Cancel::new(), &mut push),
+            None => lines(&mut input, &Cancel::new(), &mut push),
+        };
+        (done.is_ok(), all)
+    }
+
+    #[test]
+    fn lines_lose_their_ends_only() {
+        let (well, got) = read(b"one\r\n\ntwo\xff\nlast", None);
+        let wanted: [&[u8]; 4] = [b"one", b"", b"two\xff", b"last"];
+        assert!(well && got.iter().map(|(_, r)| r.as_slice()).eq(wanted));
+    }
+
+    #[test]
+    fn records_of_one_size_may_not_be_cut_off() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let (well, got) = read(&bytes, Some(64));
+        assert!(well && got.len() == 4 && got[3] == (3, bytes[192..].to_vec()));
+        let (well, got) = read(&bytes[..100], Some(64));
+        assert!(!well && got.len() == 1);
+    }
+}

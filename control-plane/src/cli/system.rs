@@ -1,0 +1,115 @@
+//! `zsr up`, `down`, `status`, and the processes of a system.
+
+use super::client::Session;
+use super::live_args::{DownArgs, RoleArgs, StatusArgs, UpArgs};
+use super::{FAILED, OK, USAGE, complain, json, print, tables};
+use crate::controller::proto;
+use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
+use crate::topology::Topology;
+use std::io::Write;
+use std::path::Path;
+
+/// `zsr up`.
+pub(super) fn up(args: &UpArgs) -> u8 {
+    let Ok(topology) = load(&args.topology) else { return USAGE };
+    let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
+    let tell = |text: &str| complain(text);
+    match process::up(&name, &topology, args.artifacts.as_deref(), !args.no_flows, &tell) {
+        Ok(place) => {
+            print(&format!("system {name} is up in {}\n", place.folder().display()));
+            OK
+        }
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            if matches!(e, UpError::Flow { .. }) { USAGE } else { FAILED }
+        }
+    }
+}
+
+/// `zsr down`.
+pub(super) fn down(args: &DownArgs) -> u8 {
+    let ended = Place::find(args.system.as_deref())
+        .and_then(|place| process::down(&place, &Down::default(), &|text| complain(text)).map(|()| place));
+    match ended {
+        Ok(place) => {
+            print(&format!("system {} is down\n", place.name()));
+            OK
+        }
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
+        }
+    }
+}
+
+/// `zsr status`.
+pub(super) fn status(args: &StatusArgs) -> u8 {
+    let place = match Place::find(args.system.system.as_deref()) {
+        Ok(place) => place,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            return FAILED;
+        }
+    };
+    let alive = |process: String| {
+        let pid = match Lock::holder(&place.pid(&process)) {
+            Held::By(pid) => Some(pid),
+            Held::Nobody => None,
+        };
+        (process, pid)
+    };
+    let processes: Vec<_> = place.processes().into_iter().map(alive).collect();
+    let system = Session::open(&place)
+        .and_then(|s| s.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await }));
+    let system = system.as_ref().ok();
+    print(&match args.json.json {
+        true => json::one(&json::status(place.name(), &processes, system)),
+        false => tables::status(place.name(), &processes, system),
+    });
+    let well = system.is_some() && processes.iter().all(|(_, pid)| pid.is_some());
+    if well { OK } else { FAILED }
+}
+
+/// `zsr switch`, `zsr agent`, `zsr controller`: runs until it is told to end.
+pub(super) fn role(args: &RoleArgs, role: &Role, artifacts: Option<&Path>) -> u8 {
+    let Ok(topology) = load(&args.topology) else { return USAGE };
+    let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
+    if args.daemon {
+        // Fails only where it is one already.
+        let _ = rustix::process::setsid();
+    }
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    if let Err(e) = ctrlc::set_handler(move || {
+        stop.send_replace(true);
+    }) {
+        complain(format_args!("error: cannot catch signals: {e}"));
+        return FAILED;
+    }
+    let ready = || match args.daemon {
+        true => {
+            // Whoever started this process waits for the line; then it is on its own.
+            let mut out = std::io::stdout().lock();
+            let _ = out.write_all(b"ready\n").and_then(|()| out.flush());
+            if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+                let _ = rustix::stdio::dup2_stdout(null);
+            }
+        }
+        false => complain(format_args!("{} of system {name} is ready", role.process())),
+    };
+    let run = Place::make(&name)
+        .map_err(process::RoleError::from)
+        .and_then(|place| process::run(role, &place, &topology, artifacts, stopped, ready));
+    match run {
+        Ok(()) => OK,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Topology, ()> {
+    // Processes of the system have other working directories.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Topology::load(&path).map_err(complain)
+}

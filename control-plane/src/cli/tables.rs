@@ -1,0 +1,145 @@
+//! Tables of commands for a running system.
+
+use super::json::{kind, state, word};
+use crate::controller::proto;
+use crate::topology::show_size;
+use comfy_table::{Table, presets::NOTHING};
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header.to_vec());
+    table
+}
+
+fn text(table: &Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// All flows.
+pub(super) fn flows(flows: &[proto::Flow]) -> String {
+    let mut t = table(&["FLOW", "KIND", "STATE", "PRODUCERS", "CONSUMERS", "ITEM", "WEIGHT", "REASON"]);
+    let names = |members: &[proto::FlowMember]| {
+        let names: Vec<&str> = members.iter().take(4).map(|m| m.name.as_str()).collect();
+        match members.len() {
+            0..=4 => names.join(","),
+            n => format!("{},… ({n})", names.join(",")),
+        }
+    };
+    for f in flows {
+        t.add_row([
+            f.name.clone(),
+            kind(f),
+            state(f),
+            names(&f.producers),
+            names(&f.consumers),
+            show_size(f.item_size.into()),
+            f.settings.unwrap_or_default().weight().to_string(),
+            f.reason.clone(),
+        ]);
+    }
+    text(&t)
+}
+
+/// One flow.
+pub(super) fn flow(f: &proto::Flow) -> String {
+    let s = f.settings.unwrap_or_default();
+    let mut out = format!("flow {}: {}, {}", f.name, kind(f), state(f));
+    if !f.reason.is_empty() {
+        out += &format!(" ({})", f.reason);
+    }
+    let cap = match s.rate_cap_bps() {
+        0 => "none".to_owned(),
+        bps => format!("{} Mbit/s", bps as f64 / 1e6),
+    };
+    out += &format!(
+        "\n  items of {}, path MTU {} B, routing {}, version {}\n  weight {}, rate cap {cap}, batches up to {}, \
+         hint {}, policy {}, doorbell {}\n  poll every {} us (again after {} us), retry after {} us, dead after {} ms\n",
+        show_size(f.item_size.into()),
+        f.mtu,
+        f.routing,
+        f.version,
+        s.weight(),
+        show_size(s.max_batch().into()),
+        word(s.hint().as_str_name(), "HINT_"),
+        word(s.policy().as_str_name(), "POLICY_"),
+        s.doorbell(),
+        s.poll_interval_us(),
+        s.poll_timeout_us(),
+        s.rto_us(),
+        s.dead_after_us() / 1000,
+    );
+    let all: Vec<proto::Ring> =
+        f.producers.iter().chain(&f.consumers).flat_map(|m| m.rings.iter().cloned()).collect();
+    out + &rings(&all)
+}
+
+/// Rings.
+pub(super) fn rings(rings: &[proto::Ring]) -> String {
+    let mut t = table(&["RING", "ROLE", "HOST", "FLOW", "MEMBER", "ITEM", "SIZE", "OWNER"]);
+    for r in rings {
+        t.add_row([
+            r.name.clone(),
+            word(r.role().as_str_name(), "ROLE_"),
+            r.host.clone(),
+            if r.flow.is_empty() { "-".into() } else { r.flow.clone() },
+            if r.flow.is_empty() { "-".into() } else { r.member.clone() },
+            show_size(r.item_size.into()),
+            show_size(r.size.into()),
+            if r.owner.is_empty() { "-".into() } else { r.owner.clone() },
+        ]);
+    }
+    text(&t)
+}
+
+/// An event.
+pub(super) fn event(e: &proto::Event) -> String {
+    let mut out = format!("{:>6}  {}", e.number, word(e.kind().as_str_name(), "EVENT_KIND_"));
+    for (what, name) in [("flow", &e.flow), ("member", &e.member), ("ring", &e.ring), ("host", &e.host)] {
+        if !name.is_empty() {
+            out += &format!("  {what} {name}");
+        }
+    }
+    if !e.text.is_empty() {
+        out += &format!("  {}", e.text);
+    }
+    out + "\n"
+}
+
+/// A system and its processes.
+pub(super) fn status(
+    name: &str,
+    processes: &[(String, Option<u32>)],
+    system: Option<&proto::System>,
+) -> String {
+    let mut out = format!("system {name}\n");
+    let mut t = table(&["PROCESS", "PID", "STATE"]);
+    for (process, pid) in processes {
+        let (pid, state) = match pid {
+            Some(pid) => (pid.to_string(), "runs"),
+            None => ("-".into(), "has died"),
+        };
+        t.add_row([process.as_str(), &pid, state]);
+    }
+    out += &text(&t);
+    let Some(system) = system else { return out + "the controller does not answer\n" };
+    if let Some(s) = &system.switch {
+        let state = if s.connected { "connected" } else { "LOST" };
+        out += &format!(
+            "switch {}: P4Runtime at {}, {state}; {} workers, {} producer rings, {} queue pairs in use\n",
+            s.name, s.p4runtime, s.workers, s.producer_rings, s.queue_pairs
+        );
+    }
+    let mut t = table(&["HOST", "IP", "PORT", "MTU", "RINGS", "AGENT"]);
+    for h in &system.hosts {
+        let agent = if h.connected { "answers" } else { "LOST" };
+        t.add_row([
+            h.name.as_str(),
+            &h.ip,
+            &h.port.to_string(),
+            &h.mtu.to_string(),
+            &h.rings.to_string(),
+            agent,
+        ]);
+    }
+    out + &text(&t)
+}

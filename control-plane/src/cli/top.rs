@@ -1,0 +1,296 @@
+//! `zsr top`: live rates, fill and retries of flows and rings.
+
+use super::client::{ClientError, Session};
+use super::live_args::TopArgs;
+use super::{FAILED, OK, complain, json, try_print};
+use crate::controller::proto;
+use crate::topology::show_size;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Row, Table, TableState};
+use ratatui::{DefaultTerminal, Frame};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// `zsr top`.
+pub(super) fn top(args: &TopArgs) -> u8 {
+    let done = Session::find(args.system.system.as_deref())
+        .and_then(|session| if args.json { as_json(args, &session) } else { live(args, &session) });
+    match done {
+        Ok(()) => OK,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
+        }
+    }
+}
+
+fn look(session: &Session) -> Result<proto::Stats, ClientError> {
+    session.call(|mut c| async move { c.get_stats(proto::GetStatsRequest::default()).await })
+}
+
+/// A flow or ring in one interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Line1 {
+    name: String,
+    ring: bool,
+    role: &'static str,
+    bytes_per_second: f64,
+    items_per_second: f64,
+    transfers_per_second: f64,
+    polls_per_second: f64,
+    retries: u64,
+    fill: Option<f64>,
+    attached: bool,
+    bytes: u64,
+    items: u64,
+}
+
+/// What happened between two looks, flows with their rings below them.
+fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
+    let seconds = (after.time_ns.saturating_sub(before.time_ns)) as f64 / 1e9;
+    let per_second = |now: u64, then: u64| match seconds > 0.0 {
+        true => now.saturating_sub(then) as f64 / seconds,
+        false => 0.0,
+    };
+    let old_flows: HashMap<&str, &proto::FlowStats> =
+        before.flows.iter().map(|f| (f.name.as_str(), f)).collect();
+    let old_rings: HashMap<&str, &proto::RingStats> =
+        before.flows.iter().flat_map(|f| &f.rings).map(|r| (r.name.as_str(), r)).collect();
+    let mut out = Vec::new();
+    for f in &after.flows {
+        // What came into being in between counts from its beginning.
+        let then = old_flows.get(f.name.as_str()).copied().cloned().unwrap_or_default();
+        out.push(Line1 {
+            name: f.name.clone(),
+            bytes_per_second: per_second(f.bytes, then.bytes),
+            items_per_second: per_second(f.items, then.items),
+            transfers_per_second: per_second(f.transfers, then.transfers),
+            polls_per_second: per_second(f.polls, then.polls),
+            retries: f.retries,
+            bytes: f.bytes,
+            items: f.items,
+            ..Default::default()
+        });
+        for r in &f.rings {
+            let then = old_rings.get(r.name.as_str()).copied().cloned().unwrap_or_default();
+            out.push(Line1 {
+                name: r.name.clone(),
+                ring: true,
+                role: if r.role() == proto::Role::Producer { "producer" } else { "consumer" },
+                bytes_per_second: per_second(r.bytes, then.bytes),
+                items_per_second: per_second(r.items, then.items),
+                transfers_per_second: per_second(r.transfers, then.transfers),
+                polls_per_second: per_second(r.polls, then.polls),
+                retries: r.retries,
+                fill: Some(f64::from(r.fill) / f64::from(r.size.max(1))),
+                attached: r.attached,
+                bytes: r.bytes,
+                items: r.items,
+            });
+        }
+    }
+    out
+}
+
+fn object(lines: &[Line1], seconds: f64) -> Value {
+    let value = |l: &Line1| {
+        json!({
+            "name": l.name,
+            "bytes_per_second": l.bytes_per_second,
+            "items_per_second": l.items_per_second,
+            "transfers_per_second": l.transfers_per_second,
+            "polls_per_second": l.polls_per_second,
+            "retries": l.retries,
+            "bytes": l.bytes,
+            "items": l.items,
+        })
+    };
+    let mut flows: Vec<Value> = Vec::new();
+    for l in lines {
+        let mut v = value(l);
+        match (l.ring, flows.last_mut()) {
+            (true, Some(flow)) => {
+                v["role"] = l.role.into();
+                v["fill"] = l.fill.into();
+                v["attached"] = l.attached.into();
+                if let Some(rings) = flow["rings"].as_array_mut() {
+                    rings.push(v);
+                }
+            }
+            _ => {
+                v["rings"] = json!([]);
+                flows.push(v);
+            }
+        }
+    }
+    json!({"seconds": seconds, "flows": flows})
+}
+
+fn as_json(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
+    let mut before = look(session)?;
+    let mut left = args.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        left -= 1;
+        std::thread::sleep(args.interval);
+        let after = look(session)?;
+        let seconds = after.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
+        if try_print(&json::one(&object(&rates(&before, &after), seconds))).is_err() {
+            break;
+        }
+        before = after;
+    }
+    Ok(())
+}
+
+fn live(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
+    let io = |source| ClientError::Io { what: "the terminal", source };
+    let mut before = look(session)?;
+    let mut terminal = ratatui::try_init().map_err(io)?;
+    let done = view(args, session, &mut terminal, &mut before);
+    ratatui::restore();
+    done
+}
+
+fn view(
+    args: &TopArgs,
+    session: &Session,
+    terminal: &mut DefaultTerminal,
+    before: &mut proto::Stats,
+) -> Result<(), ClientError> {
+    let io = |source| ClientError::Io { what: "the terminal", source };
+    let mut lines = rates(before, before);
+    let mut shown = TableState::default().with_selected(0);
+    let mut left = args.count.unwrap_or(u64::MAX);
+    let mut next = Instant::now() + args.interval;
+    while left > 0 {
+        terminal.draw(|frame| draw(frame, &lines, &mut shown)).map_err(io)?;
+        let wait = next.saturating_duration_since(Instant::now());
+        if event::poll(wait.min(Duration::from_millis(250))).map_err(io)?
+            && let Event::Key(key) = event::read().map_err(io)?
+        {
+            let control = key.modifiers.contains(KeyModifiers::CONTROL);
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('c') if control => return Ok(()),
+                KeyCode::Down | KeyCode::Char('j') => shown.select_next(),
+                KeyCode::Up | KeyCode::Char('k') => shown.select_previous(),
+                KeyCode::PageDown => shown.scroll_down_by(20),
+                KeyCode::PageUp => shown.scroll_up_by(20),
+                _ => {}
+            }
+        }
+        if Instant::now() >= next {
+            let after = look(session)?;
+            lines = rates(before, &after);
+            *before = after;
+            next = Instant::now() + args.interval;
+            left -= 1;
+        }
+    }
+    Ok(())
+}
+
+fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
+    let [body, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    let header =
+        ["FLOW / RING", "ROLE", "B/s", "ITEMS/s", "TRANSFERS/s", "POLLS/s", "FILL", "RETRIES", "PROGRAM"];
+    let header = Row::new(header).style(Style::new().add_modifier(Modifier::BOLD));
+    let rows = lines.iter().map(|l| {
+        let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
+        let program = match (l.ring, l.attached) {
+            (false, _) => "",
+            (true, true) => "attached",
+            (true, false) => "-",
+        };
+        let cells = [
+            name,
+            l.role.to_owned(),
+            show_size(l.bytes_per_second as u64),
+            format!("{:.0}", l.items_per_second),
+            format!("{:.0}", l.transfers_per_second),
+            format!("{:.0}", l.polls_per_second),
+            l.fill.map_or(String::new(), |f| format!("{:.0} %", f * 100.0)),
+            l.retries.to_string(),
+            program.to_owned(),
+        ];
+        let style = if l.ring { Style::new() } else { Style::new().add_modifier(Modifier::BOLD) };
+        Row::new(cells.map(Cell::from)).style(style)
+    });
+    let widths = [
+        Constraint::Fill(2),
+        Constraint::Length(9),
+        Constraint::Length(12),
+        Constraint::Length(10),
+        Constraint::Length(12),
+        Constraint::Length(9),
+        Constraint::Length(6),
+        Constraint::Length(8),
+        Constraint::Length(9),
+    ];
+    let table = Table::new(rows, widths)
+        .header(header)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    frame.render_stateful_widget(table, body, shown);
+    frame.render_widget(Line::from("q: leave   up, down: scroll"), foot);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(time_ns: u64, bytes: u64) -> proto::Stats {
+        let ring = proto::RingStats {
+            name: "f.h2".into(),
+            role: proto::Role::Consumer.into(),
+            bytes,
+            items: bytes / 64,
+            fill: 1024,
+            size: 4096,
+            attached: true,
+            ..Default::default()
+        };
+        let flow = proto::FlowStats {
+            name: "f".into(),
+            bytes,
+            items: bytes / 64,
+            retries: 2,
+            rings: vec![ring],
+            ..Default::default()
+        };
+        proto::Stats { time_ns, flows: vec![flow] }
+    }
+
+    #[test]
+    fn rates_are_of_the_interval() {
+        let lines = rates(&stats(1_000_000_000, 6400), &stats(3_000_000_000, 19200));
+        assert_eq!(
+            (lines[0].bytes_per_second, lines[0].items_per_second, lines[0].retries),
+            (6400.0, 100.0, 2)
+        );
+        assert_eq!((lines[1].fill, lines[1].role), (Some(0.25), "consumer"));
+        let value = object(&lines, 2.0);
+        assert_eq!(value["flows"][0]["rings"][0]["name"], "f.h2");
+        assert_eq!(value["flows"][0]["items_per_second"], 100.0);
+    }
+
+    #[test]
+    fn no_time_is_no_rate_and_new_flows_count_from_their_beginning() {
+        assert_eq!(rates(&stats(5, 64), &stats(5, 64))[0].bytes_per_second, 0.0);
+        assert_eq!(rates(&proto::Stats::default(), &stats(1_000_000_000, 64))[0].bytes_per_second, 64.0);
+    }
+
+    #[test]
+    fn the_view_shows_flows_and_rings() {
+        let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 6)).unwrap();
+        let lines = rates(&stats(0, 0), &stats(1_000_000_000, 64_000));
+        terminal.draw(|frame| draw(frame, &lines, &mut TableState::default())).unwrap();
+        let text = terminal.backend().to_string();
+        for part in ["FLOW / RING", "f.h2", "62.50 KiB", "1000", "25 %", "attached", "q: leave"] {
+            assert!(text.contains(part), "{part:?} is missing in\n{text}");
+        }
+    }
+}

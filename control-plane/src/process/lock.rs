@@ -1,0 +1,78 @@
+//! Pid files that tell living processes from dead ones: each is locked by its process, and the system takes the lock back
+//! when that ends, however it ends.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+
+/// A lock that this process holds until it drops it, or ends.
+#[derive(Debug)]
+pub struct Lock(#[allow(dead_code, reason = "held open")] File);
+
+/// Who holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody: there is no file, or its process has ended.
+    Nobody,
+    /// The process of this number, 0 if it has not written it yet.
+    By(u32),
+}
+
+impl Lock {
+    /// Takes the lock at `path`, and notes this process there. The error says who holds it, if it is held.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::AddrInUse`] if another process holds it.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let message = format!("process {} has {}", number(&mut file), path.display());
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+            }
+            Err(e) => return Err(e.into()),
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Lock(file))
+    }
+
+    /// Who holds the lock at `path`.
+    pub fn holder(path: &Path) -> Held {
+        let Ok(mut file) = File::open(path) else { return Held::Nobody };
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Held::By(number(&mut file)),
+            _ => Held::Nobody,
+        }
+    }
+}
+
+fn number(file: &mut File) -> u32 {
+    let mut text = String::new();
+    let _ = file.read_to_string(&mut text);
+    text.trim().parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.pid");
+        assert_eq!(Lock::holder(&path), Held::Nobody);
+        let lock = Lock::take(&path).unwrap();
+        assert_eq!(Lock::holder(&path), Held::By(std::process::id()));
+        let twice = Lock::take(&path).unwrap_err();
+        assert!(twice.to_string().contains(&std::process::id().to_string()), "{twice}");
+        drop(lock);
+        // The file is still there, but it is stale.
+        assert!(path.exists());
+        assert_eq!(Lock::holder(&path), Held::Nobody);
+        Lock::take(&path).unwrap();
+    }
+}

@@ -1,0 +1,204 @@
+//! Where a running system keeps its sockets, pid files and logs: a folder of its own, which nobody else can enter.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The longest path of a UNIX socket on Linux, without its final zero.
+const LONGEST_SOCKET: usize = 107;
+
+/// What is wrong with the folder of a system, or of all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody else could put files there.
+    #[error("{} is not a folder of this user's alone: remove it, or set XDG_RUNTIME_DIR", path.display())]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Sockets would have names that are too long.
+    #[error("{} is too long for a socket's path of at most {LONGEST_SOCKET} bytes: set XDG_RUNTIME_DIR to a shorter one", path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No system was named, and there is not exactly one.
+    #[error("{}", which(names))]
+    Which {
+        /// Those that are up.
+        names: Vec<String>,
+    },
+    /// No such system.
+    #[error("no system `{name}` is up; start it with: zsr up TOPOLOGY")]
+    NotUp {
+        /// Its name.
+        name: String,
+    },
+}
+
+fn which(names: &[String]) -> String {
+    match names {
+        [] => "no system is up; start one with: zsr up TOPOLOGY".into(),
+        names => format!("several systems are up; choose one with --system: {}", names.join(", ")),
+    }
+}
+
+/// The folder of one system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    name: String,
+    folder: PathBuf,
+}
+
+/// The folder of all systems of this user.
+fn root() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if !dir.is_empty() => Path::new(&dir).join("zsr"),
+        _ => PathBuf::from(format!("/tmp/zsr-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PlaceError + '_ {
+    move |source| PlaceError::Io { path: path.to_owned(), source }
+}
+
+/// Makes a folder for this user alone, or makes sure that it is one.
+fn private(path: &Path) -> Result<(), PlaceError> {
+    match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(e) => return Err(io_at(path)(e)),
+    }
+    let found = std::fs::symlink_metadata(path).map_err(io_at(path))?;
+    let ours = found.uid() == rustix::process::getuid().as_raw() && found.mode() & 0o077 == 0;
+    if found.is_dir() && ours { Ok(()) } else { Err(PlaceError::NotOurs { path: path.to_owned() }) }
+}
+
+impl Place {
+    /// The folder of system `name`, made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made, is not this user's alone, or is too deep for sockets.
+    pub fn make(name: &str) -> Result<Self, PlaceError> {
+        let root = root();
+        private(&root)?;
+        let place = Place { name: name.to_owned(), folder: root.join(name) };
+        private(&place.folder)?;
+        // The longest name that is made below: two ends of a link of the longest host name.
+        let longest = place.folder.join("n".repeat(24));
+        if longest.as_os_str().len() > LONGEST_SOCKET {
+            return Err(PlaceError::TooLong { path: longest });
+        }
+        Ok(place)
+    }
+
+    /// The folder of system `name`, or of the only one that is there.
+    ///
+    /// # Errors
+    /// [`PlaceError::NotUp`], [`PlaceError::Which`].
+    pub fn find(name: Option<&str>) -> Result<Self, PlaceError> {
+        let names = Self::all();
+        match name {
+            Some(name) if names.iter().any(|n| n == name) => {
+                Ok(Place { name: name.to_owned(), folder: root().join(name) })
+            }
+            Some(name) => Err(PlaceError::NotUp { name: name.to_owned() }),
+            None => match names.as_slice() {
+                [one] => Ok(Place { name: one.clone(), folder: root().join(one) }),
+                _ => Err(PlaceError::Which { names }),
+            },
+        }
+    }
+
+    /// Names of all systems that have a folder, in order.
+    pub fn all() -> Vec<String> {
+        let found = std::fs::read_dir(root()).into_iter().flatten().flatten();
+        let folders = found.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+        let mut names: Vec<String> = folders.filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The system's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The socket of the controller's service.
+    pub fn controller(&self) -> PathBuf {
+        self.folder.join("controller")
+    }
+
+    /// The controller's store.
+    pub fn journal(&self) -> PathBuf {
+        self.folder.join("journal")
+    }
+
+    /// The file with the address of the switch's P4Runtime server.
+    pub fn p4runtime(&self) -> PathBuf {
+        self.folder.join("p4runtime")
+    }
+
+    /// The socket of the service of the agent of host number `host`.
+    pub fn agent(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("agent-{host}"))
+    }
+
+    /// The socket for programs that attach to rings of host number `host`.
+    pub fn programs(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("programs-{host}"))
+    }
+
+    /// Both ends of link number `link`: the host's and the switch's.
+    pub fn link(&self, link: usize) -> (PathBuf, PathBuf) {
+        (self.folder.join(format!("link-{link}-host")), self.folder.join(format!("link-{link}-switch")))
+    }
+
+    /// The pid file of a process, which it holds locked as long as it lives.
+    pub fn pid(&self, process: &str) -> PathBuf {
+        self.folder.join(format!("{process}.pid"))
+    }
+
+    /// What a process has to say.
+    pub fn log(&self, process: &str) -> PathBuf {
+        self.folder.join(format!("{process}.log"))
+    }
+
+    /// The lock of whoever starts or ends the system.
+    pub fn busy(&self) -> PathBuf {
+        self.folder.with_extension("lock")
+    }
+
+    /// Names of processes that have a pid file, in order.
+    pub fn processes(&self) -> Vec<String> {
+        let found = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = found.filter_map(|e| e.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter_map(|n| n.strip_suffix(".pid").map(str::to_owned)).collect();
+        names.sort();
+        names
+    }
+
+    /// Removes the folder with all that is in it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(&self) -> Result<(), PlaceError> {
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_at(&self.folder)(e)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Programs, agents, the controller and whole systems that are killed.
+
+use super::system::{HOSTS, System, line, lives, say, signal};
+
+#[test]
+fn a_killed_program_is_an_event_and_its_successor_goes_on() {
+    let system = System::up(HOSTS);
+    system.well(&[
+        "flow",
+        "create",
+        "f",
+        "-p",
+        "h1",
+        "-c",
+        "h2",
+        "--item-size",
+        "256",
+        "--ring-size",
+        "4KiB",
+    ]);
+    let mut events = system.events();
+    let (mut first, _) = system.start(&["produce", "f", "--record-size", "4"]);
+    events.next("program-attached");
+    let (consumer, mut lines) = system.start(&["consume", "f", "--record-size", "4"]);
+    events.next("program-attached");
+    say(&mut first, "abc\n");
+    assert_eq!(line(&mut lines), "abc");
+    signal(first.id().into(), "-KILL");
+    first.wait().expect("it died");
+    let died = events.next("program-died");
+    assert_eq!(
+        (&died["flow"], &died["member"], &died["ring"]),
+        (&"f".into(), &"h1".into(), &"f.h1.h2".into())
+    );
+    assert_eq!(system.json(&["flow", "show", "f"])[0]["state"], "impaired");
+
+    let (mut second, _) = system.start(&["produce", "f", "--record-size", "4"]);
+    events.next("program-attached");
+    assert_eq!(system.json(&["flow", "show", "f"])[0]["state"], "running");
+    say(&mut second, "xyz\n");
+    drop(second.stdin.take());
+    assert!(second.wait().expect("it ends").success());
+    assert_eq!(line(&mut lines), "xyz");
+    let mut consumer = consumer;
+    assert!(consumer.wait().expect("the stream ends").success());
+    system.down();
+}
+
+#[test]
+fn an_interrupted_program_leaves_in_good_order() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "256"]);
+    let mut events = system.events();
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    say(&mut producer, "one\n");
+    assert_eq!(line(&mut lines), "one");
+    // Its input stays open; waiting for it would close it.
+    let _input = producer.stdin.take();
+    signal(producer.id().into(), "-INT");
+    assert_eq!(producer.wait().expect("it ends").code(), Some(1));
+    assert_eq!(events.next("program-left")["member"], "h1");
+    signal(consumer.id().into(), "-TERM");
+    assert_eq!(consumer.wait().expect("it ends").code(), Some(0));
+    assert_eq!(events.next("program-left")["member"], "h2");
+    assert_eq!(system.json(&["flow", "show", "f"])[0]["state"], "running");
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn a_killed_agent_is_an_event_and_its_member_can_be_dropped() {
+    let system = System::up(HOSTS);
+    let create = ["flow", "create", "f", "-p", "h1", "-p", "h3", "-c", "h2", "--policy", "drop-member"];
+    system.well(&create);
+    let mut events = system.events();
+    let agent = system.pid("agent.h1");
+    signal(agent, "-KILL");
+    assert_eq!(events.next("agent-lost")["host"], "h1");
+    let removed = events.next("member-removed");
+    assert_eq!((&removed["flow"], &removed["member"]), (&"f".into(), &"h1".into()));
+    let status = system.zsr(&["status"]);
+    assert!(
+        status.code == Some(1) && status.out.contains("has died") && status.out.contains("LOST"),
+        "{}",
+        status.out
+    );
+    let refused = system.zsr(&["flow", "create", "g", "-p", "h1", "-c", "h2"]);
+    assert!(refused.code == Some(1) && refused.err.contains("`h1`"), "{}", refused.err);
+    assert_eq!(system.json(&["flow", "list"]).len(), 1);
+    // The rest of the flow moves on.
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    say(&mut producer, "still here\n");
+    drop(producer.stdin.take());
+    assert_eq!(line(&mut lines), "still here");
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    system.down();
+}
+
+#[test]
+fn flows_outlive_their_controller() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let before = system.json(&["flow", "show", "f"]);
+    signal(system.pid("controller"), "-KILL");
+    while system.processes().iter().any(|(name, pid)| name == "controller" && pid.is_some()) {
+        std::thread::yield_now();
+    }
+    let refused = system.zsr(&["flow", "list"]);
+    assert!(refused.code == Some(1) && refused.err.contains("does not answer"), "{}", refused.err);
+
+    let (mut controller, mut said) = system.start(&["controller", system.path(), "--daemon"]);
+    assert_eq!(line(&mut said), "ready");
+    let after = system.json(&["flow", "show", "f"]);
+    assert_eq!(after[0]["producers"], before[0]["producers"]);
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    say(&mut producer, "as before\n");
+    drop(producer.stdin.take());
+    assert_eq!(line(&mut lines), "as before");
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    system.well(&["flow", "delete", "f"]);
+    assert_eq!(system.switch()["queue_pairs"], 0);
+    system.down();
+    assert!(controller.wait().expect("it ended").success());
+}
+
+#[test]
+fn what_a_crash_left_is_taken_over() {
+    let system = System::up(HOSTS);
+    let pids: Vec<u64> = system.processes().iter().map(|(_, pid)| pid.expect("all live")).collect();
+    pids.iter().for_each(|pid| signal(*pid, "-KILL"));
+    while pids.iter().any(|pid| lives(*pid)) {
+        std::thread::yield_now();
+    }
+    let up = system.zsr(&["up", system.path()]);
+    assert!(up.code == Some(0) && up.err.contains("not ended in good order"), "{}", up.err);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    // Down works whatever is left.
+    signal(system.pid("switch"), "-KILL");
+    system.down();
+}

@@ -1,0 +1,154 @@
+//! Up, flows, programs, down; and what is refused.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use super::system::{HOSTS, System, done, lives};
+
+#[test]
+fn a_system_comes_up_moves_lines_and_leaves_nothing() {
+    let system = System::up(
+        "name: s\nhosts: [h1, h2, h3]\nflows:\n  - {name: rows, producers: [h1], consumers: [h2, h3], \
+         item_size: 1KiB, ring_size: 16KiB, routing: hash(1)}\nworkload: {kind: tpch}\n",
+    );
+    let pids: Vec<u64> = system.processes().iter().map(|(_, pid)| pid.expect("all live")).collect();
+    assert_eq!(pids.len(), 5);
+    let flows = system.json(&["flow", "list"]);
+    assert_eq!((&flows[0]["name"], &flows[0]["state"]), (&"rows".into(), &"running".into()));
+
+    let input: String = (0..5000).map(|n| format!("{},row number {n}\n", n % 977)).collect();
+    let file = system.folder.path().join("in.csv");
+    std::fs::write(&file, &input).expect("written");
+    let consumers = ["h2", "h3"].map(|member| {
+        system.command(&["consume", "rows", "--member", member]).stdout(Stdio::piped()).spawn().expect("runs")
+    });
+    let produced = system
+        .command(&["produce", "rows"])
+        .stdin(std::fs::File::open(&file).expect("there"))
+        .output()
+        .expect("runs");
+    assert_eq!(produced.status.code(), Some(0), "{}", String::from_utf8_lossy(&produced.stderr));
+    let outputs = consumers.map(|c| done(c.wait_with_output().expect("it ends")));
+    let key = |line: &str| line.split(',').next().expect("a key").to_owned();
+    let keys = outputs.each_ref().map(|o| o.out.lines().map(key).collect::<BTreeSet<_>>());
+    assert!(outputs.iter().all(|o| o.code == Some(0)), "{}{}", outputs[0].err, outputs[1].err);
+    assert!(keys[0].is_disjoint(&keys[1]) && keys.iter().all(|k| k.len() > 300), "each key at one consumer");
+    let mut got: Vec<&str> = outputs.iter().flat_map(|o| o.out.lines()).collect();
+    let mut sent: Vec<&str> = input.lines().collect();
+    // In order per producer: a key's rows come as they went.
+    let of_key: Vec<&str> = got.iter().copied().filter(|l| l.starts_with("7,")).collect();
+    assert!(sent.iter().copied().filter(|l| l.starts_with("7,")).eq(of_key));
+    got.sort_unstable();
+    sent.sort_unstable();
+    assert_eq!(got, sent, "every line once");
+
+    let top = system.json(&["top", "-n", "1", "--interval", "50ms"]);
+    assert!(top[0]["flows"][0]["items"].as_u64().expect("items") > 5);
+    assert_eq!(top[0]["flows"][0]["rings"].as_array().map(Vec::len), Some(4));
+    system.well(&["flow", "delete", "rows"]);
+    let switch = system.switch();
+    assert_eq!((&switch["workers"], &switch["queue_pairs"]), (&0.into(), &0.into()));
+    system.down();
+    assert!(pids.iter().all(|pid| !lives(*pid)), "processes are gone");
+}
+
+#[test]
+fn records_of_one_size_go_to_all_consumers_of_a_replicate() {
+    let system = System::up(HOSTS);
+    system.well(&[
+        "flow",
+        "create",
+        "all",
+        "--kind",
+        "replicate",
+        "-p",
+        "h1",
+        "-c",
+        "h2",
+        "-c",
+        "h3",
+        "--item-size",
+        "1KiB",
+    ]);
+    let bytes: Vec<u8> = (0..24 * 1000).map(|n: u32| (n * 7 + n / 256) as u8).collect();
+    let file = system.folder.path().join("in.bin");
+    std::fs::write(&file, &bytes).expect("written");
+    let args = |member: &'static str| ["consume", "all", "--member", member, "--record-size", "24"];
+    let consumers =
+        ["h2", "h3"].map(|m| system.command(&args(m)).stdout(Stdio::piped()).spawn().expect("runs"));
+    let input = std::fs::File::open(&file).expect("there");
+    let produced = system.command(&["produce", "all", "--record-size", "24"]).stdin(input).status();
+    assert!(produced.expect("runs").success());
+    for consumer in consumers {
+        let output = consumer.wait_with_output().expect("it ends");
+        assert!(output.status.success() && output.stdout == bytes, "{} B", output.stdout.len());
+    }
+    system.down();
+}
+
+#[test]
+fn members_join_and_settings_change_from_the_command_line() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "256"]);
+    let flow = system.json(&["flow", "add-producer", "f", "second@h1"]).remove(0);
+    assert_eq!(flow["producers"][1]["rings"][0]["name"], "f.second.h2");
+    let flow = system.json(&["flow", "add-consumer", "f", "h3"]).remove(0);
+    assert_eq!(flow["producers"][0]["rings"].as_array().map(Vec::len), Some(2));
+    let args = ["flow", "set", "f", "--weight", "5", "--rate-cap", "400Mbit", "--poll-interval", "1ms"];
+    let settings = &system.json(&args)[0]["settings"];
+    assert_eq!(settings["rate_cap_bps"], 400_000_000);
+    assert_eq!((&settings["weight"], &settings["poll_interval_us"]), (&5.into(), &1000.into()));
+    assert!(system.well(&["flow", "show", "f"]).contains("rate cap 400 Mbit/s"));
+    system.well(&["flow", "remove-member", "f", "second"]);
+    system.well(&["flow", "remove-member", "f", "h3"]);
+    assert_eq!(system.json(&["ring", "list"]).len(), 2);
+    system.down();
+}
+
+#[test]
+fn refusals_are_one_line_and_an_exit_code() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    for (args, code, part) in [
+        (&["flow", "create", "f", "-p", "h1", "-c", "h2"][..], 1, "flow `f` exists"),
+        (&["flow", "create", "g", "-p", "h1", "-c", "h9"], 1, "no host is called `h9`"),
+        (&["flow", "create", "g", "-p", "h1", "-c", "h2", "--weight", "0"], 2, "weight is 0"),
+        (&["flow", "set", "f", "--max-batch", "100"], 2, "max_batch"),
+        (&["flow", "delete", "g"], 1, "no flow is called `g`"),
+        (&["flow", "remove-member", "f", "h1"], 1, "the last producer"),
+        (&["produce", "f", "--member", "h7"], 2, "no such member `h7`"),
+        (&["consume", "none"], 1, "no flow is called `none`"),
+        (&["up", system.path()], 1, "system `s` is up already"),
+        (&["controller", system.path()], 1, "runs already"),
+        (&["switch", system.path()], 1, "runs already"),
+        (&["status", "--system", "other"], 1, "no system `other` is up"),
+    ] {
+        let done = system.zsr(args);
+        assert_eq!(done.code, Some(code), "{args:?}: {}{}", done.out, done.err);
+        assert!(done.err.contains(part) && done.err.lines().count() == 1, "{args:?}: {}", done.err);
+    }
+    assert_eq!(system.json(&["flow", "list"]).len(), 1);
+    system.down();
+    let none = system.zsr(&["flow", "list"]);
+    assert!(none.code == Some(1) && none.err.contains("no system is up"), "{}", none.err);
+}
+
+#[test]
+fn what_does_not_come_up_leaves_nothing() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound");
+    let system =
+        System::new(&format!("switches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{HOSTS}"));
+    let up = system.zsr(&["up", system.path()]);
+    assert_eq!(up.code, Some(1), "{}", up.err);
+    assert!(up.err.contains("switch did not start") && up.err.contains(&address.to_string()), "{}", up.err);
+    assert_eq!(std::fs::read_dir(system.root()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn shells_get_their_completions() {
+    let system = System::new(HOSTS);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(system.well(&["completion", shell]).contains("add-producer"), "{shell}");
+    }
+}

@@ -1,0 +1,5 @@
+//! A system of real processes, from `zsr up` to `zsr down`.
+
+mod deaths;
+mod life;
+mod system;

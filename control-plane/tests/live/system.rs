@@ -1,0 +1,168 @@
+//! A system of processes of its own for each test, in a folder of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub struct System {
+    pub folder: tempfile::TempDir,
+    pub topology: PathBuf,
+}
+
+pub struct Done {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Three hosts and no flows.
+pub const HOSTS: &str = "name: s\nhosts: [h1, h2, h3]\nflows: []\n";
+
+impl System {
+    /// A folder with this topology; nothing is started.
+    pub fn new(topology: &str) -> Self {
+        // Sockets have short paths.
+        let folder = tempfile::Builder::new().prefix("zsr").tempdir_in("/tmp").expect("a folder");
+        let path = folder.path().join("s.yaml");
+        std::fs::write(&path, topology).expect("written");
+        System { folder, topology: path }
+    }
+
+    /// Up, with this topology.
+    pub fn up(topology: &str) -> Self {
+        let system = Self::new(topology);
+        let up = system.zsr(&["up", system.path()]);
+        assert_eq!(up.code, Some(0), "{}{}", up.out, up.err);
+        system
+    }
+
+    pub fn path(&self) -> &str {
+        self.topology.to_str().expect("text")
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zsr"));
+        command.args(args).env("XDG_RUNTIME_DIR", self.folder.path()).env_remove("ZSR_SYSTEM");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn zsr(&self, args: &[&str]) -> Done {
+        done(self.command(args).output().expect("it runs"))
+    }
+
+    /// As [`zsr`](Self::zsr), for a command that has to succeed.
+    pub fn well(&self, args: &[&str]) -> String {
+        let done = self.zsr(args);
+        assert_eq!(done.code, Some(0), "zsr {args:?}: {}{}", done.out, done.err);
+        done.out
+    }
+
+    pub fn json(&self, args: &[&str]) -> Vec<Value> {
+        let text = self.well(&[args, &["--json"]].concat());
+        text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect()
+    }
+
+    /// A command that goes on, with its output.
+    pub fn start(&self, args: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let mut child =
+            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let out = child.stdout.take().expect("piped");
+        (child, BufReader::new(out))
+    }
+
+    /// All events from the first on, as they come.
+    pub fn events(&self) -> Events {
+        let (child, lines) = self.start(&["events", "--follow", "--json"]);
+        Events { child, lines }
+    }
+
+    /// Numbers of the processes that live, by name.
+    pub fn processes(&self) -> Vec<(String, Option<u64>)> {
+        let status = self.zsr(&["status", "--json"]);
+        let status: Value = serde_json::from_str(&status.out).expect("JSON");
+        let list = status["processes"].as_array().expect("a list").clone();
+        list.iter().map(|p| (p["name"].as_str().expect("a name").to_owned(), p["pid"].as_u64())).collect()
+    }
+
+    pub fn pid(&self, process: &str) -> u64 {
+        let all = self.processes();
+        all.iter().find(|(n, _)| n == process).and_then(|(_, pid)| *pid).expect("it lives")
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("zsr")
+    }
+
+    /// Numbers in use at the switch, and its address.
+    pub fn switch(&self) -> Value {
+        self.json(&["status"]).remove(0)["switch"].clone()
+    }
+
+    pub fn down(&self) {
+        self.well(&["down"]);
+        let left: Vec<_> = std::fs::read_dir(self.root()).expect("a folder").flatten().collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        // A test that has failed leaves no processes either.
+        let _ = self.command(&["down"]).stderr(Stdio::null()).stdout(Stdio::null()).status();
+    }
+}
+
+pub struct Events {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Events {
+    /// The next event of this kind.
+    pub fn next(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).expect("text"), 0, "events ended before {kind}");
+            let event: Value = serde_json::from_str(&line).expect("JSON");
+            if event["kind"] == kind {
+                return event;
+            }
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn done(output: Output) -> Done {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+pub fn signal(pid: u64, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+}
+
+/// Whether a process of this number lives (a zombie does not).
+pub fn lives(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    stat.is_ok_and(|s| !s.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+pub fn say(child: &mut Child, text: &str) {
+    child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).expect("written");
+}
+
+pub fn line(out: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    out.read_line(&mut line).expect("text");
+    line.trim_end().to_owned()
+}
