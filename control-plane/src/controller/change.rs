@@ -8,11 +8,13 @@
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
 
-use super::dataplane::{Context, Hosts};
+use super::dataplane::{Context, Hosts, Ticks, replication};
 use super::difference::Difference;
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
+use crate::p4::ClientError;
+use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 
@@ -141,8 +143,8 @@ impl Controller {
                 touched = true;
             }
             let difference = Difference::between(before.clone(), entities(new.as_deref(), false)?);
-            let had = old.map(Flow::workers).unwrap_or_default();
-            let has = new.as_deref().map(Flow::workers).unwrap_or_default();
+            let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
+            let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let result = self.write(work, &difference, &had, &has).await;
             if result.is_err() {
                 self.take_back(work, &difference, &has, &had).await;
@@ -162,9 +164,9 @@ impl Controller {
         &self,
         work: &mut Work,
         difference: &Difference,
-        had: &BTreeSet<u16>,
-        has: &BTreeSet<u16>,
-    ) -> Result<(), crate::p4::ClientError> {
+        had: &Ticks,
+        has: &Ticks,
+    ) -> Result<(), ClientError> {
         work.switch.update(difference.additions().into_iter()).await?;
         self.run_workers(work, had, has).await?;
         work.switch.update(difference.removals().into_iter()).await
@@ -174,30 +176,40 @@ impl Controller {
     pub(super) async fn run_workers(
         &self,
         work: &mut Work,
-        had: &BTreeSet<u16>,
-        has: &BTreeSet<u16>,
-    ) -> Result<(), crate::p4::ClientError> {
+        had: &Ticks,
+        has: &Ticks,
+    ) -> Result<(), ClientError> {
         if had == has {
             return Ok(());
         }
-        let group = {
+        let updates = {
             let mut state = self.state();
-            state.workers.retain(|w| !had.contains(w));
-            state.workers.extend(has.iter());
-            self.0.plane.ticks(state.workers.iter().copied())
+            let touched: BTreeSet<u32> = had.values().chain(has.values()).copied().collect();
+            let before: Vec<_> = touched.iter().filter(|g| state.ticking.contains_key(g)).copied().collect();
+            for (worker, group) in had {
+                state.ticking.entry(*group).or_default().remove(worker);
+            }
+            for (worker, group) in has {
+                state.ticking.entry(*group).or_default().insert(*worker);
+            }
+            state.ticking.retain(|_, workers| !workers.is_empty());
+            let entity = |group: &u32| {
+                let workers = state.ticking.get(group).into_iter().flatten().copied();
+                replication(ticks::group(*group, workers))
+            };
+            // Which groups there were says whether they come, change or go; what was in them does not matter.
+            let gone = |group: &u32| replication(ticks::group(*group, std::iter::empty()));
+            let old = before.iter().map(gone).collect();
+            let new = touched.iter().filter(|g| state.ticking.contains_key(g)).map(entity).collect();
+            let difference = Difference::between(old, new);
+            [difference.additions(), difference.removals()].concat()
         };
-        work.switch.modify_replication(vec![group]).await
+        work.switch.update(updates.into_iter()).await
     }
 
     /// As far as the switch still answers, brings it to where it was: each update by itself, since some of them have not
     /// happened and are refused.
-    async fn take_back(
-        &self,
-        work: &mut Work,
-        difference: &Difference,
-        has: &BTreeSet<u16>,
-        had: &BTreeSet<u16>,
-    ) {
+    async fn take_back(&self, work: &mut Work, difference: &Difference, has: &Ticks, had: &Ticks) {
         let inverse = difference.inverse();
         for update in inverse.additions() {
             let _ = work.switch.update([update].into_iter()).await;

@@ -8,10 +8,10 @@ use super::refusal::{Kind, Refusal};
 use super::settings::{Hint, Settings};
 use crate::p4::Schema;
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
-use crate::plan::{GROUP_TICK, PORT_AGAIN, PlanError, group, session};
+use crate::plan::{PORT_AGAIN, PlanError, group, session, ticks};
 use crate::topology::{ByteOrder, MacAddr, Switch};
 use p4runtime_proto::p4::v1 as rt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -30,7 +30,11 @@ pub struct DataPlane {
     schema: Schema,
     ip: Ipv4Addr,
     mac: MacAddr,
+    tick: Duration,
 }
+
+/// The multicast group that makes a worker tick, by worker.
+pub type Ticks = BTreeMap<u16, u32>;
 
 /// Hosts by name.
 pub type Hosts = HashMap<String, Host>;
@@ -55,7 +59,7 @@ impl Context<'_> {
 impl DataPlane {
     /// For a switch that runs the program of `schema`.
     pub fn new(schema: Schema, switch: &Switch) -> Self {
-        DataPlane { schema, ip: switch.ip, mac: switch.mac }
+        DataPlane { schema, ip: switch.ip, mac: switch.mac, tick: switch.tick }
     }
 
     /// Names of the program.
@@ -211,9 +215,10 @@ impl DataPlane {
         Ok(spec.entry(&self.schema)?)
     }
 
-    /// The group that makes workers run: one replica per worker.
-    pub fn ticks(&self, workers: impl Iterator<Item = u16>) -> rt::PacketReplicationEngineEntry {
-        group(GROUP_TICK, workers.map(|w| (PORT_AGAIN, w.into())))
+    /// The multicast group that makes each worker of a flow tick, by worker.
+    pub fn tick_groups(&self, flow: &Flow) -> Ticks {
+        let poll = times(&flow.settings).poll_interval;
+        flow.workers().into_iter().map(|w| (w, ticks::group_of(w, poll, self.tick))).collect()
     }
 
     /// Tables that hold nothing but flows' entries.

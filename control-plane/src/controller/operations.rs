@@ -8,7 +8,7 @@ use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::topology::{RingRole, show_size};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 impl Controller {
     /// Creates a flow.
@@ -133,7 +133,7 @@ impl Controller {
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
         // A switch that does not answer runs no workers.
-        let _ = self.run_workers(work, &failed.workers(), &BTreeSet::new()).await;
+        let _ = self.run_workers(work, &self.0.plane.tick_groups(&failed), &BTreeMap::new()).await;
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 

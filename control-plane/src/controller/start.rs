@@ -3,7 +3,7 @@
 
 use super::agents::Agents;
 use super::alloc::Number;
-use super::dataplane::{Context, DataPlane};
+use super::dataplane::{Context, DataPlane, replication};
 use super::difference::Difference;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::state::State;
 use super::{Controller, Inner, Work};
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
-use crate::plan::{FIRST_FLOW_GROUP, GROUP_TICK, Plan, PlanError};
+use crate::plan::{GROUP_FLOOD, Plan, PlanError, ticks};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
 use p4runtime_proto::p4::v1 as rt;
@@ -100,7 +100,6 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     if !taken_up {
         install::base(&mut client, setup.artifacts, &schema, &plan).await?;
         client.enable_digest(schema.digest("report_t")?).await?;
-        client.insert_replication(vec![plane.ticks(std::iter::empty())]).await?;
         client.insert(vec![plane.probe()?]).await?;
     }
     let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
@@ -175,21 +174,22 @@ async fn settle(
     }
     let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
     let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let held = reader.entities(tables.into_iter(), FIRST_FLOW_GROUP.into()).await?;
+    let held = reader.entities(tables.into_iter(), |group| group != GROUP_FLOOD).await?;
     let context = Context { hosts: &state.hosts, heaviest: state.heaviest(), hold: false };
     let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
         wanted.extend(plane.entities(flow, &context)?);
     }
-    let difference = Difference::between(held, wanted);
-    let running = recovered.flows.values().filter(|f| f.failed.is_none());
-    state.workers = running.flat_map(|f| f.workers()).collect();
-    client.update(difference.additions().into_iter()).await?;
-    let ticks = plane.ticks(state.workers.iter().copied());
-    match reader.group(GROUP_TICK).await? {
-        Some(_) => client.modify_replication(vec![ticks]).await?,
-        None => client.insert_replication(vec![ticks]).await?,
+    // Workers run when everything that they need is there.
+    for flow in recovered.flows.values().filter(|f| f.failed.is_none()) {
+        for (worker, group) in plane.tick_groups(flow) {
+            state.ticking.entry(group).or_default().insert(worker);
+        }
     }
+    let ticking = state.ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
+    wanted.extend(ticking.map(replication));
+    let difference = Difference::between(held, wanted);
+    client.update(difference.additions().into_iter()).await?;
     client.update(difference.removals().into_iter()).await?;
     let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
     let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());

@@ -68,8 +68,8 @@ pub struct State {
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
     pub flows: BTreeMap<String, Flow>,
-    /// Workers that the switch runs.
-    pub workers: BTreeSet<u16>,
+    /// Workers that the switch runs, by the multicast group that makes them tick.
+    pub ticking: BTreeMap<u32, BTreeSet<u16>>,
     /// Numbers.
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.

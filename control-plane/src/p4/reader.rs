@@ -75,14 +75,14 @@ impl SwitchReader {
             .collect())
     }
 
-    /// All entries of these tables, and the multicast groups from number `first_group` on.
+    /// All entries of these tables, and those multicast groups whose number is `wanted`.
     pub async fn entities(
         &self,
         tables: impl Iterator<Item = u32>,
-        first_group: u32,
+        wanted: impl Fn(u32) -> bool,
     ) -> Result<Vec<rt::Entity>, ClientError> {
         let entries = self.entries(tables).await?.into_iter().map(Entity::TableEntry);
-        let groups = self.groups().await?.into_iter().filter(|g| g.multicast_group_id >= first_group);
+        let groups = self.groups().await?.into_iter().filter(|g| wanted(g.multicast_group_id));
         let groups = groups.map(|g| {
             let r#type = Some(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(g));
             Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type })
@@ -104,12 +104,6 @@ impl SwitchReader {
             _ => None,
         };
         Ok(found.into_iter().filter_map(group).collect())
-    }
-
-    /// Replicas of a multicast group; `None` if there is no such group.
-    pub async fn group(&self, id: u32) -> Result<Option<usize>, ClientError> {
-        let groups = self.groups().await?;
-        Ok(groups.iter().find(|g| g.multicast_group_id == id).map(|g| g.replicas.len()))
     }
 
     /// Cells of counters, given as (counter, index), in the order asked.

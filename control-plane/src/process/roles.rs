@@ -4,7 +4,7 @@ use super::lock::Lock;
 use super::place::{Place, PlaceError};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
-use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, Plan};
+use crate::plan::{FIRST_RESERVED_PORT, ticks};
 use crate::topology::{Host, Link, Topology};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{FaultRates, Faulty, LinkError, LoopConfig, PortLoop, UnixPort, Waker};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
-use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, TimerPort, control_queue};
+use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};
 use zsr_wire::Mac;
 
 /// How long a controller waits for its switch to come up.
@@ -158,13 +158,7 @@ async fn switch(
     let program = empty_program().map_err(|e| other("the switch's empty program")(&e))?;
     let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
     let mut switch = Switch::new(&program, config);
-    let timer = TimerPort {
-        port: PORT_TIMER,
-        interval_ns: spec.tick.as_nanos() as u64,
-        template: Plan::timer_packet(),
-        count: 1,
-        index_offset: None,
-    };
+    let timer = ticks::timer(spec.tick);
     switch.add_timer(timer).map_err(|e| other("the switch's timer")(&e))?;
     let waker = Waker::new()?;
     let wake = waker.clone();

@@ -149,11 +149,18 @@ fn settings_change_while_items_move() {
     let mut tx = producer(&rig, 1, "f.h1.h2");
     let mut rx = consumer(&rig, 2, "f.h2");
     for round in 0..10 {
-        let settings = proto::Settings { max_batch: Some(64 << (round % 4)), ..Default::default() };
+        // Rarely polled workers tick in other groups.
+        let poll = if round % 3 == 2 { 20_000 } else { 100 };
+        let settings = proto::Settings {
+            max_batch: Some(64 << (round % 4)),
+            poll_interval_us: Some(poll),
+            ..Default::default()
+        };
         let set = proto::SetFlowRequest { name: "f".into(), settings: Some(settings) };
         let flow = rig.runtime.block_on(client.set_flow(set)).expect("set").into_inner();
         assert_eq!(flow.version, round + 2);
-        assert_eq!(flow.settings.expect("all of them").poll_interval_us, Some(100));
+        assert_eq!(flow.settings.expect("all of them").rto_us, Some(20_000));
+        assert_eq!(rig.held().1, 1, "one worker ticks");
         push(&mut tx, 0..20);
         assert!((0..20).all(|n| pop(&mut rx) == n));
     }

@@ -14,7 +14,7 @@ use zsr_control_plane::controller::dataplane::DataPlane;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 use zsr_control_plane::controller::{Controller, Setup, StartError, proto, serve, start};
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
-use zsr_control_plane::plan::ticks;
+use zsr_control_plane::plan::{FIRST_FLOW_GROUP, GROUP_FLOOD, ticks};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::agent::Agent;
@@ -182,9 +182,13 @@ impl Rig {
         let tables = DataPlane::flow_tables().map(|t| schema.table(t).expect("a table"));
         self.runtime.block_on(async {
             let reader = SwitchReader::connect("s1", self.p4runtime, 1).await.expect("the switch");
+            let of_flows = |group: u32| group >= FIRST_FLOW_GROUP.into();
             // Less the probe, which is no flow's.
-            let entries = reader.entities(tables.into_iter(), 0x1000).await.expect("entries").len() - 1;
-            (entries, reader.group(1).await.expect("groups").unwrap_or(0))
+            let entries = reader.entities(tables.into_iter(), of_flows).await.expect("entries").len() - 1;
+            let groups = reader.groups().await.expect("groups");
+            let ticks = groups.iter().map(|g| (g.multicast_group_id, g.replicas.len()));
+            let ticks = ticks.filter(|(id, _)| *id != GROUP_FLOOD && !of_flows(*id));
+            (entries, ticks.map(|(_, replicas)| replicas).sum())
         })
     }
 

@@ -1,6 +1,6 @@
 //! Programs, agents, the controller and whole systems that are killed.
 
-use super::system::{HOSTS, System, line, lives, say, signal};
+use super::system::{HOSTS, System, line, say, signal};
 
 #[test]
 fn a_killed_program_is_an_event_and_its_successor_goes_on() {
@@ -131,7 +131,8 @@ fn what_a_crash_left_is_taken_over() {
     let system = System::up(HOSTS);
     let pids: Vec<u64> = system.processes().iter().map(|(_, pid)| pid.expect("all live")).collect();
     pids.iter().for_each(|pid| signal(*pid, "-KILL"));
-    while pids.iter().any(|pid| lives(*pid)) {
+    // Until the system has taken everything from them.
+    while system.processes().iter().any(|(_, pid)| pid.is_some()) {
         std::thread::yield_now();
     }
     let up = system.zsr(&["up", system.path()]);
