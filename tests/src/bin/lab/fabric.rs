@@ -12,17 +12,18 @@ use zsr_control_plane::run::install::switch_in_hand;
 use zsr_control_plane::topology::{RingRole, Topology};
 use zsr_host_agent::proto::agent_client::AgentClient;
 use zsr_host_agent::proto::{
-    ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, QpTarget, Role,
+    ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, ListRingsRequest, QpTarget,
+    Role,
 };
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_soft_switch::{SwitchNode, control_queue};
 use zsr_wire::ring::Flags;
 
 use super::Result;
-use super::ports::{Link, Named};
+use super::ports::{Link, Named, Spoil};
 
-/// How long nothing may move.
-const STALL: Duration = Duration::from_secs(60);
+/// How long agents may take to come up.
+const START: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub struct FabricOptions {
@@ -38,6 +39,12 @@ pub struct FabricOptions {
     /// Seed of the losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Have the switch break the ICRC of the packets that it rewrites: NICs that check it must drop them.
+    #[arg(long)]
+    spoil_icrc: bool,
+    /// Seconds for which nothing may move.
+    #[arg(long, default_value_t = 60)]
+    patience: u64,
 }
 
 type Clients = HashMap<String, AgentClient<Channel>>;
@@ -47,14 +54,20 @@ async fn connect(agents: &[Named<SocketAddr>]) -> Result<Clients> {
     for agent in agents {
         let endpoint = Endpoint::from_shared(format!("http://{}", agent.value))?;
         let start = Instant::now();
-        let channel = loop {
-            match endpoint.connect().await {
-                Ok(channel) => break channel,
-                Err(e) if start.elapsed() > STALL => return Err(format!("agent {}: {e}", agent.name).into()),
+        let client = loop {
+            // A forwarded port takes connections before anybody listens behind it, so only an answer counts.
+            let tried = async {
+                let mut client = AgentClient::new(endpoint.connect().await?);
+                client.list_rings(ListRingsRequest::default()).await?;
+                Result::Ok(client)
+            };
+            match tried.await {
+                Ok(client) => break client,
+                Err(e) if start.elapsed() > START => return Err(format!("agent {}: {e}", agent.name).into()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         };
-        clients.insert(agent.name.clone(), AgentClient::new(channel));
+        clients.insert(agent.name.clone(), client);
     }
     Ok(clients)
 }
@@ -108,7 +121,7 @@ async fn create_rings(
 }
 
 /// Waits until every consumer has popped all and seen the end, and every producer's ring is empty.
-async fn finished(topology: &Topology, clients: &mut Clients) -> Result<()> {
+async fn finished(topology: &Topology, clients: &mut Clients, patience: Duration) -> Result<()> {
     let (mut last, mut moved) = (Vec::new(), Instant::now());
     loop {
         let (mut words, mut done) = (Vec::new(), true);
@@ -123,9 +136,9 @@ async fn finished(topology: &Topology, clients: &mut Clients) -> Result<()> {
         }
         if words != last {
             (last, moved) = (words, Instant::now());
-        } else if moved.elapsed() > STALL {
+        } else if moved.elapsed() > patience {
             return Err(
-                format!("nothing has moved for {STALL:?}; (ring, head, tail, flags): {last:?}").into()
+                format!("nothing has moved for {patience:?}; (ring, head, tail, flags): {last:?}").into()
             );
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -141,6 +154,9 @@ fn port(topology: &Topology, options: &FabricOptions, named: &Named<Link>) -> Re
     if options.loss > 0.0 {
         let rates = FaultRates { loss: options.loss, ..FaultRates::NONE };
         port = Box::new(Faulty::new(port, rates, rates, options.seed ^ u64::from(number) << 32)?);
+    }
+    if options.spoil_icrc {
+        port = Box::new(Spoil(port));
     }
     Ok((number, port))
 }
@@ -164,7 +180,7 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
     let start = Instant::now();
     let fabric = fabric.spawn("switch")?;
     let done = runtime.block_on(async {
-        finished(topology, &mut clients).await?;
+        finished(topology, &mut clients, Duration::from_secs(options.patience)).await?;
         let took = start.elapsed();
         for ring in &topology.rings {
             let client = client(&mut clients, &topology.hosts[ring.host].name)?;

@@ -1,5 +1,6 @@
 //! One host: an agent over a NIC of any kind, and a program for each of its rings.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 
 use clap::Args;
@@ -69,17 +70,25 @@ fn jobs(topology: &Topology, host: usize) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-fn produce(mut producer: Producer, job: &Job, items: u32) -> Result<u32> {
+/// What a program has pushed or popped: how many items, and, of what was popped, a hash of their order and the sum of
+/// their sequence numbers, for whoever compares consumers.
+struct Tally {
+    items: u32,
+    order: u64,
+    sum: u64,
+}
+
+fn produce(mut producer: Producer, job: &Job, items: u32) -> Result<Tally> {
     let mut item = vec![0; job.item_size as usize];
     for n in 0..items {
         items::fill(job.id, n, &mut item);
         producer.push(&item)?;
     }
     producer.close();
-    Ok(items)
+    Ok(Tally { items, order: 0, sum: 0 })
 }
 
-fn consume(mut consumer: Consumer, job: &Job, items: u32) -> Result<u32> {
+fn consume(mut consumer: Consumer, job: &Job, items: u32) -> Result<Tally> {
     let mut item = vec![0; job.item_size as usize];
     let rings = job.feeders.iter().max().map_or(0, |m| *m as usize + 1);
     let mut received = Received::new(rings, job.item_size, job.shared, |r| job.feeders.contains(&(r as u32)));
@@ -95,7 +104,10 @@ fn consume(mut consumer: Consumer, job: &Job, items: u32) -> Result<u32> {
     if !job.shared && counts.iter().any(|n| *n != items) {
         return Err(format!("{}: {counts:?} items came, {items} of each were pushed", job.ring).into());
     }
-    Ok(counts.iter().sum())
+    let mut hasher = DefaultHasher::new();
+    received.order.hash(&mut hasher);
+    let sum = received.order.iter().map(|name| u64::from(name & 0xff_ffff)).sum();
+    Ok(Tally { items: counts.iter().sum(), order: hasher.finish(), sum })
 }
 
 async fn happened(events: &mut Receiver<AgentEvent>, kind: EventKind, ring: &str) -> Result<()> {
@@ -120,7 +132,10 @@ async fn program(agent: Agent, job: Job, items: u32, mut events: Receiver<AgentE
         }
     });
     match done.await? {
-        Ok(count) => println!("{}: {ring}: {count} items, each as it should be", agent.name()),
+        Ok(Tally { items, order, sum }) => println!(
+            "{}: {ring}: {items} items, each as it should be, order {order:016x} sum {sum}",
+            agent.name()
+        ),
         Err(e) => return Err(format!("{ring}: {e}").into()),
     }
     // The NIC answers the switch until the controller has let go of the ring.

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""check.py IMAGE LAB ITEMS: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
+import re, subprocess, sys, tempfile
+from guests import AGENT, Guest
+
+IMAGE, LAB, ITEMS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+HOSTS = {f"h{n}": (f"10.0.1.{n}", f"02:00:00:01:00:{n:02x}") for n in (1, 2, 3, 4)}
+
+
+class Failed(Exception):
+    pass
+
+
+def topology(kind, producers, consumers, mtu, item=1024, batch=16384):
+    hosts = "".join(f"  - {{name: {h}, ip: {HOSTS[h][0]}, mac: '{HOSTS[h][1]}', mtu: {mtu}}}\n" for h in producers + consumers)
+    # Timeouts are long: an emulated guest answers in milliseconds.
+    return (f"name: rxe\nhosts:\n{hosts}flows:\n"
+            f"  - {{name: f, kind: {kind}, producers: [{', '.join(producers)}], consumers: [{', '.join(consumers)}], "
+            f"item_size: {item}, ring_size: 64KiB, max_batch: {batch}, poll_interval: 500us, poll_timeout: 40ms, rto: 40ms}}\n"
+            "workload: {kind: synthetic, items: 1}\n")
+
+
+def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=None):
+    """One flow, every item checked in the guests. `fails`: what the switch must say instead."""
+    text = topology(kind, producers, consumers, mtu)
+    path = folder + "/topology.yaml"
+    open(path, "w").write(text)
+    used, hosts, agents, ports = producers + consumers, [], [], []
+    for h in used:
+        g = guests[h]
+        g.run("cat > /tmp/topology.yaml", text.encode())
+        hosts.append(g.popen(f"zsr-lab host --topology /tmp/topology.yaml --host {h} --listen 0.0.0.0:{AGENT} --items {ITEMS} --verbs rxe0"))
+        agents += ["--agent", f"{h}=127.0.0.1:{g.agent_port}"]
+        ports += ["--port", f"{h}=unix:{g.far},{g.cable}"]
+    fabric = subprocess.run([LAB, "fabric", "--topology", path, *agents, *ports, *extra],
+                            capture_output=True, text=True)
+    said = fabric.stdout + fabric.stderr
+    if fails or fabric.returncode != 0:
+        for h in used:
+            guests[h].run("killall zsr-lab")
+    outcomes = {h: c.wait(30) for h, c in zip(used, hosts)}
+    if fails:
+        if fabric.returncode == 0 or not fails(said):
+            raise Failed(f"{name}: it should have failed, and did not as expected:\n{said}\n{outcomes}")
+        print(f"OK rxe: {name}", flush=True)
+        return
+    broken = {h: o for h, o in outcomes.items() if o[0] != 0}
+    if fabric.returncode != 0 or broken:
+        raise Failed(f"{name}:\n{said}\n" + "\n".join(f"{h}: {o[1]}" for h, o in outcomes.items()))
+    # "h3: f.h3: 50 items, each as it should be, order HASH sum N"
+    lines = [line.split() for h in consumers for line in outcomes[h][1].splitlines() if "items, each" in line]
+    count, total = (sum(int(words[at]) for words in lines) for at in (2, -1))
+    copies = 1 if kind == "load-balance" else len(consumers)
+    streams = len(producers) * copies
+    if (count, total) != (streams * ITEMS, streams * ITEMS * (ITEMS - 1) // 2):
+        raise Failed(f"{name}: {count} items came, their numbers' sum is {total}: some are lost or doubled")
+    if kind == "replicate" and len({words[-3] for words in lines}) != 1:
+        raise Failed(f"{name}: consumers have seen different orders: {lines}")
+    faults = sum(int(f) for f in re.findall(r"faults: (\d+)", said))
+    if bool(faults) != ("--loss" in extra):
+        raise Failed(f"{name}: {faults} frames were lost on purpose")
+    after = next(line.split("OK ")[1] for line in said.splitlines() if line.startswith("fabric: OK"))
+    print(f"OK rxe: {name}: {count} items checked, {after}" + (f", {faults} frames lost on the way" if faults else ""), flush=True)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="zsr-rxe") as folder:
+        guests = {}
+        try:
+            for h, (ip, mac) in HOSTS.items():
+                guests[h] = Guest(IMAGE, folder, h, ip, mac, 9000)
+            for g in guests.values():
+                g.wait_ready()
+            everything(guests, folder)
+        except (Failed, RuntimeError, TimeoutError, OSError) as e:
+            print(f"FAILED rxe: {e}")
+            for g in guests.values():
+                print(f"--- console of {g.name}\n{g.log()[-800:]}")
+            sys.exit(1)
+        finally:
+            for g in guests.values():
+                g.end()
+
+
+def everything(guests, folder):
+    def flow(name, *args, **more):
+        run(guests, folder, name, *args, **more)
+
+    one, two = ["h1"], ["h1", "h2"]
+    to_one, to_two = ["h3"], ["h3", "h4"]
+    flow("1:1, path MTU 1024", "shuffle", one, to_one, 1024)
+    flow("1:1, path MTU 4096", "shuffle", one, to_one, 4096)
+    flow("2:2 shuffle, path MTU 1024", "shuffle", two, to_two, 1024)
+    flow("2:2 load balance, path MTU 4096", "load-balance", two, to_two, 4096)
+    flow("2:2 replicate, path MTU 4096", "replicate", two, to_two, 4096)
+    for mtu in (1024, 4096):
+        flow(f"2:2 shuffle with 1 % of frames lost each way, path MTU {mtu}", "shuffle", two, to_two, mtu, extra=["--loss", "0.01"])
+    # The kernel drops what has a wrong ICRC without a word, so nothing arrives; that it did above is the other half.
+    flow("a switch that breaks the ICRC gets nothing across", "shuffle", one, to_one, 1024,
+         extra=["--spoil-icrc", "--patience", "10"], fails=lambda said: "nothing has moved" in said and "('f.h3', 0, 0, " in said.replace('"', "'"))
+
+
+main()
