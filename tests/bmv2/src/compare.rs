@@ -83,9 +83,9 @@ fn show(packets: &[PortPacket]) -> String {
 }
 
 impl Pair {
-    /// Whether no packet can change what the program does with the next one.
-    pub fn is_stateless(&self) -> bool {
-        self.info.registers.is_empty() && self.info.meters.is_empty() && self.info.direct_meters.is_empty()
+    /// Whether all that packets can leave behind in the program's own state is compared in the end.
+    pub fn sees_state(&self) -> bool {
+        self.info.registers.is_empty() || self.theirs.registers.is_some()
     }
 
     /// Gives both switches the program.

@@ -125,7 +125,7 @@ async fn program(plan: &Plan<'_>, name: &str) -> Result<Outcome, String> {
         for (at, step) in script.iter().enumerate() {
             let Err(mut difference) = pair.step(step).await else { continue };
             if difference.kind == "packet"
-                && pair.is_stateless()
+                && pair.sees_state()
                 && alone(plan, &info, &json, &script[..=at]).await?
             {
                 difference.kind = "remains";

@@ -337,7 +337,8 @@ impl<'a> Builder<'a> {
             };
             let of = self.program.registers.get(engine.index()).ok_or_else(|| missing("register", name))?;
             let size = cells("register", name, register.size.into(), of.size)?;
-            let data = DataType::resolve(register.type_spec.as_ref(), self.info.type_info.as_ref())
+            let types = self.info.type_info.as_ref();
+            let data = DataType::resolve(register.type_spec.as_ref(), types, &[of.width])
                 .map_err(|what| format!("register '{name}' {what}"))?;
             if data.widths() != [of.width] {
                 return Err(format!(
@@ -395,9 +396,10 @@ impl<'a> Builder<'a> {
                 continue;
             };
             let of = self.program.digests.get(engine.index()).ok_or_else(|| missing("digest", name))?;
-            let data = DataType::resolve(digest.type_spec.as_ref(), self.info.type_info.as_ref())
-                .map_err(|what| format!("digest '{name}' {what}"))?;
             let widths: Vec<u32> = of.fields.iter().map(|(_, width)| *width).collect();
+            let types = self.info.type_info.as_ref();
+            let data = DataType::resolve(digest.type_spec.as_ref(), types, &widths)
+                .map_err(|what| format!("digest '{name}' {what}"))?;
             if data.widths() != widths {
                 return Err(format!(
                     "digest '{name}' has fields of {:?} bits in P4Info and {widths:?} in the device config",

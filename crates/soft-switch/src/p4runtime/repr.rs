@@ -43,18 +43,9 @@ impl Repr {
         artifact: u32,
     ) -> Result<Self, String> {
         use config::p4_new_type_spec::Representation::TranslatedType;
-        use config::p4_new_type_translation::SdnType;
         let spec = type_name.and_then(|name| types.get(&name.name));
         let sdn = match spec.and_then(|spec| spec.representation.as_ref()) {
-            Some(TranslatedType(translation)) => match translation.sdn_type {
-                Some(SdnType::SdnString(_)) => Sdn::Text,
-                Some(SdnType::SdnBitwidth(bits)) => match u32::try_from(bits) {
-                    Ok(bits) if bits == artifact => Sdn::Same,
-                    Ok(bits) if bits > 0 => Sdn::Bits(bits),
-                    _ => return Err(format!("has a translation to {bits} bits")),
-                },
-                None => Sdn::Same,
-            },
+            Some(TranslatedType(translation)) => Self::translated(translation, artifact)?.sdn,
             _ => Sdn::Same,
         };
         let expected = match sdn {
@@ -67,6 +58,21 @@ impl Repr {
         if i64::from(bitwidth) != expected && !untyped {
             return Err(format!("has {bitwidth} bits in P4Info and {expected} in the device config"));
         }
+        Ok(Self { width: artifact, sdn })
+    }
+
+    /// A translated type that has `artifact` bits in the data plane.
+    pub fn translated(translation: &config::P4NewTypeTranslation, artifact: u32) -> Result<Self, String> {
+        use config::p4_new_type_translation::SdnType;
+        let sdn = match translation.sdn_type {
+            Some(SdnType::SdnString(_)) => Sdn::Text,
+            Some(SdnType::SdnBitwidth(bits)) => match u32::try_from(bits) {
+                Ok(bits) if bits == artifact => Sdn::Same,
+                Ok(bits) if bits > 0 => Sdn::Bits(bits),
+                _ => return Err(format!("has a translation to {bits} bits")),
+            },
+            None => Sdn::Same,
+        };
         Ok(Self { width: artifact, sdn })
     }
 
