@@ -101,7 +101,7 @@ header internal_t {
     bytes_t producer_tail;         // as the deciding pass saw it
     bytes_t head;                  // of the consumer ring, likewise
     bytes_t word;                  // a ring counter
-    bit<32> word_flags;
+    usec_t  time;
     psn_t   psn;
     bit<64> pad;
 }

@@ -1,4 +1,4 @@
-// What controls tell each other within a pass. `bridge_t` is all that egress learns from ingress.
+// What controls tell each other within a pass. `bridge_t` is all that egress learns from ingress, and `gathered_t` in a look.
 #ifndef ZSR_METADATA_P4
 #define ZSR_METADATA_P4
 
@@ -31,29 +31,51 @@ ZSR_BRIDGE bridge_t {
     @field_list(FIELDS_COMMIT) bit<32> flags;
     @field_list(FIELDS_COMMIT) bytes_t producer_tail;
     bytes_t word;
-    bit<32> word_flags;
+    usec_t  time;
+}
+
+// What a look has gathered (EV_LOOK), for egress too.
+ZSR_BRIDGE gathered_t {
+    phase_t phase;
+    bit<8>  settings;
+    bit<8>  blocked;               // 1: another worker drains this producer
+    bit<8>  late;                  // 1: nothing has moved for too long
+    bit<8>  ask_producer;          // 1: its word may be asked for again
+    bit<8>  ask_consumer;          // 1: likewise
+    bytes_t producer_head;
+    bytes_t producer_tail;
+    bytes_t consumer_tail;
+    bytes_t head;
+    bytes_t debt;                  // bytes that a capped flow has moved ahead of its rate
+    usec_t  refill_at;             // when that may shrink
 }
 
 struct meta_t {
-    bridge_t b;
+    bridge_t   b;
+    gathered_t g;
+#ifdef ZSR_ARCH_META
+    ZSR_ARCH_META
+#endif
 
     // From the architecture.
-    bit<16>  port;
+    port_t   port;
     @field_list(FIELDS_AGAIN)
     usec_t   now;
     @field_list(FIELDS_AGAIN)
     bit<8>   trusted;              // 1: internal packet of our own
     bit<8>   malformed;
-    bit<32>  icrc_delta;           // 0: the ICRC is right
 
     // To the architecture.
-    bit<16>  out_port;
+    port_t   out_port;
     bit<16>  out_group;
     bit<8>   own;                  // 1: addressed to the switch
     ip4_t    arp_ip;
+    bit<32>  icrc;                 // CRC over packet and ICRC: ICRC_RIGHT if that is right
 
     // Who.
     event_t  event;
+    bit<8>   looks;                // 1: EV_TICK to EV_FREE
+    bit<8>   sends;                // 1: a packet to a PU
     role_t   role;
     bit<8>   swap;                 // 1: the peer's control words are little-endian
     bit<16>  received_qp;          // connection that the packet came on
@@ -61,37 +83,28 @@ struct meta_t {
     bit<16>  worker;
     bit<16>  producer;
     bit<16>  sender;               // producer ring whose QP the packet came on
+    bit<16>  other_sender;         // not 0: it is not the transfer's producer
     bit<16>  flow;
     bit<16>  index;                // place in the worker's list of producers
     bit<16>  next;                 // the place behind it
-    bit<16>  hops;
+    bit<16>  hops;                 // producers looked at since the tick, or members
     bit<32>  member_bit;           // of the consumer within its group
 
-    // Parameters of the worker, its consumer rings and the producer ring.
-    bit<8>   settings;             // WORKER_*
-    bit<16>  producers;
-    bit<16>  members;
+    // Parameters of the worker and the producer ring.
+    bit<8>   settings;             // HOLDS, OPEN, LOCKS, CAPPED
     bit<32>  all_members;          // a bit for each
     bit<16>  group;                // multicast group of a replicate flow, or 0
     bytes_t  max_batch;
-    bytes_t  consumer_size;
     bytes_t  consumer_mask;
-    bytes_t  low_space;
     bit<8>   mtu;                  // 1..5: 256..4096 bytes
     bytes_t  mtu_mask;             // 255..4095
     bit<16>  consumer_data_qp;
-    bit<16>  consumer_poll_qp;
     usec_t   poll_interval;
     usec_t   poll_timeout;
     usec_t   rto;
     bit<32>  max_tries;
-    bytes_t  producer_size;
     bytes_t  producer_mask;
     bit<16>  producer_data_qp;
-    bit<16>  producer_poll_qp;
-    bytes_t  refill;               // bytes that a capped flow may move per `refill_every`
-    bytes_t  burst;
-    usec_t   refill_every;
 
     // State registers: what each does in this pass, and what came out.
     op_t     do_owner;
@@ -113,34 +126,39 @@ struct meta_t {
     op_t     do_debt;
     op_t     do_refill;
     op_t     do_poll_psn;
-    op_t     do_poll_due;
+    op_t     do_producer_due;
+    op_t     do_consumer_due;
     op_t     do_due;
     op_t     do_tries;
     bytes_t  length;
     psn_t    frags;
-    bit<8>   syndrome;
+    bit<32>  aeth;                 // syndrome (8 bits), MSN
     psn_t    psn;                  // of the packet
-    psn_t    expected;             // value that moves a PSN register on
-    psn_t    next_psn;             // value that it then takes
+    psn_t    next_psn;             // the one behind it
+    psn_t    consumer_step;        // operand of ConsumerPsnState
+    psn_t    producer_step;        // operand of ProducerPsnState
     psn_t    consumer_psn;
     psn_t    producer_psn;
     psn_t    poll_psn;
     psn_t    position;             // fragment within the transfer
     psn_t    slack;                // position less number of fragments
+    psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
+    psn_t    from_slack;           // less number of fragments
     bytes_t  from_bytes;
     bytes_t  head;
     bytes_t  seen_head;            // as the deciding pass saw it
     bytes_t  seen_tail;
+    bytes_t  head_diff;
+    bytes_t  tail_diff;
     bytes_t  producer_head;
     bytes_t  producer_tail;
     bytes_t  consumer_tail;
-    bytes_t  member_tail;
+    bytes_t  items_at;             // offset of the transfer's first item, at the producer or the consumer
     bit<32>  acked;                // a bit for each member
     bit<32>  lacking;
-    bit<32>  producer_flags;
-    bytes_t  word;                 // counter of a poll response, in our byte order
-    bit<32>  word_flags;
+    bytes_t  word;                 // counter of a poll response, in our byte order, lowest bit: CLOSED
+    usec_t   time;                 // when a capped flow is to be refilled next
     phase_t  phase;
     phase_t  phase_from;
     phase_t  phase_to;
@@ -149,44 +167,60 @@ struct meta_t {
     bit<8>   locked;
     bit<16>  lock;                 // worker that drains the producer, plus 1
     bit<16>  my_lock;
+    bit<16>  others_lock;
+    bytes_t  credit_left;          // of a turn, behind this transfer
     bit<8>   over;                 // 1: the producer's turn is over
-    bytes_t  debt;                 // bytes that a capped flow has moved ahead of its rate
-    bytes_t  debt_slack;
+    bytes_t  debt;
     usec_t   refill_at;
-    usec_t   refill_in;
-    usec_t   refill_next;
     usec_t   due_at;
-    usec_t   due_in;
+    bit<32>  is_due;               // 1: `due` has passed
     usec_t   wait;
     usec_t   poll_due_at;
-    usec_t   poll_due_in;
+    bit<32>  producer_is_due;
+    bit<32>  consumer_is_due;
     bit<32>  tries;
-
-    // Arithmetic of a decision.
-    bytes_t  fill;
-    bytes_t  space;
-    bytes_t  batch;
-    bytes_t  to_producer_wrap;
-    bytes_t  to_consumer_wrap;
-    bytes_t  fill_slack;
-    bytes_t  space_slack;
-    bytes_t  batch_slack;
-    bytes_t  over_slack;
-    bytes_t  batch_rest;           // what the producer still has behind the batch
+    bit<32>  tries_left;
     bytes_t  rounded;
-    bytes_t  tail_diff;
-    bit<8>   ask;                  // ASK_*: whose word is wanted
-    bit<8>   closed;
-    bit<8>   is_drained;           // 1: this producer and those looked at before it are closed and empty
-    bit<8>   blocked;              // 1: another worker drains this producer
-    bit<8>   idle;
-    bit<8>   bad_count;
+    bit<8>   gathered;             // 1: the tails of all members are known
+    bit<8>   off_list;             // 1: the worker's list has become shorter
 
     bit<8>   report;
     bit<32>  report_code;
     bit<32>  report_psn;
     bit<8>   drop_reason;
     bit<8>   counts;               // COUNT_*: what to count for the worker
+
+    // Egress: a look. Sizes of the rings, and arithmetic of the decision.
+    bit<16>  producers;
+    bytes_t  consumer_size;
+    bytes_t  low_space;
+    bit<16>  consumer_poll_qp;
+    bytes_t  producer_size;
+    bit<16>  producer_poll_qp;
+    bytes_t  refill;               // bytes that a capped flow may move per `refill_every`
+    bytes_t  burst;
+    usec_t   refill_every;
+    usec_t   refill_late;          // time since it was due
+    usec_t   refill_early;         // not 0: it is not due yet
+    usec_t   refill_limit;         // how late it may be to be made up for
+    bytes_t  fill;
+    bytes_t  space;
+    bytes_t  batch;
+    bytes_t  to_producer_wrap;
+    bytes_t  to_consumer_wrap;
+    bytes_t  fill_over;            // by how much a counter has left its ring
+    bytes_t  space_over;
+    bytes_t  space_lacking;        // by how much space is low
+    bytes_t  batch_lacking;        // what the producer lacks to a full batch
+    bytes_t  debt_over;            // by how much a capped flow is ahead of its rate
+    bytes_t  batch_rest;           // what the producer still has behind the batch
+    bit<16>  hops_left;
+    bit<8>   ask;                  // ASK_*: whose word is wanted
+    bytes_t  closed;               // 1: the producer is
+    bit<32>  is_drained;           // 1: this producer and those looked at before it are closed and empty
+    bit<8>   idle;
+    bit<8>   stopped;
+    bit<8>   bad_count;
 
     // Egress: the peer, and the rewrite.
     bit<32>  crc_old;

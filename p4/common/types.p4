@@ -25,6 +25,10 @@
 #define ZSR_MAX_HOSTS 1024        // MAC addresses behind the switch
 #endif
 
+#ifndef ZSR_PORT
+#define ZSR_PORT bit<16>
+#endif
+typedef ZSR_PORT port_t;
 typedef bit<48> mac_t;
 typedef bit<32> ip4_t;
 // A PSN, or a number of packets, in the upper 24 bits: sums wrap where PSNs do. The low byte is free for a mark.
@@ -57,6 +61,7 @@ const bit<8> OP_READ_ONLY    = 16;
 const bit<8> OP_ACK          = 17;
 
 // Ring ABI version 1.
+const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; its lowest bit says CLOSED in what is kept of a producer's head
 const bytes_t RING_ITEMS     = 4096;         // offset of the first item
 const bytes_t RING_TAIL_WORD = 64;           // offset of the tail word; head word and commit record are at 0
 const bit<32> FLAG_CLOSED    = 1;
@@ -100,12 +105,17 @@ const event_t EV_LAST_COMMIT   = 30;   // write the last commit record
 const event_t EV_FAULT         = 31;   // a PU broke the ring ABI: stop its worker, tell the controller
 // The rest.
 const event_t EV_FANOUT        = 32;   // timer packet: becomes one tick per worker of a group
-const event_t EV_POLL          = 33;   // READ a control word
+const event_t EV_POLL_PRODUCER = 33;   // READ a producer's head word
 const event_t EV_MEMBER        = 34;   // note a group member's tail
 const event_t EV_GATHER        = 35;   // the smallest tail of a group, member by member
 const event_t EV_REFILL        = 36;   // a flow with a rate cap may move more bytes
 const event_t EV_RESET         = 37;   // controller: what registers begin with
 const event_t EV_QUERY         = 38;   // controller: what do they hold?
+const event_t EV_POLL_CONSUMER = 39;   // READ a consumer's tail word
+const event_t EV_ASK           = 40;   // becomes one EV_POLL_CONSUMER per member of a group
+const event_t EV_UNLOCK        = 41;   // as EV_FREE, where other workers may want the producer: frees it
+const event_t EV_CLOSED        = 42;   // the last commit is acknowledged
+const event_t EV_LOOK          = 43;   // from ingress to egress only: what a look has gathered
 
 // What a worker is doing.
 typedef bit<8> phase_t;
@@ -118,10 +128,10 @@ const phase_t PHASE_CLOSED  = 5;
 const phase_t PHASE_FAULT   = 6;       // a peer refused a request; the controller acts
 
 // Settings of a worker that change while it runs, a bit each.
-#define HOLDS(m)  (m.settings[0:0] == 1)   // start no transfer
-#define OPEN(m)   (m.settings[1:1] == 1)   // do not close when all producers are drained
-#define LOCKS(m)  (m.settings[2:2] == 1)   // its producers have other workers too (load balance)
-#define CAPPED(m) (m.settings[3:3] == 1)   // its flow has a rate cap
+#define HOLDS(settings)  (settings[0:0] == 1)   // start no transfer
+#define OPEN(settings)   (settings[1:1] == 1)   // do not close when all producers are drained
+#define LOCKS(settings)  (settings[2:2] == 1)   // its producers have other workers too (load balance)
+#define CAPPED(settings) (settings[3:3] == 1)   // its flow has a rate cap
 
 // Multicast groups of workers, by how often they tick: the only one, or the upper bits of the number.
 const bit<16> TICKS_OFTEN = 1;
@@ -164,7 +174,7 @@ const bit<8> DROP_NO_ROUTE    = 5;     // no port for this MAC address
 const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response that is not 8 bytes
 
 // What is reported to the controller.
-const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH syndrome
+const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH: the syndrome is its upper byte
 const bit<8> REPORT_SILENT    = 2;     // retries used up, still trying: code is their number
 const bit<8> REPORT_BAD_COUNT = 3;     // a PU's counter runs ahead of its ring
 const bit<8> REPORT_STATE     = 4;     // answers EV_QUERY

@@ -1,5 +1,10 @@
 // Packets that the switch makes itself: READ requests, tail WRITEs, commit records. All of the packet is new.
 control Compose(inout headers_t hdr, inout meta_t m) {
+    Swap() swap_counter;
+    Swap() swap_head;
+    Swap() swap_flags;
+    Swap() swap_id;
+    Swap() swap_tail;
     IcrcOwn() icrc_own;
 
     action headers() {
@@ -63,16 +68,6 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.commit.producer_tail = m.b.producer_tail;
         m.egress_length = LEN_COMMIT;
     }
-    action swap_word() {
-        hdr.word.counter = hdr.word.counter[7:0] ++ hdr.word.counter[15:8] ++ hdr.word.counter[23:16] ++ hdr.word.counter[31:24];
-    }
-    action swap_commit() {
-        hdr.commit.head = hdr.commit.head[7:0] ++ hdr.commit.head[15:8] ++ hdr.commit.head[23:16] ++ hdr.commit.head[31:24];
-        hdr.commit.flags = hdr.commit.flags[7:0] ++ hdr.commit.flags[15:8] ++ hdr.commit.flags[23:16] ++ hdr.commit.flags[31:24];
-        hdr.commit.producer_id = hdr.commit.producer_id[7:0] ++ hdr.commit.producer_id[15:8] ++ hdr.commit.producer_id[23:16] ++ hdr.commit.producer_id[31:24];
-        hdr.commit.producer_tail = hdr.commit.producer_tail[7:0] ++ hdr.commit.producer_tail[15:8] ++ hdr.commit.producer_tail[23:16] ++ hdr.commit.producer_tail[31:24];
-    }
-
     action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
 
     apply {
@@ -82,10 +77,15 @@ control Compose(inout headers_t hdr, inout meta_t m) {
             read();
         } else if (m.b.kind == OUT_TAIL) {
             tail();
-            if (m.peer_swap == 1) { swap_word(); }
+            if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else {
             commit();
-            if (m.peer_swap == 1) { swap_commit(); }
+            if (m.peer_swap == 1) {
+                swap_head.apply(hdr.commit.head);
+                swap_flags.apply(hdr.commit.flags);
+                swap_id.apply(hdr.commit.producer_id);
+                swap_tail.apply(hdr.commit.producer_tail);
+            }
         }
         hdr.ipv4.total_len = m.egress_length;
         hdr.udp.length = m.egress_length - 20;

@@ -7,6 +7,8 @@
 // and dropped.
 control Connection(inout headers_t hdr, inout meta_t m) {
     IcrcCheck() icrc_check;
+    LittleWord() little_word;
+    BigWord() big_word;
 
     action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap, bit<32> member_bit) {
         m.role = role;
@@ -47,12 +49,12 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.event = EV_PRODUCER_WORD;
         m.do_asker = DO_GET;
         m.do_poll_psn = DO_MATCH;
-        m.do_poll_due = DO_SET;
+        m.do_producer_due = DO_SET;
     }
     action consumer_word() {
         m.event = EV_CONSUMER_WORD;
         m.do_poll_psn = DO_MATCH;
-        m.do_poll_due = DO_SET;
+        m.do_consumer_due = DO_SET;
     }
     // A consumer has the items. Are we waiting for others?
     action committed() {
@@ -66,6 +68,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.event = EV_TAIL_ACKED;
         m.do_owner = DO_GET;
         m.do_producer_psn = DO_MATCH;
+        m.producer_step = m.psn | TAIL_SENT;
     }
     action gap() {
         m.event = EV_GAP;
@@ -98,8 +101,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         key = {
             m.role        : ternary;
             hdr.bth.opcode: exact;
-            m.syndrome    : ternary;
-            m.icrc_delta  : ternary;
+            m.aeth        : ternary;
+            m.icrc        : ternary;
         }
         actions = { data; producer_word; consumer_word; committed; tail_acked; gap; producer_refused; poll_refused; refused; nothing; }
         const default_action = nothing();
@@ -108,63 +111,54 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _) : data();
             (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _) : data();
             (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _) : data();
-            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, 0) : producer_word();
-            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, 0) : consumer_word();
+            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT) : producer_word();
+            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT) : consumer_word();
             // Syndrome: 0 0 0 credits is an ACK, 0 1 1 code a NAK, of which code 0 is a PSN sequence error.
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x00 &&& 0x60, 0) : tail_acked();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x00 &&& 0x60, 0) : committed();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60 &&& 0x7f, 0) : gap();
-            (_,                  OP_ACK, 0x60 &&& 0x7f, _) : nothing();
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x60 &&& 0x60, 0) : producer_refused();
-            (ROLE_PRODUCER_POLL, OP_ACK, 0x60 &&& 0x60, 0) : poll_refused();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60 &&& 0x60, 0) : refused();
-            (ROLE_CONSUMER_POLL, OP_ACK, 0x60 &&& 0x60, 0) : refused();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : tail_acked();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : committed();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT) : gap();
+            (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _) : nothing();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : producer_refused();
+            (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : poll_refused();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : refused();
+            (ROLE_CONSUMER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : refused();
         }
     }
 
-    action word_big() {
-        m.word = hdr.word.counter;
-        m.word_flags = hdr.word.flags;
-    }
-    action word_little() {
-        m.word = hdr.word.counter[7:0] ++ hdr.word.counter[15:8] ++ hdr.word.counter[23:16] ++ hdr.word.counter[31:24];
-        m.word_flags = hdr.word.flags[7:0] ++ hdr.word.flags[15:8] ++ hdr.word.flags[23:16] ++ hdr.word.flags[31:24];
-    }
     action damaged()   { m.drop_reason = DROP_BAD_ICRC; }
     action malformed() { m.drop_reason = DROP_MALFORMED; }
 
     apply {
         m.psn = hdr.bth.ack_psn << 8;
-        m.syndrome = hdr.aeth.syndrome_msn[31:24];
+        m.aeth = hdr.aeth.syndrome_msn;
         qps.apply();
-        if (hdr.icrc.isValid()) {
-            icrc_check.apply(hdr, m);
-            if (hdr.word.isValid()) {
-                if (m.swap == 1) { word_little(); }
-                else { word_big(); }
+        if (hdr.icrc.isValid()) { icrc_check.apply(hdr, m); }
+        if (m.own == 1) {
+            meaning.apply();
+            if (m.event == EV_NONE) {
+                if (m.role != 0) {
+                    if (hdr.icrc.isValid()) {
+                        if (m.icrc != ICRC_RIGHT) { damaged(); }
+                    } else if (hdr.bth.opcode == OP_READ_ONLY) { malformed(); }
+                }
+            } else if (hdr.word.isValid()) {
+                if (m.swap == 1) { little_word.apply(hdr.word.counter, hdr.word.flags, m.word); }
+                else { big_word.apply(hdr.word.counter, hdr.word.flags, m.word); }
             }
-        } else {
-            m.icrc_delta = 1;
-        }
-        meaning.apply();
-        if (m.event == EV_NONE && m.role != 0) {
-            if (hdr.icrc.isValid()) {
-                if (m.icrc_delta != 0) { damaged(); }
-            } else if (hdr.bth.opcode == OP_READ_ONLY) { malformed(); }
         }
     }
 }
 
 // A PU's datagram that its producer ring has items: known by ring secret, source and port.
 control Doorbell(inout headers_t hdr, inout meta_t m) {
+    BigWord() big_word;
+
     action bell(bit<16> producer, bit<16> worker) {
         m.event = EV_VISIT;
         m.producer = producer;
         m.worker = worker;
-        m.word = hdr.doorbell.counter;
-        m.word_flags = hdr.doorbell.flags;
     }
-    action unknown() { m.drop_reason = DROP_UNKNOWN_QP; }
+    action unknown() { m.event = EV_NONE; }
     table doorbells {
         key = {
             hdr.doorbell.secret : exact;
@@ -175,5 +169,10 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
         const default_action = unknown();
         size = ZSR_MAX_PRODUCERS;
     }
-    apply { doorbells.apply(); }
+    action refused() { m.drop_reason = DROP_UNKNOWN_QP; }
+    apply {
+        doorbells.apply();
+        big_word.apply(hdr.doorbell.counter, hdr.doorbell.flags, m.word);
+        if (m.own == 1 && m.event == EV_NONE) { refused(); }
+    }
 }

@@ -1,5 +1,6 @@
 // Egress in one page: what the outcome of ingress looks like on the wire. No state here.
 control ZsrEgress(inout headers_t hdr, inout meta_t m) {
+    Look() look;
     Peer() peer;
     Rewrite() rewrite;
     Compose() compose;
@@ -32,15 +33,17 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
         hdr.internal.producer_tail = m.b.producer_tail;
         hdr.internal.head = m.b.head;
         hdr.internal.word = m.b.word;
-        hdr.internal.word_flags = m.b.word_flags;
+        hdr.internal.time = m.b.time;
         hdr.internal.psn = m.b.psn;
         hdr.internal.pad = 0;
     }
 
     apply {
+        if (m.b.event == EV_LOOK) { look.apply(m); }
         if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
             internal();
-        } else if (m.b.kind > OUT_FORWARD) {
+        } else if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DROP) {
+            m.sends = 1;
             peer.apply(m);
             if (m.b.kind == OUT_DATA) { rewrite.apply(hdr, m); }
             else { compose.apply(hdr, m); }

@@ -1,7 +1,7 @@
 // Everything that is not for the switch itself: forwarded by destination MAC address. ARP requests for the switch's
 // own addresses are answered here.
 control Forward(inout headers_t hdr, inout meta_t m) {
-    action to_port(bit<16> port) {
+    action to_port(port_t port) {
         m.b.kind = OUT_FORWARD;
         m.out_port = port;
     }
@@ -58,11 +58,8 @@ control OwnAddress(inout headers_t hdr, inout meta_t m) {
 
 // The port behind which a connection's peer is.
 control Route(inout meta_t m) {
-    action route(bit<16> port) { m.out_port = port; }
-    action lost() {
-        m.b.kind = OUT_DROP;
-        m.drop_reason = DROP_NO_ROUTE;
-    }
+    action route(port_t port) { m.out_port = port; }
+    action lost() { m.b.kind = OUT_DROP; }
     table routes {
         key = { m.b.qp : exact; }
         actions = { route; lost; }

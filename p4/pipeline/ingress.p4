@@ -10,6 +10,7 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
     OwnAddress() own_address;
     Connection() connection;
     Doorbell() doorbell;
+    TickGroup() tick_group;
     Passes() passes;
     Transfer() transfer;
     Route() route;
@@ -30,23 +31,21 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         m.seen_tail = hdr.internal.producer_tail;
         m.seen_head = hdr.internal.head;
         m.word = hdr.internal.word;
-        m.word_flags = hdr.internal.word_flags;
+        m.time = hdr.internal.time;
         m.psn = hdr.internal.psn;
     }
     action reject(bit<8> reason) {
         m.event = EV_NONE;
         m.drop_reason = reason;
     }
-    // A timer packet's number says whose ticks it makes: most are for the workers that look often, every eighth is for one of
-    // many groups in turn, whose workers look once in 2^8, 2^12 or 2^16 timer packets.
-    action fan_out(bit<16> group) {
+    action fan_out(event_t event, bit<16> group) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
-        m.b.event = EV_TICK;
+        m.b.event = event;
+        m.b.worker = hdr.internal.worker;
         m.b.group = group;
         m.out_group = group;
     }
-    action no_tick() { m.event = EV_NONE; }
 
     apply {
         if (m.malformed == 1) {
@@ -54,32 +53,23 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         } else if (hdr.internal.isValid()) {
             if (m.trusted == 0) { reject(DROP_FORGED); }
             else if (hdr.internal.event == EV_FANOUT) {
-                if (hdr.internal.next[2:0] != 7) { fan_out(TICKS_OFTEN); }
-                else if (hdr.internal.next[4:3] == 0) { fan_out(TICKS_8 ++ hdr.internal.next[7:5]); }
-                else if (hdr.internal.next[4:3] == 1) { fan_out(TICKS_12 ++ hdr.internal.next[11:5]); }
-                else if (hdr.internal.next[4:3] == 2) { fan_out(TICKS_16 ++ hdr.internal.next[15:5]); }
-                else { no_tick(); }
+                tick_group.apply(hdr.internal.next, m.group);
+                if (m.group != 0) { fan_out(EV_TICK, m.group); }
             }
-            else {
-                resume();
-                passes.apply(m);
-            }
+            else if (hdr.internal.event == EV_ASK) { fan_out(EV_POLL_CONSUMER, hdr.internal.next); }
+            else { resume(); }
         } else {
             if (hdr.ipv4.isValid()) { own_address.apply(hdr, m); }
-            if (m.own == 1 && hdr.bth.isValid()) {
-                connection.apply(hdr, m);
-            } else if (m.own == 1 && hdr.doorbell.isValid()) {
-                doorbell.apply(hdr, m);
-                passes.apply(m);
-            } else {
-                if (hdr.arp.isValid()) { arp_reply.apply(hdr, m); }
-                if (m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
-            }
+            if (hdr.bth.isValid()) { connection.apply(hdr, m); }
+            else if (hdr.doorbell.isValid()) { doorbell.apply(hdr, m); }
+            else if (hdr.arp.isValid()) { arp_reply.apply(hdr, m); }
+            if (m.own == 0 && m.event == EV_NONE && m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
         }
 
         if (m.event != EV_NONE) {
+            if (m.role == 0) { passes.apply(m); }
             transfer.apply(m);
-            if (m.b.kind > OUT_FORWARD && m.b.kind < OUT_AGAIN && m.b.group == 0) { route.apply(m); }
+            if (m.sends == 1 && m.b.group == 0) { route.apply(m); }
         }
     }
 }

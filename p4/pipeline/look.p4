@@ -1,42 +1,139 @@
-// A look at a worker and a producer: is there something to do, to ask, or to repeat? Sets what the registers behind it do.
+// A look at a worker and a producer, in egress: ingress has gathered what the registers say (outcome.p4). Is there something
+// to do, to ask, or to repeat? The packet's next pass does it.
+
+// Sizes of the rings and the flow's rate cap: `refill` bytes every `refill_every`.
+control LookParams(inout meta_t m) {
+    action worker_ring(bit<16> producers, bytes_t max_batch, bytes_t size, bytes_t mask, bytes_t low_space, bit<16> poll_qp,
+                       bit<16> group) {
+        m.producers = producers;
+        m.max_batch = max_batch;
+        m.consumer_size = size;
+        m.consumer_mask = mask;
+        m.low_space = low_space;
+        m.consumer_poll_qp = poll_qp;
+        m.b.group = group;
+    }
+    table worker_rings {
+        key = { m.b.worker : exact; }
+        actions = { worker_ring; NoAction; }
+        const default_action = NoAction();
+        size = ZSR_MAX_WORKERS;
+    }
+    action producer_ring(bytes_t size, bytes_t mask, bit<16> poll_qp) {
+        m.producer_size = size;
+        m.producer_mask = mask;
+        m.producer_poll_qp = poll_qp;
+    }
+    table producer_rings {
+        key = { m.b.producer : exact; }
+        actions = { producer_ring; NoAction; }
+        const default_action = NoAction();
+        size = ZSR_MAX_PRODUCERS;
+    }
+    action flow(bytes_t refill, bytes_t burst, usec_t refill_every) {
+        m.refill = refill;
+        m.burst = burst;
+        m.refill_every = refill_every;
+    }
+    table flows {
+        key = { m.b.flow : exact; }
+        actions = { flow; NoAction; }
+        const default_action = NoAction();
+        size = ZSR_MAX_FLOWS;
+    }
+    apply {
+        worker_rings.apply();
+        producer_rings.apply();
+        if (CAPPED(m.g.settings)) { flows.apply(); }
+    }
+}
+
 control Look(inout meta_t m) {
-    action ask_producer() {
-        m.ask = ASK_PRODUCER;
-        m.poll_qp = m.producer_poll_qp;
-    }
-    action ask_consumer() {
-        m.ask = ASK_CONSUMER;
-        m.poll_qp = m.consumer_poll_qp;
-    }
-    action ask_nobody() {
+    LookParams() look_params;
+    Amount() amount;
+    RefillTimes() refill_times;
+
+    action nothing() {
+        m.b.kind = OUT_DROP;
         m.ask = ASK_NOBODY;
-        m.do_poll_due = DO_NOTHING;
+        m.hops_left = m.producers |-| m.b.hops;
+    }
+    action again(event_t event) {
+        m.b.kind = OUT_AGAIN;
+        m.b.event = event;
+    }
+    action fault() {
+        again(EV_FAULT);
+        m.b.length = m.fill;
+    }
+    action poll_producer() {
+        again(EV_POLL_PRODUCER);
+        m.b.qp = m.producer_poll_qp;
+    }
+    action poll_consumer() {
+        again(EV_POLL_CONSUMER);
+        m.b.qp = m.consumer_poll_qp;
+    }
+    action ask_members() {
+        again(EV_ASK);
+        m.b.next = m.b.group + 1;
+    }
+    action refill() {
+        again(EV_REFILL);
+        m.b.word = m.g.refill_at;
+        m.b.time = m.time;
+        m.b.length = m.refill;
+    }
+    action start() {
+        again(EV_START);
+        m.b.length = m.batch;
+        m.b.word = m.batch_rest;
+    }
+    action next_producer() {
+        again(EV_NEXT);
+        m.b.hops = m.b.hops + 1;
+        m.b.word = m.is_drained;
     }
 
     apply {
-        if (m.phase == PHASE_IDLE) { m.idle = 1; }
-        if (m.producer_flags[0:0] == 1) { m.closed = 1; }
-        // All producers of the round so far: the worker closes when it has found the whole list so.
-        if (m.idle == 1 && m.closed == 1 && m.fill == 0 && (m.hops == 0 || m.word == 1)) { m.is_drained = 1; }
-        if (m.lock != 0 && m.lock != m.my_lock) { m.blocked = 1; }
+        look_params.apply(m);
+        nothing();
+        amount.apply(m);
+        if (CAPPED(m.g.settings)) { refill_times.apply(m); }
 
+        if (m.g.phase == PHASE_IDLE) { m.idle = 1; }
+        if (m.g.phase == PHASE_CLOSED || m.g.phase == PHASE_FAULT) { m.stopped = 1; }
+        // All producers of the round so far: the worker closes when it has found the whole list so.
+        if (m.idle == 1 && m.closed == 1 && m.fill == 0 && (m.b.hops == 0 || m.b.word == 1)) { m.is_drained = 1; }
         // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
         // already have popped items that our head does not count yet.
-        if (m.idle == 1 && m.blocked == 0) {
-            if (m.fill_slack[31:31] == 1 || m.over_slack[31:31] == 1) { m.bad_count = 1; }
+        if (m.idle == 1 && m.g.blocked == 0 && (m.fill_over != 0 || m.space_over != 0)) { m.bad_count = 1; }
+
+        if (m.stopped == 0 && m.bad_count == 0) {
+            if (m.fill == 0) {
+                if (m.closed == 0) { m.ask = ASK_PRODUCER; }
+            }
+            else if (m.space_lacking != 0) { m.ask = ASK_CONSUMER; }
+            else if (m.idle == 0 && m.closed == 0 && m.batch_lacking != 0) { m.ask = ASK_PRODUCER; }
         }
 
-        if (m.phase >= PHASE_CLOSED || m.bad_count == 1) {
-            ask_nobody();
-        } else if (m.fill == 0) {
-            if (m.closed == 0) { ask_producer(); }
-            else { ask_nobody(); }
-        } else if (m.space_slack[31:31] == 1) {
-            ask_consumer();
-        } else if (m.idle == 0 && m.closed == 0 && m.batch_slack[31:31] == 1) {
-            ask_producer();
-        } else {
-            ask_nobody();
+        if (m.bad_count == 1) { fault(); }
+        else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { again(EV_RETRY); }
+        else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) { poll_producer(); }
+        else if (m.ask == ASK_CONSUMER && m.g.ask_consumer == 1) {
+            if (m.b.group == 0) { poll_consumer(); }
+            else { ask_members(); }
+        }
+        else if (CAPPED(m.g.settings) && m.refill_early == 0) { refill(); }
+        else if (m.idle == 1) {
+            if (m.batch != 0 && m.g.blocked == 0) {
+                if (!HOLDS(m.g.settings) && m.debt_over == 0) { start(); }
+            }
+            else if (m.b.next != NO_PLACE) {
+                // The list has `producers` places, of which `hops` + 1 have been looked at.
+                if ((m.fill == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) { next_producer(); }
+                else if (m.is_drained == 1 && !OPEN(m.g.settings)) { again(EV_CLOSE); }
+            }
         }
     }
 }

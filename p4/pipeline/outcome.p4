@@ -2,6 +2,7 @@
 // behind the last fragment is a copy made in egress.
 control Outcome(inout meta_t m) {
     action again(event_t event) {
+        m.out_port = PORT_AGAIN;
         m.b.kind = OUT_AGAIN;
         m.b.event = event;
         m.b.worker = m.worker;
@@ -14,63 +15,53 @@ control Outcome(inout meta_t m) {
         m.b.producer_tail = m.producer_tail;
         m.b.head = m.head;
         m.b.word = m.word;
-        m.b.word_flags = m.word_flags;
     }
-    action start() {
-        again(EV_START);
-        m.b.length = m.batch;
-        m.b.word = m.batch_rest;
+    // Egress decides (look.p4).
+    action look() {
+        again(EV_LOOK);
+        m.b.hops = m.hops;
+        m.b.time = m.now;
+        m.g.phase = m.phase;
+        m.g.settings = m.settings;
+        m.g.producer_head = m.producer_head;
+        m.g.producer_tail = m.producer_tail;
+        m.g.consumer_tail = m.consumer_tail;
+        m.g.head = m.head;
+        m.g.debt = m.debt;
+        m.g.refill_at = m.refill_at;
     }
-    action fault() {
-        again(EV_FAULT);
-        m.b.length = m.fill;
-    }
-    action next_producer() {
+    // The worker's list has become shorter.
+    action first_producer() {
         again(EV_NEXT);
-        m.b.hops = m.hops + 1;
-        m.b.word = (bit<32>)m.is_drained;
-    }
-    action refill() {
-        again(EV_REFILL);
-        m.b.word = m.refill_at;
-    }
-    action ask_producer() {
-        again(EV_POLL);
-        m.b.head = 0;
-    }
-    action ask_consumer() {
-        again(EV_POLL);
-        m.b.head = RING_TAIL_WORD;
-    }
-    action ask_members() {
-        again(EV_POLL);
-        m.b.kind = OUT_FANOUT;
-        m.b.head = RING_TAIL_WORD;
-        m.b.group = m.group + 1;
-        m.out_group = m.group + 1;
+        m.b.next = 0;
+        m.b.word = 0;
     }
     action gather() {
         again(EV_GATHER);
         m.b.hops = m.hops + 1;
     }
-    action read_items() {
-        again(EV_READ);
-    }
     action keep_turn() {
+        again(EV_READ);
         m.b.next = NO_PLACE;
     }
-    action poll() {
+    action close() {
+        again(EV_LAST_COMMIT);
+        m.b.length = 0;
+        m.b.frags = 0;
+    }
+    action poll(bytes_t address) {
+        m.sends = 1;
         m.b.kind = OUT_READ;
         m.b.qp = m.poll_qp;
         m.b.psn = m.poll_psn;
-        m.b.address = m.seen_head;
+        m.b.address = address;
         m.b.length = 8;
     }
     action data() {
+        m.sends = 1;
         m.b.kind = OUT_DATA;
         m.b.qp = m.consumer_data_qp;
         m.b.psn = m.consumer_psn + m.position;
-        m.b.address = m.head & m.consumer_mask;
         m.b.length = m.length;
         m.b.producer = m.producer;
         m.b.head = m.head + m.length;
@@ -78,136 +69,131 @@ control Outcome(inout meta_t m) {
         m.b.group = m.group;
         m.out_group = m.group;
     }
-    action commit_only() {
+    action commit_only(bit<32> flags) {
+        m.sends = 1;
         m.b.kind = OUT_COMMIT;
         m.b.qp = m.consumer_data_qp;
         m.b.psn = m.consumer_psn + m.frags;
         m.b.producer = m.producer;
         m.b.head = m.head + m.length;
         m.b.producer_tail = m.producer_tail + m.length;
+        m.b.flags = flags;
         m.b.group = m.group;
         m.out_group = m.group;
     }
-    action last_commit() {
-        commit_only();
-        m.b.flags = FLAG_CLOSED;
-    }
     action read() {
+        m.sends = 1;
         m.b.kind = OUT_READ;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn + m.from;
-        m.b.address = m.producer_tail & m.producer_mask;
+        m.b.address = m.b.address + m.from_bytes;
         m.b.length = m.length - m.from_bytes;
     }
-    action read_address() {
-        m.b.address = m.b.address + m.from_bytes;
-    }
-    action items_address() {
-        m.b.address = m.b.address + RING_ITEMS;
-    }
     action tail() {
+        m.sends = 1;
         m.b.kind = OUT_TAIL;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn;
         m.b.producer_tail = m.producer_tail + m.length;
+        m.counts = COUNT_TRANSFER;
     }
     action tail_again() {
-        tail();
+        m.sends = 1;
+        m.b.kind = OUT_TAIL;
+        m.b.qp = m.producer_data_qp;
+        m.b.psn = m.producer_psn;
         m.b.producer_tail = m.producer_tail;
     }
-    action report(bit<8> reason, bit<32> code) {
+    action report_head(bit<8> reason) {
         m.report = reason;
-        m.report_code = code;
+        m.report_code = m.head;
+        m.report_psn = m.consumer_psn;
+    }
+    action report_refused() {
+        m.report = REPORT_REFUSED;
+        m.report_code = m.aeth;
+    }
+    action report_bad_count() {
+        m.report = REPORT_BAD_COUNT;
+        m.report_code = m.length;
+    }
+    action silent() {
+        m.report = REPORT_SILENT;
+        m.report_code = m.tries;
+    }
+
+    // What ends a pass, by event and what it found: lacking = 0: all members have the commit; frags = 0: the last commit;
+    // from_slack = 0: they have all fragments; word = 0 in EV_START: the producer has nothing behind this batch.
+    table outcomes {
+        key = {
+            m.event       : ternary;
+            m.phase       : ternary;
+            m.lacking     : ternary;
+            m.frags       : ternary;
+            m.from_slack  : ternary;
+            m.locked      : ternary;
+            m.over        : ternary;
+            m.word        : ternary;
+            m.group       : ternary;
+            m.gathered    : ternary;
+            m.settings    : ternary;
+        }
+        actions = {
+            again; gather; keep_turn; close; poll; commit_only; read; tail; tail_again; report_head; report_refused;
+            report_bad_count; NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            (EV_START,         _, _, _, _, 1, 0, 0, _, _, _)             : again(EV_READ);
+            (EV_START,         _, _, _, _, 1, 0, _, _, _, _)             : keep_turn();
+            (EV_START,         _, _, _, _, 1, _, _, _, _, _)             : again(EV_READ);
+            (EV_START,         _, _, _, _, _, _, _, _, _, _)             : again(EV_RELEASE);
+            (EV_READ,          _, _, _, _, _, _, _, _, _, _)             : read();
+            (EV_COMMITTED,     _, 0, 0, _, _, _, _, _, _, _)             : again(EV_CLOSED);
+            (EV_COMMITTED,     _, 0, _, _, _, _, _, _, _, _)             : again(EV_DONE);
+            (EV_DONE,          _, _, _, _, _, _, _, _, _, _)             : tail();
+            (EV_TAIL_ACKED,    _, _, _, _, _, _, _, _, _, 0x04 &&& 0x04) : again(EV_UNLOCK);
+            (EV_TAIL_ACKED,    _, _, _, _, _, _, _, _, _, _)             : again(EV_FREE);
+            (EV_UNLOCK,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
+            (EV_PRODUCER_WORD, _, _, _, _, _, _, _, _, _, _)             : again(EV_VISIT);
+            (EV_CONSUMER_WORD, _, _, _, _, _, _, _, 0, _, _)             : again(EV_ROOM);
+            (EV_CONSUMER_WORD, _, _, _, _, _, _, _, _, _, _)             : again(EV_MEMBER);
+            (EV_MEMBER,        _, _, _, _, _, _, _, _, _, _)             : again(EV_GATHER);
+            (EV_GATHER,        _, _, _, _, _, _, _, _, 1, _)             : again(EV_ROOM);
+            (EV_GATHER,        _, _, _, _, _, _, _, _, _, _)             : gather();
+            (EV_POLL_PRODUCER, _, _, _, _, _, _, _, _, _, _)             : poll(0);
+            (EV_POLL_CONSUMER, _, _, _, _, _, _, _, _, _, _)             : poll(RING_TAIL_WORD);
+            (EV_REFILL,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
+            (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RETRY);
+            (EV_RETRY, PHASE_DATA,    0, _, _, _, _, _, _, _, _)         : again(EV_DONE);
+            (EV_RETRY, PHASE_DATA,    _, _, 0, _, _, _, _, _, _)         : commit_only(0);
+            (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
+            (EV_RETRY, PHASE_TAIL,    _, _, _, _, _, _, _, _, _)         : tail_again();
+            (EV_RETRY, PHASE_CLOSING, _, _, _, _, _, _, _, _, _)         : commit_only(FLAG_CLOSED);
+            (EV_RETRY, PHASE_CLAIMED, _, _, _, _, _, _, _, _, _)         : again(EV_RELEASE);
+            (EV_CLOSE,         _, _, _, _, _, _, _, _, _, _)             : close();
+            (EV_LAST_COMMIT,   _, _, _, _, _, _, _, _, _, _)             : commit_only(FLAG_CLOSED);
+            (EV_CLOSED,        _, _, _, _, _, _, _, _, _, _)             : report_head(REPORT_CLOSED);
+            (EV_REFUSED,       _, _, _, _, _, _, _, _, _, _)             : report_refused();
+            (EV_FAULT,         _, _, _, _, _, _, _, _, _, _)             : report_bad_count();
+            (EV_QUERY,         _, _, _, _, _, _, _, _, _, _)             : report_head(REPORT_STATE);
+        }
     }
 
     apply {
         if (m.event == EV_DATA) {
             data();
-            items_address();
             if (m.position == 0) { m.b.first = 1; }
             if (m.slack == 0xffffff00) { m.b.last = 1; }
-        } else if (m.event >= EV_TICK && m.event < EV_START) {
-            if (m.bad_count == 1) { fault(); }
-            else if (m.do_lock == DO_SET) { again(EV_TICK); }
-            else if (m.idle == 0 && m.due_in[31:31] == 1 && m.phase < PHASE_CLOSED) { again(EV_RETRY); }
-            else if (m.ask == ASK_PRODUCER && m.poll_due_in[31:31] == 1) { ask_producer(); }
-            else if (m.ask == ASK_CONSUMER && m.poll_due_in[31:31] == 1) {
-                if (m.group == 0) { ask_consumer(); }
-                else { ask_members(); }
+        } else if (m.looks == 1) {
+            if (m.off_list == 0) { look(); }
+            else if (m.index != 0) { first_producer(); }
+        } else {
+            outcomes.apply();
+            if (m.event == EV_RETRY) {
+                m.counts = COUNT_RETRY;
+                if (m.tries_left == 0) { silent(); }
             }
-            else if (CAPPED(m) && m.refill_in[31:31] == 1) { refill(); }
-            else if (m.idle == 1) {
-                if (m.batch != 0 && m.blocked == 0) {
-                    if (!HOLDS(m) && m.debt_slack[31:31] == 0) { start(); }
-                }
-                else if (m.is_drained == 1 && m.hops + 1 >= m.producers && m.next != NO_PLACE && !OPEN(m)) { again(EV_CLOSE); }
-                else if ((m.fill == 0 || m.blocked == 1) && m.hops + 1 < m.producers && m.next != NO_PLACE) { next_producer(); }
-            }
-        } else if (m.event == EV_START) {
-            if (m.locked == 1) {
-                read_items();
-                if (m.over == 0 && m.word != 0) { keep_turn(); }
-            } else { again(EV_RELEASE); }
-        } else if (m.event == EV_READ) {
-            read();
-            items_address();
-        } else if (m.event == EV_COMMITTED) {
-            if (m.lacking == 0) { again(EV_DONE); }
-        } else if (m.event == EV_DONE) {
-            if (m.frags != 0) {
-                m.counts = COUNT_TRANSFER;
-                tail();
-            } else { report(REPORT_CLOSED, m.head); }
-        } else if (m.event == EV_TAIL_ACKED) {
-            again(EV_FREE);
-        } else if (m.event == EV_PRODUCER_WORD) {
-            again(EV_VISIT);
-        } else if (m.event == EV_CONSUMER_WORD) {
-            if (m.group == 0) { again(EV_ROOM); }
-            else { again(EV_MEMBER); }
-        } else if (m.event == EV_MEMBER) {
-            again(EV_GATHER);
-            m.b.hops = 0;
-        } else if (m.event == EV_GATHER) {
-            if (m.hops + 1 < m.members) { gather(); }
-            else { again(EV_ROOM); }
-        } else if (m.event == EV_POLL) {
-            poll();
-        } else if (m.event == EV_REFILL) {
-            again(EV_TICK);
-        } else if (m.event == EV_GAP) {
-            again(EV_RETRY);
-        } else if (m.event == EV_RETRY) {
-            m.counts = COUNT_RETRY;
-            if (m.tries == m.max_tries) { report(REPORT_SILENT, m.tries); }
-            if (m.phase == PHASE_DATA) {
-                if (m.lacking == 0) { again(EV_DONE); }
-                else if (m.from != m.frags) {
-                    read();
-                    read_address();
-                    items_address();
-                }
-                else { commit_only(); }
-            } else if (m.phase == PHASE_TAIL) {
-                tail_again();
-            } else if (m.phase == PHASE_CLOSING) {
-                last_commit();
-            } else if (m.phase == PHASE_CLAIMED) {
-                again(EV_RELEASE);
-            }
-        } else if (m.event == EV_CLOSE) {
-            again(EV_LAST_COMMIT);
-            m.b.length = 0;
-            m.b.frags = 0;
-        } else if (m.event == EV_LAST_COMMIT) {
-            last_commit();
-        } else if (m.event == EV_REFUSED) {
-            report(REPORT_REFUSED, (bit<32>)m.syndrome);
-        } else if (m.event == EV_FAULT) {
-            report(REPORT_BAD_COUNT, m.length);
-        } else if (m.event == EV_QUERY) {
-            report(REPORT_STATE, m.head);
-            m.report_psn = m.consumer_psn;
         }
     }
 }

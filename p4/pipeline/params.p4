@@ -1,21 +1,15 @@
-// What the controller says about workers, rings and flows. Sizes and batches are bytes, times microseconds.
+// What the controller says about workers and rings: what ingress needs (look.p4 has the rest). Bytes and microseconds.
 control WorkerParams(inout meta_t m) {
-    action worker(bit<16> producers, bit<8> settings, bytes_t max_batch, bytes_t size, bytes_t mask,
-                  bytes_t low_space, bit<8> mtu, bytes_t mtu_mask, bit<16> data_qp, bit<16> poll_qp, bit<16> group,
-                  bit<16> members, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout, usec_t rto,
+    action worker(bit<8> settings, bytes_t max_batch, bytes_t mask, bit<8> mtu, bytes_t mtu_mask, bit<16> data_qp,
+                  bit<16> group, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout, usec_t rto,
                   bit<32> max_tries) {
-        m.producers = producers;
         m.settings = settings;
         m.max_batch = max_batch;
-        m.consumer_size = size;
         m.consumer_mask = mask;
-        m.low_space = low_space;
         m.mtu = mtu;
         m.mtu_mask = mtu_mask;
         m.consumer_data_qp = data_qp;
-        m.consumer_poll_qp = poll_qp;
         m.group = group;
-        m.members = members;
         m.all_members = all_members;
         m.flow = flow;
         m.poll_interval = poll_interval;
@@ -39,7 +33,7 @@ control ProducerList(inout meta_t m) {
         m.producer = producer;
         m.next = next;
     }
-    action no_member() { m.event = EV_NONE; }
+    action no_member() { m.off_list = 1; }
     table producer_list {
         key = {
             m.worker : exact;
@@ -53,11 +47,9 @@ control ProducerList(inout meta_t m) {
 }
 
 control ProducerParams(inout meta_t m) {
-    action producer(bytes_t size, bytes_t mask, bit<16> data_qp, bit<16> poll_qp) {
-        m.producer_size = size;
+    action producer(bytes_t mask, bit<16> data_qp) {
         m.producer_mask = mask;
         m.producer_data_qp = data_qp;
-        m.producer_poll_qp = poll_qp;
     }
     table producers {
         key = { m.producer : exact; }
@@ -71,31 +63,15 @@ control ProducerParams(inout meta_t m) {
 // The consumer rings of a replicate flow, one by one.
 control Members(inout meta_t m) {
     action group_member(bit<16> poll_qp) { m.poll_qp = poll_qp; }
-    action no_member() { m.event = EV_NONE; }
+    action no_group_member() { m.gathered = 1; }
     table members {
         key = {
             m.worker : exact;
             m.hops   : exact;
         }
-        actions = { group_member; no_member; }
-        const default_action = no_member();
+        actions = { group_member; no_group_member; }
+        const default_action = no_group_member();
         size = ZSR_MAX_MEMBERS;
     }
     apply { members.apply(); }
-}
-
-// A flow's rate cap: `refill` bytes every `refill_every`.
-control FlowParams(inout meta_t m) {
-    action flow(bytes_t refill, bytes_t burst, usec_t refill_every) {
-        m.refill = refill;
-        m.burst = burst;
-        m.refill_every = refill_every;
-    }
-    table flows {
-        key = { m.flow : exact; }
-        actions = { flow; NoAction; }
-        const default_action = NoAction();
-        size = ZSR_MAX_FLOWS;
-    }
-    apply { flows.apply(); }
 }

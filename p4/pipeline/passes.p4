@@ -1,14 +1,15 @@
 // What each internal pass does to each state register: with `meaning` (connection.p4) the transfer's state machine at a glance.
 //
 //   TICK --> START --> READ ~~> DATA ... ~~> COMMITTED --> DONE ~~> TAIL_ACKED --> FREE   (FREE goes on as TICK does)
-//    |-> NEXT                                   (the same at the next producer)
-//    |-> POLL ~~> PRODUCER_WORD --> VISIT       (goes on as TICK does)
-//    |-> POLL ~~> CONSUMER_WORD --> ROOM        (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
-//    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> DONE
-//    |-> RETRY, REFILL                          --> another pass of the same packet    ~~> over the network
+//    |-> NEXT                                       (the same at the next producer)
+//    |-> POLL_PRODUCER ~~> PRODUCER_WORD --> VISIT  (goes on as TICK does)
+//    |-> POLL_CONSUMER ~~> CONSUMER_WORD --> ROOM   (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
+//    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> CLOSED
+//    |-> RETRY, REFILL                              --> another pass of the same packet    ~~> over the network
 control Passes(inout meta_t m) {
     // What every look at a producer asks for.
     action look() {
+        m.looks = 1;
         m.do_phase = DO_GET;
         m.do_turn = DO_GET;
         m.do_head = DO_GET;
@@ -18,7 +19,8 @@ control Passes(inout meta_t m) {
         m.do_lock = DO_GET;
         m.do_debt = DO_GET;
         m.do_refill = DO_GET;
-        m.do_poll_due = DO_GET;
+        m.do_producer_due = DO_GET;
+        m.do_consumer_due = DO_GET;
         m.do_due = DO_GET;
     }
     action tick() {
@@ -43,6 +45,13 @@ control Passes(inout meta_t m) {
         m.do_phase = DO_MATCH;
         m.phase_from = PHASE_TAIL;
         m.phase_to = PHASE_IDLE;
+        m.do_tries = DO_SET;
+    }
+    action unlock() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_TAIL;
+        m.phase_to = PHASE_IDLE;
+        m.do_lock = DO_SET;
         m.do_tries = DO_SET;
     }
     action start() {
@@ -70,17 +79,29 @@ control Passes(inout meta_t m) {
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
     }
-    // Heads and tails move on.
+    // Heads and tails move on. Producer, length and fragments are those that the ACK's pass found.
     action done() {
         m.do_phase = DO_MATCH;
         m.phase_from = PHASE_DATA;
         m.phase_to = PHASE_TAIL;
-        m.do_transfer = DO_GET;
         m.do_consumer_psn = DO_ADD;
+        m.consumer_step = m.frags + ONE_PACKET;
         m.do_head = DO_ADD;
         m.do_acked = DO_SET;
         m.do_producer_tail = DO_ADD;
         m.do_producer_psn = DO_ADD;
+        m.producer_step = m.frags + TAIL_SENT;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    action closed() {
+        m.do_phase = DO_MATCH;
+        m.phase_from = PHASE_CLOSING;
+        m.phase_to = PHASE_CLOSED;
+        m.do_consumer_psn = DO_ADD;
+        m.consumer_step = ONE_PACKET;
+        m.do_head = DO_GET;
+        m.do_acked = DO_SET;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
     }
@@ -124,10 +145,14 @@ control Passes(inout meta_t m) {
         m.do_phase = DO_SET;
         m.phase_to = PHASE_FAULT;
     }
-    action poll() {
+    action poll_producer() {
         m.do_asker = DO_SET;
         m.do_poll_psn = DO_GET;
-        m.do_poll_due = DO_SET;
+        m.do_producer_due = DO_SET;
+    }
+    action poll_consumer() {
+        m.do_poll_psn = DO_GET;
+        m.do_consumer_due = DO_SET;
     }
     action note_member() {
         m.do_member_tail = DO_SET;
@@ -154,13 +179,16 @@ control Passes(inout meta_t m) {
         m.do_producer_tail = DO_RESET;
         m.do_producer_head = DO_RESET;
         m.do_producer_psn = DO_RESET;
+        m.producer_step = m.psn;
         m.do_from = DO_SET;
         m.do_lock = DO_SET;
         m.do_credit = DO_RESET;
         m.do_debt = DO_RESET;
         m.do_refill = DO_RESET;
+        m.time = m.now;
         m.do_poll_psn = DO_RESET;
-        m.do_poll_due = DO_SET;
+        m.do_producer_due = DO_SET;
+        m.do_consumer_due = DO_SET;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
     }
@@ -174,30 +202,33 @@ control Passes(inout meta_t m) {
     table passes {
         key = { m.event : exact; }
         actions = {
-            tick; next_producer; visit; room; free; start; read; done; retry; release; close; last_commit; fault; poll;
-            note_member; gather; refill; reset; query; NoAction;
+            tick; next_producer; visit; room; free; unlock; start; read; done; closed; retry; release; close; last_commit;
+            fault; poll_producer; poll_consumer; note_member; gather; refill; reset; query; NoAction;
         }
         const default_action = NoAction();
         const entries = {
-            EV_TICK        : tick();
-            EV_NEXT        : next_producer();
-            EV_VISIT       : visit();
-            EV_ROOM        : room();
-            EV_FREE        : free();
-            EV_START       : start();
-            EV_READ        : read();
-            EV_DONE        : done();
-            EV_RETRY       : retry();
-            EV_RELEASE     : release();
-            EV_CLOSE       : close();
-            EV_LAST_COMMIT : last_commit();
-            EV_FAULT       : fault();
-            EV_POLL        : poll();
-            EV_MEMBER      : note_member();
-            EV_GATHER      : gather();
-            EV_REFILL      : refill();
-            EV_RESET       : reset();
-            EV_QUERY       : query();
+            EV_TICK          : tick();
+            EV_NEXT          : next_producer();
+            EV_VISIT         : visit();
+            EV_ROOM          : room();
+            EV_FREE          : free();
+            EV_UNLOCK        : unlock();
+            EV_START         : start();
+            EV_READ          : read();
+            EV_DONE          : done();
+            EV_CLOSED        : closed();
+            EV_RETRY         : retry();
+            EV_RELEASE       : release();
+            EV_CLOSE         : close();
+            EV_LAST_COMMIT   : last_commit();
+            EV_FAULT         : fault();
+            EV_POLL_PRODUCER : poll_producer();
+            EV_POLL_CONSUMER : poll_consumer();
+            EV_MEMBER        : note_member();
+            EV_GATHER        : gather();
+            EV_REFILL        : refill();
+            EV_RESET         : reset();
+            EV_QUERY         : query();
         }
     }
 

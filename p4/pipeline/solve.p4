@@ -27,7 +27,7 @@ control Solve(inout headers_t hdr, inout meta_t m) {
             solve_bare_2.apply();
             solve_bare_3.apply();
         }
-        hdr.ipv4.ident = m.ident_0 ^ m.ident_1 ^ m.ident_2 ^ m.ident_3;
-        hdr.udp.src_port = m.sport_0 ^ m.sport_1 ^ m.sport_2 ^ m.sport_3;
+        XOR4(hdr.ipv4.ident, m.ident_0, m.ident_1, m.ident_2, m.ident_3);
+        XOR4(hdr.udp.src_port, m.sport_0, m.sport_1, m.sport_2, m.sport_3);
     }
 }

@@ -97,7 +97,7 @@ impl DataPlane {
         }
         for ring in flow.producers.iter().flat_map(|p| &p.rings) {
             let qps = (ring.ids.data.index, ring.ids.poll.index);
-            out.push(table(worker::producer_entry(&self.schema, ring.ids.id, ring.size, qps)?));
+            out.extend(worker::producer_entries(&self.schema, ring.ids.id, ring.size, qps)?.map(table));
         }
         if flow.settings.rate_cap_bps != 0 {
             out.push(table(worker::cap_entry(&self.schema, flow.number, flow.settings.rate_cap_bps / 8)?));
@@ -191,7 +191,7 @@ impl DataPlane {
                 out.push(table(spec.member_entry(&self.schema, place as u16, ring.ids.poll.index)?));
             }
         }
-        out.push(table(spec.entry(&self.schema)?));
+        out.extend(spec.entries(&self.schema)?.map(table));
         Ok(())
     }
 
@@ -222,8 +222,19 @@ impl DataPlane {
     }
 
     /// Tables that hold nothing but flows' entries.
-    pub fn flow_tables() -> [&'static str; 8] {
-        ["peers", "routes", "qps", "producers", "producer_list", "members", "flows", "workers"]
+    pub fn flow_tables() -> [&'static str; 10] {
+        [
+            "peers",
+            "routes",
+            "qps",
+            "producers",
+            "producer_rings",
+            "producer_list",
+            "members",
+            "flows",
+            "worker_rings",
+            "workers",
+        ]
     }
 }
 

@@ -147,7 +147,7 @@ impl<'t> Plan<'t> {
             // A load balance's producer rings are in the lists of all of its workers, and described once.
             if ids.worker == worker.id {
                 let size = self.topology.rings[ring].size;
-                out.push(worker::producer_entry(schema, ids.id, size, (ids.data.index, ids.poll.index))?);
+                out.extend(worker::producer_entries(schema, ids.id, size, (ids.data.index, ids.poll.index))?);
             }
             out.push(spec.list_entry(schema, place as u16, spec.producers, ids.id)?);
         }
@@ -162,7 +162,7 @@ impl<'t> Plan<'t> {
         {
             out.push(worker::cap_entry(schema, spec.flow, rate)?);
         }
-        out.push(spec.entry(schema)?);
+        out.extend(spec.entries(schema)?);
         Ok(())
     }
 
@@ -270,7 +270,7 @@ mod tests {
         assert!(base.len() >= 8 * 256);
         let flows = plan.flow_entries(&schema, &addresses).unwrap();
         // Four producer rings and two consumer rings; two queue pairs each with three entries; two workers with two producers.
-        assert_eq!(flows.len(), 6 * 2 * 3 + 2 + 4 + 4);
+        assert_eq!(flows.len(), 6 * 2 * 3 + 2 * 2 + 2 * 4 + 4);
         let Some(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(group)) =
             plan.tick_groups()[0].r#type.clone()
         else {

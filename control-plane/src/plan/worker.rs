@@ -1,4 +1,4 @@
-//! Fills p4/pipeline/params.p4: settings of workers, rings and flows.
+//! Fills p4/pipeline/params.p4 and the tables of look.p4: settings of workers, rings and flows.
 
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
@@ -80,33 +80,55 @@ pub struct WorkerSpec {
 }
 
 impl WorkerSpec {
+    /// Its entries: in `worker_rings`, which only a look reads, and behind that in `workers`, without which nothing happens.
+    pub fn entries(&self, schema: &Schema) -> Result<[TableEntry; 2], SchemaError> {
+        Ok([self.ring_entry(schema)?, self.entry(schema)?])
+    }
+
+    /// Its entry in table `worker_rings`.
+    fn ring_entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
+        let (poll_qp, group) = match self.target {
+            Target::Ring { poll_qp, .. } => (poll_qp, 0),
+            Target::Group { group, poll_qp, .. } => (poll_qp, group),
+        };
+        let size = u64::from(self.ring_size);
+        schema.entry(
+            "worker_rings",
+            &[self.id.into()],
+            "worker_ring",
+            &[
+                self.producers.into(),
+                self.max_batch.into(),
+                size,
+                size - 1,
+                (self.ring_size / 2).max(self.item_size).into(),
+                poll_qp.into(),
+                group.into(),
+            ],
+        )
+    }
+
     /// Its entry in table `workers`.
     pub fn entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
         let s = self.settings;
         let settings = [s.hold, s.open, s.locks, s.capped];
         let settings = settings.iter().enumerate().fold(0, |n, (bit, &set)| n | u64::from(set) << bit);
-        let (data_qp, poll_qp, group, members) = match self.target {
-            Target::Ring { data_qp, poll_qp } => (data_qp, poll_qp, 0, 1),
-            Target::Group { group, members, poll_qp } => (0, poll_qp, group, members),
+        let (data_qp, group, members) = match self.target {
+            Target::Ring { data_qp, .. } => (data_qp, 0, 1),
+            Target::Group { group, members, .. } => (0, group, members),
         };
-        let size = u64::from(self.ring_size);
         schema.entry(
             "workers",
             &[self.id.into()],
             "worker",
             &[
-                self.producers.into(),
                 settings,
                 self.max_batch.into(),
-                size,
-                size - 1,
-                (self.ring_size / 2).max(self.item_size).into(),
+                u64::from(self.ring_size) - 1,
                 mtu_code(self.mtu),
                 u64::from(self.mtu) - 1,
                 data_qp.into(),
-                poll_qp.into(),
                 group.into(),
-                members.count_ones().into(),
                 members.into(),
                 self.flow.into(),
                 micros(self.times.poll_interval),
@@ -140,15 +162,18 @@ impl WorkerSpec {
     }
 }
 
-/// A producer ring's entry in table `producers`.
-pub fn producer_entry(
+/// A producer ring's entries in tables `producers` and `producer_rings`.
+pub fn producer_entries(
     schema: &Schema,
     id: u16,
     ring_size: u32,
     (data_qp, poll_qp): (u16, u16),
-) -> Result<TableEntry, SchemaError> {
+) -> Result<[TableEntry; 2], SchemaError> {
     let size = u64::from(ring_size);
-    schema.entry("producers", &[id.into()], "producer", &[size, size - 1, data_qp.into(), poll_qp.into()])
+    Ok([
+        schema.entry("producers", &[id.into()], "producer", &[size - 1, data_qp.into()])?,
+        schema.entry("producer_rings", &[id.into()], "producer_ring", &[size, size - 1, poll_qp.into()])?,
+    ])
 }
 
 /// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.

@@ -61,6 +61,8 @@ impl Names {
         let ring = self.producers.get((producer as usize).wrapping_sub(1)).map_or("?", String::as_str);
         let text = match reason {
             REPORT_REFUSED => {
+                // The AETH: syndrome, message sequence number.
+                let code = code >> 24;
                 let role = ROLES.get(role as usize).copied().unwrap_or("?");
                 let meaning = match code {
                     0x61 => "invalid request",

@@ -9,7 +9,7 @@ control CountIngress(inout meta_t m) {
     counter(ZSR_MAX_PRODUCERS, CounterType.packets) producer_transfers;
     counter(ZSR_MAX_WORKERS, CounterType.packets) retries;
     apply {
-        if (m.role != 0) { received.count((bit<32>)m.received_qp); }
+        if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
             transfers.count((bit<32>)m.worker);
@@ -22,6 +22,6 @@ control CountIngress(inout meta_t m) {
 control CountEgress(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) sent;
     apply {
-        if (m.b.kind > OUT_FORWARD && m.b.kind < OUT_AGAIN) { sent.count((bit<32>)m.b.qp); }
+        if (m.sends == 1) { sent.count((bit<32>)m.b.qp); }
     }
 }

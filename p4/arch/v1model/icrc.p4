@@ -6,16 +6,15 @@
     16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
 #define CRC32(result, ...) hash(result, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 33w0x100000000)
 
-// Packets whose content the switch uses: poll responses, ACKs and NAKs.
+// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a constant.
+const bit<32> ICRC_RIGHT = 0x2144df1c;
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     apply {
         if (hdr.word.isValid()) {
-            CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
+            CRC32(m.icrc, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags, hdr.icrc.value });
         } else {
-            CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn });
+            CRC32(m.icrc, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.icrc.value });
         }
-        m.crc_old = hdr.icrc.value[7:0] ++ hdr.icrc.value[15:8] ++ hdr.icrc.value[23:16] ++ hdr.icrc.value[31:24];
-        m.icrc_delta = m.crc_new ^ m.crc_old;
     }
 }
 

@@ -14,7 +14,6 @@
 
 // Ports of our own, and how v1model marks copies.
 const bit<9>  PORT_TIMER = 500;            // timer packets come in here
-const bit<9>  PORT_AGAIN = 501;            // a port that leads nowhere: the packet goes round again
 const bit<9>  PORT_CPU = 510;              // the controller's packets come in here
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
 const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
@@ -49,7 +48,6 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
             digest<report_t>(1, { m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role, m.phase, m.report_psn });
         }
         if (m.b.kind == OUT_DROP) { mark_to_drop(std); }
-        else if (m.b.kind == OUT_AGAIN) { std.egress_spec = PORT_AGAIN; }
         else if (m.out_group != 0) { std.mcast_grp = m.out_group; }
         else { std.egress_spec = (bit<9>)m.out_port; }
     }
@@ -75,7 +73,9 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
         zsr.apply(hdr, m);
         count_egress.apply(m);
 
-        if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
+        if (m.b.kind == OUT_DROP) {
+            mark_to_drop(std);
+        } else if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
             m.trusted = 1;
             m.now = (usec_t)std.egress_global_timestamp;
             truncate(FRAME_INTERNAL);

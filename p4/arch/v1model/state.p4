@@ -12,12 +12,12 @@ control OwnerState(inout meta_t m) {
     }
 }
 
-// Poll QP -> the worker that asked last.
+// Producer ring -> the worker that asked for its head word last.
 control AskerState(inout meta_t m) {
-    register<bit<16>>(ZSR_MAX_QPS) asker;
+    register<bit<16>>(ZSR_MAX_PRODUCERS) asker;
     apply {
-        if (m.do_asker == DO_GET) { asker.read(m.worker, (bit<32>)m.poll_qp); }
-        else { asker.write((bit<32>)m.poll_qp, m.worker); }
+        if (m.do_asker == DO_GET) { asker.read(m.worker, (bit<32>)m.producer); }
+        else { asker.write((bit<32>)m.producer, m.worker); }
     }
 }
 
@@ -69,7 +69,7 @@ control TransferState(inout meta_t m) {
     }
 }
 
-// Worker -> PSN of the first fragment at its consumers. DO_ADD: behind the commit.
+// Worker -> PSN of the first fragment at its consumers. DO_ADD: by `consumer_step`, behind the commit.
 control ConsumerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) consumer_psn;
     apply {
@@ -78,7 +78,7 @@ control ConsumerPsnState(inout meta_t m) {
         } else {
             consumer_psn.read(m.consumer_psn, (bit<32>)m.worker);
             if (m.do_consumer_psn == DO_ADD) {
-                consumer_psn.write((bit<32>)m.worker, m.consumer_psn + m.frags + ONE_PACKET);
+                consumer_psn.write((bit<32>)m.worker, m.consumer_psn + m.consumer_step);
             }
         }
     }
@@ -110,12 +110,18 @@ control ConsumerTailState(inout meta_t m) {
     }
 }
 
-// Poll QP of a group's member -> its tail, as last polled.
+// Poll QP of a group's member -> its tail, as last polled. DO_GET: makes `word` the smaller of both.
 control MemberTailState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_QPS) member_tail;
     apply {
-        if (m.do_member_tail == DO_SET) { member_tail.write((bit<32>)m.poll_qp, m.word); }
-        else { member_tail.read(m.member_tail, (bit<32>)m.poll_qp); }
+        if (m.do_member_tail == DO_SET) {
+            member_tail.write((bit<32>)m.poll_qp, m.word);
+        } else {
+            bytes_t tail;
+            member_tail.read(tail, (bit<32>)m.poll_qp);
+            bytes_t ahead = tail - m.word;
+            if (ahead[31:31] == 1) { m.word = tail; }
+        }
     }
 }
 
@@ -150,52 +156,47 @@ control ProducerTailState(inout meta_t m) {
     }
 }
 
-// Producer ring -> its head and flags as last polled or rung; gives the new values. DO_SET: a head only moves forward, since a
-// doorbell may overtake a poll's response.
+// Producer ring -> its head as last polled or rung, CLOSED in its lowest bit; gives the new value. DO_SET: a head only moves
+// forward, since a doorbell may overtake a poll's response.
 control ProducerHeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) producer_head;
-    register<bit<32>>(ZSR_MAX_PRODUCERS) producer_flags;
     apply {
         if (m.do_producer_head == DO_RESET) {
             producer_head.write((bit<32>)m.producer, m.seen_tail);
-            producer_flags.write((bit<32>)m.producer, 0);
         } else {
             producer_head.read(m.producer_head, (bit<32>)m.producer);
-            producer_flags.read(m.producer_flags, (bit<32>)m.producer);
             if (m.do_producer_head == DO_SET) {
-                bytes_t behind = m.word - m.producer_head;
-                if (behind[31:31] == 0) {
+                bytes_t ahead = m.word - m.producer_head;
+                if (ahead[31:31] == 0) {
                     producer_head.write((bit<32>)m.producer, m.word);
-                    producer_flags.write((bit<32>)m.producer, m.word_flags);
                     m.producer_head = m.word;
-                    m.producer_flags = m.word_flags;
                 }
             }
         }
     }
 }
 
-// Producer ring -> PSN of the outstanding or next request on its data QP. DO_ADD: by the READ's fragments, and DO_SET: the
-// request is a tail; both give the new value. DO_MATCH: the tail's ACK moves it on.
+// Producer ring -> PSN of the outstanding or next request on its data QP. All but DO_MATCH give the new value.
+// DO_SET: the request is a tail (`producer_step` is TAIL_SENT). DO_ADD: it is the tail behind a READ (fragments and
+// TAIL_SENT). DO_MATCH: if it is `producer_step`, a tail, its ACK moves it on to `next_psn`. DO_RESET: to `producer_step`.
 control ProducerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_PRODUCERS) producer_psn;
     apply {
-        if (m.do_producer_psn == DO_RESET) {
-            producer_psn.write((bit<32>)m.producer, m.psn);
-        } else {
-            producer_psn.read(m.producer_psn, (bit<32>)m.producer);
-            if (m.do_producer_psn == DO_ADD) {
-                m.producer_psn = (m.producer_psn + m.frags) | TAIL_SENT;
-                producer_psn.write((bit<32>)m.producer, m.producer_psn);
-            } else if (m.do_producer_psn == DO_SET) {
-                m.producer_psn = m.producer_psn | TAIL_SENT;
-                producer_psn.write((bit<32>)m.producer, m.producer_psn);
-            } else if (m.do_producer_psn == DO_MATCH) {
-                if (m.producer_psn == m.expected) {
-                    producer_psn.write((bit<32>)m.producer, m.next_psn);
-                    m.matched = 1;
-                }
+        producer_psn.read(m.producer_psn, (bit<32>)m.producer);
+        if (m.do_producer_psn == DO_ADD) {
+            m.producer_psn = m.producer_psn + m.producer_step;
+            producer_psn.write((bit<32>)m.producer, m.producer_psn);
+        } else if (m.do_producer_psn == DO_SET) {
+            m.producer_psn = m.producer_psn | m.producer_step;
+            producer_psn.write((bit<32>)m.producer, m.producer_psn);
+        } else if (m.do_producer_psn == DO_MATCH) {
+            if (m.producer_psn == m.producer_step) {
+                producer_psn.write((bit<32>)m.producer, m.next_psn);
+                m.matched = 1;
             }
+        } else if (m.do_producer_psn == DO_RESET) {
+            m.producer_psn = m.producer_step;
+            producer_psn.write((bit<32>)m.producer, m.producer_psn);
         }
     }
 }
@@ -232,7 +233,7 @@ control LockState(inout meta_t m) {
 }
 
 // Producer ring -> bytes that it has moved of its present turn. DO_ADD: the transfer's length; a turn is `max_batch` bytes, what
-// is over counts for the next one.
+// is over (`credit_left` is max_batch less length) counts for the next one.
 control CreditState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) credit;
     apply {
@@ -241,17 +242,18 @@ control CreditState(inout meta_t m) {
         } else {
             bytes_t used;
             credit.read(used, (bit<32>)m.producer);
-            used = used + m.length;
-            if (used >= m.max_batch) {
-                used = used - m.max_batch;
+            if (used >= m.credit_left) {
+                used = used - m.credit_left;
                 m.over = 1;
+            } else {
+                used = used + m.length;
             }
             credit.write((bit<32>)m.producer, used);
         }
     }
 }
 
-// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer begins. DO_SET: a refill takes some away.
+// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer of `length` begins. DO_SET: a refill takes `length` away.
 control DebtState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_FLOWS) debt;
     apply {
@@ -260,23 +262,22 @@ control DebtState(inout meta_t m) {
         } else {
             debt.read(m.debt, (bit<32>)m.flow);
             if (m.do_debt == DO_ADD) { debt.write((bit<32>)m.flow, m.debt + m.length); }
-            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.flow, m.debt |-| m.refill); }
+            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.flow, m.debt |-| m.length); }
         }
     }
 }
 
-// Flow -> when it may be refilled. DO_GET: gives the time left. DO_MATCH: from `m.word` to `m.refill_next`.
+// Flow -> when it may be refilled. DO_MATCH: from `word` to `time`.
 control RefillState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_FLOWS) refill;
     apply {
         if (m.do_refill == DO_RESET) {
-            refill.write((bit<32>)m.flow, m.now);
+            refill.write((bit<32>)m.flow, m.time);
         } else {
             refill.read(m.refill_at, (bit<32>)m.flow);
-            m.refill_in = m.refill_at - m.now;
             if (m.do_refill == DO_MATCH) {
                 if (m.refill_at == m.word) {
-                    refill.write((bit<32>)m.flow, m.refill_next);
+                    refill.write((bit<32>)m.flow, m.time);
                     m.matched = 1;
                 }
             }
@@ -298,15 +299,17 @@ control TriesState(inout meta_t m) {
     }
 }
 
-// Worker -> when to send again. DO_GET: gives the time left. DO_SET: progress.
+// Worker -> when to send again. DO_GET: has it passed? DO_SET: progress.
 control DueState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_WORKERS) due;
     apply {
         if (m.do_due == DO_SET) {
             due.write((bit<32>)m.worker, m.due_at);
         } else {
-            due.read(m.due_in, (bit<32>)m.worker);
-            m.due_in = m.due_in - m.now;
+            usec_t at;
+            due.read(at, (bit<32>)m.worker);
+            at = at - m.now;
+            m.is_due = (bit<32>)at[31:31];
         }
     }
 }
@@ -329,15 +332,32 @@ control PollPsnState(inout meta_t m) {
     }
 }
 
-// Poll QP -> when it may be polled next, or when its poll counts as lost. DO_GET: gives the time left.
-control PollDueState(inout meta_t m) {
-    register<usec_t>(ZSR_MAX_QPS) poll_due;
+// Producer ring -> when it may be polled next, or when its poll counts as lost. DO_GET: has it passed?
+control ProducerDueState(inout meta_t m) {
+    register<usec_t>(ZSR_MAX_PRODUCERS) producer_due;
     apply {
-        if (m.do_poll_due == DO_SET) {
-            poll_due.write((bit<32>)m.poll_qp, m.poll_due_at);
+        if (m.do_producer_due == DO_SET) {
+            producer_due.write((bit<32>)m.producer, m.poll_due_at);
         } else {
-            poll_due.read(m.poll_due_in, (bit<32>)m.poll_qp);
-            m.poll_due_in = m.poll_due_in - m.now;
+            usec_t at;
+            producer_due.read(at, (bit<32>)m.producer);
+            at = at - m.now;
+            m.producer_is_due = (bit<32>)at[31:31];
+        }
+    }
+}
+
+// Worker -> likewise for its consumers.
+control ConsumerDueState(inout meta_t m) {
+    register<usec_t>(ZSR_MAX_WORKERS) consumer_due;
+    apply {
+        if (m.do_consumer_due == DO_SET) {
+            consumer_due.write((bit<32>)m.worker, m.poll_due_at);
+        } else {
+            usec_t at;
+            consumer_due.read(at, (bit<32>)m.worker);
+            at = at - m.now;
+            m.consumer_is_due = (bit<32>)at[31:31];
         }
     }
 }

@@ -1,0 +1,24 @@
+// What the controller reads for reports. Names and meaning are those of arch/v1model/counters.p4.
+control CountIngress(inout meta_t m) {
+    Counter<bit<64>, bit<16>>(ZSR_MAX_QPS, CounterType_t.PACKETS_AND_BYTES) received;
+    Counter<bit<64>, bit<8>>(8, CounterType_t.PACKETS) drops;
+    Counter<bit<64>, bit<16>>(ZSR_MAX_WORKERS, CounterType_t.PACKETS) transfers;
+    Counter<bit<64>, bit<16>>(ZSR_MAX_PRODUCERS, CounterType_t.PACKETS) producer_transfers;
+    Counter<bit<64>, bit<16>>(ZSR_MAX_WORKERS, CounterType_t.PACKETS) retries;
+    apply {
+        if (m.role != 0 && m.own == 1) { received.count(m.received_qp); }
+        if (m.drop_reason != 0) { drops.count(m.drop_reason); }
+        if (m.counts == COUNT_TRANSFER) {
+            transfers.count(m.worker);
+            producer_transfers.count(m.producer);
+        } else if (m.counts == COUNT_RETRY) { retries.count(m.worker); }
+    }
+}
+
+// Packets and bytes that the switch made or rewrote, for each connection.
+control CountEgress(inout meta_t m) {
+    Counter<bit<64>, bit<16>>(ZSR_MAX_QPS, CounterType_t.PACKETS_AND_BYTES) sent;
+    apply {
+        if (m.sends == 1) { sent.count(m.b.qp); }
+    }
+}

@@ -1,0 +1,33 @@
+// The recirculation port of pipe 0, and the controller's.
+#if __TARGET_TOFINO__ == 1
+const port_t PORT_AGAIN = 68;
+const port_t PORT_CPU = 64;
+#else
+const port_t PORT_AGAIN = 6;
+const port_t PORT_CPU = 0;
+#endif
+
+// Arithmetic that each architecture spells its own way.
+#define MIN32(a, b) min(b, a)
+// The XOR of four, in two steps; spoils its operands.
+#define XOR4(result, a, b, c, d) a = a ^ b; c = c ^ d; result = a ^ c
+
+// A control word of a big- or a little-endian PU, as one number: the counter, and CLOSED in its lowest bit. A hash unit that
+// computes nothing moves the bits.
+control BigWord(in bit<32> count, in bit<32> flags, out bytes_t word) {
+    Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
+    apply { word = wires.get({ count[31:2], 1w0, flags[0:0] }); }
+}
+control LittleWord(in bit<32> count, in bit<32> flags, out bytes_t word) {
+    Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
+    apply { word = wires.get({ count[7:0], count[15:8], count[23:16], count[31:26], 1w0, flags[24:24] }); }
+}
+// The other byte order.
+control Swap(inout bit<32> value) {
+    Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
+    apply { value = wires.get({ value[7:0], value[15:8], value[23:16], value[31:24] }); }
+}
+// Timer packets of the packet generator carry the group itself: each of its applications has a packet and a period of its own.
+control TickGroup(in bit<16> number, out bit<16> group) {
+    apply { group = number; }
+}

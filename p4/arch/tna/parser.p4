@@ -1,0 +1,173 @@
+// From bytes to headers and back: of ingress, then of egress.
+parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_intrinsic_metadata_t ig) {
+    state start {
+        pkt.extract(ig);
+        pkt.advance(PORT_METADATA_SIZE);
+        m.port = ig.ingress_port;
+        m.b.setValid();
+        transition select(ig.ingress_port) {
+            PORT_AGAIN : own_packet;           // recirculated, or from the packet generator
+            PORT_CPU   : own_packet;
+            default    : ethernet;
+        }
+    }
+    state own_packet {
+        m.trusted = 1;
+        transition ethernet;
+    }
+    state ethernet {
+        pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4     : ipv4;
+            ETHERTYPE_ARP      : arp;
+            ETHERTYPE_INTERNAL : internal;
+            default            : accept;
+        }
+    }
+    state internal {
+        pkt.extract(hdr.internal);
+        transition accept;
+    }
+    state arp {
+        pkt.extract(hdr.arp);
+        transition accept;
+    }
+    // Only a first fragment without options can be RoCE; all else is forwarded by its MAC address.
+    state ipv4 {
+        pkt.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version_ihl, hdr.ipv4.flags_frag, hdr.ipv4.protocol) {
+            (0x45, 0 &&& 0x3fff, IPPROTO_UDP) : udp;
+            default                           : accept;
+        }
+    }
+    state udp {
+        pkt.extract(hdr.udp);
+        transition select(hdr.udp.dst_port) {
+            UDP_PORT_ROCE     : bth;
+            UDP_PORT_DOORBELL : doorbell;
+            default           : accept;
+        }
+    }
+    state doorbell {
+        pkt.extract(hdr.doorbell);
+        transition accept;
+    }
+    state bth {
+        pkt.extract(hdr.bth);
+        transition select(hdr.bth.opcode) {
+            OP_READ_FIRST : aeth;
+            OP_READ_LAST  : aeth;
+            OP_READ_ONLY  : aeth;
+            OP_ACK        : aeth;
+            default       : accept;
+        }
+    }
+    state aeth {
+        pkt.extract(hdr.aeth);
+        transition select(hdr.bth.opcode, hdr.udp.length) {
+            (OP_READ_ONLY, 8 + 12 + 4 + 8 + 4) : word;
+            (OP_ACK, 8 + 12 + 4 + 4)           : icrc;
+            default                            : accept;
+        }
+    }
+    state word {
+        pkt.extract(hdr.word);
+        transition icrc;
+    }
+    state icrc {
+        pkt.extract(hdr.icrc);
+        transition accept;
+    }
+}
+
+control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+    Digest<report_t>(1) report;
+    apply {
+        if (dprsr.digest_type == 1) {
+            report.pack({ m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role, m.phase, m.report_psn });
+        }
+        pkt.emit(m.b);
+        pkt.emit(m.g);
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.internal);
+        pkt.emit(hdr.arp);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.doorbell);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.aeth);
+        pkt.emit(hdr.word);
+        pkt.emit(hdr.icrc);
+    }
+}
+
+// Ingress has left the bridge in front, and of a packet that will be all new nothing behind it.
+parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_intrinsic_metadata_t eg) {
+    state start {
+        pkt.extract(eg);
+        transition select(pkt.lookahead<kind_t>()) {
+            OUT_FORWARD  : forward;
+            OUT_DATA     : data;
+            COMMIT_COPY  : commit_copy;
+            default      : made;
+        }
+    }
+    state forward {
+        pkt.extract(m.b);
+        transition accept;
+    }
+    state made {
+        pkt.extract(m.b);
+        transition select(m.b.event) {
+            EV_LOOK : look;
+            default : accept;
+        }
+    }
+    state look {
+        pkt.extract(m.g);
+        transition accept;
+    }
+    // The copy of a last fragment, cut short by the mirror session.
+    state commit_copy {
+        pkt.extract(m.copy);
+        pkt.advance(COMMIT_COPY_BYTES * 8);
+        transition accept;
+    }
+    state data {
+        pkt.extract(m.b);
+        pkt.extract(hdr.ethernet);
+        pkt.extract(hdr.ipv4);
+        pkt.extract(hdr.udp);
+        pkt.extract(hdr.bth);
+        transition select(hdr.bth.opcode) {
+            OP_READ_MIDDLE : accept;
+            default        : aeth;
+        }
+    }
+    state aeth {
+        pkt.extract(hdr.aeth);
+        transition accept;
+    }
+}
+
+control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egress_intrinsic_metadata_for_deparser_t dprsr) {
+    Checksum() checksum;
+    Mirror(1) mirror;
+    apply {
+        if (dprsr.mirror_type == 1) { mirror.emit<commit_copy_t>((MirrorId_t)m.peer_mirror, m.copy); }
+        hdr.ipv4.checksum = checksum.update({
+            hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
+            hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.internal);
+        pkt.emit(hdr.arp);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.aeth);
+        pkt.emit(hdr.reth);
+        pkt.emit(hdr.word);
+        pkt.emit(hdr.commit);
+        pkt.emit(hdr.icrc);
+    }
+}
