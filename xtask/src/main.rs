@@ -1,7 +1,8 @@
-//! Developer tooling: `cargo xtask p4 [--check]`.
+//! Developer tooling: `cargo xtask p4 [--check]`, `cargo xtask tofino`.
 
 mod p4;
 mod sources;
+mod tofino;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +14,8 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["p4"] => p4::run(root, false),
         ["p4", "--check"] => p4::run(root, true),
-        _ => Err("usage: cargo xtask p4 [--check]".into()),
+        ["tofino"] => tofino::run(root),
+        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
