@@ -83,6 +83,11 @@ fn show(packets: &[PortPacket]) -> String {
 }
 
 impl Pair {
+    /// Whether bmv2 shows its registers.
+    pub fn reads_registers(&self) -> bool {
+        self.theirs.registers.is_some()
+    }
+
     /// Whether all that packets can leave behind in the program's own state is compared in the end.
     pub fn sees_state(&self) -> bool {
         self.info.registers.is_empty() || self.theirs.registers.is_some()
