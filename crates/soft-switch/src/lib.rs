@@ -1,7 +1,8 @@
 //! Runs v1model programs that p4c compiled to bmv2 JSON, and serves P4Runtime. Knows nothing of RDMA.
 //!
 //! ```text
-//!  JSON ── load ──► layout, expressions ── compile ──► code, tables, plans        (once; `Program`)
+//!  JSON ── load ──► layout, expressions ── compile ──► code, tables, plans ── native ──► machine code
+//!                                                                                (once; `Program`)
 //!
 //!  frame ─► parser ─► ingress ─► replication ─► egress ─► deparser ─► frames      (per packet; `Switch::process`)
 //!             ▲                   clones, multicast          │
@@ -11,7 +12,8 @@
 //! A [`Program`] is loaded once and is immutable. A [`Switch`] runs it: bytes and a time in, bytes out; it does no
 //! I/O and reads no clock. Header fields, constants and temporaries are slots of one array of `u64`; actions,
 //! conditions and the parser are instructions on slots; headers, hashes and checksums are plans of loads and stores
-//! computed at load. A packet costs no allocation, no lock and no string. Behaviour is that of bmv2's
+//! computed at load. Where cranelift knows the host, all of that becomes machine code; elsewhere it is interpreted.
+//! A packet costs no allocation, no lock and no string. Behaviour is that of bmv2's
 //! `simple_switch`; what this switch does not know, it refuses at load, by name and place.
 //!
 //! Controllers reach a switch through a [`SwitchHandle`] from other threads, or over P4Runtime

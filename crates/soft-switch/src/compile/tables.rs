@@ -148,7 +148,6 @@ impl TableDraft {
             counter: info.direct_counter,
             meter: meter.map(|(f, unit)| (f.slot, unit == MeterUnit::Bytes)),
             idle: info.idle_timeout,
-            plain: !info.direct_counter && meter.is_none() && !info.idle_timeout && profile.is_none(),
             entries: Vec::new(),
             default: None,
         };

@@ -216,19 +216,30 @@ impl Core {
     }
 
     /// [`apply`](Self::apply) once the entry is known by its number plus 1 (0: there is none).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn found(&mut self, image: &Image, t: usize, found: u32) -> (Pc, Pc, u32) {
+        let table = &self.tables[t];
+        let hot = match (found as usize).checked_sub(1) {
+            None => table.default,
+            Some(i) => {
+                let hot = table.hot[i];
+                if !table.plain {
+                    self.note_hit(image, t, i);
+                }
+                hot
+            }
+        };
+        match hot {
+            Hot::Call { action, next, args } => (action, next, args),
+            indirect => self.indirect(image, t, indirect, found != 0),
+        }
+    }
+
+    /// What a hit changes besides what the action does.
+    #[inline(never)]
+    fn note_hit(&mut self, image: &Image, t: usize, i: usize) {
         let def = &image.tables[t];
         let table = &mut self.tables[t];
-        if found == 0 {
-            return self.miss(image, t);
-        }
-        let i = found as usize - 1;
-        if def.plain
-            && let Hot::Call { action, next, args } = table.hot[i]
-        {
-            return (action, next, args);
-        }
         if def.counter
             && let Some(c) = table.counters.get_mut(i)
         {
@@ -246,20 +257,10 @@ impl Core {
             let cost = if bytes { self.ingress_length } else { 1 };
             self.slots[target as usize] = m.execute(self.now_ns / 1000, cost);
         }
-        match table.hot[i] {
-            Hot::Call { action, next, args } => (action, next, args),
-            indirect => self.indirect(image, t, indirect, true),
-        }
-    }
-
-    fn miss(&mut self, image: &Image, t: usize) -> (Pc, Pc, u32) {
-        match self.tables[t].default {
-            Hot::Call { action, next, args } => (action, next, args),
-            indirect => self.indirect(image, t, indirect, false),
-        }
     }
 
     /// Follows an entry to a member of its action profile.
+    #[inline(never)]
     fn indirect(&mut self, image: &Image, t: usize, hot: Hot, hit: bool) -> (Pc, Pc, u32) {
         let def = &image.tables[t];
         let nothing = def.hit_miss.map_or(def.next_default, |(h, m)| if hit { h } else { m });

@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn apply_0(core: *mut Core, env: *const Env, t: u64
 pub(super) unsafe extern "C" fn apply_1(core: *mut Core, env: *const Env, t: u64, key: u64) -> u64 {
     // SAFETY: see `step`.
     let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
-    let entry = core.tables[t as usize].lookup.find_word(&image.tables[t as usize].key, key);
+    let entry = core.tables[t as usize].lookup.find_word(|| &image.tables[t as usize].key, key);
     found(core, image, t, entry)
 }
 
@@ -107,11 +107,11 @@ pub(super) unsafe extern "C" fn apply_1(core: *mut Core, env: *const Env, t: u64
 pub(super) unsafe extern "C" fn apply_2(core: *mut Core, env: *const Env, t: u64, a: u64, b: u64) -> u64 {
     // SAFETY: see `step`.
     let (core, (image, _)) = unsafe { (&mut *core, Env::parts(env)) };
-    let entry = core.tables[t as usize].lookup.find_pair(&image.tables[t as usize].key, [a, b]);
+    let entry = core.tables[t as usize].lookup.find_pair(|| &image.tables[t as usize].key, [a, b]);
     found(core, image, t, entry)
 }
 
-#[inline]
+#[inline(always)]
 fn found(core: &mut Core, image: &Image, t: u64, entry: u32) -> u64 {
     let (action, next, args) = core.found(image, t as usize, entry);
     core.args = args;

@@ -95,21 +95,21 @@ impl Lookup {
 
     /// [`find`](Self::find) of a key of one word.
     #[inline]
-    pub(crate) fn find_word(&self, plan: &KeyPlan, key: u64) -> u32 {
+    pub(crate) fn find_word<'p>(&self, plan: impl Fn() -> &'p KeyPlan, key: u64) -> u32 {
         match self {
             Lookup::Direct(list) => list.get(key as usize).copied().unwrap_or(0),
             Lookup::Hash1(map) => map.get1(key),
-            Lookup::Rules(rules) => rules.find(plan, &[key]),
+            Lookup::Rules(rules) => rules.find(plan(), &[key]),
             Lookup::None | Lookup::Hash(_) => 0,
         }
     }
 
     /// [`find`](Self::find) of a key of two words.
     #[inline]
-    pub(crate) fn find_pair(&self, plan: &KeyPlan, key: [u64; 2]) -> u32 {
+    pub(crate) fn find_pair<'p>(&self, plan: impl Fn() -> &'p KeyPlan, key: [u64; 2]) -> u32 {
         match self {
             Lookup::Hash(map) => map.get2(key),
-            Lookup::Rules(rules) => rules.find(plan, &key),
+            Lookup::Rules(rules) => rules.find(plan(), &key),
             Lookup::None | Lookup::Direct(_) | Lookup::Hash1(_) => 0,
         }
     }

@@ -42,8 +42,6 @@ pub(crate) struct TableDef {
     /// Field that the direct meter's colour goes to, and whether it counts bytes.
     pub meter: Option<(R, bool)>,
     pub idle: bool,
-    /// None of the four: a hit changes nothing.
-    pub plain: bool,
     /// The program's entries and default, installed when the switch starts.
     pub entries: Vec<TableEntry>,
     pub default: Option<EntryAction>,
@@ -66,6 +64,8 @@ pub(crate) struct Cold {
 /// A table's state.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// A hit changes no counter, no meter and no time.
+    pub plain: bool,
     pub lookup: Lookup,
     pub hot: Vec<Hot>,
     pub cold: Vec<Option<Cold>>,
@@ -88,6 +88,7 @@ impl Table {
     pub(crate) fn new(def: &TableDef) -> Table {
         let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
         Table {
+            plain: !def.counter && !def.idle && def.meter.is_none(),
             lookup: Lookup::new(&def.key, def.size),
             hot: Vec::new(),
             cold: Vec::new(),

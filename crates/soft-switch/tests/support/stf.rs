@@ -5,10 +5,16 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use zsr_soft_switch::*;
 use zsr_wire::frame::{Frame, FramePool};
 
-/// Runs one test; `Err` says what differs.
+/// Runs one test, as machine code and interpreted; `Err` says what differs.
 pub fn run(program: &Program, stf: &str) -> Result<(), String> {
+    run_with(program, stf, false)?;
+    run_with(program, stf, true).map_err(|e| format!("interpreted: {e}"))
+}
+
+fn run_with(program: &Program, stf: &str, interpret: bool) -> Result<(), String> {
+    let config = SwitchConfig { cpu_port: 600, interpret, ..SwitchConfig::default() };
     let mut r = Runner {
-        switch: Switch::new(program, SwitchConfig { cpu_port: 600, ..SwitchConfig::default() }),
+        switch: Switch::new(program, config),
         pool: FramePool::default(),
         expected: BTreeMap::new(),
         any: Vec::new(),
