@@ -11,25 +11,25 @@ class Failed(Exception):
     pass
 
 
-def topology(kind, producers, consumers, mtu, item=1024, batch=16384):
+def topology(kind, producers, consumers, mtu, more=""):
     hosts = "".join(f"  - {{name: {h}, ip: {HOSTS[h][0]}, mac: '{HOSTS[h][1]}', mtu: {mtu}}}\n" for h in producers + consumers)
     # Timeouts are long: an emulated guest answers in milliseconds.
     return (f"name: rxe\nhosts:\n{hosts}flows:\n"
             f"  - {{name: f, kind: {kind}, producers: [{', '.join(producers)}], consumers: [{', '.join(consumers)}], "
-            f"item_size: {item}, ring_size: 64KiB, max_batch: {batch}, poll_interval: 500us, poll_timeout: 40ms, rto: 40ms}}\n"
+            f"item_size: 1024, ring_size: 64KiB, max_batch: 16384, poll_timeout: 40ms, rto: 40ms, {more or 'poll_interval: 500us'}}}\n"
             "workload: {kind: synthetic, items: 1}\n")
 
 
-def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=None):
+def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=None, more="", program="zsr-lab"):
     """One flow, every item checked in the guests. `fails`: what the switch must say instead."""
-    text = topology(kind, producers, consumers, mtu)
+    text = topology(kind, producers, consumers, mtu, more)
     path = folder + "/topology.yaml"
     open(path, "w").write(text)
     used, hosts, agents, ports = producers + consumers, [], [], []
     for h in used:
         g = guests[h]
         g.run("cat > /tmp/topology.yaml", text.encode())
-        hosts.append(g.popen(f"zsr-lab host --topology /tmp/topology.yaml --host {h} --listen 0.0.0.0:{AGENT} --items {ITEMS} --verbs rxe0"))
+        hosts.append(g.popen(f"{program} host --topology /tmp/topology.yaml --host {h} --listen 0.0.0.0:{AGENT} --items {ITEMS} --verbs rxe0"))
         agents += ["--agent", f"{h}=127.0.0.1:{g.agent_port}"]
         ports += ["--port", f"{h}=unix:{g.far},{g.cable}"]
     fabric = subprocess.run([LAB, "fabric", "--topology", path, *agents, *ports, *extra],
@@ -82,6 +82,37 @@ def main():
                 g.end()
 
 
+def bad_input(guests, flow):
+    """What a NIC that can't do it gets: a message that says what to change."""
+    h1 = guests["h1"]
+
+    def refused(name, line, *words):
+        status, said = h1.run(f"timeout -s KILL 60 {line}", timeout=90)
+        if status == 0 or not all(w in said for w in words):
+            raise Failed(f"{name}: expected an error with {words}, got {status}: {said}")
+        print(f"OK rxe: {name}: {said.strip().removeprefix('zsr-lab: ')}", flush=True)
+
+    host = f"zsr-lab host --topology /tmp/topology.yaml --host h1 --listen 0.0.0.0:{AGENT} --items 1 --verbs "
+    refused("missing device", host + "mlx5_0", "no RDMA device mlx5_0", "there are: rxe0")
+    h1.run("ip addr del 10.0.1.1/16 dev eth0")
+    refused("no RoCEv2 GID with an IPv4 address", host + "rxe0", "no RoCEv2 GID", "ip addr add")
+    h1.run("ip link set eth0 down")
+    refused("port down", host + "rxe0", "ip link set")
+    h1.run("ip link set eth0 up; ip addr add 10.0.1.1/16 dev eth0")
+
+    def says(*words):
+        return lambda said: all(w in said for w in words)
+
+    h1.run("ip link set eth0 mtu 1500")
+    flow("path MTU 4096 on an interface of MTU 1500 is refused", "shuffle", ["h1"], ["h3"], 4096, fails=says("path MTU", "4096 B", "1024 B"))
+    h1.run("ip link set eth0 mtu 9000")
+    # Root may lock what it likes, so somebody else tries.
+    for h in ("h1", "h3"):
+        guests[h].run("chmod 666 /dev/infiniband/*; chmod 1777 /tmp; grep -q nobody /etc/passwd || echo nobody:x:65534:65534::/tmp:/bin/sh >> /etc/passwd")
+    flow("too small a memlock limit is refused", "shuffle", ["h1"], ["h3"], 1024, program="ulimit -l 16; exec su -s /usr/bin/zsr-lab -- nobody",
+         fails=says("may lock 16384 bytes", "ulimit -l unlimited"))
+
+
 def everything(guests, folder):
     def flow(name, *args, **more):
         run(guests, folder, name, *args, **more)
@@ -95,6 +126,9 @@ def everything(guests, folder):
     flow("2:2 replicate, path MTU 4096", "replicate", two, to_two, 4096)
     for mtu in (1024, 4096):
         flow(f"2:2 shuffle with 1 % of frames lost each way, path MTU {mtu}", "shuffle", two, to_two, mtu, extra=["--loss", "0.01"])
+    flow("1:1, path MTU 1024, polled once a second, doorbell on", "shuffle", one, to_one, 1024,
+         more="poll_interval: 1s, doorbell: true")
+    bad_input(guests, flow)
     # The kernel drops what has a wrong ICRC without a word, so nothing arrives; that it did above is the other half.
     flow("a switch that breaks the ICRC gets nothing across", "shuffle", one, to_one, 1024,
          extra=["--spoil-icrc", "--patience", "10"], fails=lambda said: "nothing has moved" in said and "('f.h3', 0, 0, " in said.replace('"', "'"))

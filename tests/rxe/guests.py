@@ -62,9 +62,16 @@ class Guest:
         parts = [open(p, errors="replace").read() for p in (self.console, self.console + ".qemu") if os.path.exists(p)]
         return "\n".join(parts)[-3000:]
 
+    def answers(self):
+        """Whether commands are taken; QEMU takes connections before the guest listens, and resets them."""
+        try:
+            return "GUEST-READY" in self.log() and self.run("true")[0] == 0
+        except OSError:
+            return False
+
     def wait_ready(self):
         until = time.monotonic() + READY
-        while "GUEST-READY" not in self.log():
+        while not self.answers():
             if self.process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"guest {self.name} did not come up:\n{self.log()}")
             time.sleep(0.1)

@@ -108,7 +108,12 @@ async fn create_rings(
         };
         let (data, poll) = (Some(target(ids.data)), Some(target(ids.poll)));
         client
-            .connect_ring(ConnectRingRequest { name: ring.name.clone(), data, poll, doorbell_secret: None })
+            .connect_ring(ConnectRingRequest {
+                name: ring.name.clone(),
+                data,
+                poll,
+                doorbell_secret: plan.doorbell_of(ids),
+            })
             .await?;
         addresses.push(Some(RingAddress {
             rkey: made.rkey,
