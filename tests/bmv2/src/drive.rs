@@ -1,11 +1,11 @@
-//! Our controller drives bmv2: it pushes the program, writes the plan of topologies/shuffle-2x2.yaml, and reads digests and
+//! Our controller drives bmv2: it pushes the program, writes the plan of a topology, sends packet-outs, and reads digests and
 //! counters, over P4Runtime alone; data moves between rings through bmv2's ports, to the last item; all is taken down.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use zsr_bmv2::{Bmv2, Bridge, Dataplane, Options, Ticks};
-use zsr_control_plane::p4::{Artifacts, Schema, SwitchClient};
+use zsr_control_plane::p4::{Artifacts, ClientError, Schema, SwitchClient};
 use zsr_control_plane::plan::{Plan, admin, ticks};
 use zsr_control_plane::run::install;
 use zsr_control_plane::topology::Topology;
@@ -20,6 +20,8 @@ const ITEMS: u32 = 12;
 const TICK: Duration = Duration::from_millis(2);
 /// How long nothing may arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Reason of the report that answers a query (P4: `REPORT_STATE`).
+const REPORT_STATE: u64 = 4;
 /// Frames that wait on a link.
 const DEPTH: usize = 1024;
 
@@ -70,14 +72,17 @@ pub async fn run(binary: &Path, topology: &Path, log: Option<&Path>) -> Result<S
         return Err("bmv2 counted no packet".into());
     }
 
-    // A packet-out asks about the first worker; the answer is a digest.
+    // A packet-out asks about the first worker; the answer is a digest, maybe behind others.
     let mut digests = client.digests().ok_or("the stream is taken")?;
     client.packet_out(admin::query(1)).await.map_err(|e| e.to_string())?;
-    let answer = tokio::time::timeout(PATIENCE, digests.next()).await;
-    let answer = answer.map_err(|_| "no digest answers a packet-out")?.map_err(|e| e.to_string())?;
-    if answer.first().and_then(|report| report.get(2)) != Some(&1) {
-        return Err(format!("the digest does not speak of worker 1: {answer:?}"));
-    }
+    let answer = async {
+        let is_answer =
+            |report: &Vec<u64>| report.first() == Some(&REPORT_STATE) && report.get(2) == Some(&1);
+        while !digests.next().await?.iter().any(is_answer) {}
+        Ok::<_, ClientError>(())
+    };
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    answer.map_err(|_| "no digest answers a packet-out")?.map_err(|e| e.to_string())?;
 
     client.delete_replication(plan.tick_groups()).await.map_err(|e| e.to_string())?;
     client.delete(entries).await.map_err(|e| e.to_string())?;
