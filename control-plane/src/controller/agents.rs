@@ -188,6 +188,7 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
         }),
         data: Some(target(ring.ids.data, flow.mtu, plane)),
         poll: Some(target(ring.ids.poll, flow.mtu, plane)),
+        doorbell_secret: (ring.ids.is_producer && flow.settings.doorbell).then_some(ring.ids.secret),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::p4::ClientError;
 use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 /// A change that did not happen.
 struct Failure {
@@ -33,7 +34,7 @@ impl<E: Into<Refusal>> From<E> for Failure {
 
 /// What the entries of flows depend on, as it was when the change began.
 pub(super) struct Surroundings {
-    pub(super) hosts: Hosts,
+    pub(super) hosts: Arc<Hosts>,
     pub(super) heaviest: u32,
 }
 

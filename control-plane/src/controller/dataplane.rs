@@ -4,7 +4,6 @@
 
 use super::alloc::{PROBE, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
-use super::refusal::{Kind, Refusal};
 use super::settings::{Hint, Settings};
 use crate::p4::Schema;
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
@@ -72,19 +71,6 @@ impl DataPlane {
         (self.ip, self.mac)
     }
 
-    /// Whether the program can do what the flow asks for.
-    ///
-    /// # Errors
-    /// [`Kind::Unsupported`], with what it can't.
-    pub fn check(&self, flow: &Flow) -> Result<(), Refusal> {
-        let s = &flow.settings;
-        if s.doorbell {
-            let message = format!("flow `{}`: this controller can't set the doorbell up yet", flow.name);
-            return Err(Refusal::new(Kind::Unsupported, message));
-        }
-        Ok(())
-    }
-
     /// Everything that the switch holds for a flow, in an order in which it can be inserted: what is named comes before
     /// what names it. Rings without an address are left out.
     ///
@@ -107,6 +93,9 @@ impl DataPlane {
         }
         for id in flow.workers() {
             self.worker(flow, id, context, &mut out)?;
+        }
+        if flow.settings.doorbell {
+            self.doorbells(flow, context, &mut out)?;
         }
         Ok(out)
     }
@@ -195,6 +184,24 @@ impl DataPlane {
         Ok(())
     }
 
+    /// Which datagrams are doorbells of the flow's producer rings, and whose turn they are.
+    fn doorbells(
+        &self,
+        flow: &Flow,
+        context: &Context<'_>,
+        out: &mut Vec<rt::Entity>,
+    ) -> Result<(), PlanError> {
+        let first = flow.workers().first().copied().unwrap_or_default();
+        for ring in flow.producers.iter().flat_map(|p| &p.rings) {
+            let host = context.host(&ring.host)?;
+            let worker = if flow.kind == FlowKind::Shuffle { ring.ids.worker } else { first };
+            let key = [ring.ids.secret.into(), ip(host.ip), host.port.into()];
+            let values = [ring.ids.id.into(), worker.into()];
+            out.push(table(self.schema.entry("doorbells", &key, "bell", &values)?));
+        }
+        Ok(())
+    }
+
     /// A worker that never runs and answers when asked.
     ///
     /// # Errors
@@ -222,7 +229,7 @@ impl DataPlane {
     }
 
     /// Tables that hold nothing but flows' entries.
-    pub fn flow_tables() -> [&'static str; 10] {
+    pub fn flow_tables() -> [&'static str; 11] {
         [
             "peers",
             "routes",
@@ -234,6 +241,7 @@ impl DataPlane {
             "flows",
             "worker_rings",
             "workers",
+            "doorbells",
         ]
     }
 }

@@ -18,7 +18,6 @@ impl Controller {
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
         let flow = self.state().plan_flow(new)?;
-        self.unless_unsupported(&flow)?;
         self.change(&mut work, &new.name, Some(flow), "").await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
         self.get_flow(&new.name)
@@ -38,7 +37,6 @@ impl Controller {
     pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
         let flow = self.state().plan_settings(name, changes)?;
-        self.0.plane.check(&flow)?;
         self.change(&mut work, name, Some(flow), "").await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
         self.get_flow(name)
@@ -48,7 +46,6 @@ impl Controller {
     pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
         let flow = self.state().plan_member(name, role, member)?;
-        self.unless_unsupported(&flow)?;
         self.change(&mut work, name, Some(flow), "").await?;
         let flow = self.get_flow(name)?;
         let (members, what) = match role {
@@ -159,15 +156,6 @@ impl Controller {
             }
         }
         Ok(())
-    }
-
-    /// Gives numbers back if the program can't do what the flow asks for.
-    fn unless_unsupported(&self, flow: &Flow) -> Result<(), Refusal> {
-        let supported = self.0.plane.check(flow);
-        if supported.is_err() {
-            self.give_back(flow, false);
-        }
-        supported
     }
 
     pub(super) fn host_event(&self, kind: EventKind, host: &str, text: impl Into<String>) {

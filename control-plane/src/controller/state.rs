@@ -9,6 +9,7 @@ use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingIds};
 use crate::topology::{RingRole, Routing, parse_routing};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
@@ -63,7 +64,7 @@ pub struct User {
 #[derive(Debug, Default)]
 pub struct State {
     /// Hosts by name.
-    pub hosts: Hosts,
+    pub hosts: Arc<Hosts>,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -93,7 +94,7 @@ impl State {
     /// Without flows.
     pub fn new(hosts: Vec<Host>, declared: Vec<DeclaredRing>) -> Self {
         State {
-            hosts: hosts.into_iter().map(|h| (h.name.clone(), h)).collect(),
+            hosts: Arc::new(hosts.into_iter().map(|h| (h.name.clone(), h)).collect()),
             declared: declared.into_iter().map(|r| (r.name.clone(), r)).collect(),
             ..Default::default()
         }
@@ -251,6 +252,12 @@ impl State {
     /// What is out of range.
     pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
         let mut flow = self.running(name)?.clone();
+        if changes.doorbell.is_some_and(|bell| bell != flow.settings.doorbell) {
+            let message = format!(
+                "flow `{name}`: programs learn of the doorbell when they attach, so it is chosen when a flow is created"
+            );
+            return Err(Refusal::new(Kind::NotNow, message));
+        }
         flow.settings = flow.settings.with(changes, name, flow.item_size)?;
         flow.version += 1;
         Ok(flow)

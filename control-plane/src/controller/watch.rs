@@ -19,8 +19,6 @@ use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);
-/// How often agents are asked for their rings' words, so that counters of 32 bits are not missed going round.
-const SAMPLE: Duration = Duration::from_millis(500);
 
 // Reasons of reports (p4/common/types.p4).
 const REPORT_REFUSED: u64 = 1;
@@ -53,13 +51,6 @@ impl Controller {
             tokio::select! {
                 () = own.stopped() => {}
                 () = own.watch_switch(digests) => {}
-            }
-        });
-        let own = self.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = own.stopped() => {}
-                () = own.sample() => {}
             }
         });
     }
@@ -267,14 +258,6 @@ impl Controller {
         }
         let mut work = self.0.work.lock().await;
         self.fail_flow(&mut work, &who.flow, &what).await;
-    }
-
-    async fn sample(&self) {
-        loop {
-            tokio::time::sleep(SAMPLE).await;
-            let rings: Vec<_> = self.state().flows.values().flat_map(|f| f.rings()).cloned().collect();
-            let _ = self.0.agents.look(rings.iter()).await;
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use super::system::{HOSTS, System, done, lives};
+use super::system::{HOSTS, System, done, line, lives, say};
 
 #[test]
 fn a_system_comes_up_moves_lines_and_leaves_nothing() {
@@ -102,6 +102,28 @@ fn members_join_and_settings_change_from_the_command_line() {
     system.well(&["flow", "remove-member", "f", "second"]);
     system.well(&["flow", "remove-member", "f", "h3"]);
     assert_eq!(system.json(&["ring", "list"]).len(), 2);
+    system.down();
+}
+
+#[test]
+fn doorbells_spare_the_wait_for_a_poll() {
+    let system = System::up(HOSTS);
+    let slow = ["--poll-interval", "10s", "--doorbell", "true"];
+    system
+        .well(&[&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "256"][..], &slow].concat());
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    // By polls alone, this takes an hour.
+    for n in 0..400 {
+        say(&mut producer, &format!("line {n}\n"));
+        assert_eq!(line(&mut lines), format!("line {n}"));
+    }
+    drop(producer.stdin.take());
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    let refused = system.zsr(&["flow", "set", "f", "--doorbell", "false"]);
+    assert!(refused.code == Some(1) && refused.err.contains("doorbell"), "{}", refused.err);
+    system.well(&["flow", "delete", "f"]);
+    assert_eq!(system.switch()["producer_rings"], 0);
     system.down();
 }
 

@@ -12,6 +12,8 @@ pub struct OpenRing {
     pub data: QpTarget,
     /// The switch's end for READs of the word that the processing unit writes.
     pub poll: QpTarget,
+    /// Secret of its doorbell, if it is a producer ring that rings.
+    pub doorbell: Option<u32>,
 }
 
 impl Agent {
@@ -26,7 +28,12 @@ impl Agent {
             let name = open.ring.name.clone();
             let created = self.create_ring(open.ring);
             let made = created.is_ok();
-            match created.and_then(|_| self.connect_ring(&name, &open.data, &open.poll)) {
+            let connected = created.and_then(|_| self.connect_ring(&name, &open.data, &open.poll));
+            let rung = connected.and_then(|info| match open.doorbell {
+                Some(secret) => self.set_doorbell(&name, secret),
+                None => Ok(info),
+            });
+            match rung {
                 Ok(info) => opened.push(info),
                 Err(error) => {
                     let undo =

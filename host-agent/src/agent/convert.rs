@@ -36,7 +36,7 @@ pub(super) fn open_ring(open: proto::OpenRing) -> Result<OpenRing, AgentError> {
     let ring = ring_request(open.ring.unwrap_or_default())?;
     let data = target(&ring.name, "data", open.data.as_ref())?;
     let poll = target(&ring.name, "poll", open.poll.as_ref())?;
-    Ok(OpenRing { ring, data, poll })
+    Ok(OpenRing { ring, data, poll, doorbell: open.doorbell_secret })
 }
 
 /// `which` is "data" or "poll".

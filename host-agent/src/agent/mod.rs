@@ -24,6 +24,7 @@ use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::SharedMemory;
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
+use crate::ring::doorbell::Doorbell;
 use crate::ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
 pub use batch::OpenRing;
@@ -409,12 +410,17 @@ impl Agent {
     /// [`AgentError::NotFound`], [`AgentError::Attach`].
     pub fn attach_producer(&self, name: &str, cancel: Cancel) -> Result<Producer, AgentError> {
         let mut producer = self.attach(name, |ring| ring.attach_producer(cancel))?;
-        let info = self.ring(name)?;
-        if let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) {
-            let fail = |source| AgentError::Nic { name: name.to_owned(), source };
-            producer.set_doorbell(self.0.nic.doorbell(target, secret).map_err(fail)?);
+        if let Some(bell) = self.bell_of(&self.ring(name)?)? {
+            producer.set_doorbell(bell);
         }
         Ok(producer)
+    }
+
+    /// What rings for a ring, if it is to ring.
+    fn bell_of(&self, info: &RingInfo) -> Result<Option<Box<dyn Doorbell>>, AgentError> {
+        let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) else { return Ok(None) };
+        let fail = |source| AgentError::Nic { name: info.name.clone(), source };
+        self.0.nic.doorbell(target, secret).map(Some).map_err(fail)
     }
 
     /// Gives a ring a doorbell, for the program that attaches to it next.

@@ -15,21 +15,27 @@ use tokio::task::JoinSet;
 
 use super::{Agent, EventKind, RingInfo};
 use crate::proto;
-use crate::pu::{LONGEST_MESSAGE, VERSION};
+use crate::pu::{BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
+use crate::ring::doorbell::Doorbell;
 use crate::ring::{ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(5);
+/// How often rings' counters of 32 bits are looked at, so that they are not missed going round.
+const LOOK: Duration = Duration::from_millis(250);
 
 impl Agent {
     /// Lets programs of other processes attach at `listener`, until `shutdown` resolves. Whoever can open the socket can
     /// write the rings: it belongs into a folder of the owner's alone.
     pub async fn serve_programs(&self, listener: UnixListener, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tokio::pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => return,
+                _ = look.tick() => self.note_progress(),
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
@@ -42,12 +48,19 @@ impl Agent {
         }
     }
 
+    /// Programs of other processes report nothing: their rings' words are looked at.
+    fn note_progress(&self) {
+        for info in self.rings().unwrap_or_default() {
+            info.ring.filled_bytes();
+        }
+    }
+
     /// One connection, from its greeting to its end.
     async fn program(self, mut stream: UnixStream) {
         let Ok(Ok(attach)) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else { return };
         let pid = stream.peer_cred().ok().and_then(|cred| cred.pid());
         let program = pid.map_or_else(|| "a program".to_owned(), |pid| format!("process {pid}"));
-        let (info, lease, file) = match self.admit(&attach, &program) {
+        let (info, lease, file, mut bell) = match self.admit(&attach, &program) {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 let reply = proto::Attached { refusal, ..Default::default() };
@@ -66,15 +79,17 @@ impl Agent {
                 ByteOrder::Big => proto::ByteOrder::Big.into(),
             },
             epoch: info.ring.epoch().into(),
+            doorbell: bell.is_some(),
         };
-        let mut farewell = [0];
-        let left_well = hand_over(&mut stream, &framed(&reply), &file).await.is_ok()
-            && matches!(stream.read(&mut farewell).await, Ok(1));
+        let mut left_well = false;
+        if hand_over(&mut stream, &framed(&reply), &file).await.is_ok() {
+            left_well = listen(&mut stream, &mut bell).await.is_ok_and(|farewell| farewell);
+        }
         self.ended(&info, lease, left_well, &program);
     }
 
     /// The ring, if the program may have it, and a descriptor of its memory.
-    fn admit(&self, attach: &proto::Attach, program: &str) -> Result<(RingInfo, Lease, OwnedFd), String> {
+    fn admit(&self, attach: &proto::Attach, program: &str) -> Result<Admitted, String> {
         if attach.version != VERSION {
             return Err(format!(
                 "the program speaks version {} of the protocol, this agent {VERSION}: use programs and agents of one release",
@@ -98,8 +113,9 @@ impl Agent {
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
         let file = file.try_clone_to_owned().map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;
+        let bell = self.bell_of(&info).map_err(|e| e.to_string())?;
         let (info, lease) = self.lease(name, program).map_err(|e| e.to_string())?;
-        Ok((info, lease, file))
+        Ok((info, lease, file, bell))
     }
 
     /// Tells how a program has left. The side is free again before anybody can hear of it.
@@ -112,6 +128,25 @@ impl Agent {
         };
         drop(lease);
         self.emit(kind, info, &detail);
+    }
+}
+
+/// What a program gets: ring, lease, descriptor, and what rings for it.
+type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
+
+/// Rings as often as the program asks for it, until it leaves. Says whether it did so in good order.
+async fn listen(stream: &mut UnixStream, bell: &mut Option<Box<dyn Doorbell>>) -> io::Result<bool> {
+    loop {
+        match stream.read_u8().await? {
+            FAREWELL => return Ok(true),
+            BELL => {
+                let (head, flags) = (stream.read_u32_le().await?, stream.read_u32_le().await?);
+                if let Some(bell) = bell {
+                    bell.ring(head, flags);
+                }
+            }
+            _ => return Ok(false),
+        }
     }
 }
 

@@ -10,19 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::{LONGEST_MESSAGE, PuError, VERSION};
+use super::{BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION};
 use crate::agent::framed;
 use crate::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
 use crate::proto;
+use crate::ring::doorbell::Doorbell;
 use crate::ring::{Ring, RingSpec, Role};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ring in this process's address space; its memory holds the connection.
-pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<Arc<Ring>, PuError> {
+/// The ring in this process's address space, whose memory holds the connection; and its doorbell, if it is to ring.
+pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
     let lost = |source| PuError::Lost { socket: socket.to_owned(), source };
     let nonsense = |reason: &str| PuError::Protocol { socket: socket.to_owned(), reason: reason.to_owned() };
     let mut stream = UnixStream::connect(socket)
@@ -62,9 +63,24 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<Arc<Ring>, P
         .with_byte_order(order);
     let memory = SharedMemory::open(file, spec.memory_len(), order)
         .map_err(|source| PuError::Memory { ring: ring(), source })?;
+    let bell = attached.doorbell.then(|| stream.try_clone()).transpose().map_err(lost)?.map(Bell);
     let memory = Leased { memory, agent: stream };
-    Ring::join(role, spec, Arc::new(memory), attached.epoch as u16)
-        .map_err(|source| PuError::Ring { ring: ring(), source })
+    let joined = Ring::join(role, spec, Arc::new(memory), attached.epoch as u16)
+        .map_err(|source| PuError::Ring { ring: ring(), source })?;
+    Ok((joined, bell))
+}
+
+/// Has the agent ring for this program, over the connection to it.
+pub(super) struct Bell(UnixStream);
+
+impl Doorbell for Bell {
+    fn ring(&mut self, head: u32, flags: u32) {
+        let mut bytes = [BELL; 9];
+        bytes[1..5].copy_from_slice(&head.to_le_bytes());
+        bytes[5..].copy_from_slice(&flags.to_le_bytes());
+        // A doorbell that can't be sent now is one that got lost: the switch polls.
+        let _ = send(&self.0, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
 }
 
 /// The first byte of the answer, and the descriptor that came with it.
@@ -94,7 +110,7 @@ impl Drop for Leased {
     fn drop(&mut self) {
         // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
         // needs no farewell.
-        let _ = self.agent.write_all(&[0]);
+        let _ = self.agent.write_all(&[FAREWELL]);
     }
 }
 

@@ -22,10 +22,13 @@ mod attach;
 use std::path::{Path, PathBuf};
 
 use crate::memory::MemoryError;
-use crate::ring::{AttachError, Cancel, Consumer, GeometryError, Producer, Ring, RingError, Role};
+use crate::ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingError, Role};
 
 /// Version of the protocol between programs and agents.
 pub(crate) const VERSION: u32 = 1;
+/// What a program says first of all: it leaves, or its ring has items.
+pub(crate) const FAREWELL: u8 = 0;
+pub(crate) const BELL: u8 = 1;
 /// Longest message, bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
 
@@ -98,8 +101,13 @@ pub enum PuError {
 /// # Errors
 /// [`PuError`]: no agent, no such ring, taken by another program, closed, aborted.
 pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Producer, PuError> {
-    let joined: std::sync::Arc<Ring> = attach::join(socket, ring, Role::Producer)?;
-    joined.attach_producer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+    let (joined, bell) = attach::join(socket, ring, Role::Producer)?;
+    let fail = |source| PuError::Attach { ring: ring.to_owned(), source };
+    let mut producer = joined.attach_producer(cancel).map_err(fail)?;
+    if let Some(bell) = bell {
+        producer.set_doorbell(Box::new(bell));
+    }
+    Ok(producer)
 }
 
 /// The popping handle of consumer ring `ring` of the agent that listens at `socket`. `cancel` ends its blocking calls.
@@ -107,6 +115,6 @@ pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Prod
 /// # Errors
 /// As [`attach_producer`].
 pub fn attach_consumer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Consumer, PuError> {
-    let joined: std::sync::Arc<Ring> = attach::join(socket, ring, Role::Consumer)?;
+    let (joined, _) = attach::join(socket, ring, Role::Consumer)?;
     joined.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
 }
