@@ -11,27 +11,27 @@
 #ifndef ZSR_BRIDGE
 #define ZSR_BRIDGE struct
 #endif
+// It is what passes of an internal packet hand on, too, in the order of `internal_t`.
 ZSR_BRIDGE bridge_t {
-    @field_list(FIELDS_COMMIT) kind_t  kind;
-    bit<8>  last;                                      // 1: last fragment of the transfer
-    bit<8>  first;                                     // 1: first fragment
     event_t event;                                     // of the next pass (OUT_AGAIN, OUT_FANOUT)
-    @field_list(FIELDS_COMMIT) bit<16> qp;             // connection that the packet goes to
-    bit<16> group;                                     // not 0: one copy per member, whose number is its connection
-    @field_list(FIELDS_COMMIT) bit<16> producer;
+    @field_list(FIELDS_COMMIT) kind_t  kind;
     bit<16> worker;
+    @field_list(FIELDS_COMMIT) bit<16> producer;
+    @field_list(FIELDS_COMMIT) bit<16> qp;             // connection that the packet goes to, or whose poll it is about
     bit<16> flow;
-    bit<16> next;
-    bit<16> hops;
-    @field_list(FIELDS_COMMIT) psn_t   psn;
-    psn_t   frags;
-    bytes_t address;
+    bit<16> next;                                      // place behind the present producer in the worker's list
+    bit<16> hops;                                      // producers looked at since the tick, or members
+    psn_t   frags;                                     // of the transfer
     bytes_t length;
-    @field_list(FIELDS_COMMIT) bytes_t head;           // new head of the consumer ring
-    @field_list(FIELDS_COMMIT) bit<32> flags;
     @field_list(FIELDS_COMMIT) bytes_t producer_tail;
-    bytes_t word;
+    @field_list(FIELDS_COMMIT) bytes_t head;           // of the consumer ring
+    bytes_t word;           // counter of a poll, CLOSED in its lowest bit
     usec_t  time;
+    @field_list(FIELDS_COMMIT) psn_t   psn;
+    bit<8>  last;                                      // 1: last fragment of the transfer, or last commit of the worker
+    bit<8>  first;                                     // 1: first fragment
+    bit<16> group;                                     // not 0: one copy per member, whose number is its connection
+    bytes_t address;
 }
 
 // What a look has gathered (EV_LOOK), for egress too.
@@ -64,6 +64,7 @@ struct meta_t {
     @field_list(FIELDS_AGAIN)
     bit<8>   trusted;              // 1: internal packet of our own
     bit<8>   malformed;
+    bit<8>   internal;             // 1: an internal packet
 
     // To the architecture.
     port_t   out_port;
@@ -79,25 +80,16 @@ struct meta_t {
     role_t   role;
     bit<8>   swap;                 // 1: the peer's control words are little-endian
     bit<16>  received_qp;          // connection that the packet came on
-    bit<16>  poll_qp;
-    bit<16>  worker;
-    bit<16>  producer;
     bit<16>  sender;               // producer ring whose QP the packet came on
     bit<16>  other_sender;         // not 0: it is not the transfer's producer
-    bit<16>  flow;
     bit<16>  index;                // place in the worker's list of producers
-    bit<16>  next;                 // the place behind it
-    bit<16>  hops;                 // producers looked at since the tick, or members
     bit<32>  member_bit;           // of the consumer within its group
 
     // Parameters of the worker and the producer ring.
-    bit<8>   settings;             // HOLDS, OPEN, LOCKS, CAPPED
     bit<32>  all_members;          // a bit for each
     bit<16>  group;                // multicast group of a replicate flow, or 0
     bytes_t  max_batch;
     bytes_t  consumer_mask;
-    bit<8>   mtu;                  // 1..5: 256..4096 bytes
-    bytes_t  mtu_mask;             // 255..4095
     bit<16>  consumer_data_qp;
     usec_t   poll_interval;
     usec_t   poll_timeout;
@@ -130,10 +122,7 @@ struct meta_t {
     op_t     do_consumer_due;
     op_t     do_due;
     op_t     do_tries;
-    bytes_t  length;
-    psn_t    frags;
     bit<32>  aeth;                 // syndrome (8 bits), MSN
-    psn_t    psn;                  // of the packet
     psn_t    next_psn;             // the one behind it
     psn_t    consumer_step;        // operand of ConsumerPsnState
     psn_t    producer_step;        // operand of ProducerPsnState
@@ -145,21 +134,12 @@ struct meta_t {
     psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
     psn_t    from_slack;           // less number of fragments
-    bytes_t  from_bytes;
-    bytes_t  head;
-    bytes_t  seen_head;            // as the deciding pass saw it
-    bytes_t  seen_tail;
-    bytes_t  head_diff;
-    bytes_t  tail_diff;
-    bytes_t  producer_head;
-    bytes_t  producer_tail;
-    bytes_t  consumer_tail;
     bytes_t  items_at;             // offset of the transfer's first item, at the producer or the consumer
+    bit<8>   same_head;            // 1: as the deciding pass saw it
+    bit<8>   same_tail;
     bit<32>  acked;                // a bit for each member
     bit<32>  lacking;
-    bytes_t  word;                 // counter of a poll response, in our byte order, lowest bit: CLOSED
     usec_t   time;                 // when a capped flow is to be refilled next
-    phase_t  phase;
     phase_t  phase_from;
     phase_t  phase_to;
     bit<8>   matched;              // 1: the packet answers the outstanding request
@@ -170,8 +150,6 @@ struct meta_t {
     bit<16>  others_lock;
     bytes_t  credit_left;          // of a turn, behind this transfer
     bit<8>   over;                 // 1: the producer's turn is over
-    bytes_t  debt;
-    usec_t   refill_at;
     usec_t   due_at;
     bit<32>  is_due;               // 1: `due` has passed
     usec_t   wait;
@@ -180,13 +158,10 @@ struct meta_t {
     bit<32>  consumer_is_due;
     bit<32>  tries;
     bit<32>  tries_left;
-    bytes_t  rounded;
     bit<8>   gathered;             // 1: the tails of all members are known
     bit<8>   off_list;             // 1: the worker's list has become shorter
 
     bit<8>   report;
-    bit<32>  report_code;
-    bit<32>  report_psn;
     bit<8>   drop_reason;
     bit<8>   counts;               // COUNT_*: what to count for the worker
 
@@ -203,21 +178,18 @@ struct meta_t {
     usec_t   refill_late;          // time since it was due
     usec_t   refill_early;         // not 0: it is not due yet
     usec_t   refill_limit;         // how late it may be to be made up for
-    bytes_t  fill;
-    bytes_t  space;
+    bit<16>  ask_group;            // poll connections of a replicate flow, less 1
+    bit<8>   mtu;                  // 1..5: 256..4096 bytes
+    bytes_t  mtu_mask;             // 255..4095
+    bytes_t  rounded;
+    bytes_t  from_bytes;
     bytes_t  batch;
-    bytes_t  to_producer_wrap;
-    bytes_t  to_consumer_wrap;
-    bytes_t  fill_over;            // by how much a counter has left its ring
-    bytes_t  space_over;
-    bytes_t  space_lacking;        // by how much space is low
-    bytes_t  batch_lacking;        // what the producer lacks to a full batch
+    bytes_t  carried;
+    bytes_t  closed;               // 1: the producer is
     bytes_t  debt_over;            // by how much a capped flow is ahead of its rate
-    bytes_t  batch_rest;           // what the producer still has behind the batch
     bit<16>  hops_left;
     bit<8>   ask;                  // ASK_*: whose word is wanted
-    bytes_t  closed;               // 1: the producer is
-    bit<32>  is_drained;           // 1: this producer and those looked at before it are closed and empty
+    bit<8>   is_drained;           // 1: this producer and those looked at before it are closed and empty
     bit<8>   idle;
     bit<8>   stopped;
     bit<8>   bad_count;

@@ -63,11 +63,12 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.reth.length = 16;
         hdr.commit.setValid();
         hdr.commit.head = m.b.head;
-        hdr.commit.flags = m.b.flags | m.peer_flags;
+        hdr.commit.flags = m.peer_flags;
         hdr.commit.producer_id = (bit<32>)m.b.producer;
         hdr.commit.producer_tail = m.b.producer_tail;
         m.egress_length = LEN_COMMIT;
     }
+    action closed() { hdr.commit.flags = hdr.commit.flags | FLAG_CLOSED; }
     action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
 
     apply {
@@ -80,6 +81,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else {
             commit();
+            if (m.b.last == 1) { closed(); }
             if (m.peer_swap == 1) {
                 swap_head.apply(hdr.commit.head);
                 swap_flags.apply(hdr.commit.flags);

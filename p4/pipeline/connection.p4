@@ -12,11 +12,11 @@ control Connection(inout headers_t hdr, inout meta_t m) {
 
     action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap, bit<32> member_bit) {
         m.role = role;
-        m.producer = ring;
+        m.b.producer = ring;
         m.sender = ring;
-        m.worker = worker;
+        m.b.worker = worker;
         m.received_qp = qp_index;
-        m.poll_qp = qp_index;
+        m.b.qp = qp_index;
         m.swap = swap;
         m.member_bit = member_bit;
     }
@@ -68,7 +68,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.event = EV_TAIL_ACKED;
         m.do_owner = DO_GET;
         m.do_producer_psn = DO_MATCH;
-        m.producer_step = m.psn | TAIL_SENT;
+        m.producer_step = m.b.psn | TAIL_SENT;
     }
     action gap() {
         m.event = EV_GAP;
@@ -129,7 +129,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     action malformed() { m.drop_reason = DROP_MALFORMED; }
 
     apply {
-        m.psn = hdr.bth.ack_psn << 8;
+        m.b.psn = hdr.bth.ack_psn << 8;
         m.aeth = hdr.aeth.syndrome_msn;
         qps.apply();
         if (hdr.icrc.isValid()) { icrc_check.apply(hdr, m); }
@@ -142,8 +142,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
                     } else if (hdr.bth.opcode == OP_READ_ONLY) { malformed(); }
                 }
             } else if (hdr.word.isValid()) {
-                if (m.swap == 1) { little_word.apply(hdr.word.counter, hdr.word.flags, m.word); }
-                else { big_word.apply(hdr.word.counter, hdr.word.flags, m.word); }
+                if (m.swap == 1) { little_word.apply(hdr.word.counter, hdr.word.flags, m.b.word); }
+                else { big_word.apply(hdr.word.counter, hdr.word.flags, m.b.word); }
             }
         }
     }
@@ -155,8 +155,8 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
 
     action bell(bit<16> producer, bit<16> worker) {
         m.event = EV_VISIT;
-        m.producer = producer;
-        m.worker = worker;
+        m.b.producer = producer;
+        m.b.worker = worker;
     }
     action unknown() { m.event = EV_NONE; }
     table doorbells {
@@ -172,7 +172,7 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
     action refused() { m.drop_reason = DROP_UNKNOWN_QP; }
     apply {
         doorbells.apply();
-        big_word.apply(hdr.doorbell.counter, hdr.doorbell.flags, m.word);
+        big_word.apply(hdr.doorbell.counter, hdr.doorbell.flags, m.b.word);
         if (m.own == 1 && m.event == EV_NONE) { refused(); }
     }
 }

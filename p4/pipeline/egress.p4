@@ -1,47 +1,19 @@
 // Egress in one page: what the outcome of ingress looks like on the wire. No state here.
 control ZsrEgress(inout headers_t hdr, inout meta_t m) {
+    LookParams() look_params;
     Look() look;
+    FromBytes() from_bytes;
+    Internal() internal;
     Peer() peer;
     Rewrite() rewrite;
     Compose() compose;
 
-    // An internal packet for the next pass.
-    action internal() {
-        hdr.arp.setInvalid();
-        hdr.ipv4.setInvalid();
-        hdr.udp.setInvalid();
-        hdr.doorbell.setInvalid();
-        hdr.bth.setInvalid();
-        hdr.aeth.setInvalid();
-        hdr.reth.setInvalid();
-        hdr.word.setInvalid();
-        hdr.commit.setInvalid();
-        hdr.icrc.setInvalid();
-        hdr.ethernet.setValid();
-        hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
-        hdr.internal.setValid();
-        hdr.internal.event = m.b.event;
-        hdr.internal.phase = 0;
-        hdr.internal.worker = m.b.worker;
-        hdr.internal.producer = m.b.producer;
-        hdr.internal.qp = m.b.qp;
-        hdr.internal.flow = m.b.flow;
-        hdr.internal.next = m.b.next;
-        hdr.internal.hops = m.b.hops;
-        hdr.internal.frags = m.b.frags;
-        hdr.internal.length = m.b.length;
-        hdr.internal.producer_tail = m.b.producer_tail;
-        hdr.internal.head = m.b.head;
-        hdr.internal.word = m.b.word;
-        hdr.internal.time = m.b.time;
-        hdr.internal.psn = m.b.psn;
-        hdr.internal.pad = 0;
-    }
-
     apply {
+        if (m.b.event == EV_LOOK || m.b.kind == OUT_READ) { look_params.apply(m); }
         if (m.b.event == EV_LOOK) { look.apply(m); }
+        else if (m.b.kind == OUT_READ && m.b.frags != 0) { from_bytes.apply(m); }
         if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
-            internal();
+            internal.apply(hdr, m);
         } else if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DROP) {
             m.sends = 1;
             peer.apply(m);

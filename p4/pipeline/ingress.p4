@@ -10,30 +10,13 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
     OwnAddress() own_address;
     Connection() connection;
     Doorbell() doorbell;
+    Resume() resume;
     TickGroup() tick_group;
     Passes() passes;
     Transfer() transfer;
     Route() route;
     Forward() forward;
 
-    // What an earlier pass left for this one.
-    action resume() {
-        m.event = hdr.internal.event;
-        m.phase_to = hdr.internal.phase;
-        m.worker = hdr.internal.worker;
-        m.producer = hdr.internal.producer;
-        m.poll_qp = hdr.internal.qp;
-        m.flow = hdr.internal.flow;
-        m.next = hdr.internal.next;
-        m.hops = hdr.internal.hops;
-        m.frags = hdr.internal.frags;
-        m.length = hdr.internal.length;
-        m.seen_tail = hdr.internal.producer_tail;
-        m.seen_head = hdr.internal.head;
-        m.word = hdr.internal.word;
-        m.time = hdr.internal.time;
-        m.psn = hdr.internal.psn;
-    }
     action reject(bit<8> reason) {
         m.event = EV_NONE;
         m.drop_reason = reason;
@@ -42,7 +25,6 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
         m.b.event = event;
-        m.b.worker = hdr.internal.worker;
         m.b.group = group;
         m.out_group = group;
     }
@@ -50,14 +32,16 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
     apply {
         if (m.malformed == 1) {
             reject(DROP_MALFORMED);
-        } else if (hdr.internal.isValid()) {
+        } else if (m.internal == 1) {
             if (m.trusted == 0) { reject(DROP_FORGED); }
-            else if (hdr.internal.event == EV_FANOUT) {
-                tick_group.apply(hdr.internal.next, m.group);
-                if (m.group != 0) { fan_out(EV_TICK, m.group); }
+            else {
+                resume.apply(hdr, m);
+                if (m.event == EV_FANOUT) {
+                    tick_group.apply(m.b.next, m.group);
+                    if (m.group != 0) { fan_out(EV_TICK, m.group); }
+                    else { reject(0); }
+                } else if (m.event == EV_ASK) { fan_out(EV_POLL_CONSUMER, m.b.next); }
             }
-            else if (hdr.internal.event == EV_ASK) { fan_out(EV_POLL_CONSUMER, hdr.internal.next); }
-            else { resume(); }
         } else {
             if (hdr.ipv4.isValid()) { own_address.apply(hdr, m); }
             if (hdr.bth.isValid()) { connection.apply(hdr, m); }

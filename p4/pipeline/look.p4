@@ -4,14 +4,16 @@
 // Sizes of the rings and the flow's rate cap: `refill` bytes every `refill_every`.
 control LookParams(inout meta_t m) {
     action worker_ring(bit<16> producers, bytes_t max_batch, bytes_t size, bytes_t mask, bytes_t low_space, bit<16> poll_qp,
-                       bit<16> group) {
+                       bit<16> group, bit<8> mtu, bytes_t mtu_mask) {
         m.producers = producers;
         m.max_batch = max_batch;
         m.consumer_size = size;
         m.consumer_mask = mask;
         m.low_space = low_space;
         m.consumer_poll_qp = poll_qp;
-        m.b.group = group;
+        m.ask_group = group;
+        m.mtu = mtu;
+        m.mtu_mask = mtu_mask;
     }
     table worker_rings {
         key = { m.b.worker : exact; }
@@ -43,14 +45,17 @@ control LookParams(inout meta_t m) {
     }
     apply {
         worker_rings.apply();
-        producer_rings.apply();
-        if (CAPPED(m.g.settings)) { flows.apply(); }
+        if (m.b.event == EV_LOOK) {
+            producer_rings.apply();
+            if (CAPPED(m.g.settings)) { flows.apply(); }
+        }
     }
 }
 
 control Look(inout meta_t m) {
-    LookParams() look_params;
     Amount() amount;
+    Fragments() fragments;
+    Carry() carry;
     RefillTimes() refill_times;
 
     action nothing() {
@@ -64,7 +69,7 @@ control Look(inout meta_t m) {
     }
     action fault() {
         again(EV_FAULT);
-        m.b.length = m.fill;
+        m.b.word = m.g.producer_head;
     }
     action poll_producer() {
         again(EV_POLL_PRODUCER);
@@ -76,52 +81,53 @@ control Look(inout meta_t m) {
     }
     action ask_members() {
         again(EV_ASK);
-        m.b.next = m.b.group + 1;
+        m.b.next = m.ask_group + 1;
     }
     action refill() {
         again(EV_REFILL);
-        m.b.word = m.g.refill_at;
+        m.b.psn = m.g.refill_at;
         m.b.time = m.time;
-        m.b.length = m.refill;
+        m.b.head = m.refill;
     }
     action start() {
         again(EV_START);
-        m.b.length = m.batch;
-        m.b.word = m.batch_rest;
+        m.b.length = m.carried;
+        m.b.word = m.g.producer_head - m.batch;
     }
     action next_producer() {
         again(EV_NEXT);
         m.b.hops = m.b.hops + 1;
-        m.b.word = m.is_drained;
+        m.b.word = 0;
     }
 
     apply {
-        look_params.apply(m);
         nothing();
         amount.apply(m);
+        fragments.apply(m);
+        carry.apply(m.batch, m.carried);
         if (CAPPED(m.g.settings)) { refill_times.apply(m); }
 
         if (m.g.phase == PHASE_IDLE) { m.idle = 1; }
         if (m.g.phase == PHASE_CLOSED || m.g.phase == PHASE_FAULT) { m.stopped = 1; }
         // All producers of the round so far: the worker closes when it has found the whole list so.
-        if (m.idle == 1 && m.closed == 1 && m.fill == 0 && (m.b.hops == 0 || m.b.word == 1)) { m.is_drained = 1; }
+        if (m.idle == 1 && m.closed == 1 && m.g.producer_head == 0 && (m.b.hops == 0 || m.b.word == 1)) { m.is_drained = 1; }
         // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
         // already have popped items that our head does not count yet.
-        if (m.idle == 1 && m.g.blocked == 0 && (m.fill_over != 0 || m.space_over != 0)) { m.bad_count = 1; }
+        if (m.idle == 1 && m.g.blocked == 0 && (m.producer_size != 0 || m.consumer_size != 0)) { m.bad_count = 1; }
 
         if (m.stopped == 0 && m.bad_count == 0) {
-            if (m.fill == 0) {
+            if (m.g.producer_head == 0) {
                 if (m.closed == 0) { m.ask = ASK_PRODUCER; }
             }
-            else if (m.space_lacking != 0) { m.ask = ASK_CONSUMER; }
-            else if (m.idle == 0 && m.closed == 0 && m.batch_lacking != 0) { m.ask = ASK_PRODUCER; }
+            else if (m.low_space != 0) { m.ask = ASK_CONSUMER; }
+            else if (m.idle == 0 && m.closed == 0 && m.max_batch != 0) { m.ask = ASK_PRODUCER; }
         }
 
         if (m.bad_count == 1) { fault(); }
         else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { again(EV_RETRY); }
         else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) { poll_producer(); }
         else if (m.ask == ASK_CONSUMER && m.g.ask_consumer == 1) {
-            if (m.b.group == 0) { poll_consumer(); }
+            if (m.ask_group == 0) { poll_consumer(); }
             else { ask_members(); }
         }
         else if (CAPPED(m.g.settings) && m.refill_early == 0) { refill(); }
@@ -131,7 +137,10 @@ control Look(inout meta_t m) {
             }
             else if (m.b.next != NO_PLACE) {
                 // The list has `producers` places, of which `hops` + 1 have been looked at.
-                if ((m.fill == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) { next_producer(); }
+                if ((m.g.producer_head == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
+                    next_producer();
+                    if (m.is_drained == 1) { m.b.word = 1; }
+                }
                 else if (m.is_drained == 1 && !OPEN(m.g.settings)) { again(EV_CLOSE); }
             }
         }

@@ -5,40 +5,27 @@ control Outcome(inout meta_t m) {
         m.out_port = PORT_AGAIN;
         m.b.kind = OUT_AGAIN;
         m.b.event = event;
-        m.b.worker = m.worker;
-        m.b.producer = m.producer;
-        m.b.qp = m.poll_qp;
-        m.b.flow = m.flow;
-        m.b.next = m.next;
-        m.b.frags = m.frags;
-        m.b.length = m.length;
-        m.b.producer_tail = m.producer_tail;
-        m.b.head = m.head;
-        m.b.word = m.word;
+        m.b.hops = 0;
     }
     // Egress decides (look.p4).
     action look() {
-        again(EV_LOOK);
-        m.b.hops = m.hops;
+        m.out_port = PORT_AGAIN;
+        m.b.kind = OUT_AGAIN;
+        m.b.event = EV_LOOK;
         m.b.time = m.now;
-        m.g.phase = m.phase;
-        m.g.settings = m.settings;
-        m.g.producer_head = m.producer_head;
-        m.g.producer_tail = m.producer_tail;
-        m.g.consumer_tail = m.consumer_tail;
-        m.g.head = m.head;
-        m.g.debt = m.debt;
-        m.g.refill_at = m.refill_at;
+        m.g.producer_tail = m.b.producer_tail;
+        m.g.head = m.b.head;
     }
     // The worker's list has become shorter.
     action first_producer() {
         again(EV_NEXT);
         m.b.next = 0;
-        m.b.word = 0;
     }
     action gather() {
-        again(EV_GATHER);
-        m.b.hops = m.hops + 1;
+        m.out_port = PORT_AGAIN;
+        m.b.kind = OUT_AGAIN;
+        m.b.event = EV_GATHER;
+        m.b.hops = m.b.hops + 1;
     }
     action keep_turn() {
         again(EV_READ);
@@ -52,32 +39,29 @@ control Outcome(inout meta_t m) {
     action poll(bytes_t address) {
         m.sends = 1;
         m.b.kind = OUT_READ;
-        m.b.qp = m.poll_qp;
         m.b.psn = m.poll_psn;
         m.b.address = address;
         m.b.length = 8;
+        m.b.frags = 0;
     }
     action data() {
         m.sends = 1;
         m.b.kind = OUT_DATA;
         m.b.qp = m.consumer_data_qp;
         m.b.psn = m.consumer_psn + m.position;
-        m.b.length = m.length;
-        m.b.producer = m.producer;
-        m.b.head = m.head + m.length;
-        m.b.producer_tail = m.producer_tail + m.length;
+        m.b.head = m.b.head + m.b.length;
+        m.b.producer_tail = m.b.producer_tail + m.b.length;
         m.b.group = m.group;
         m.out_group = m.group;
     }
-    action commit_only(bit<32> flags) {
+    action commit_only(bit<8> last) {
         m.sends = 1;
         m.b.kind = OUT_COMMIT;
         m.b.qp = m.consumer_data_qp;
-        m.b.psn = m.consumer_psn + m.frags;
-        m.b.producer = m.producer;
-        m.b.head = m.head + m.length;
-        m.b.producer_tail = m.producer_tail + m.length;
-        m.b.flags = flags;
+        m.b.psn = m.consumer_psn + m.b.frags;
+        m.b.head = m.b.head + m.b.length;
+        m.b.producer_tail = m.b.producer_tail + m.b.length;
+        m.b.last = last;
         m.b.group = m.group;
         m.out_group = m.group;
     }
@@ -86,15 +70,14 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_READ;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn + m.from;
-        m.b.address = m.b.address + m.from_bytes;
-        m.b.length = m.length - m.from_bytes;
+        m.b.frags = m.from;            // egress begins there (FromBytes)
     }
     action tail() {
         m.sends = 1;
         m.b.kind = OUT_TAIL;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn;
-        m.b.producer_tail = m.producer_tail + m.length;
+        m.b.producer_tail = m.b.producer_tail + m.b.length;
         m.counts = COUNT_TRANSFER;
     }
     action tail_again() {
@@ -102,45 +85,28 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_TAIL;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn;
-        m.b.producer_tail = m.producer_tail;
     }
-    action report_head(bit<8> reason) {
-        m.report = reason;
-        m.report_code = m.head;
-        m.report_psn = m.consumer_psn;
-    }
-    action report_refused() {
-        m.report = REPORT_REFUSED;
-        m.report_code = m.aeth;
-    }
-    action report_bad_count() {
-        m.report = REPORT_BAD_COUNT;
-        m.report_code = m.length;
-    }
-    action silent() {
-        m.report = REPORT_SILENT;
-        m.report_code = m.tries;
-    }
+    // What else a report says is picked by the architecture (REPORT_* in types.p4).
+    action tell(bit<8> reason) { m.report = reason; }
 
     // What ends a pass, by event and what it found: lacking = 0: all members have the commit; frags = 0: the last commit;
     // from_slack = 0: they have all fragments; word = 0 in EV_START: the producer has nothing behind this batch.
     table outcomes {
         key = {
             m.event       : ternary;
-            m.phase       : ternary;
+            m.g.phase       : ternary;
             m.lacking     : ternary;
-            m.frags       : ternary;
+            m.b.frags       : ternary;
             m.from_slack  : ternary;
             m.locked      : ternary;
             m.over        : ternary;
-            m.word        : ternary;
+            m.b.word        : ternary;
             m.group       : ternary;
             m.gathered    : ternary;
-            m.settings    : ternary;
+            m.g.settings    : ternary;
         }
         actions = {
-            again; gather; keep_turn; close; poll; commit_only; read; tail; tail_again; report_head; report_refused;
-            report_bad_count; NoAction;
+            again; gather; keep_turn; close; poll; commit_only; read; tail; tail_again; tell; NoAction;
         }
         const default_action = NoAction();
         const entries = {
@@ -169,14 +135,14 @@ control Outcome(inout meta_t m) {
             (EV_RETRY, PHASE_DATA,    _, _, 0, _, _, _, _, _, _)         : commit_only(0);
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
             (EV_RETRY, PHASE_TAIL,    _, _, _, _, _, _, _, _, _)         : tail_again();
-            (EV_RETRY, PHASE_CLOSING, _, _, _, _, _, _, _, _, _)         : commit_only(FLAG_CLOSED);
+            (EV_RETRY, PHASE_CLOSING, _, _, _, _, _, _, _, _, _)         : commit_only(1);
             (EV_RETRY, PHASE_CLAIMED, _, _, _, _, _, _, _, _, _)         : again(EV_RELEASE);
             (EV_CLOSE,         _, _, _, _, _, _, _, _, _, _)             : close();
-            (EV_LAST_COMMIT,   _, _, _, _, _, _, _, _, _, _)             : commit_only(FLAG_CLOSED);
-            (EV_CLOSED,        _, _, _, _, _, _, _, _, _, _)             : report_head(REPORT_CLOSED);
-            (EV_REFUSED,       _, _, _, _, _, _, _, _, _, _)             : report_refused();
-            (EV_FAULT,         _, _, _, _, _, _, _, _, _, _)             : report_bad_count();
-            (EV_QUERY,         _, _, _, _, _, _, _, _, _, _)             : report_head(REPORT_STATE);
+            (EV_LAST_COMMIT,   _, _, _, _, _, _, _, _, _, _)             : commit_only(1);
+            (EV_CLOSED,        _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_CLOSED);
+            (EV_REFUSED,       _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_REFUSED);
+            (EV_FAULT,         _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_BAD_COUNT);
+            (EV_QUERY,         _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_STATE);
         }
     }
 
@@ -192,7 +158,7 @@ control Outcome(inout meta_t m) {
             outcomes.apply();
             if (m.event == EV_RETRY) {
                 m.counts = COUNT_RETRY;
-                if (m.tries_left == 0) { silent(); }
+                if (m.tries_left == 0) { m.report = REPORT_SILENT; }
             }
         }
     }

@@ -1,17 +1,15 @@
 // What the controller says about workers and rings: what ingress needs (look.p4 has the rest). Bytes and microseconds.
 control WorkerParams(inout meta_t m) {
-    action worker(bit<8> settings, bytes_t max_batch, bytes_t mask, bit<8> mtu, bytes_t mtu_mask, bit<16> data_qp,
+    action worker(bit<8> settings, bytes_t max_batch, bytes_t mask, bit<16> data_qp,
                   bit<16> group, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout, usec_t rto,
                   bit<32> max_tries) {
-        m.settings = settings;
+        m.g.settings = settings;
         m.max_batch = max_batch;
         m.consumer_mask = mask;
-        m.mtu = mtu;
-        m.mtu_mask = mtu_mask;
         m.consumer_data_qp = data_qp;
         m.group = group;
         m.all_members = all_members;
-        m.flow = flow;
+        m.b.flow = flow;
         m.poll_interval = poll_interval;
         m.poll_timeout = poll_timeout;
         m.rto = rto;
@@ -19,7 +17,7 @@ control WorkerParams(inout meta_t m) {
     }
     action no_worker() { m.event = EV_NONE; }
     table workers {
-        key = { m.worker : exact; }
+        key = { m.b.worker : exact; }
         actions = { worker; no_worker; }
         const default_action = no_worker();
         size = ZSR_MAX_WORKERS;
@@ -30,13 +28,13 @@ control WorkerParams(inout meta_t m) {
 // A worker's list of producers, in a circle.
 control ProducerList(inout meta_t m) {
     action member(bit<16> producer, bit<16> next) {
-        m.producer = producer;
-        m.next = next;
+        m.b.producer = producer;
+        m.b.next = next;
     }
     action no_member() { m.off_list = 1; }
     table producer_list {
         key = {
-            m.worker : exact;
+            m.b.worker : exact;
             m.index  : exact;
         }
         actions = { member; no_member; }
@@ -52,7 +50,7 @@ control ProducerParams(inout meta_t m) {
         m.producer_data_qp = data_qp;
     }
     table producers {
-        key = { m.producer : exact; }
+        key = { m.b.producer : exact; }
         actions = { producer; NoAction; }
         const default_action = NoAction();
         size = ZSR_MAX_PRODUCERS;
@@ -62,12 +60,12 @@ control ProducerParams(inout meta_t m) {
 
 // The consumer rings of a replicate flow, one by one.
 control Members(inout meta_t m) {
-    action group_member(bit<16> poll_qp) { m.poll_qp = poll_qp; }
+    action group_member(bit<16> poll_qp) { m.b.qp = poll_qp; }
     action no_group_member() { m.gathered = 1; }
     table members {
         key = {
-            m.worker : exact;
-            m.hops   : exact;
+            m.b.worker : exact;
+            m.b.hops   : exact;
         }
         actions = { group_member; no_group_member; }
         const default_action = no_group_member();

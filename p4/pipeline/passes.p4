@@ -34,7 +34,7 @@ control Passes(inout meta_t m) {
         look();
         m.do_turn = DO_NOTHING;
         m.do_producer_head = DO_SET;
-        m.next = NO_PLACE;
+        m.b.next = NO_PLACE;
     }
     action room() {
         look();
@@ -58,8 +58,8 @@ control Passes(inout meta_t m) {
         m.do_phase = DO_MATCH;
         m.phase_from = PHASE_IDLE;
         m.phase_to = PHASE_CLAIMED;
-        m.do_head = DO_GET;
-        m.do_producer_tail = DO_GET;
+        m.do_head = DO_MATCH;
+        m.do_producer_tail = DO_MATCH;
         m.do_lock = DO_MATCH;
         m.do_credit = DO_ADD;
         m.do_debt = DO_ADD;
@@ -85,12 +85,12 @@ control Passes(inout meta_t m) {
         m.phase_from = PHASE_DATA;
         m.phase_to = PHASE_TAIL;
         m.do_consumer_psn = DO_ADD;
-        m.consumer_step = m.frags + ONE_PACKET;
+        m.consumer_step = m.b.frags + ONE_PACKET;
         m.do_head = DO_ADD;
         m.do_acked = DO_SET;
         m.do_producer_tail = DO_ADD;
         m.do_producer_psn = DO_ADD;
-        m.producer_step = m.frags + TAIL_SENT;
+        m.producer_step = m.b.frags + TAIL_SENT;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
     }
@@ -169,7 +169,7 @@ control Passes(inout meta_t m) {
         m.do_asker = DO_RESET;
         m.do_phase = DO_SET;
         m.do_turn = DO_SET;
-        m.next = 0;
+        m.b.next = 0;
         m.do_transfer = DO_SET;
         m.do_consumer_psn = DO_RESET;
         m.do_head = DO_RESET;
@@ -179,13 +179,13 @@ control Passes(inout meta_t m) {
         m.do_producer_tail = DO_RESET;
         m.do_producer_head = DO_RESET;
         m.do_producer_psn = DO_RESET;
-        m.producer_step = m.psn;
+        m.producer_step = m.b.psn;
         m.do_from = DO_SET;
         m.do_lock = DO_SET;
         m.do_credit = DO_RESET;
         m.do_debt = DO_RESET;
         m.do_refill = DO_RESET;
-        m.time = m.now;
+        m.b.time = m.now;
         m.do_poll_psn = DO_RESET;
         m.do_producer_due = DO_SET;
         m.do_consumer_due = DO_SET;

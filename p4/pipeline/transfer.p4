@@ -23,8 +23,6 @@ control Transfer(inout meta_t m) {
     Position() position;
     AckedState() acked;
     FromState() from;
-    FromBytes() from_bytes;
-    Fragments() fragments;
     LockState() lock;
     DebtState() debt;
     CreditState() credit;
@@ -43,7 +41,7 @@ control Transfer(inout meta_t m) {
     action times() {
         m.due_at = m.now + m.rto;
         m.poll_due_at = m.now + m.poll_interval;
-        m.credit_left = m.max_batch - m.length;
+        m.credit_left = m.max_batch - m.b.length;
     }
     action poll_time()    { m.poll_due_at = m.now + m.poll_timeout; }
     action poll_soon() {
@@ -54,22 +52,17 @@ control Transfer(inout meta_t m) {
         m.do_producer_psn = DO_SET;
         m.producer_step = TAIL_SENT;
     }
-    action items_at_consumer() { m.b.address = m.head & m.consumer_mask; }
-    action items_at_producer() { m.b.address = m.producer_tail & m.producer_mask; }
-    action changes() {
-        m.head_diff = m.head - m.seen_head;
-        m.tail_diff = m.producer_tail - m.seen_tail;
-    }
-    action change()       { m.head_diff = m.head_diff | m.tail_diff; }
+    action items_at_consumer() { m.b.address = m.b.head & m.consumer_mask; }
+    action items_at_producer() { m.b.address = m.b.producer_tail & m.producer_mask; }
 
     apply {
         if (m.do_owner != DO_NOTHING) { owner.apply(m); }
         if (m.event != EV_DATA) {
-            m.next_psn = m.psn + ONE_PACKET;
+            m.next_psn = m.b.psn + ONE_PACKET;
             if (m.do_asker != DO_NOTHING) { asker.apply(m); }
             if (m.do_poll_psn != DO_NOTHING) { poll_psn.apply(m); }
-            m.my_lock = m.worker + 1;
-            if (m.do_turn == DO_GET || (m.do_turn == DO_SET && m.next != NO_PLACE)) { turn.apply(m); }
+            m.my_lock = m.b.worker + 1;
+            if (m.do_turn == DO_GET || (m.do_turn == DO_SET && m.b.next != NO_PLACE)) { turn.apply(m); }
             if (m.do_phase != DO_NOTHING) { phase.apply(m); }
         }
         if (m.event != EV_RESET) { worker_params.apply(m); }
@@ -86,7 +79,7 @@ control Transfer(inout meta_t m) {
             if (m.do_head != DO_NOTHING) { head.apply(m); }
             if (m.do_producer_tail != DO_NOTHING) { producer_tail.apply(m); }
             if (m.event == EV_DATA) {
-                m.other_sender = m.producer - m.sender;
+                m.other_sender = m.b.producer - m.sender;
                 items_at_consumer();
             } else {
                 if (m.do_consumer_tail != DO_NOTHING) { consumer_tail.apply(m); }
@@ -98,7 +91,7 @@ control Transfer(inout meta_t m) {
                 items_at_producer();
                 if (m.do_producer_head != DO_NOTHING) { producer_head.apply(m); }
                 // Should EV_FREE have been lost, the tail is sent under a PSN of its own.
-                if (m.event == EV_RETRY && m.phase == PHASE_TAIL) { tail_is_sent(); }
+                if (m.event == EV_RETRY && m.g.phase == PHASE_TAIL) { tail_is_sent(); }
                 if (m.do_refill != DO_NOTHING) { refill.apply(m); }
             }
             m.b.address = m.b.address + RING_ITEMS;
@@ -120,22 +113,16 @@ control Transfer(inout meta_t m) {
                     if (m.event == EV_GAP && m.group != 0) { m.do_from = DO_NOTHING; }
                     if (m.do_from != DO_NOTHING) {
                         from.apply(m);
-                        from_bytes.apply(m);
-                        m.from_slack = m.from - m.frags;
-                    }
-                    if (m.event == EV_START) {
-                        fragments.apply(m);
-                        changes();
-                        change();
+                        m.from_slack = m.from - m.b.frags;
                     }
                     // Other counters than the deciding pass saw: what it decided is void.
-                    if (m.event != EV_START || m.head_diff == 0) {
+                    if (m.event != EV_START || (m.same_head == 1 && m.same_tail == 1)) {
                         m.locked = 1;
-                        if (LOCKS(m.settings) || m.event == EV_RESET) {
+                        if (LOCKS(m.g.settings) || m.event == EV_RESET) {
                             if (m.do_lock != DO_NOTHING) { lock.apply(m); }
                         }
                         if (m.locked == 1) {
-                            if (CAPPED(m.settings) || m.event == EV_RESET) {
+                            if (CAPPED(m.g.settings) || m.event == EV_RESET) {
                                 if (m.do_debt != DO_NOTHING) { debt.apply(m); }
                             }
                             if (m.do_credit != DO_NOTHING) { credit.apply(m); }
@@ -143,7 +130,7 @@ control Transfer(inout meta_t m) {
                     }
                     if (m.event == EV_POLL_PRODUCER || m.event == EV_POLL_CONSUMER) { poll_time(); }
                     // A transfer that takes all that is known of: ask for more at once, not after the interval.
-                    else if (m.event == EV_START && m.word == 0) { poll_soon(); }
+                    else if (m.event == EV_START && m.b.word == 0) { poll_soon(); }
                     if (m.do_producer_due != DO_NOTHING) { producer_due.apply(m); }
                     if (m.do_consumer_due != DO_NOTHING) { consumer_due.apply(m); }
                 }

@@ -104,6 +104,8 @@ impl WorkerSpec {
                 (self.ring_size / 2).max(self.item_size).into(),
                 poll_qp.into(),
                 group.into(),
+                mtu_code(self.mtu),
+                u64::from(self.mtu) - 1,
             ],
         )
     }
@@ -125,8 +127,6 @@ impl WorkerSpec {
                 settings,
                 self.max_batch.into(),
                 u64::from(self.ring_size) - 1,
-                mtu_code(self.mtu),
-                u64::from(self.mtu) - 1,
                 data_qp.into(),
                 group.into(),
                 members.into(),

@@ -9,9 +9,9 @@ control CountIngress(inout meta_t m) {
         if (m.role != 0 && m.own == 1) { received.count(m.received_qp); }
         if (m.drop_reason != 0) { drops.count(m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
-            transfers.count(m.worker);
-            producer_transfers.count(m.producer);
-        } else if (m.counts == COUNT_RETRY) { retries.count(m.worker); }
+            transfers.count(m.b.worker);
+            producer_transfers.count(m.b.producer);
+        } else if (m.counts == COUNT_RETRY) { retries.count(m.b.worker); }
     }
 }
 

@@ -34,18 +34,17 @@
 #include "../../common/types.p4"
 #include "../../common/headers.p4"
 
-// Mirror header of a last fragment's copy. Its first byte tells it from a bridge header.
+// Mirror header of a last fragment's copy. Its second byte tells it from a bridge header.
 const kind_t COMMIT_COPY = 8;
 const bit<32> COMMIT_COPY_BYTES = 54;          // what the mirror session keeps of the packet
 header commit_copy_t {
-    kind_t   kind;
     bit<8>   pad;
+    kind_t   kind;
     bit<16>  qp;
     bit<16>  producer;
     bit<16>  pad_2;
     psn_t    psn;
     bytes_t  head;
-    bit<32>  flags;
     bytes_t  producer_tail;
 }
 
@@ -65,32 +64,32 @@ struct report_t {
 
 #include "ops.p4"
 #include "parser.p4"
+#include "internal.p4"
 #include "icrc.p4"
 #include "counters.p4"
 #include "state.p4"
 #include "../../pipeline/pipeline.p4"
 
 // Whole containers for what is handed over, which actions write field by field.
-@pa_container_size("ingress", "m.b.kind", 8)
-@pa_container_size("ingress", "m.b.last", 8)
-@pa_container_size("ingress", "m.b.first", 8)
 @pa_container_size("ingress", "m.b.event", 8)
-@pa_container_size("ingress", "m.b.qp", 16)
-@pa_container_size("ingress", "m.b.group", 16)
-@pa_container_size("ingress", "m.b.producer", 16)
+@pa_container_size("ingress", "m.b.kind", 8)
 @pa_container_size("ingress", "m.b.worker", 16)
+@pa_container_size("ingress", "m.b.producer", 16)
+@pa_container_size("ingress", "m.b.qp", 16)
 @pa_container_size("ingress", "m.b.flow", 16)
 @pa_container_size("ingress", "m.b.next", 16)
 @pa_container_size("ingress", "m.b.hops", 16)
-@pa_container_size("ingress", "m.b.psn", 32)
 @pa_container_size("ingress", "m.b.frags", 32)
-@pa_container_size("ingress", "m.b.address", 32)
 @pa_container_size("ingress", "m.b.length", 32)
-@pa_container_size("ingress", "m.b.head", 32)
-@pa_container_size("ingress", "m.b.flags", 32)
 @pa_container_size("ingress", "m.b.producer_tail", 32)
+@pa_container_size("ingress", "m.b.head", 32)
 @pa_container_size("ingress", "m.b.word", 32)
 @pa_container_size("ingress", "m.b.time", 32)
+@pa_container_size("ingress", "m.b.psn", 32)
+@pa_container_size("ingress", "m.b.last", 8)
+@pa_container_size("ingress", "m.b.first", 8)
+@pa_container_size("ingress", "m.b.group", 16)
+@pa_container_size("ingress", "m.b.address", 32)
 @pa_container_size("ingress", "m.g.phase", 8)
 @pa_container_size("ingress", "m.g.settings", 8)
 @pa_container_size("ingress", "m.g.blocked", 8)
@@ -99,41 +98,26 @@ struct report_t {
 @pa_container_size("ingress", "m.g.ask_consumer", 8)
 @pa_container_size("ingress", "m.g.producer_head", 32)
 @pa_container_size("ingress", "m.g.producer_tail", 32)
-@pa_container_size("ingress", "m.g.head", 32)
 @pa_container_size("ingress", "m.g.consumer_tail", 32)
+@pa_container_size("ingress", "m.g.head", 32)
 @pa_container_size("ingress", "m.g.debt", 32)
 @pa_container_size("ingress", "m.g.refill_at", 32)
-@pa_container_size("ingress", "hdr.internal.event", 8)
-@pa_container_size("ingress", "hdr.internal.phase", 8)
-@pa_container_size("ingress", "hdr.internal.worker", 16)
-@pa_container_size("ingress", "hdr.internal.producer", 16)
-@pa_container_size("ingress", "hdr.internal.qp", 16)
-@pa_container_size("ingress", "hdr.internal.flow", 16)
-@pa_container_size("ingress", "hdr.internal.next", 16)
-@pa_container_size("ingress", "hdr.internal.hops", 16)
-@pa_container_size("ingress", "hdr.internal.frags", 32)
-@pa_container_size("ingress", "hdr.internal.length", 32)
-@pa_container_size("ingress", "hdr.internal.producer_tail", 32)
-@pa_container_size("ingress", "hdr.internal.head", 32)
-@pa_container_size("ingress", "hdr.internal.word", 32)
-@pa_container_size("ingress", "hdr.internal.time", 32)
-@pa_container_size("ingress", "hdr.internal.psn", 32)
-@pa_container_size("egress", "m.b.kind", 8)
-@pa_container_size("egress", "m.b.last", 8)
-@pa_container_size("egress", "m.b.first", 8)
 @pa_container_size("egress", "m.b.event", 8)
-@pa_container_size("egress", "m.b.qp", 16)
-@pa_container_size("egress", "m.b.group", 16)
+@pa_container_size("egress", "m.b.kind", 8)
 @pa_container_size("egress", "m.b.worker", 16)
+@pa_container_size("egress", "m.b.qp", 16)
 @pa_container_size("egress", "m.b.flow", 16)
 @pa_container_size("egress", "m.b.next", 16)
 @pa_container_size("egress", "m.b.hops", 16)
-@pa_container_size("egress", "m.b.psn", 32)
 @pa_container_size("egress", "m.b.frags", 32)
-@pa_container_size("egress", "m.b.address", 32)
 @pa_container_size("egress", "m.b.length", 32)
 @pa_container_size("egress", "m.b.word", 32)
 @pa_container_size("egress", "m.b.time", 32)
+@pa_container_size("egress", "m.b.psn", 32)
+@pa_container_size("egress", "m.b.last", 8)
+@pa_container_size("egress", "m.b.first", 8)
+@pa_container_size("egress", "m.b.group", 16)
+@pa_container_size("egress", "m.b.address", 32)
 @pa_container_size("egress", "m.g.phase", 8)
 @pa_container_size("egress", "m.g.settings", 8)
 @pa_container_size("egress", "m.g.blocked", 8)
@@ -141,21 +125,11 @@ struct report_t {
 @pa_container_size("egress", "m.g.ask_producer", 8)
 @pa_container_size("egress", "m.g.ask_consumer", 8)
 @pa_container_size("egress", "m.g.producer_head", 32)
+@pa_container_size("egress", "m.g.producer_tail", 32)
 @pa_container_size("egress", "m.g.consumer_tail", 32)
+@pa_container_size("egress", "m.g.head", 32)
 @pa_container_size("egress", "m.g.debt", 32)
 @pa_container_size("egress", "m.g.refill_at", 32)
-@pa_container_size("egress", "hdr.internal.event", 8)
-@pa_container_size("egress", "hdr.internal.phase", 8)
-@pa_container_size("egress", "hdr.internal.worker", 16)
-@pa_container_size("egress", "hdr.internal.qp", 16)
-@pa_container_size("egress", "hdr.internal.flow", 16)
-@pa_container_size("egress", "hdr.internal.next", 16)
-@pa_container_size("egress", "hdr.internal.hops", 16)
-@pa_container_size("egress", "hdr.internal.frags", 32)
-@pa_container_size("egress", "hdr.internal.length", 32)
-@pa_container_size("egress", "hdr.internal.word", 32)
-@pa_container_size("egress", "hdr.internal.time", 32)
-@pa_container_size("egress", "hdr.internal.psn", 32)
 control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
                      in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                      inout ingress_intrinsic_metadata_for_tm_t tm) {
@@ -165,7 +139,6 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     // All of the packet will be new.
     action strip() {
         hdr.ethernet.setInvalid();
-        hdr.internal.setInvalid();
         hdr.arp.setInvalid();
         hdr.ipv4.setInvalid();
         hdr.udp.setInvalid();
@@ -177,9 +150,13 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
+        m.b.setValid();
         zsr.apply(hdr, m);
         count_ingress.apply(m);
-        if (m.report != 0) { dprsr.digest_type = 1; }
+        if (m.report == REPORT_REFUSED) { dprsr.digest_type = REPORT_REFUSED_TYPE; }
+        else if (m.report == REPORT_SILENT) { dprsr.digest_type = REPORT_SILENT_TYPE; }
+        else if (m.report == REPORT_BAD_COUNT) { dprsr.digest_type = REPORT_BAD_COUNT_TYPE; }
+        else if (m.report != 0) { dprsr.digest_type = REPORT_STATE_TYPE; }
         if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
         if (m.b.event == EV_LOOK) { m.g.setValid(); }
         tm.ucast_egress_port = m.out_port;
@@ -201,7 +178,6 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         m.b.producer = m.copy.producer;
         m.b.psn = m.copy.psn + ONE_PACKET;
         m.b.head = m.copy.head;
-        m.b.flags = m.copy.flags;
         m.b.producer_tail = m.copy.producer_tail;
     }
     action copy() {
@@ -214,7 +190,6 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         m.copy.pad_2 = 0;
         m.copy.psn = m.b.psn;
         m.copy.head = m.b.head;
-        m.copy.flags = m.b.flags;
         m.copy.producer_tail = m.b.producer_tail;
     }
     apply {
@@ -226,8 +201,11 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         }
         zsr.apply(hdr, m);
         count_egress.apply(m);
-        if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
-        else if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
+        if (m.internal == 0) {
+            m.b.setInvalid();
+            if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
+            else if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
+        }
     }
 }
 

@@ -31,3 +31,8 @@ control Swap(inout bit<32> value) {
 control TickGroup(in bit<16> number, out bit<16> group) {
     apply { group = number; }
 }
+// A copy in another group of containers: arithmetic keeps all that it connects in one group of 16, a hash unit does not.
+control Carry(in bit<32> value, out bit<32> copy) {
+    Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
+    apply { copy = wires.get({ value }); }
+}

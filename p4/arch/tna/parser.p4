@@ -4,7 +4,6 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         pkt.extract(ig);
         pkt.advance(PORT_METADATA_SIZE);
         m.port = ig.ingress_port;
-        m.b.setValid();
         transition select(ig.ingress_port) {
             PORT_AGAIN : own_packet;           // recirculated, or from the packet generator
             PORT_CPU   : own_packet;
@@ -25,7 +24,8 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         }
     }
     state internal {
-        pkt.extract(hdr.internal);
+        pkt.extract(m.b);
+        m.internal = 1;
         transition accept;
     }
     state arp {
@@ -80,16 +80,25 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
 }
 
+// One type of digest for each field that a report brings.
+const DigestType_t REPORT_REFUSED_TYPE = 1;
+const DigestType_t REPORT_SILENT_TYPE = 2;
+const DigestType_t REPORT_BAD_COUNT_TYPE = 3;
+const DigestType_t REPORT_STATE_TYPE = 4;
+
 control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
-    Digest<report_t>(1) report;
+    Digest<report_t>(REPORT_REFUSED_TYPE) refused;
+    Digest<report_t>(REPORT_SILENT_TYPE) silent;
+    Digest<report_t>(REPORT_BAD_COUNT_TYPE) bad_count;
+    Digest<report_t>(REPORT_STATE_TYPE) state;
     apply {
-        if (dprsr.digest_type == 1) {
-            report.pack({ m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role, m.phase, m.report_psn });
-        }
+        if (dprsr.digest_type == REPORT_REFUSED_TYPE) { refused.pack({ m.report, m.aeth, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
+        else if (dprsr.digest_type == REPORT_SILENT_TYPE) { silent.pack({ m.report, m.tries, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
+        else if (dprsr.digest_type == REPORT_BAD_COUNT_TYPE) { bad_count.pack({ m.report, m.b.word, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
+        else if (dprsr.digest_type == REPORT_STATE_TYPE) { state.pack({ m.report, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
         pkt.emit(m.b);
         pkt.emit(m.g);
         pkt.emit(hdr.ethernet);
-        pkt.emit(hdr.internal);
         pkt.emit(hdr.arp);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);
@@ -105,11 +114,11 @@ control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ing
 parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_intrinsic_metadata_t eg) {
     state start {
         pkt.extract(eg);
-        transition select(pkt.lookahead<kind_t>()) {
-            OUT_FORWARD  : forward;
-            OUT_DATA     : data;
-            COMMIT_COPY  : commit_copy;
-            default      : made;
+        transition select(pkt.lookahead<bit<16>>()) {
+            (bit<16>)OUT_FORWARD &&& 0xff : forward;
+            (bit<16>)OUT_DATA &&& 0xff    : data;
+            (bit<16>)COMMIT_COPY &&& 0xff : commit_copy;
+            default                       : made;
         }
     }
     state forward {
@@ -159,7 +168,7 @@ control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egre
             hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
             hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
         pkt.emit(hdr.ethernet);
-        pkt.emit(hdr.internal);
+        pkt.emit(m.b);
         pkt.emit(hdr.arp);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);

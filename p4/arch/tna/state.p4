@@ -9,10 +9,10 @@
 control OwnerState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) owner;
     ACTION(get, bit<16>, owner, { o = v; })
-    ACTION(put, bit<16>, owner, { v = m.worker; o = v; })
+    ACTION(put, bit<16>, owner, { v = m.b.worker; o = v; })
 
-    action do_get() { m.worker = get.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_get() { m.b.worker = get.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
     table ops {
         key = { m.do_owner : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -29,10 +29,10 @@ control OwnerState(inout meta_t m) {
 control AskerState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) asker;
     ACTION(get, bit<16>, asker, { o = v; })
-    ACTION(put, bit<16>, asker, { v = m.worker; o = v; })
+    ACTION(put, bit<16>, asker, { v = m.b.worker; o = v; })
 
-    action do_get() { m.worker = get.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_get() { m.b.worker = get.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
     table ops {
         key = { m.do_asker : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -52,9 +52,9 @@ control PhaseState(inout meta_t m) {
     ACTION(put, phase_t, phase, { o = v; v = m.phase_to; })
     ACTION(move, phase_t, phase, { o = 0; if (v == m.phase_from) { v = m.phase_to; o = 1; } })
 
-    action do_get() { m.phase = get.execute(m.worker); }
-    action do_put() { m.phase = put.execute(m.worker); }
-    action do_move() { m.claimed = move.execute(m.worker); m.phase = m.phase_to; }
+    action do_get() { m.g.phase = get.execute(m.b.worker); }
+    action do_put() { m.g.phase = put.execute(m.b.worker); }
+    action do_move() { m.claimed = move.execute(m.b.worker); m.g.phase = m.phase_to; }
     table ops {
         key = { m.do_phase : exact; }
         actions = { do_get; do_put; do_move; NoAction; }
@@ -71,10 +71,10 @@ control PhaseState(inout meta_t m) {
 control TurnState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_WORKERS) turn;
     ACTION(get, bit<16>, turn, { o = v; })
-    ACTION(put, bit<16>, turn, { v = m.next; o = v; })
+    ACTION(put, bit<16>, turn, { v = m.b.next; o = v; })
 
-    action do_get() { m.index = get.execute(m.worker); }
-    action do_put() { m.index = put.execute(m.worker); }
+    action do_get() { m.index = get.execute(m.b.worker); }
+    action do_put() { m.index = put.execute(m.b.worker); }
     table ops {
         key = { m.do_turn : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -92,14 +92,14 @@ control TransferState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_WORKERS) transfer_length;
     Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) transfer_frags;
     ACTION(get_producer, bit<16>, transfer_producer, { o = v; })
-    ACTION(put_producer, bit<16>, transfer_producer, { v = m.producer; o = v; })
+    ACTION(put_producer, bit<16>, transfer_producer, { v = m.b.producer; o = v; })
     ACTION(get_length, bytes_t, transfer_length, { o = v; })
-    ACTION(put_length, bytes_t, transfer_length, { v = m.length; o = v; })
+    ACTION(put_length, bytes_t, transfer_length, { v = m.b.length; o = v; })
     ACTION(get_frags, psn_t, transfer_frags, { o = v; })
-    ACTION(put_frags, psn_t, transfer_frags, { v = m.frags; o = v; })
+    ACTION(put_frags, psn_t, transfer_frags, { v = m.b.frags; o = v; })
 
-    action do_get_producer() { m.producer = get_producer.execute(m.worker); }
-    action do_put_producer() { put_producer.execute(m.worker); }
+    action do_get_producer() { m.b.producer = get_producer.execute(m.b.worker); }
+    action do_put_producer() { put_producer.execute(m.b.worker); }
     table ops_producer {
         key = { m.do_transfer : exact; }
         actions = { do_get_producer; do_put_producer; NoAction; }
@@ -109,8 +109,8 @@ control TransferState(inout meta_t m) {
             DO_SET : do_put_producer();
         }
     }
-    action do_get_length() { m.length = get_length.execute(m.worker); }
-    action do_put_length() { put_length.execute(m.worker); }
+    action do_get_length() { m.b.length = get_length.execute(m.b.worker); }
+    action do_put_length() { put_length.execute(m.b.worker); }
     table ops_length {
         key = { m.do_transfer : exact; }
         actions = { do_get_length; do_put_length; NoAction; }
@@ -120,8 +120,8 @@ control TransferState(inout meta_t m) {
             DO_SET : do_put_length();
         }
     }
-    action do_get_frags() { m.frags = get_frags.execute(m.worker); }
-    action do_put_frags() { put_frags.execute(m.worker); }
+    action do_get_frags() { m.b.frags = get_frags.execute(m.b.worker); }
+    action do_put_frags() { put_frags.execute(m.b.worker); }
     table ops_frags {
         key = { m.do_transfer : exact; }
         actions = { do_get_frags; do_put_frags; NoAction; }
@@ -142,11 +142,11 @@ control ConsumerPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) consumer_psn;
     ACTION(get, psn_t, consumer_psn, { o = v; })
     ACTION(add, psn_t, consumer_psn, { o = v; v = v + m.consumer_step; })
-    ACTION(put, psn_t, consumer_psn, { v = m.psn; o = v; })
+    ACTION(put, psn_t, consumer_psn, { v = m.b.psn; o = v; })
 
-    action do_get() { m.consumer_psn = get.execute(m.worker); }
-    action do_add() { m.consumer_psn = add.execute(m.worker); }
-    action do_put() { put.execute(m.worker); }
+    action do_get() { m.consumer_psn = get.execute(m.b.worker); }
+    action do_add() { m.consumer_psn = add.execute(m.b.worker); }
+    action do_put() { put.execute(m.b.worker); }
     table ops {
         key = { m.do_consumer_psn : exact; }
         actions = { do_get; do_add; do_put; NoAction; }
@@ -163,19 +163,22 @@ control ConsumerPsnState(inout meta_t m) {
 control HeadState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_WORKERS) head;
     ACTION(get, bytes_t, head, { o = v; })
-    ACTION(add, bytes_t, head, { o = v; v = v + m.length; })
-    ACTION(put, bytes_t, head, { v = m.seen_head; o = v; })
+    ACTION(add, bytes_t, head, { o = v; v = v + m.b.length; })
+    ACTION(put, bytes_t, head, { v = m.b.head; o = v; })
+    RegisterAction<bytes_t, bit<16>, bit<8>>(head) same = { void apply(inout bytes_t v, out bit<8> o) { o = 0; if (v == m.b.head) { o = 1; } } };
 
-    action do_get() { m.head = get.execute(m.worker); }
-    action do_add() { m.head = add.execute(m.worker); }
-    action do_put() { put.execute(m.worker); }
+    action do_get() { m.b.head = get.execute(m.b.worker); }
+    action do_add() { m.b.head = add.execute(m.b.worker); }
+    action do_put() { put.execute(m.b.worker); }
+    action do_same() { m.same_head = same.execute(m.b.worker); }
     table ops {
         key = { m.do_head : exact; }
-        actions = { do_get; do_add; do_put; NoAction; }
+        actions = { do_get; do_add; do_put; do_same; NoAction; }
         const default_action = NoAction();
         const entries = {
             DO_GET   : do_get();
             DO_ADD   : do_add();
+            DO_MATCH : do_same();
             DO_RESET : do_put();
         }
     }
@@ -185,10 +188,10 @@ control HeadState(inout meta_t m) {
 control ConsumerTailState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_WORKERS) consumer_tail;
     ACTION(get, bytes_t, consumer_tail, { o = v; })
-    ACTION(put, bytes_t, consumer_tail, { v = m.word; o = v; })
+    ACTION(put, bytes_t, consumer_tail, { v = m.b.word; o = v; })
 
-    action do_get() { m.consumer_tail = get.execute(m.worker); }
-    action do_put() { m.consumer_tail = put.execute(m.worker); }
+    action do_get() { m.g.consumer_tail = get.execute(m.b.worker); }
+    action do_put() { m.g.consumer_tail = put.execute(m.b.worker); }
     table ops {
         key = { m.do_consumer_tail : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -210,15 +213,15 @@ control MemberTailState(inout meta_t m) {
     Register<tail_pair_t, bit<16>>(ZSR_MAX_QPS) member_tail;
     RegisterAction<tail_pair_t, bit<16>, bytes_t>(member_tail) get = {
         void apply(inout tail_pair_t v, out bytes_t o) {
-            if ((int<32>)(v.tail - m.word) < 0) { v.smaller = v.tail; } else { v.smaller = m.word; }
+            if ((int<32>)(v.tail - m.b.word) < 0) { v.smaller = v.tail; } else { v.smaller = m.b.word; }
             o = v.smaller;
         }
     };
     RegisterAction<tail_pair_t, bit<16>, bytes_t>(member_tail) put = {
-        void apply(inout tail_pair_t v, out bytes_t o) { v.tail = m.word; o = v.smaller; }
+        void apply(inout tail_pair_t v, out bytes_t o) { v.tail = m.b.word; o = v.smaller; }
     };
-    action do_get() { m.word = get.execute(m.poll_qp); }
-    action do_put() { put.execute(m.poll_qp); }
+    action do_get() { m.b.word = get.execute(m.b.qp); }
+    action do_put() { put.execute(m.b.qp); }
     table ops {
         key = { m.do_member_tail : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -237,9 +240,9 @@ control AckedState(inout meta_t m) {
     ACTION(add, bit<32>, acked, { v = v | m.member_bit; o = v; })
     ACTION(clear, bit<32>, acked, { v = 0; o = v; })
 
-    action do_get() { m.acked = get.execute(m.worker); }
-    action do_add() { m.acked = add.execute(m.worker); }
-    action do_clear() { clear.execute(m.worker); }
+    action do_get() { m.acked = get.execute(m.b.worker); }
+    action do_add() { m.acked = add.execute(m.b.worker); }
+    action do_clear() { clear.execute(m.b.worker); }
     table ops {
         key = { m.do_acked : exact; }
         actions = { do_get; do_add; do_clear; NoAction; }
@@ -256,19 +259,22 @@ control AckedState(inout meta_t m) {
 control ProducerTailState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_tail;
     ACTION(get, bytes_t, producer_tail, { o = v; })
-    ACTION(add, bytes_t, producer_tail, { o = v; v = v + m.length; })
-    ACTION(put, bytes_t, producer_tail, { v = m.seen_tail; o = v; })
+    ACTION(add, bytes_t, producer_tail, { o = v; v = v + m.b.length; })
+    ACTION(put, bytes_t, producer_tail, { v = m.b.producer_tail; o = v; })
+    RegisterAction<bytes_t, bit<16>, bit<8>>(producer_tail) same = { void apply(inout bytes_t v, out bit<8> o) { o = 0; if (v == m.b.producer_tail) { o = 1; } } };
 
-    action do_get() { m.producer_tail = get.execute(m.producer); }
-    action do_add() { m.producer_tail = add.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_get() { m.b.producer_tail = get.execute(m.b.producer); }
+    action do_add() { m.b.producer_tail = add.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
+    action do_same() { m.same_tail = same.execute(m.b.producer); }
     table ops {
         key = { m.do_producer_tail : exact; }
-        actions = { do_get; do_add; do_put; NoAction; }
+        actions = { do_get; do_add; do_put; do_same; NoAction; }
         const default_action = NoAction();
         const entries = {
             DO_GET   : do_get();
             DO_ADD   : do_add();
+            DO_MATCH : do_same();
             DO_RESET : do_put();
         }
     }
@@ -278,12 +284,12 @@ control ProducerTailState(inout meta_t m) {
 control ProducerHeadState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_head;
     ACTION(get, bytes_t, producer_head, { o = v; })
-    ACTION(forward, bytes_t, producer_head, { if ((int<32>)(m.word - v) >= 0) { v = m.word; } o = v; })
-    ACTION(put, bytes_t, producer_head, { v = m.seen_tail; o = v; })
+    ACTION(forward, bytes_t, producer_head, { if ((int<32>)(m.b.word - v) >= 0) { v = m.b.word; } o = v; })
+    ACTION(put, bytes_t, producer_head, { v = m.b.producer_tail; o = v; })
 
-    action do_get() { m.producer_head = get.execute(m.producer); }
-    action do_forward() { m.producer_head = forward.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_get() { m.g.producer_head = get.execute(m.b.producer); }
+    action do_forward() { m.g.producer_head = forward.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
     table ops {
         key = { m.do_producer_head : exact; }
         actions = { do_get; do_forward; do_put; NoAction; }
@@ -304,10 +310,10 @@ control ProducerPsnState(inout meta_t m) {
     RegisterAction<psn_t, bit<16>, bit<8>>(producer_psn) move = { void apply(inout psn_t v, out bit<8> o) { o = 0; if (v == m.producer_step) { v = m.next_psn; o = 1; } } };
     ACTION(put, psn_t, producer_psn, { v = m.producer_step; o = v; })
 
-    action do_mark() { m.producer_psn = mark.execute(m.producer); }
-    action do_add() { m.producer_psn = add.execute(m.producer); }
-    action do_move() { m.matched = move.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_mark() { m.producer_psn = mark.execute(m.b.producer); }
+    action do_add() { m.producer_psn = add.execute(m.b.producer); }
+    action do_move() { m.matched = move.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
     table ops {
         key = { m.do_producer_psn : exact; }
         actions = { do_mark; do_add; do_move; do_put; NoAction; }
@@ -329,9 +335,9 @@ control FromState(inout meta_t m) {
     ACTION(further, psn_t, from, { if (m.position > v) { v = m.position; } o = v; })
     ACTION(clear, psn_t, from, { v = 0; o = v; })
 
-    action do_get() { m.from = get.execute(m.worker); }
-    action do_further() { further.execute(m.worker); }
-    action do_clear() { clear.execute(m.worker); }
+    action do_get() { m.from = get.execute(m.b.worker); }
+    action do_further() { further.execute(m.b.worker); }
+    action do_clear() { clear.execute(m.b.worker); }
     table ops {
         key = { m.do_from : exact; }
         actions = { do_get; do_further; do_clear; NoAction; }
@@ -351,9 +357,9 @@ control LockState(inout meta_t m) {
     RegisterAction<bit<16>, bit<16>, bit<8>>(lock) take = { void apply(inout bit<16> v, out bit<8> o) { o = 0; if (v == 0 || v == m.my_lock) { v = m.my_lock; o = 1; } } };
     ACTION(clear, bit<16>, lock, { v = 0; o = v; })
 
-    action do_get() { m.lock = get.execute(m.producer); }
-    action do_take() { m.locked = take.execute(m.producer); }
-    action do_clear() { clear.execute(m.producer); }
+    action do_get() { m.lock = get.execute(m.b.producer); }
+    action do_take() { m.locked = take.execute(m.b.producer); }
+    action do_clear() { clear.execute(m.b.producer); }
     table ops {
         key = { m.do_lock : exact; }
         actions = { do_get; do_take; do_clear; NoAction; }
@@ -369,11 +375,11 @@ control LockState(inout meta_t m) {
 
 control CreditState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_PRODUCERS) credit;
-    RegisterAction<bytes_t, bit<16>, bit<8>>(credit) use = { void apply(inout bytes_t v, out bit<8> o) { if (v >= m.credit_left) { v = v - m.credit_left; o = 1; } else { v = v + m.length; o = 0; } } };
+    RegisterAction<bytes_t, bit<16>, bit<8>>(credit) use = { void apply(inout bytes_t v, out bit<8> o) { if (v >= m.credit_left) { v = v - m.credit_left; o = 1; } else { v = v + m.b.length; o = 0; } } };
     ACTION(clear, bytes_t, credit, { v = 0; o = v; })
 
-    action do_use() { m.over = use.execute(m.producer); }
-    action do_clear() { clear.execute(m.producer); }
+    action do_use() { m.over = use.execute(m.b.producer); }
+    action do_clear() { clear.execute(m.b.producer); }
     table ops {
         key = { m.do_credit : exact; }
         actions = { do_use; do_clear; NoAction; }
@@ -389,14 +395,14 @@ control CreditState(inout meta_t m) {
 control DebtState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_FLOWS) debt;
     ACTION(get, bytes_t, debt, { o = v; })
-    ACTION(add, bytes_t, debt, { v = v + m.length; o = v; })
-    ACTION(refill, bytes_t, debt, { v = v |-| m.length; o = v; })
+    ACTION(add, bytes_t, debt, { v = v + m.b.length; o = v; })
+    ACTION(refill, bytes_t, debt, { v = v |-| m.b.head; o = v; })
     ACTION(clear, bytes_t, debt, { v = 0; o = v; })
 
-    action do_get() { m.debt = get.execute(m.flow); }
-    action do_add() { m.debt = add.execute(m.flow); }
-    action do_refill() { m.debt = refill.execute(m.flow); }
-    action do_clear() { clear.execute(m.flow); }
+    action do_get() { m.g.debt = get.execute(m.b.flow); }
+    action do_add() { m.g.debt = add.execute(m.b.flow); }
+    action do_refill() { m.g.debt = refill.execute(m.b.flow); }
+    action do_clear() { clear.execute(m.b.flow); }
     table ops {
         key = { m.do_debt : exact; }
         actions = { do_get; do_add; do_refill; do_clear; NoAction; }
@@ -414,12 +420,12 @@ control DebtState(inout meta_t m) {
 control RefillState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_FLOWS) refill;
     ACTION(get, usec_t, refill, { o = v; })
-    RegisterAction<usec_t, bit<16>, bit<8>>(refill) move = { void apply(inout usec_t v, out bit<8> o) { o = 0; if (v == m.word) { v = m.time; o = 1; } } };
-    ACTION(put, usec_t, refill, { v = m.time; o = v; })
+    RegisterAction<usec_t, bit<16>, bit<8>>(refill) move = { void apply(inout usec_t v, out bit<8> o) { o = 0; if (v == m.b.psn) { v = m.b.time; o = 1; } } };
+    ACTION(put, usec_t, refill, { v = m.b.time; o = v; })
 
-    action do_get() { m.refill_at = get.execute(m.flow); }
-    action do_move() { m.matched = move.execute(m.flow); }
-    action do_put() { put.execute(m.flow); }
+    action do_get() { m.g.refill_at = get.execute(m.b.flow); }
+    action do_move() { m.matched = move.execute(m.b.flow); }
+    action do_put() { put.execute(m.b.flow); }
     table ops {
         key = { m.do_refill : exact; }
         actions = { do_get; do_move; do_put; NoAction; }
@@ -438,8 +444,8 @@ control TriesState(inout meta_t m) {
     ACTION(add, bit<32>, tries, { v = v + 1; o = v; })
     ACTION(clear, bit<32>, tries, { v = 0; o = v; })
 
-    action do_add() { m.tries = add.execute(m.worker); }
-    action do_clear() { clear.execute(m.worker); }
+    action do_add() { m.tries = add.execute(m.b.worker); }
+    action do_clear() { clear.execute(m.b.worker); }
     table ops {
         key = { m.do_tries : exact; }
         actions = { do_add; do_clear; NoAction; }
@@ -457,8 +463,8 @@ control DueState(inout meta_t m) {
     ACTION(get, usec_t, due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, due, { v = m.due_at; o = v; })
 
-    action do_get() { m.is_due = get.execute(m.worker); }
-    action do_put() { put.execute(m.worker); }
+    action do_get() { m.is_due = get.execute(m.b.worker); }
+    action do_put() { put.execute(m.b.worker); }
     table ops {
         key = { m.do_due : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -474,12 +480,12 @@ control DueState(inout meta_t m) {
 control PollPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_QPS) poll_psn;
     ACTION(get, psn_t, poll_psn, { o = v; })
-    RegisterAction<psn_t, bit<16>, bit<8>>(poll_psn) move = { void apply(inout psn_t v, out bit<8> o) { o = 0; if (v == m.psn) { v = m.next_psn; o = 1; } } };
-    ACTION(put, psn_t, poll_psn, { v = m.psn; o = v; })
+    RegisterAction<psn_t, bit<16>, bit<8>>(poll_psn) move = { void apply(inout psn_t v, out bit<8> o) { o = 0; if (v == m.b.psn) { v = m.next_psn; o = 1; } } };
+    ACTION(put, psn_t, poll_psn, { v = m.b.psn; o = v; })
 
-    action do_get() { m.poll_psn = get.execute(m.poll_qp); }
-    action do_move() { m.matched = move.execute(m.poll_qp); }
-    action do_put() { put.execute(m.poll_qp); }
+    action do_get() { m.poll_psn = get.execute(m.b.qp); }
+    action do_move() { m.matched = move.execute(m.b.qp); }
+    action do_put() { put.execute(m.b.qp); }
     table ops {
         key = { m.do_poll_psn : exact; }
         actions = { do_get; do_move; do_put; NoAction; }
@@ -498,8 +504,8 @@ control ProducerDueState(inout meta_t m) {
     ACTION(get, usec_t, producer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, producer_due, { v = m.poll_due_at; o = v; })
 
-    action do_get() { m.producer_is_due = get.execute(m.producer); }
-    action do_put() { put.execute(m.producer); }
+    action do_get() { m.producer_is_due = get.execute(m.b.producer); }
+    action do_put() { put.execute(m.b.producer); }
     table ops {
         key = { m.do_producer_due : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -517,8 +523,8 @@ control ConsumerDueState(inout meta_t m) {
     ACTION(get, usec_t, consumer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, consumer_due, { v = m.poll_due_at; o = v; })
 
-    action do_get() { m.consumer_is_due = get.execute(m.worker); }
-    action do_put() { put.execute(m.worker); }
+    action do_get() { m.consumer_is_due = get.execute(m.b.worker); }
+    action do_put() { put.execute(m.b.worker); }
     table ops {
         key = { m.do_consumer_due : exact; }
         actions = { do_get; do_put; NoAction; }

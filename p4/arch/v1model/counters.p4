@@ -12,9 +12,9 @@ control CountIngress(inout meta_t m) {
         if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
-            transfers.count((bit<32>)m.worker);
-            producer_transfers.count((bit<32>)m.producer);
-        } else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.worker); }
+            transfers.count((bit<32>)m.b.worker);
+            producer_transfers.count((bit<32>)m.b.producer);
+        } else if (m.counts == COUNT_RETRY) { retries.count((bit<32>)m.b.worker); }
     }
 }
 

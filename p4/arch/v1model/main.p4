@@ -7,6 +7,7 @@
 #include "../../common/metadata.p4"
 #include "ops.p4"
 #include "parser.p4"
+#include "internal.p4"
 #include "icrc.p4"
 #include "counters.p4"
 #include "state.p4"
@@ -45,7 +46,11 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
         count_ingress.apply(m);
 
         if (m.report != 0) {
-            digest<report_t>(1, { m.report, m.report_code, m.worker, m.producer, m.received_qp, m.role, m.phase, m.report_psn });
+            bit<32> code = m.b.head;
+            if (m.report == REPORT_REFUSED) { code = m.aeth; }
+            else if (m.report == REPORT_SILENT) { code = m.tries; }
+            else if (m.report == REPORT_BAD_COUNT) { code = m.b.word; }
+            digest<report_t>(1, { m.report, code, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn });
         }
         if (m.b.kind == OUT_DROP) { mark_to_drop(std); }
         else if (m.out_group != 0) { std.mcast_grp = m.out_group; }

@@ -27,3 +27,7 @@ control TickGroup(in bit<16> number, out bit<16> group) {
         else { group = 0; }
     }
 }
+// A copy, where a target must be told that it is one.
+control Carry(in bit<32> value, out bit<32> copy) {
+    apply { copy = value; }
+}

@@ -11,6 +11,7 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
     }
     state internal {
         pkt.extract(hdr.internal);
+        m.internal = 1;
         transition accept;
     }
     state arp {

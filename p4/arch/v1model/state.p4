@@ -7,8 +7,8 @@
 control OwnerState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) owner;
     apply {
-        if (m.do_owner == DO_GET) { owner.read(m.worker, (bit<32>)m.producer); }
-        else { owner.write((bit<32>)m.producer, m.worker); }
+        if (m.do_owner == DO_GET) { owner.read(m.b.worker, (bit<32>)m.b.producer); }
+        else { owner.write((bit<32>)m.b.producer, m.b.worker); }
     }
 }
 
@@ -16,8 +16,8 @@ control OwnerState(inout meta_t m) {
 control AskerState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) asker;
     apply {
-        if (m.do_asker == DO_GET) { asker.read(m.worker, (bit<32>)m.producer); }
-        else { asker.write((bit<32>)m.producer, m.worker); }
+        if (m.do_asker == DO_GET) { asker.read(m.b.worker, (bit<32>)m.b.producer); }
+        else { asker.write((bit<32>)m.b.producer, m.b.worker); }
     }
 }
 
@@ -25,28 +25,28 @@ control AskerState(inout meta_t m) {
 control PhaseState(inout meta_t m) {
     register<phase_t>(ZSR_MAX_WORKERS) phase;
     apply {
-        phase.read(m.phase, (bit<32>)m.worker);
+        phase.read(m.g.phase, (bit<32>)m.b.worker);
         if (m.do_phase == DO_SET) {
-            phase.write((bit<32>)m.worker, m.phase_to);
+            phase.write((bit<32>)m.b.worker, m.phase_to);
         } else if (m.do_phase == DO_MATCH) {
-            if (m.phase == m.phase_from) {
-                phase.write((bit<32>)m.worker, m.phase_to);
-                m.phase = m.phase_to;
+            if (m.g.phase == m.phase_from) {
+                phase.write((bit<32>)m.b.worker, m.phase_to);
+                m.g.phase = m.phase_to;
                 m.claimed = 1;
             }
         }
     }
 }
 
-// Worker -> place of the producer to look at. DO_SET: to `m.next`; gives the new value.
+// Worker -> place of the producer to look at. DO_SET: to `m.b.next`; gives the new value.
 control TurnState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_WORKERS) turn;
     apply {
         if (m.do_turn == DO_SET) {
-            turn.write((bit<32>)m.worker, m.next);
-            m.index = m.next;
+            turn.write((bit<32>)m.b.worker, m.b.next);
+            m.index = m.b.next;
         } else {
-            turn.read(m.index, (bit<32>)m.worker);
+            turn.read(m.index, (bit<32>)m.b.worker);
         }
     }
 }
@@ -58,13 +58,13 @@ control TransferState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) transfer_frags;
     apply {
         if (m.do_transfer == DO_SET) {
-            transfer_producer.write((bit<32>)m.worker, m.producer);
-            transfer_length.write((bit<32>)m.worker, m.length);
-            transfer_frags.write((bit<32>)m.worker, m.frags);
+            transfer_producer.write((bit<32>)m.b.worker, m.b.producer);
+            transfer_length.write((bit<32>)m.b.worker, m.b.length);
+            transfer_frags.write((bit<32>)m.b.worker, m.b.frags);
         } else {
-            transfer_producer.read(m.producer, (bit<32>)m.worker);
-            transfer_length.read(m.length, (bit<32>)m.worker);
-            transfer_frags.read(m.frags, (bit<32>)m.worker);
+            transfer_producer.read(m.b.producer, (bit<32>)m.b.worker);
+            transfer_length.read(m.b.length, (bit<32>)m.b.worker);
+            transfer_frags.read(m.b.frags, (bit<32>)m.b.worker);
         }
     }
 }
@@ -74,25 +74,30 @@ control ConsumerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) consumer_psn;
     apply {
         if (m.do_consumer_psn == DO_RESET) {
-            consumer_psn.write((bit<32>)m.worker, m.psn);
+            consumer_psn.write((bit<32>)m.b.worker, m.b.psn);
         } else {
-            consumer_psn.read(m.consumer_psn, (bit<32>)m.worker);
+            consumer_psn.read(m.consumer_psn, (bit<32>)m.b.worker);
             if (m.do_consumer_psn == DO_ADD) {
-                consumer_psn.write((bit<32>)m.worker, m.consumer_psn + m.consumer_step);
+                consumer_psn.write((bit<32>)m.b.worker, m.consumer_psn + m.consumer_step);
             }
         }
     }
 }
 
-// Worker -> head of its consumer rings, in bytes. DO_ADD: by the transfer's length; gives the old value.
+// Worker -> head of its consumer rings, in bytes. DO_ADD: by the transfer's length; gives the old value. DO_MATCH: is it the
+// one that the deciding pass saw? DO_RESET: to that.
 control HeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_WORKERS) head;
     apply {
         if (m.do_head == DO_RESET) {
-            head.write((bit<32>)m.worker, m.seen_head);
+            head.write((bit<32>)m.b.worker, m.b.head);
+        } else if (m.do_head == DO_MATCH) {
+            bytes_t now;
+            head.read(now, (bit<32>)m.b.worker);
+            if (now == m.b.head) { m.same_head = 1; }
         } else {
-            head.read(m.head, (bit<32>)m.worker);
-            if (m.do_head == DO_ADD) { head.write((bit<32>)m.worker, m.head + m.length); }
+            head.read(m.b.head, (bit<32>)m.b.worker);
+            if (m.do_head == DO_ADD) { head.write((bit<32>)m.b.worker, m.b.head + m.b.length); }
         }
     }
 }
@@ -102,10 +107,10 @@ control ConsumerTailState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_WORKERS) consumer_tail;
     apply {
         if (m.do_consumer_tail == DO_SET) {
-            consumer_tail.write((bit<32>)m.worker, m.word);
-            m.consumer_tail = m.word;
+            consumer_tail.write((bit<32>)m.b.worker, m.b.word);
+            m.g.consumer_tail = m.b.word;
         } else {
-            consumer_tail.read(m.consumer_tail, (bit<32>)m.worker);
+            consumer_tail.read(m.g.consumer_tail, (bit<32>)m.b.worker);
         }
     }
 }
@@ -115,12 +120,12 @@ control MemberTailState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_QPS) member_tail;
     apply {
         if (m.do_member_tail == DO_SET) {
-            member_tail.write((bit<32>)m.poll_qp, m.word);
+            member_tail.write((bit<32>)m.b.qp, m.b.word);
         } else {
             bytes_t tail;
-            member_tail.read(tail, (bit<32>)m.poll_qp);
-            bytes_t ahead = tail - m.word;
-            if (ahead[31:31] == 1) { m.word = tail; }
+            member_tail.read(tail, (bit<32>)m.b.qp);
+            bytes_t ahead = tail - m.b.word;
+            if (ahead[31:31] == 1) { m.b.word = tail; }
         }
     }
 }
@@ -130,28 +135,31 @@ control AckedState(inout meta_t m) {
     register<bit<32>>(ZSR_MAX_WORKERS) acked;
     apply {
         if (m.do_acked == DO_SET) {
-            acked.write((bit<32>)m.worker, 0);
+            acked.write((bit<32>)m.b.worker, 0);
         } else {
-            acked.read(m.acked, (bit<32>)m.worker);
+            acked.read(m.acked, (bit<32>)m.b.worker);
             if (m.do_acked == DO_ADD) {
                 m.acked = m.acked | m.member_bit;
-                acked.write((bit<32>)m.worker, m.acked);
+                acked.write((bit<32>)m.b.worker, m.acked);
             }
         }
     }
 }
 
-// Producer ring -> its tail, in bytes. DO_ADD: by the transfer's length; gives the old value.
+// Producer ring -> its tail, in bytes. DO_ADD: by the transfer's length; gives the old value. DO_MATCH: is it the
+// one that the deciding pass saw? DO_RESET: to that.
 control ProducerTailState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) producer_tail;
     apply {
         if (m.do_producer_tail == DO_RESET) {
-            producer_tail.write((bit<32>)m.producer, m.seen_tail);
+            producer_tail.write((bit<32>)m.b.producer, m.b.producer_tail);
+        } else if (m.do_producer_tail == DO_MATCH) {
+            bytes_t now;
+            producer_tail.read(now, (bit<32>)m.b.producer);
+            if (now == m.b.producer_tail) { m.same_tail = 1; }
         } else {
-            producer_tail.read(m.producer_tail, (bit<32>)m.producer);
-            if (m.do_producer_tail == DO_ADD) {
-                producer_tail.write((bit<32>)m.producer, m.producer_tail + m.length);
-            }
+            producer_tail.read(m.b.producer_tail, (bit<32>)m.b.producer);
+            if (m.do_producer_tail == DO_ADD) { producer_tail.write((bit<32>)m.b.producer, m.b.producer_tail + m.b.length); }
         }
     }
 }
@@ -162,14 +170,14 @@ control ProducerHeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) producer_head;
     apply {
         if (m.do_producer_head == DO_RESET) {
-            producer_head.write((bit<32>)m.producer, m.seen_tail);
+            producer_head.write((bit<32>)m.b.producer, m.b.producer_tail);
         } else {
-            producer_head.read(m.producer_head, (bit<32>)m.producer);
+            producer_head.read(m.g.producer_head, (bit<32>)m.b.producer);
             if (m.do_producer_head == DO_SET) {
-                bytes_t ahead = m.word - m.producer_head;
+                bytes_t ahead = m.b.word - m.g.producer_head;
                 if (ahead[31:31] == 0) {
-                    producer_head.write((bit<32>)m.producer, m.word);
-                    m.producer_head = m.word;
+                    producer_head.write((bit<32>)m.b.producer, m.b.word);
+                    m.g.producer_head = m.b.word;
                 }
             }
         }
@@ -182,21 +190,21 @@ control ProducerHeadState(inout meta_t m) {
 control ProducerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_PRODUCERS) producer_psn;
     apply {
-        producer_psn.read(m.producer_psn, (bit<32>)m.producer);
+        producer_psn.read(m.producer_psn, (bit<32>)m.b.producer);
         if (m.do_producer_psn == DO_ADD) {
             m.producer_psn = m.producer_psn + m.producer_step;
-            producer_psn.write((bit<32>)m.producer, m.producer_psn);
+            producer_psn.write((bit<32>)m.b.producer, m.producer_psn);
         } else if (m.do_producer_psn == DO_SET) {
             m.producer_psn = m.producer_psn | m.producer_step;
-            producer_psn.write((bit<32>)m.producer, m.producer_psn);
+            producer_psn.write((bit<32>)m.b.producer, m.producer_psn);
         } else if (m.do_producer_psn == DO_MATCH) {
             if (m.producer_psn == m.producer_step) {
-                producer_psn.write((bit<32>)m.producer, m.next_psn);
+                producer_psn.write((bit<32>)m.b.producer, m.next_psn);
                 m.matched = 1;
             }
         } else if (m.do_producer_psn == DO_RESET) {
             m.producer_psn = m.producer_step;
-            producer_psn.write((bit<32>)m.producer, m.producer_psn);
+            producer_psn.write((bit<32>)m.b.producer, m.producer_psn);
         }
     }
 }
@@ -206,11 +214,11 @@ control ProducerPsnState(inout meta_t m) {
 control FromState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) from;
     apply {
-        if (m.do_from == DO_SET) { from.write((bit<32>)m.worker, 0); }
+        if (m.do_from == DO_SET) { from.write((bit<32>)m.b.worker, 0); }
         else {
-            from.read(m.from, (bit<32>)m.worker);
+            from.read(m.from, (bit<32>)m.b.worker);
             if (m.do_from == DO_MATCH) {
-                if (m.position > m.from) { from.write((bit<32>)m.worker, m.position); }
+                if (m.position > m.from) { from.write((bit<32>)m.b.worker, m.position); }
             }
         }
     }
@@ -221,11 +229,11 @@ control LockState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) lock;
     apply {
         if (m.do_lock == DO_SET) {
-            lock.write((bit<32>)m.producer, 0);
+            lock.write((bit<32>)m.b.producer, 0);
         } else {
-            lock.read(m.lock, (bit<32>)m.producer);
+            lock.read(m.lock, (bit<32>)m.b.producer);
             if (m.do_lock == DO_MATCH) {
-                if (m.lock == 0 || m.lock == m.my_lock) { lock.write((bit<32>)m.producer, m.my_lock); }
+                if (m.lock == 0 || m.lock == m.my_lock) { lock.write((bit<32>)m.b.producer, m.my_lock); }
                 else { m.locked = 0; }
             }
         }
@@ -238,46 +246,46 @@ control CreditState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) credit;
     apply {
         if (m.do_credit == DO_RESET) {
-            credit.write((bit<32>)m.producer, 0);
+            credit.write((bit<32>)m.b.producer, 0);
         } else {
             bytes_t used;
-            credit.read(used, (bit<32>)m.producer);
+            credit.read(used, (bit<32>)m.b.producer);
             if (used >= m.credit_left) {
                 used = used - m.credit_left;
                 m.over = 1;
             } else {
-                used = used + m.length;
+                used = used + m.b.length;
             }
-            credit.write((bit<32>)m.producer, used);
+            credit.write((bit<32>)m.b.producer, used);
         }
     }
 }
 
-// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer of `length` begins. DO_SET: a refill takes `length` away.
+// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer of `length` begins. DO_SET: a refill takes `head` away.
 control DebtState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_FLOWS) debt;
     apply {
         if (m.do_debt == DO_RESET) {
-            debt.write((bit<32>)m.flow, 0);
+            debt.write((bit<32>)m.b.flow, 0);
         } else {
-            debt.read(m.debt, (bit<32>)m.flow);
-            if (m.do_debt == DO_ADD) { debt.write((bit<32>)m.flow, m.debt + m.length); }
-            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.flow, m.debt |-| m.length); }
+            debt.read(m.g.debt, (bit<32>)m.b.flow);
+            if (m.do_debt == DO_ADD) { debt.write((bit<32>)m.b.flow, m.g.debt + m.b.length); }
+            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.b.flow, m.g.debt |-| m.b.head); }
         }
     }
 }
 
-// Flow -> when it may be refilled. DO_MATCH: from `word` to `time`.
+// Flow -> when it may be refilled. DO_MATCH: from `psn` to `time`.
 control RefillState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_FLOWS) refill;
     apply {
         if (m.do_refill == DO_RESET) {
-            refill.write((bit<32>)m.flow, m.time);
+            refill.write((bit<32>)m.b.flow, m.b.time);
         } else {
-            refill.read(m.refill_at, (bit<32>)m.flow);
+            refill.read(m.g.refill_at, (bit<32>)m.b.flow);
             if (m.do_refill == DO_MATCH) {
-                if (m.refill_at == m.word) {
-                    refill.write((bit<32>)m.flow, m.time);
+                if (m.g.refill_at == m.b.psn) {
+                    refill.write((bit<32>)m.b.flow, m.b.time);
                     m.matched = 1;
                 }
             }
@@ -290,11 +298,11 @@ control TriesState(inout meta_t m) {
     register<bit<32>>(ZSR_MAX_WORKERS) tries;
     apply {
         if (m.do_tries == DO_ADD) {
-            tries.read(m.tries, (bit<32>)m.worker);
+            tries.read(m.tries, (bit<32>)m.b.worker);
             m.tries = m.tries + 1;
-            tries.write((bit<32>)m.worker, m.tries);
+            tries.write((bit<32>)m.b.worker, m.tries);
         } else {
-            tries.write((bit<32>)m.worker, 0);
+            tries.write((bit<32>)m.b.worker, 0);
         }
     }
 }
@@ -304,10 +312,10 @@ control DueState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_WORKERS) due;
     apply {
         if (m.do_due == DO_SET) {
-            due.write((bit<32>)m.worker, m.due_at);
+            due.write((bit<32>)m.b.worker, m.due_at);
         } else {
             usec_t at;
-            due.read(at, (bit<32>)m.worker);
+            due.read(at, (bit<32>)m.b.worker);
             at = at - m.now;
             m.is_due = (bit<32>)at[31:31];
         }
@@ -319,12 +327,12 @@ control PollPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_QPS) poll_psn;
     apply {
         if (m.do_poll_psn == DO_RESET) {
-            poll_psn.write((bit<32>)m.poll_qp, m.psn);
+            poll_psn.write((bit<32>)m.b.qp, m.b.psn);
         } else {
-            poll_psn.read(m.poll_psn, (bit<32>)m.poll_qp);
+            poll_psn.read(m.poll_psn, (bit<32>)m.b.qp);
             if (m.do_poll_psn == DO_MATCH) {
-                if (m.poll_psn == m.psn) {
-                    poll_psn.write((bit<32>)m.poll_qp, m.next_psn);
+                if (m.poll_psn == m.b.psn) {
+                    poll_psn.write((bit<32>)m.b.qp, m.next_psn);
                     m.matched = 1;
                 }
             }
@@ -337,10 +345,10 @@ control ProducerDueState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_PRODUCERS) producer_due;
     apply {
         if (m.do_producer_due == DO_SET) {
-            producer_due.write((bit<32>)m.producer, m.poll_due_at);
+            producer_due.write((bit<32>)m.b.producer, m.poll_due_at);
         } else {
             usec_t at;
-            producer_due.read(at, (bit<32>)m.producer);
+            producer_due.read(at, (bit<32>)m.b.producer);
             at = at - m.now;
             m.producer_is_due = (bit<32>)at[31:31];
         }
@@ -352,10 +360,10 @@ control ConsumerDueState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_WORKERS) consumer_due;
     apply {
         if (m.do_consumer_due == DO_SET) {
-            consumer_due.write((bit<32>)m.worker, m.poll_due_at);
+            consumer_due.write((bit<32>)m.b.worker, m.poll_due_at);
         } else {
             usec_t at;
-            consumer_due.read(at, (bit<32>)m.worker);
+            consumer_due.read(at, (bit<32>)m.b.worker);
             at = at - m.now;
             m.consumer_is_due = (bit<32>)at[31:31];
         }
