@@ -32,8 +32,13 @@ pub enum ClientError {
         reason: String,
     },
     /// The controller refused; nothing was changed.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{message}")]
+    Refused {
+        /// Its words.
+        message: String,
+        /// Whether a value is wrong whatever the system's state.
+        invalid: bool,
+    },
     /// The controller has gone.
     #[error("the controller went away: {0}")]
     Lost(String),
@@ -124,6 +129,9 @@ impl Session {
 pub fn refused(status: &Status) -> ClientError {
     match status.code() {
         tonic::Code::Cancelled | tonic::Code::Unknown => ClientError::Lost(status.message().to_owned()),
-        _ => ClientError::Refused(status.message().to_owned()),
+        code => ClientError::Refused {
+            message: status.message().to_owned(),
+            invalid: code == tonic::Code::InvalidArgument,
+        },
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn finish(result: Result<String, ClientError>) -> u8 {
         Err(e) => {
             complain(format_args!("error: {e}"));
             match e {
-                ClientError::Refused(ref why) if why.contains("expected") => USAGE,
+                ClientError::Refused { invalid: true, .. } => USAGE,
                 _ => FAILED,
             }
         }
