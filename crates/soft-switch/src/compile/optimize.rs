@@ -27,7 +27,7 @@ impl SlotSet {
 
     /// Its slots below `end` as runs; gaps too short to be worth a run of their own are filled.
     pub(crate) fn runs(&self, end: usize) -> Vec<std::ops::Range<usize>> {
-        const GAP: usize = 48;
+        const GAP: usize = 16;
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for i in (0..end).filter(|i| self.0[*i]) {
             match runs.last_mut() {
