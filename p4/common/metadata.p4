@@ -62,23 +62,23 @@ struct meta_t {
     @field_list(FIELDS_AGAIN)
     usec_t   now;
     @field_list(FIELDS_AGAIN)
-    bit<8>   trusted;              // 1: internal packet of our own
-    bit<8>   malformed;
-    bit<8>   internal;             // 1: an internal packet
+    flag_t   trusted;              // 1: internal packet of our own
+    flag_t   malformed;
+    flag_t   internal;             // 1: an internal packet
 
     // To the architecture.
     port_t   out_port;
     bit<16>  out_group;
-    bit<8>   own;                  // 1: addressed to the switch
+    flag_t   own;                  // 1: addressed to the switch
     ip4_t    arp_ip;
     bit<32>  icrc;                 // CRC over packet and ICRC: ICRC_RIGHT if that is right
 
     // Who.
     event_t  event;
-    bit<8>   looks;                // 1: EV_TICK to EV_FREE
-    bit<8>   sends;                // 1: a packet to a PU
+    flag_t   looks;                // 1: EV_TICK to EV_FREE
+    flag_t   sends;                // 1: a packet to a PU
     role_t   role;
-    bit<8>   swap;                 // 1: the peer's control words are little-endian
+    flag_t   swap;                 // 1: the peer's control words are little-endian
     bit<16>  received_qp;          // connection that the packet came on
     bit<16>  sender;               // producer ring whose QP the packet came on
     bit<16>  other_sender;         // not 0: it is not the transfer's producer
@@ -151,15 +151,15 @@ struct meta_t {
     bytes_t  credit_left;          // of a turn, behind this transfer
     bit<8>   over;                 // 1: the producer's turn is over
     usec_t   due_at;
-    bit<32>  is_due;               // 1: `due` has passed
+    bit<8>   is_due;               // 1: `due` has passed
     usec_t   wait;
     usec_t   poll_due_at;
-    bit<32>  producer_is_due;
-    bit<32>  consumer_is_due;
+    bit<8>   producer_is_due;
+    bit<8>   consumer_is_due;
     bit<32>  tries;
     bit<32>  tries_left;
-    bit<8>   gathered;             // 1: the tails of all members are known
-    bit<8>   off_list;             // 1: the worker's list has become shorter
+    flag_t   gathered;             // 1: the tails of all members are known
+    flag_t   off_list;             // 1: the worker's list has become shorter
 
     bit<8>   report;
     bit<8>   drop_reason;

@@ -29,6 +29,10 @@
 #define ZSR_PORT bit<16>
 #endif
 typedef ZSR_PORT port_t;
+#ifndef ZSR_FLAG
+#define ZSR_FLAG bit<8>
+#endif
+typedef ZSR_FLAG flag_t;          // 0 or 1
 typedef bit<48> mac_t;
 typedef bit<32> ip4_t;
 // A PSN, or a number of packets, in the upper 24 bits: sums wrap where PSNs do. The low byte is free for a mark.
@@ -151,7 +155,10 @@ const kind_t OUT_AGAIN   = 6;          // internal packet: once more through the
 const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
-typedef bit<8> op_t;
+#ifndef ZSR_OP
+#define ZSR_OP bit<8>
+#endif
+typedef ZSR_OP op_t;
 const op_t DO_NOTHING = 0;
 const op_t DO_GET     = 1;
 const op_t DO_SET     = 2;

@@ -10,7 +10,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     LittleWord() little_word;
     BigWord() big_word;
 
-    action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, bit<8> swap, bit<32> member_bit) {
+    action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, flag_t swap, bit<32> member_bit) {
         m.role = role;
         m.b.producer = ring;
         m.sender = ring;

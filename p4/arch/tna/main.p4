@@ -28,6 +28,8 @@
 #define ZSR_MAX_HOSTS 256
 #endif
 #define ZSR_PORT bit<9>
+#define ZSR_OP bit<3>
+#define ZSR_FLAG bit<1>
 #define ZSR_BRIDGE header
 #define ZSR_ARCH_META commit_copy_t copy;
 

@@ -460,7 +460,7 @@ control TriesState(inout meta_t m) {
 
 control DueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_WORKERS) due;
-    ACTION(get, usec_t, due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
+    RegisterAction<usec_t, bit<16>, bit<8>>(due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
     ACTION(put, usec_t, due, { v = m.due_at; o = v; })
 
     action do_get() { m.is_due = get.execute(m.b.worker); }
@@ -501,7 +501,7 @@ control PollPsnState(inout meta_t m) {
 
 control ProducerDueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_due;
-    ACTION(get, usec_t, producer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
+    RegisterAction<usec_t, bit<16>, bit<8>>(producer_due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
     ACTION(put, usec_t, producer_due, { v = m.poll_due_at; o = v; })
 
     action do_get() { m.producer_is_due = get.execute(m.b.producer); }
@@ -520,7 +520,7 @@ control ProducerDueState(inout meta_t m) {
 
 control ConsumerDueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_WORKERS) consumer_due;
-    ACTION(get, usec_t, consumer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
+    RegisterAction<usec_t, bit<16>, bit<8>>(consumer_due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
     ACTION(put, usec_t, consumer_due, { v = m.poll_due_at; o = v; })
 
     action do_get() { m.consumer_is_due = get.execute(m.b.worker); }

@@ -317,7 +317,7 @@ control DueState(inout meta_t m) {
             usec_t at;
             due.read(at, (bit<32>)m.b.worker);
             at = at - m.now;
-            m.is_due = (bit<32>)at[31:31];
+            m.is_due = (bit<8>)at[31:31];
         }
     }
 }
@@ -350,7 +350,7 @@ control ProducerDueState(inout meta_t m) {
             usec_t at;
             producer_due.read(at, (bit<32>)m.b.producer);
             at = at - m.now;
-            m.producer_is_due = (bit<32>)at[31:31];
+            m.producer_is_due = (bit<8>)at[31:31];
         }
     }
 }
@@ -365,7 +365,7 @@ control ConsumerDueState(inout meta_t m) {
             usec_t at;
             consumer_due.read(at, (bit<32>)m.b.worker);
             at = at - m.now;
-            m.consumer_is_due = (bit<32>)at[31:31];
+            m.consumer_is_due = (bit<8>)at[31:31];
         }
     }
 }
