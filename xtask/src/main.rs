@@ -14,8 +14,9 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["p4"] => p4::run(root, false),
         ["p4", "--check"] => p4::run(root, true),
-        ["tofino"] => tofino::run(root),
-        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino".into()),
+        ["tofino"] => tofino::run(root, false),
+        ["tofino", "--check"] => tofino::run(root, true),
+        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino [--check]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
