@@ -136,6 +136,7 @@ const phase_t PHASE_FAULT   = 6;       // a peer refused a request; the controll
 #define OPEN(settings)   (settings[1:1] == 1)   // do not close when all producers are drained
 #define LOCKS(settings)  (settings[2:2] == 1)   // its producers have other workers too (load balance)
 #define CAPPED(settings) (settings[3:3] == 1)   // its flow has a rate cap
+#define RINGS(settings)  (settings[4:4] == 1)   // its producers have doorbells
 
 // Multicast groups of workers, by how often they tick: the only one, or the upper bits of the number.
 const bit<16> TICKS_OFTEN = 1;

@@ -69,6 +69,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.do_owner = DO_GET;
         m.do_producer_psn = DO_MATCH;
         m.producer_step = m.b.psn | TAIL_SENT;
+        m.do_producer_due = DO_SET;
     }
     action gap() {
         m.event = EV_GAP;

@@ -120,7 +120,9 @@ control Look(inout meta_t m) {
                 if (m.closed == 0) { m.ask = ASK_PRODUCER; }
             }
             else if (m.low_space != 0) { m.ask = ASK_CONSUMER; }
-            else if (m.idle == 0 && m.closed == 0 && m.max_batch != 0) { m.ask = ASK_PRODUCER; }
+            // While a transfer is under way; not where producers ring: an answer from before the tail is written misses items that
+            // come too early for the bell, and the poll behind the tail would be its repetition.
+            else if (m.idle == 0 && m.closed == 0 && m.max_batch != 0 && !RINGS(m.g.settings)) { m.ask = ASK_PRODUCER; }
         }
 
         if (m.bad_count == 1) { fault(); }

@@ -93,6 +93,7 @@ control Passes(inout meta_t m) {
         m.producer_step = m.b.frags + TAIL_SENT;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
+        m.do_consumer_due = DO_SET;
     }
     action closed() {
         m.do_phase = DO_MATCH;

@@ -44,6 +44,7 @@ control Transfer(inout meta_t m) {
         m.credit_left = m.max_batch - m.b.length;
     }
     action poll_time()    { m.poll_due_at = m.now + m.poll_timeout; }
+    action at_once() { m.poll_due_at = m.now; }
     action poll_soon() {
         m.do_producer_due = DO_SET;
         m.poll_due_at = m.now;
@@ -129,8 +130,12 @@ control Transfer(inout meta_t m) {
                         }
                     }
                     if (m.event == EV_POLL_PRODUCER || m.event == EV_POLL_CONSUMER) { poll_time(); }
-                    // A transfer that takes all that is known of: ask for more at once, not after the interval.
+                    // A transfer that takes all that is known of: ask for more at once, not after the interval; and again when
+                    // the producer has its tail, from when on its doorbell rings.
                     else if (m.event == EV_START && m.b.word == 0) { poll_soon(); }
+                    else if (m.event == EV_TAIL_ACKED) { at_once(); }
+                    // The consumer, too, may have made room meanwhile.
+                    else if (m.event == EV_DONE) { at_once(); }
                     if (m.do_producer_due != DO_NOTHING) { producer_due.apply(m); }
                     if (m.do_consumer_due != DO_NOTHING) { consumer_due.apply(m); }
                 }

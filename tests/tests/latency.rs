@@ -40,3 +40,25 @@ fn a_doorbell_does_not_wait_for_polls() {
         [200, 2000].map(|interval| median(&format!("doorbell: true, poll_interval: {interval}us"), 21));
     assert!(times[0] < 50_000 && times[0].abs_diff(times[1]) <= 4_000, "{times:?}");
 }
+
+/// Items that follow one another at once, each when the one before has arrived: none comes at a moment at which neither the bell
+/// nor a poll tells of it.
+#[test]
+fn no_item_misses_both_bell_and_poll() {
+    let yaml = "
+hosts: [h1, h2]
+flows:
+  - {name: f, producers: [h1], consumers: [h2], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, doorbell: true,
+     poll_interval: 1s}
+workload: {kind: synthetic, items: 1}
+";
+    let mut rig = Rig::new(yaml, LinkConfig::FAST, 0);
+    rig.feeds[0].closes = false;
+    rig.run_for(1_000_000);
+    for i in 0..500 {
+        // Now and then a little later, for another moment of the transfer before.
+        rig.run_for(2_000 * (i % 7));
+        let time = rig.one_way();
+        assert!(time < 100_000, "item {i} took {time} ns");
+    }
+}

@@ -158,6 +158,7 @@ impl DataPlane {
                 open: false,
                 locks: flow.kind == FlowKind::LoadBalance,
                 capped: flow.settings.rate_cap_bps != 0,
+                rings: flow.settings.doorbell,
             },
             max_batch: weighted(flow, context.heaviest),
             ring_size: consumers.iter().map(|r| r.size).min().unwrap_or(first.size),

@@ -196,6 +196,7 @@ impl<'t> Plan<'t> {
             settings: worker::Settings {
                 locks: flow.kind == FlowKind::LoadBalance,
                 capped: flow.rate_cap.is_some(),
+                rings: flow.doorbell,
                 ..Default::default()
             },
             max_batch: flow.weighted_batch(self.heaviest()),

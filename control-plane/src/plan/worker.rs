@@ -18,6 +18,8 @@ pub struct Settings {
     pub locks: bool,
     /// Its flow has a rate cap.
     pub capped: bool,
+    /// Its producers have doorbells.
+    pub rings: bool,
 }
 
 /// The times of a flow.
@@ -113,7 +115,7 @@ impl WorkerSpec {
     /// Its entry in table `workers`.
     pub fn entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
         let s = self.settings;
-        let settings = [s.hold, s.open, s.locks, s.capped];
+        let settings = [s.hold, s.open, s.locks, s.capped, s.rings];
         let settings = settings.iter().enumerate().fold(0, |n, (bit, &set)| n | u64::from(set) << bit);
         let (data_qp, group, members) = match self.target {
             Target::Ring { data_qp, .. } => (data_qp, 0, 1),
