@@ -44,10 +44,11 @@ control Transfer(inout meta_t m) {
         m.credit_left = m.max_batch - m.b.length;
     }
     action poll_time()    { m.poll_due_at = m.now + m.poll_timeout; }
-    action at_once() { m.poll_due_at = m.now; }
+    // Due before now: the next pass may come within the same unit of time.
+    action at_once() { m.poll_due_at = m.now - 1; }
     action poll_soon() {
         m.do_producer_due = DO_SET;
-        m.poll_due_at = m.now;
+        m.poll_due_at = m.now - 1;
     }
     action tail_is_sent() {
         m.do_producer_psn = DO_SET;
