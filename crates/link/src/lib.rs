@@ -18,6 +18,7 @@ mod faulty;
 mod memory;
 mod mmsg;
 mod node;
+mod outbox;
 mod packet;
 mod pcap;
 mod poller;

@@ -6,7 +6,6 @@
 mod interface;
 mod ring;
 
-use std::collections::VecDeque;
 use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,14 +14,10 @@ use rustix::net::sockopt;
 use zsr_wire::{Frame, FramePool};
 
 use crate::error::LinkError;
-use crate::mmsg::{self, BATCH};
+use crate::outbox::{self, Outbox, Sender};
 use crate::port::{Port, SendError};
 use ring::{Ring, Slot, set};
 
-/// Frames that wait at most in this process for the system to take them.
-const QUEUE: usize = 1024;
-/// What the system is asked to let wait, bytes.
-const BUFFER: usize = 8 << 20;
 /// Time between two looks at the interface's state.
 const LOOK_NS: u64 = 200_000_000;
 
@@ -39,12 +34,10 @@ pub struct PacketPort {
     index: i32,
     /// Why it can't be used, as already told.
     told: Option<Discriminant<LinkError>>,
-    blocked: bool,
     look_at: u64,
-    out: VecDeque<Frame>,
+    out: Outbox,
     /// The last look at the ring found nothing.
     dry: bool,
-    lost: u64,
     trouble: Option<LinkError>,
 }
 
@@ -74,9 +67,7 @@ impl PacketPort {
         let _ = set(socket.as_fd(), libc::PACKET_IGNORE_OUTGOING, &1i32);
         // A NIC's queue is behind a port, not a scheduler that reorders.
         let _ = set(socket.as_fd(), libc::PACKET_QDISC_BYPASS, &1i32);
-        if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
-        }
+        outbox::enlarge(&socket);
         bind(socket.as_fd(), found.index).map_err(failed("binding to it"))?;
         Ok(PacketPort {
             socket,
@@ -85,11 +76,9 @@ impl PacketPort {
             mtu,
             index: found.index,
             told: None,
-            blocked: false,
             look_at: 0,
-            out: VecDeque::with_capacity(QUEUE),
+            out: Outbox::new(),
             dry: false,
-            lost: 0,
             trouble: None,
         })
     }
@@ -139,34 +128,6 @@ impl PacketPort {
             }
         }
     }
-
-    fn send_queue(&mut self, now: u64, pool: &mut FramePool) {
-        self.blocked = false;
-        while !self.out.is_empty() {
-            match mmsg::send(self.socket.as_fd(), self.out.iter()) {
-                Ok(sent) => self.out.drain(..sent).for_each(|frame| pool.put(frame)),
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN) => {
-                        self.blocked = true;
-                        return;
-                    }
-                    Some(libc::EINTR) => {}
-                    Some(code) => {
-                        if let Some(frame) = self.out.pop_front() {
-                            self.lost += 1;
-                            pool.put(frame);
-                        }
-                        // A full queue of the interface is no trouble; all else has a cause that a look finds.
-                        if code != libc::ENOBUFS && self.told.is_none() {
-                            self.look_at = 0;
-                            self.look(now);
-                        }
-                    }
-                    None => return,
-                },
-            }
-        }
-    }
 }
 
 /// Binds to an interface, all protocols, and asks it for frames to any address.
@@ -196,19 +157,27 @@ fn bind(socket: BorrowedFd<'_>, index: i32) -> io::Result<()> {
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &all)
 }
 
-impl Port for PacketPort {
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        if self.out.len() >= QUEUE {
-            self.send_queue(now_ns, pool);
-            if self.out.len() >= QUEUE {
-                return Err(SendError::Full(frame));
+impl Sender for PacketPort {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.out
+    }
+
+    fn send_queue(&mut self, now: u64, pool: &mut FramePool) {
+        self.out.unblock();
+        while let Err(e) = self.out.hand_over(self.socket.as_fd(), pool) {
+            self.out.lose_first(pool);
+            // A full queue of the interface is no trouble; all else has a cause that a look finds.
+            if e.raw_os_error() != Some(libc::ENOBUFS) && self.told.is_none() {
+                self.look_at = 0;
+                self.look(now);
             }
         }
-        self.out.push_back(frame);
-        if self.out.len() >= BATCH && !self.blocked {
-            self.send_queue(now_ns, pool);
-        }
-        Ok(())
+    }
+}
+
+impl Port for PacketPort {
+    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
+        outbox::send(self, now_ns, frame, pool)
     }
 
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
@@ -218,7 +187,7 @@ impl Port for PacketPort {
                     self.dry = false;
                     return Some(frame);
                 }
-                Slot::Unwanted { lost } => self.lost += u64::from(lost),
+                Slot::Unwanted { lost } => self.out.count_lost(u64::from(lost)),
                 Slot::Empty => break,
             }
         }
@@ -248,11 +217,11 @@ impl Port for PacketPort {
     }
 
     fn is_blocked(&self) -> bool {
-        self.blocked
+        self.out.is_blocked()
     }
 
     fn lost(&self) -> u64 {
-        self.lost
+        self.out.lost()
     }
 
     fn trouble(&mut self) -> Option<LinkError> {

@@ -15,17 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use rustix::net::sockopt;
 use zsr_wire::{Frame, FramePool};
 
 use crate::error::LinkError;
 use crate::mmsg::{self, BATCH};
+use crate::outbox::{self, Outbox, Sender};
 use crate::port::{Port, SendError};
 
-/// Frames that wait at most in this process for the system to take them.
-const QUEUE: usize = 1024;
-/// What the system is asked to let wait, bytes.
-const BUFFER: usize = 8 << 20;
 /// Time between two looks whether the peer is still the same.
 const RENEW_NS: u64 = 200_000_000;
 /// Time between two looks whether the peer has come, while frames are sent to it.
@@ -41,18 +37,16 @@ pub struct UnixPort {
     local: PathBuf,
     peer: PathBuf,
     connected: bool,
-    blocked: bool,
     /// When to connect again, whether connected or not.
     renew_at: u64,
     /// When sending may try to connect again.
     retry_at: u64,
-    out: VecDeque<Frame>,
+    out: Outbox,
     inward: VecDeque<Frame>,
     /// Where datagrams are received.
     slots: Vec<Frame>,
     /// The last look found fewer frames than it could have, so the next may be spared.
     dry: bool,
-    lost: u64,
     trouble: Option<LinkError>,
     /// Already told, so not again until something works.
     told: bool,
@@ -71,24 +65,19 @@ impl UnixPort {
         }
         bind::check(peer)?;
         let (socket, name) = bind::bind(local)?;
-        // Beyond the system's limit only with privileges; without them as much as it grants.
-        if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
-        }
+        outbox::enlarge(&socket);
         let mut port = UnixPort {
             socket,
             name,
             local: local.to_owned(),
             peer: peer.to_owned(),
             connected: false,
-            blocked: false,
             renew_at: 0,
             retry_at: 0,
-            out: VecDeque::with_capacity(QUEUE),
+            out: Outbox::new(),
             inward: VecDeque::with_capacity(BATCH),
             slots: (0..BATCH).map(|_| Frame::new()).collect(),
             dry: false,
-            lost: 0,
             trouble: None,
             told: false,
         };
@@ -142,53 +131,6 @@ impl UnixPort {
         }
     }
 
-    fn lose_first(&mut self, pool: &mut FramePool) {
-        if let Some(frame) = self.out.pop_front() {
-            self.lost += 1;
-            pool.put(frame);
-        }
-    }
-
-    fn lose_all(&mut self, pool: &mut FramePool) {
-        while !self.out.is_empty() {
-            self.lose_first(pool);
-        }
-    }
-
-    fn send_queue(&mut self, now: u64, pool: &mut FramePool) {
-        self.blocked = false;
-        while !self.out.is_empty() {
-            if !self.connected {
-                if now >= self.retry_at {
-                    self.retry_at = now.saturating_add(RETRY_NS);
-                    self.connect();
-                }
-                if !self.connected {
-                    self.lose_all(pool);
-                    return;
-                }
-            }
-            match mmsg::send(self.socket.as_fd(), self.out.iter()) {
-                Ok(sent) => self.out.drain(..sent).for_each(|frame| pool.put(frame)),
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN) => {
-                        self.blocked = true;
-                        return;
-                    }
-                    // The second is the peer's turning to somebody else, told once.
-                    Some(libc::EINTR | libc::ECONNRESET) => {}
-                    Some(libc::ECONNREFUSED | libc::ENOTCONN | libc::EPIPE | libc::EPERM) => {
-                        self.connected = false;
-                    }
-                    _ => {
-                        self.lose_first(pool);
-                        self.tell(LinkError::Refused { port: self.local.display().to_string(), source: e });
-                    }
-                },
-            }
-        }
-    }
-
     fn receive(&mut self, pool: &mut FramePool) {
         let came = match mmsg::recv(self.socket.as_fd(), &mut self.slots) {
             Ok(came) => came,
@@ -201,7 +143,7 @@ impl UnixPort {
         self.dry = came < BATCH;
         for slot in self.slots.iter_mut().take(came) {
             if slot.is_empty() {
-                self.lost += 1;
+                self.out.count_lost(1);
             } else {
                 self.inward.push_back(std::mem::replace(slot, pool.take()));
             }
@@ -209,19 +151,43 @@ impl UnixPort {
     }
 }
 
-impl Port for UnixPort {
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        if self.out.len() >= QUEUE {
-            self.send_queue(now_ns, pool);
-            if self.out.len() >= QUEUE {
-                return Err(SendError::Full(frame));
+impl Sender for UnixPort {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.out
+    }
+
+    fn send_queue(&mut self, now: u64, pool: &mut FramePool) {
+        self.out.unblock();
+        while !self.out.is_empty() && !self.out.is_blocked() {
+            if !self.connected {
+                if now >= self.retry_at {
+                    self.retry_at = now.saturating_add(RETRY_NS);
+                    self.connect();
+                }
+                if !self.connected {
+                    self.out.lose_all(pool);
+                    return;
+                }
+            }
+            let Err(e) = self.out.hand_over(self.socket.as_fd(), pool) else { continue };
+            match e.raw_os_error() {
+                // The peer's turning to somebody else, told once.
+                Some(libc::ECONNRESET) => {}
+                Some(libc::ECONNREFUSED | libc::ENOTCONN | libc::EPIPE | libc::EPERM) => {
+                    self.connected = false;
+                }
+                _ => {
+                    self.out.lose_first(pool);
+                    self.tell(LinkError::Refused { port: self.local.display().to_string(), source: e });
+                }
             }
         }
-        self.out.push_back(frame);
-        if self.out.len() >= BATCH && !self.blocked {
-            self.send_queue(now_ns, pool);
-        }
-        Ok(())
+    }
+}
+
+impl Port for UnixPort {
+    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
+        outbox::send(self, now_ns, frame, pool)
     }
 
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
@@ -257,11 +223,11 @@ impl Port for UnixPort {
     }
 
     fn is_blocked(&self) -> bool {
-        self.blocked
+        self.out.is_blocked()
     }
 
     fn lost(&self) -> u64 {
-        self.lost
+        self.out.lost()
     }
 
     fn trouble(&mut self) -> Option<LinkError> {
