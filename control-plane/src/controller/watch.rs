@@ -10,6 +10,7 @@ use super::settings::Policy;
 use super::state::User;
 use super::{Controller, events};
 use crate::p4::client::Digests;
+use crate::plan::report::{Reason, Report};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,13 +20,6 @@ use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);
-
-// Reasons of reports (p4/common/types.p4).
-const REPORT_REFUSED: u64 = 1;
-const REPORT_SILENT: u64 = 2;
-const REPORT_BAD_COUNT: u64 = 3;
-const REPORT_STATE: u64 = 4;
-const REPORT_CLOSED: u64 = 5;
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
@@ -198,8 +192,8 @@ impl Controller {
 
     async fn watch_switch(&self, mut digests: Digests) {
         while let Ok(list) = digests.next().await {
-            for report in list {
-                self.report(&report).await;
+            for report in list.iter().filter_map(|digest| Report::decode(digest)) {
+                self.report(report).await;
             }
         }
         self.0.switch_connected.store(false, Ordering::Relaxed);
@@ -212,16 +206,13 @@ impl Controller {
     }
 
     /// A report of the data plane: who is concerned, and what follows.
-    async fn report(&self, report: &[u64]) {
-        let &[reason, code, worker, producer, qp, role, phase, psn] = report else { return };
-        let (worker, producer, qp) = (worker as u16, producer as u16, qp as u16);
-        match reason {
-            REPORT_CLOSED => return,
-            REPORT_STATE => {
-                let (phase, head) = (phase as u8, code as u32);
-                let state = WorkerState { worker, producer, phase, head, psn: (psn >> 8) as u32 & 0xff_ffff };
+    async fn report(&self, report: Report) {
+        let Report { worker, producer, qp, phase, psn, .. } = report;
+        match report.reason {
+            Reason::Closed => return,
+            Reason::State(head) => {
                 // Fails only when nobody has asked.
-                let _ = self.0.states.send(state);
+                let _ = self.0.states.send(WorkerState { worker, producer, phase, head, psn });
                 return;
             }
             _ => {}
@@ -229,24 +220,12 @@ impl Controller {
         let who = {
             let state = self.state();
             let Some(flow) = state.flow_of_worker(worker) else { return };
-            // Roles 1 and 2 are a producer's connections, 3 and 4 a consumer's.
-            let at_producer = (1..=2).contains(&role) || reason == REPORT_BAD_COUNT;
-            let producer = state.user_of_producer(producer).filter(|_| at_producer);
+            let producer = state.user_of_producer(producer).filter(|_| report.is_producers());
             producer.cloned().or_else(|| consumer_of(flow, worker, qp))
         };
         let Some(who) = who else { return };
-        let what = match reason {
-            REPORT_REFUSED => format!("ring `{}` refused a request (AETH syndrome {code:#04x})", who.ring),
-            REPORT_SILENT => format!("ring `{}`: no progress after {code} retries", who.ring),
-            REPORT_BAD_COUNT => {
-                format!(
-                    "ring `{}`: a counter left its ring (fill {code} B): its program broke the ring ABI",
-                    who.ring
-                )
-            }
-            other => format!("ring `{}`: unknown report {other}", who.ring),
-        };
-        if reason == REPORT_SILENT {
+        let what = format!("ring `{}` {}", who.ring, report.reason);
+        if !report.reason.is_fatal() {
             let event = proto::Event {
                 member: who.member.clone(),
                 ring: who.ring.clone(),

@@ -3,16 +3,10 @@
 
 use crate::p4::client::Digests;
 use crate::plan::Plan;
+use crate::plan::report::{Reason, Report};
 use crate::topology::Topology;
 use std::sync::{Arc, Mutex, PoisonError};
 use zsr_host_agent::agent::Agent;
-
-// Reasons and roles (p4/common/types.p4).
-const REPORT_REFUSED: u64 = 1;
-const REPORT_SILENT: u64 = 2;
-const REPORT_BAD_COUNT: u64 = 3;
-const REPORT_CLOSED: u64 = 5;
-const ROLES: [&str; 5] = ["?", "producer data", "producer poll", "consumer data", "consumer poll"];
 
 /// What one worker (numbered from 1) serves, as words and names.
 struct WorkerNames {
@@ -54,36 +48,23 @@ impl Names {
     }
 
     /// A report in words, and the rings of the flow that it ends.
-    fn explain(&self, report: &[u64]) -> Option<(String, &[(Agent, String)])> {
-        let &[reason, code, worker, producer, _, role, ..] = report else { return None };
-        let worker = self.workers.get((worker as usize).wrapping_sub(1))?;
+    fn explain(&self, report: &Report) -> Option<(String, &[(Agent, String)])> {
+        let worker = self.workers.get(usize::from(report.worker).wrapping_sub(1))?;
         let place = format!("flow `{}`, consumer ring `{}`", worker.flow, worker.consumer);
-        let ring = self.producers.get((producer as usize).wrapping_sub(1)).map_or("?", String::as_str);
-        let text = match reason {
-            REPORT_REFUSED => {
-                // The AETH: syndrome, message sequence number.
-                let code = code >> 24;
-                let role = ROLES.get(role as usize).copied().unwrap_or("?");
-                let meaning = match code {
-                    0x61 => "invalid request",
-                    0x62 => "remote access error: key, bounds or rights",
-                    0x63 => "remote operational error",
-                    _ => "NAK",
-                };
-                format!(
-                    "{place}: the {role} queue pair refused a request (AETH syndrome {code:#04x}, {meaning}); the flow is stopped"
-                )
+        let who = match (report.reason, report.role) {
+            (Reason::Closed, _) => return None,
+            (Reason::BadCount(_), _) => {
+                let ring = self.producers.get(usize::from(report.producer).wrapping_sub(1));
+                format!("producer ring `{}`", ring.map_or("?", String::as_str))
             }
-            REPORT_SILENT => {
-                return Some((format!("{place}: no progress after {code} retries; still trying"), &[]));
-            }
-            REPORT_BAD_COUNT => format!(
-                "{place}: a counter left its ring (producer ring `{ring}`, fill {code} bytes): the program there broke the ring ABI; the flow is stopped"
-            ),
-            REPORT_CLOSED => return None,
-            other => format!("{place}: unknown report {other}"),
+            (_, Some(role)) => format!("the {role} queue pair"),
+            (_, None) => "it".to_owned(),
         };
-        Some((text, &worker.rings))
+        let what = report.reason;
+        Some(match what.is_fatal() {
+            true => (format!("{place}: {who} {what}; the flow is stopped"), &worker.rings),
+            false => (format!("{place}: {who} {what}; still trying"), &[]),
+        })
     }
 }
 
@@ -109,7 +90,8 @@ impl Reports {
     pub async fn watch(self, mut digests: Digests, names: Names) {
         while let Ok(list) = digests.next().await {
             for report in list {
-                let Some((text, rings)) = names.explain(&report) else { continue };
+                let report = Report::decode(&report);
+                let Some((text, rings)) = report.and_then(|r| names.explain(&r)) else { continue };
                 if rings.is_empty() {
                     self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text);
                     continue;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use zsr_bmv2::{Bmv2, Bridge, Dataplane, Options, Ticks};
 use zsr_control_plane::p4::{Artifacts, ClientError, Schema, SwitchClient};
+use zsr_control_plane::plan::report::{Reason, Report};
 use zsr_control_plane::plan::{Plan, admin, ticks};
 use zsr_control_plane::run::install;
 use zsr_control_plane::topology::Topology;
@@ -20,8 +21,6 @@ const ITEMS: u32 = 12;
 const TICK: Duration = Duration::from_millis(2);
 /// How long nothing may arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Reason of the report that answers a query (P4: `REPORT_STATE`).
-const REPORT_STATE: u64 = 4;
 /// Frames that wait on a link.
 const DEPTH: usize = 1024;
 
@@ -76,8 +75,9 @@ pub async fn run(binary: &Path, topology: &Path, log: Option<&Path>) -> Result<S
     let mut digests = client.digests().ok_or("the stream is taken")?;
     client.packet_out(admin::query(1)).await.map_err(|e| e.to_string())?;
     let answer = async {
-        let is_answer =
-            |report: &Vec<u64>| report.first() == Some(&REPORT_STATE) && report.get(2) == Some(&1);
+        let is_answer = |digest: &Vec<u64>| {
+            matches!(Report::decode(digest), Some(Report { reason: Reason::State(_), worker: 1, .. }))
+        };
         while !digests.next().await?.iter().any(is_answer) {}
         Ok::<_, ClientError>(())
     };
