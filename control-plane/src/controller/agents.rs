@@ -3,7 +3,7 @@
 use super::dataplane::{DataPlane, Hosts};
 use super::model::{Flow, Ring};
 use super::refusal::{Kind, Refusal};
-use crate::plan::{Qp, RingAddress};
+use crate::plan::{Qp, RingAddress, SwitchAddress};
 use crate::topology::ByteOrder;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -59,7 +59,7 @@ impl Agents {
     pub async fn open(&self, flow: &mut Flow, plane: &DataPlane, hosts: &Hosts) -> Result<(), Refusal> {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(flow.rings().filter(|r| r.address.is_none())) {
-            let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.byte_order);
+            let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.station.byte_order);
             let open = |ring: &&Ring| open_ring(ring, flow, plane, order);
             let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
             let (mut client, host) = (self.of(host)?, host.to_owned());
@@ -194,7 +194,7 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
 
 /// The switch's end of a connection.
 fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
-    let (ip, mac) = plane.address();
+    let SwitchAddress { ip, mac } = plane.address();
     proto::QpTarget {
         qpn: qp.qpn,
         ip: ip.to_string(),

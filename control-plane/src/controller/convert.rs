@@ -169,8 +169,8 @@ pub(super) fn free_ring(r: &DeclaredRing, programs: &dyn Fn(&str) -> String) -> 
 pub(super) fn host(h: &Host, connected: bool, rings: u32) -> proto::Host {
     proto::Host {
         name: h.name.clone(),
-        ip: h.ip.to_string(),
-        port: h.port,
+        ip: h.station.ip.to_string(),
+        port: h.station.port,
         mtu: h.mtu,
         agent: h.agent.clone(),
         programs: h.programs.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),

@@ -7,18 +7,11 @@ use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
 use crate::p4::Schema;
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
-use crate::plan::{PORT_AGAIN, PlanError, group, session, ticks};
-use crate::topology::{ByteOrder, MacAddr, Switch};
+use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
+use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
-use std::net::Ipv4Addr;
 use std::time::Duration;
-
-// Roles (p4/common/types.p4).
-const PRODUCER_DATA: u64 = 1;
-const PRODUCER_POLL: u64 = 2;
-const CONSUMER_DATA: u64 = 3;
-const CONSUMER_POLL: u64 = 4;
 
 /// How often a flow with hint latency looks at its producers, at least.
 const LATENCY_POLL_US: u64 = 20;
@@ -27,8 +20,7 @@ const LATENCY_POLL_US: u64 = 20;
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     schema: Schema,
-    ip: Ipv4Addr,
-    mac: MacAddr,
+    address: SwitchAddress,
     tick: Duration,
 }
 
@@ -58,7 +50,8 @@ impl Context<'_> {
 impl DataPlane {
     /// For a switch that runs the program of `schema`.
     pub fn new(schema: Schema, switch: &Switch) -> Self {
-        DataPlane { schema, ip: switch.ip, mac: switch.mac, tick: switch.tick }
+        let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
+        DataPlane { schema, address, tick: switch.tick }
     }
 
     /// Names of the program.
@@ -67,8 +60,8 @@ impl DataPlane {
     }
 
     /// The address that hosts connect their queue pairs to.
-    pub fn address(&self) -> (Ipv4Addr, MacAddr) {
-        (self.ip, self.mac)
+    pub fn address(&self) -> SwitchAddress {
+        self.address
     }
 
     /// Everything that the switch holds for a flow, in an order in which it can be inserted: what is named comes before
@@ -79,7 +72,11 @@ impl DataPlane {
     pub fn entities(&self, flow: &Flow, context: &Context<'_>) -> Result<Vec<rt::Entity>, PlanError> {
         let mut out = Vec::with_capacity(flow.rings().count() * 9);
         for ring in flow.rings() {
-            self.connections(ring, context, &mut out)?;
+            let Some(address) = ring.address else { continue };
+            let station = &context.host(&ring.host)?.station;
+            out.extend(
+                ring_entries(&self.schema, self.address, station, &ring.ids, address)?.into_iter().map(table),
+            );
         }
         for ring in flow.producers.iter().flat_map(|p| &p.rings) {
             let qps = (ring.ids.data.index, ring.ids.poll.index);
@@ -98,37 +95,6 @@ impl DataPlane {
             self.doorbells(flow, context, &mut out)?;
         }
         Ok(out)
-    }
-
-    /// Both connections of a ring: who is at the far end, and how packets reach it.
-    fn connections(
-        &self,
-        ring: &Ring,
-        context: &Context<'_>,
-        out: &mut Vec<rt::Entity>,
-    ) -> Result<(), PlanError> {
-        let Some(address) = ring.address else { return Ok(()) };
-        let host = context.host(&ring.host)?;
-        let swap = u64::from(host.byte_order == ByteOrder::Little);
-        let ids = &ring.ids;
-        let (roles, number) = if ids.is_producer {
-            ([PRODUCER_DATA, PRODUCER_POLL], ids.id)
-        } else {
-            ([CONSUMER_DATA, CONSUMER_POLL], 0)
-        };
-        for (qp, role, qpn) in
-            [(ids.data, roles[0], address.data_qpn), (ids.poll, roles[1], address.poll_qpn)]
-        {
-            let (index, port) = (u64::from(qp.index), u64::from(host.port));
-            let (flags, mirror) = (u64::from(address.epoch) << 16, session(host.port).into());
-            let (from, to) = ((mac(self.mac), ip(self.ip)), (mac(host.mac), ip(host.ip)));
-            let peer = [to.0, from.0, from.1, to.1, qpn.into(), address.rkey.into(), swap, flags, mirror];
-            out.push(table(self.schema.entry("peers", &[index], "peer", &peer)?));
-            out.push(table(self.schema.entry("routes", &[index], "route", &[port])?));
-            let owner = [role, number.into(), ids.worker.into(), index, swap, 1 << ids.member];
-            out.push(table(self.schema.entry("qps", &[qp.qpn.into(), ip(host.ip), port], "qp", &owner)?));
-        }
-        Ok(())
     }
 
     /// A worker, the producers that it visits, and the members of its group.
@@ -150,6 +116,7 @@ impl DataPlane {
         let producers: Vec<u16> = flow.producers.iter().filter_map(lane).collect();
         let poll_qp = first.ids.poll.index;
         let replicate = flow.kind == FlowKind::Replicate;
+        let s = &flow.settings;
         let spec = WorkerSpec {
             id,
             producers: producers.len() as u16,
@@ -160,7 +127,7 @@ impl DataPlane {
                 capped: flow.settings.rate_cap_bps != 0,
                 rings: flow.settings.doorbell,
             },
-            max_batch: weighted(flow, context.heaviest),
+            max_batch: worker::weighted_batch(s.max_batch, flow.item_size, s.weight, context.heaviest),
             ring_size: consumers.iter().map(|r| r.size).min().unwrap_or(first.size),
             item_size: flow.item_size,
             mtu: flow.mtu,
@@ -196,9 +163,7 @@ impl DataPlane {
         for ring in flow.producers.iter().flat_map(|p| &p.rings) {
             let host = context.host(&ring.host)?;
             let worker = if flow.kind == FlowKind::Shuffle { ring.ids.worker } else { first };
-            let key = [ring.ids.secret.into(), ip(host.ip), host.port.into()];
-            let values = [ring.ids.id.into(), worker.into()];
-            out.push(table(self.schema.entry("doorbells", &key, "bell", &values)?));
+            out.push(table(doorbell(&self.schema, &host.station, &ring.ids, worker)?));
         }
         Ok(())
     }
@@ -247,14 +212,6 @@ impl DataPlane {
     }
 }
 
-fn ip(a: Ipv4Addr) -> u64 {
-    u32::from(a).into()
-}
-
-fn mac(a: MacAddr) -> u64 {
-    a.0.iter().fold(0, |n, &b| n << 8 | u64::from(b))
-}
-
 fn table(entry: rt::TableEntry) -> rt::Entity {
     rt::Entity { entity: Some(rt::entity::Entity::TableEntry(entry)) }
 }
@@ -264,26 +221,13 @@ pub fn replication(entry: rt::PacketReplicationEngineEntry) -> rt::Entity {
     rt::Entity { entity: Some(rt::entity::Entity::PacketReplicationEngineEntry(entry)) }
 }
 
-/// The groups of a replicate flow: one replica per member, whose instance is its connection.
-fn groups(
-    flow: &Flow,
-    context: &Context<'_>,
-) -> Result<impl Iterator<Item = rt::PacketReplicationEngineEntry> + use<>, PlanError> {
-    let (mut data, mut polls) = (Vec::new(), Vec::new());
-    for ring in flow.consumers.iter().flat_map(|m| &m.rings) {
-        data.push((context.host(&ring.host)?.port, ring.ids.data.index.into()));
-        polls.push((PORT_AGAIN, ring.ids.poll.index.into()));
-    }
-    let id = u32::from(group_of(flow.number));
-    Ok([group(id, data.into_iter()), group(id + 1, polls.into_iter())].into_iter())
-}
-
-/// Largest transfer of a flow whose heaviest neighbour has weight `heaviest`: workers have one transfer under way each, so
-/// flows that compete share in proportion to their transfers.
-fn weighted(flow: &Flow, heaviest: u32) -> u32 {
-    let (s, item) = (&flow.settings, u64::from(flow.item_size));
-    let bytes = u64::from(s.max_batch) * u64::from(s.weight) / u64::from(heaviest.max(s.weight));
-    (bytes / item * item).max(item) as u32
+/// The groups of a replicate flow.
+fn groups(flow: &Flow, context: &Context<'_>) -> Result<[rt::PacketReplicationEngineEntry; 2], PlanError> {
+    let rings = flow.consumers.iter().flat_map(|m| &m.rings);
+    let members: Vec<_> = rings
+        .map(|ring| Ok((context.host(&ring.host)?.station.port, ring.ids)))
+        .collect::<Result<_, PlanError>>()?;
+    Ok(member_groups(group_of(flow.number), &members))
 }
 
 fn times(s: &Settings) -> Times {

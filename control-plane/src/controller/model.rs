@@ -2,12 +2,11 @@
 
 use super::alloc::Number;
 use super::settings::Settings;
-use crate::plan::{Qp, RingAddress, RingIds};
+use crate::plan::{Qp, RingAddress, RingIds, Station};
 pub use crate::topology::FlowKind;
-use crate::topology::{ByteOrder, MacAddr, RingRole};
+use crate::topology::RingRole;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// A host with one NIC port behind the switch, and its agent.
@@ -15,16 +14,10 @@ use std::path::PathBuf;
 pub struct Host {
     /// Unique.
     pub name: String,
-    /// Address of its NIC.
-    pub ip: Ipv4Addr,
-    /// Ethernet address of its NIC.
-    pub mac: MacAddr,
-    /// Byte order of its counters.
-    pub byte_order: ByteOrder,
+    /// Its NIC.
+    pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
-    /// Port of the switch.
-    pub port: u32,
     /// Its agent, as a URI.
     pub agent: String,
     /// The socket for programs that attach to its rings.

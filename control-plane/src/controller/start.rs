@@ -223,21 +223,11 @@ async fn close_strays(agents: &Agents, state: &State) {
 
 fn hosts(setup: &Setup<'_>) -> Vec<Host> {
     let t = setup.topology;
-    let linked = t.hosts.iter().enumerate().filter_map(|(at, h)| Some((at, h, t.link_of(at)?)));
-    let host = |(at, h, link): (usize, &crate::topology::Host, &crate::topology::Link)| {
+    let host = |(at, h): (usize, &crate::topology::Host)| {
         let (agent, programs) = setup.agents.get(at).cloned()?;
-        Some(Host {
-            name: h.name.clone(),
-            ip: h.ip,
-            mac: h.mac,
-            byte_order: h.byte_order,
-            mtu: h.mtu,
-            port: link.port,
-            agent,
-            programs,
-        })
+        Some(Host { name: h.name.clone(), station: t.station_of(at)?, mtu: h.mtu, agent, programs })
     };
-    linked.filter_map(host).collect()
+    t.hosts.iter().enumerate().filter_map(host).collect()
 }
 
 fn declared(topology: &Topology) -> Vec<DeclaredRing> {

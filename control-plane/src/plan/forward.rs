@@ -1,6 +1,7 @@
 //! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
 
-use super::{GROUP_FLOOD, Plan, PlanError, ip, mac};
+use super::station::{ip, mac};
+use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
 use crate::p4::Schema;
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
@@ -36,6 +37,14 @@ pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> 
         })),
     });
     sessions.chain([group(GROUP_FLOOD, ports().map(|p| (p, 1)))]).collect()
+}
+
+/// The groups of a replicate flow's consumers, each given as (port, ids): `id` for items, the next one for polls. One
+/// replica per member, whose instance is its connection.
+pub(crate) fn member_groups(id: u16, members: &[(u32, RingIds)]) -> [rt::PacketReplicationEngineEntry; 2] {
+    let data = members.iter().map(|&(port, ids)| (port, ids.data.index.into()));
+    let polls = members.iter().map(|&(_, ids)| (PORT_AGAIN, ids.poll.index.into()));
+    [group(id.into(), data), group(u32::from(id) + 1, polls)]
 }
 
 /// A multicast group of (port, instance) replicas.

@@ -7,17 +7,21 @@ mod connection;
 mod forward;
 mod ids;
 mod peer;
+pub mod report;
 mod solve;
+mod station;
 pub mod ticks;
 pub mod worker;
 
 use crate::p4::schema::{Schema, SchemaError};
-use crate::topology::MacAddr;
-use crate::topology::{Flow, FlowKind, Host, Link, Switch, Topology};
-pub(crate) use forward::{group, session};
+use crate::topology::{Flow, FlowKind, Switch, Topology};
+pub use connection::doorbell;
+#[cfg(test)]
+pub(crate) use forward::group;
+pub(crate) use forward::member_groups;
 pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, secret};
 use p4runtime_proto::p4::v1 as rt;
-use std::net::Ipv4Addr;
+pub use station::{Station, SwitchAddress, ring_entries};
 pub use ticks::GROUP_TICK;
 
 /// Multicast group of broadcast frames: one replica per port.
@@ -77,12 +81,6 @@ pub struct Plan<'t> {
     pub workers: Vec<Worker>,
 }
 
-/// Who is at the far end of a queue pair, and how to reach it.
-struct Peer<'t> {
-    host: &'t Host,
-    link: &'t Link,
-}
-
 impl<'t> Plan<'t> {
     /// Numbers workers, producers and queue pairs. `generation` (1 to 127) keeps the switch's queue pair numbers apart from
     /// those of an earlier controller.
@@ -96,21 +94,11 @@ impl<'t> Plan<'t> {
         &self.topology.flows[worker.flow]
     }
 
-    /// Every queue pair of every ring: (ring, ids, the queue pair, whether it is the poll one).
-    fn qps(&self) -> impl Iterator<Item = (usize, &RingIds, Qp, bool)> {
-        self.rings
-            .iter()
-            .enumerate()
-            .filter_map(|(i, r)| r.as_ref().map(|r| (i, r)))
-            .flat_map(|(i, r)| [(i, r, r.data, false), (i, r, r.poll, true)])
-    }
-
-    fn peer_of(&self, ring: usize) -> Result<Peer<'t>, PlanError> {
-        let index = self.topology.rings[ring].host;
-        let host = &self.topology.hosts[index];
-        let link =
-            self.topology.link_of(index).ok_or_else(|| PlanError::Unlinked { host: host.name.clone() })?;
-        Ok(Peer { host, link })
+    /// Where a ring is.
+    fn station_of(&self, ring: usize) -> Result<Station, PlanError> {
+        let host = self.topology.rings[ring].host;
+        let unlinked = || PlanError::Unlinked { host: self.topology.hosts[host].name.clone() };
+        self.topology.station_of(host).ok_or_else(unlinked)
     }
 
     /// Entries that do not depend on rings: the rewrite's matrices, addresses, ports.
@@ -126,9 +114,16 @@ impl<'t> Plan<'t> {
         schema: &Schema,
         addresses: &[Option<RingAddress>],
     ) -> Result<Vec<rt::TableEntry>, PlanError> {
-        let mut out = peer::entries(self, schema, addresses)?;
-        out.extend(connection::entries(self, schema)?);
-        out.extend(connection::doorbells(self, schema)?);
+        let mut out = Vec::new();
+        let switch = SwitchAddress { ip: self.switch.ip, mac: self.switch.mac };
+        for (ring, ids) in self.rings.iter().enumerate() {
+            let (Some(ids), Some(address)) = (ids, addresses[ring]) else { continue };
+            let station = self.station_of(ring)?;
+            out.extend(ring_entries(schema, switch, &station, ids, address)?);
+            if self.doorbell_of(ids).is_some() {
+                out.push(doorbell(schema, &station, ids, ids.worker)?);
+            }
+        }
         for worker in &self.workers {
             self.worker_entries(worker, schema, &mut out)?;
         }
@@ -199,10 +194,10 @@ impl<'t> Plan<'t> {
                 rings: flow.doorbell,
                 ..Default::default()
             },
-            max_batch: flow.weighted_batch(self.heaviest()),
+            max_batch: worker::weighted_batch(flow.max_batch, flow.item_size, flow.weight, self.heaviest()),
             ring_size: self.topology.rings[ring].size,
             item_size: self.topology.rings[ring].item_size,
-            mtu: self.peer_of(ring)?.host.mtu,
+            mtu: self.topology.hosts[self.topology.rings[ring].host].mtu,
             target,
             flow: worker.flow as u16 + 1,
             times: worker::Times {
@@ -219,15 +214,12 @@ impl<'t> Plan<'t> {
         let mut out = Vec::new();
         for worker in &self.workers {
             let Some(id) = worker.group else { continue };
-            let mut data = Vec::new();
-            let mut polls = Vec::new();
+            let mut members = Vec::new();
             for &ring in &worker.consumers {
                 let Some(ids) = self.rings[ring] else { continue };
-                data.push((self.peer_of(ring)?.link.port, ids.data.index.into()));
-                polls.push((PORT_AGAIN, ids.poll.index.into()));
+                members.push((self.station_of(ring)?.port, ids));
             }
-            out.push(forward::group(id.into(), data.into_iter()));
-            out.push(forward::group(u32::from(id) + 1, polls.into_iter()));
+            out.extend(member_groups(id, &members));
         }
         Ok(out)
     }
@@ -242,14 +234,6 @@ impl<'t> Plan<'t> {
         let group = |w: &Worker| ticks::group_of(w.id, self.flow_of(w).poll_interval, self.switch.tick);
         ticks::groups(self.workers.iter().map(|w| (w.id, group(w))))
     }
-}
-
-fn ip(a: Ipv4Addr) -> u64 {
-    u32::from(a).into()
-}
-
-fn mac(a: MacAddr) -> u64 {
-    a.0.iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
 #[cfg(test)]

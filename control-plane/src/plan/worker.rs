@@ -178,6 +178,14 @@ pub fn producer_entries(
     ])
 }
 
+/// Largest transfer, in bytes, of a flow of weight `weight` when the heaviest flow beside it has weight `heaviest`: workers
+/// have one transfer under way each, so flows that compete share in proportion to their transfers. Whole items, at least one.
+pub fn weighted_batch(max_batch: u32, item_size: u32, weight: u32, heaviest: u32) -> u32 {
+    let bytes = u64::from(max_batch) * u64::from(weight) / u64::from(heaviest.max(weight).max(1));
+    let item = u64::from(item_size.max(1));
+    (bytes / item * item).max(item) as u32
+}
+
 /// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.
 pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, SchemaError> {
     // What a transfer moves ahead of its rate is debt, which has to fall under `burst` before the next one. It must not reach

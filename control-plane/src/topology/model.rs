@@ -414,16 +414,6 @@ pub enum FileFormat {
     },
 }
 
-impl Flow {
-    /// Largest transfer when the heaviest flow beside it has weight `heaviest`: workers have one transfer under way each, so flows
-    /// that compete share in proportion to their transfers. Whole items, at least one.
-    pub fn weighted_batch(&self, heaviest: u32) -> u32 {
-        let bytes = u64::from(self.max_batch) * u64::from(self.weight) / u64::from(heaviest.max(self.weight));
-        let item = u64::from(self.item_size.max(1));
-        (bytes / item * item).max(item) as u32
-    }
-}
-
 impl Topology {
     /// The link of a host; every host that takes part in a flow has one.
     pub fn link_of(&self, host: usize) -> Option<&Link> {

@@ -1,0 +1,90 @@
+//! The ends of the switch's connections, as its tables name them.
+
+use super::{RingAddress, RingIds, connection, peer};
+use crate::p4::{Schema, schema::SchemaError};
+use crate::topology::{ByteOrder, MacAddr, Topology};
+use p4runtime_proto::p4::v1::TableEntry;
+use std::net::Ipv4Addr;
+
+/// A host's NIC, and where it is plugged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// The switch's port.
+    pub port: u32,
+    /// Byte order of the counters in its rings.
+    pub byte_order: ByteOrder,
+}
+
+impl Station {
+    pub(super) fn ip(&self) -> u64 {
+        ip(self.ip)
+    }
+
+    pub(super) fn mac(&self) -> u64 {
+        mac(self.mac)
+    }
+
+    /// Whether counters are turned round on their way.
+    pub(super) fn swap(&self) -> u64 {
+        u64::from(self.byte_order == ByteOrder::Little)
+    }
+}
+
+impl Topology {
+    /// A host's NIC as the switch sees it; `None` without a link.
+    pub fn station_of(&self, host: usize) -> Option<Station> {
+        let link = self.link_of(host)?;
+        let host = &self.hosts[host];
+        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order: host.byte_order })
+    }
+}
+
+/// The switch's own addresses: the far end of all queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchAddress {
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+}
+
+impl SwitchAddress {
+    pub(super) fn ip(&self) -> u64 {
+        ip(self.ip)
+    }
+
+    pub(super) fn mac(&self) -> u64 {
+        mac(self.mac)
+    }
+}
+
+/// Everything that the switch holds for the two connections of a ring at `station`, registered as `at`.
+///
+/// # Errors
+/// When program and controller do not fit.
+pub fn ring_entries(
+    schema: &Schema,
+    switch: SwitchAddress,
+    station: &Station,
+    ids: &RingIds,
+    at: RingAddress,
+) -> Result<Vec<TableEntry>, SchemaError> {
+    let mut out = Vec::with_capacity(6);
+    for (qp, qpn, is_poll) in [(ids.data, at.data_qpn, false), (ids.poll, at.poll_qpn, true)] {
+        out.extend(peer::entries(schema, switch, station, qp, qpn, at)?);
+        out.push(connection::entry(schema, station, ids, qp, is_poll)?);
+    }
+    Ok(out)
+}
+
+pub(super) fn ip(a: Ipv4Addr) -> u64 {
+    u32::from(a).into()
+}
+
+pub(super) fn mac(a: MacAddr) -> u64 {
+    a.0.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+}
