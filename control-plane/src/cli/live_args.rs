@@ -1,11 +1,12 @@
 //! Commands for a running system: their options and help.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::topology::{parse_delimiter, parse_duration, parse_rate, parse_size};
+use crate::topology::{Layout, SwitchKind, parse_delimiter, parse_duration, parse_rate, parse_size};
 
 /// Which system is meant.
 #[derive(Debug, Clone, Args)]
@@ -35,9 +36,46 @@ pub struct UpArgs {
     /// Don't create the topology's flows
     #[arg(long)]
     pub no_flows: bool,
+    /// What runs the switch, if not what the topology says
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub switch: Option<SwitchWord>,
+    /// Which bmv2: the path of simple_switch_grpc, or the address of one that runs [default: the one on PATH]
+    #[arg(long, value_name = "PATH|IP:PORT")]
+    pub bmv2: Option<String>,
+    /// Where a running bmv2 takes packets (what its --dp-grpc-server-addr says)
+    #[arg(long, value_name = "IP:PORT", requires = "bmv2")]
+    pub packets: Option<SocketAddr>,
+    /// Put every host into a network namespace of its own, behind a veth pair (needs root)
+    #[arg(long)]
+    pub netns: bool,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
+}
+
+/// What runs a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SwitchWord {
+    /// The software switch
+    Soft,
+    /// bmv2's simple_switch_grpc
+    Bmv2,
+}
+
+impl UpArgs {
+    /// What these options say beside the topology.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub fn layout(&self) -> Result<Layout, String> {
+        let switch = match (self.switch, &self.bmv2) {
+            (Some(SwitchWord::Soft), Some(_)) => return Err("--bmv2 goes with --switch bmv2".into()),
+            (Some(SwitchWord::Soft), None) => Some(SwitchKind::Soft),
+            (None, None) => None,
+            (_, word) => Some(SwitchKind::Bmv2(Layout::bmv2(word.as_deref(), self.packets)?)),
+        };
+        Ok(Layout { switch, netns: self.netns })
+    }
 }
 
 /// Options of `zsr down`.
@@ -82,6 +120,9 @@ pub struct AgentArgs {
     /// The host of the topology
     #[arg(value_name = "HOST")]
     pub host: String,
+    /// Where the agent listens for the controller, if not at the address that the topology gives it
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Options of `zsr controller`.

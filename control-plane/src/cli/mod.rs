@@ -69,7 +69,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),
         Command::Switch(args) => system::role(&args, &Role::Switch, None),
-        Command::Agent(args) => system::role(&args.role, &Role::Agent(args.host.clone()), None),
+        Command::Agent(args) => {
+            system::role(&args.role, &Role::Agent { host: args.host.clone(), listen: args.listen }, None)
+        }
         Command::Controller(args) => system::role(&args.role, &Role::Controller, args.artifacts.as_deref()),
         Command::Completion(args) => {
             let mut script = Vec::new();

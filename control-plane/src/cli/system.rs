@@ -11,10 +11,25 @@ use std::path::Path;
 
 /// `zsr up`.
 pub(super) fn up(args: &UpArgs) -> u8 {
-    let Ok(topology) = load(&args.topology) else { return USAGE };
+    let Ok(mut topology) = load(&args.topology) else { return USAGE };
+    let laid_out = args.layout().and_then(|layout| topology.lay_out(&layout).map(|()| layout));
+    let layout = match laid_out {
+        Ok(layout) => layout,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            return USAGE;
+        }
+    };
     let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
     let tell = |text: &str| complain(text);
-    match process::up(&name, &topology, args.artifacts.as_deref(), !args.no_flows, &tell) {
+    let how = process::Up {
+        topology: &topology,
+        layout: &layout,
+        artifacts: args.artifacts.as_deref(),
+        flows: !args.no_flows,
+        tell: &tell,
+    };
+    match process::up(&name, &how) {
         Ok(place) => {
             print(&format!("system {name} is up in {}\n", place.folder().display()));
             OK
@@ -29,6 +44,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
 /// `zsr down`.
 pub(super) fn down(args: &DownArgs) -> u8 {
     let ended = Place::find(args.system.as_deref())
+        .map_err(process::DownError::from)
         .and_then(|place| process::down(&place, &Down::default(), &|text| complain(text)).map(|()| place));
     match ended {
         Ok(place) => {

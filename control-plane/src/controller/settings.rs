@@ -1,6 +1,7 @@
 //! Settings of a flow that can be changed while it runs, and their limits.
 
 use super::refusal::{Kind, Refusal};
+use crate::topology::Pace;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -85,6 +86,17 @@ impl Settings {
             doorbell: false,
             hint: Hint::default(),
             policy: Policy::default(),
+        }
+    }
+
+    /// These settings with the times that suit a switch.
+    pub fn at(self, pace: &Pace) -> Self {
+        let us = |time: std::time::Duration| time.as_micros() as u64;
+        Settings {
+            poll_interval_us: us(pace.poll_interval),
+            poll_timeout_us: us(pace.poll_timeout),
+            rto_us: us(pace.rto),
+            ..self
         }
     }
 

@@ -89,7 +89,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     };
     let schema = Schema::new(&setup.artifacts.p4info);
     let plane = DataPlane::new(schema.clone(), switch);
-    let mut state = State::new(hosts(&setup), declared(setup.topology));
+    let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 

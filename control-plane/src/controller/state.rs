@@ -7,7 +7,7 @@ use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingIds};
-use crate::topology::{RingRole, Routing, parse_routing};
+use crate::topology::{Pace, RingRole, Routing, parse_routing};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ pub struct User {
 pub struct State {
     /// Hosts by name.
     pub hosts: Arc<Hosts>,
+    /// Times that suit the switch: what flows have that ask for nothing else.
+    pub pace: Pace,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -92,8 +94,9 @@ fn exists(message: String) -> Refusal {
 
 impl State {
     /// Without flows.
-    pub fn new(hosts: Vec<Host>, declared: Vec<DeclaredRing>) -> Self {
+    pub fn new(hosts: Vec<Host>, declared: Vec<DeclaredRing>, pace: Pace) -> Self {
         State {
+            pace,
             hosts: Arc::new(hosts.into_iter().map(|h| (h.name.clone(), h)).collect()),
             declared: declared.into_iter().map(|r| (r.name.clone(), r)).collect(),
             ..Default::default()
@@ -170,7 +173,7 @@ impl State {
             ring_size,
             mtu: self.host(name, first)?.mtu,
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
-            settings: Settings::of_items(item_size).with(&new.settings, name, item_size)?,
+            settings: Settings::of_items(item_size).at(&self.pace).with(&new.settings, name, item_size)?,
             routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
             producers: Vec::new(),
             consumers: Vec::new(),

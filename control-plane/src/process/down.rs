@@ -1,6 +1,7 @@
 //! Ends a system, whatever state it is in.
 
 use super::lock::{Held, Lock};
+use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
 use crate::cli::client;
 use crate::controller::proto;
@@ -20,12 +21,23 @@ pub struct Down {
     pub quick: bool,
 }
 
+/// Why a system could not be ended whole.
+#[derive(Debug, thiserror::Error)]
+pub enum DownError {
+    /// Its folder.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Its network namespaces.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+}
+
 /// Ends the system at `place`: its flows are deleted, its processes ended, its folder removed. Processes that do not end
 /// are killed. `tell` hears of what is done.
 ///
 /// # Errors
-/// When somebody else starts or ends it, or its folder can't be removed.
-pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), PlaceError> {
+/// When somebody else starts or ends it, or its folder or its network namespaces can't be removed.
+pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownError> {
     let busy = place.busy();
     let _busy = match how.already_locked {
         true => None,
@@ -55,6 +67,7 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), PlaceE
             gone(&alive, &process);
         }
     }
+    netns::remove(place)?;
     place.remove()?;
     let _ = std::fs::remove_file(busy);
     Ok(())

@@ -6,14 +6,20 @@
 //! ```
 //! Nothing here knows flows or tables; the processes are the same code as inside `zsr run`.
 
+mod agent;
 mod down;
 mod lock;
+mod netns;
 mod place;
+mod ports;
 mod roles;
+mod switch;
 mod up;
 
-pub use down::{Down, down};
+pub use down::{Down, DownError, down};
 pub use lock::{Held, Lock};
+pub use netns::NetnsError;
 pub use place::{Place, PlaceError};
+pub use ports::with_faults;
 pub use roles::{Role, RoleError, run};
-pub use up::{UpError, create_flow_request, up};
+pub use up::{Up, UpError, create_flow_request, up};

@@ -1,5 +1,6 @@
 //! Where a running system keeps its sockets, pid files and logs: a folder of its own, which nobody else can enter.
 
+use crate::topology::Layout;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -164,6 +165,39 @@ impl Place {
     /// Both ends of link number `link`: the host's and the switch's.
     pub fn link(&self, link: usize) -> (PathBuf, PathBuf) {
         (self.folder.join(format!("link-{link}-host")), self.folder.join(format!("link-{link}-switch")))
+    }
+
+    /// Names of network namespaces that are the system's.
+    pub fn netns_file(&self) -> PathBuf {
+        self.folder.join("netns")
+    }
+
+    /// What the system was told beside its topology, for all of its processes.
+    pub fn layout_file(&self) -> PathBuf {
+        self.folder.join("layout")
+    }
+
+    /// What is written there, if anything is.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn layout(&self) -> Result<Option<Layout>, PlaceError> {
+        let path = self.layout_file();
+        match std::fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_at(&path)(e)),
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| io_at(&path)(e.into())),
+        }
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write_layout(&self, layout: &Layout) -> Result<(), PlaceError> {
+        let path = self.layout_file();
+        let text = serde_json::to_vec(layout).map_err(|e| io_at(&path)(e.into()))?;
+        std::fs::write(&path, text).map_err(io_at(&path))
     }
 
     /// The pid file of a process, which it holds locked as long as it lives.

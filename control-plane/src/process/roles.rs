@@ -2,24 +2,17 @@
 
 use super::lock::Lock;
 use super::place::{Place, PlaceError};
+use super::{agent, switch};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
-use crate::plan::{FIRST_RESERVED_PORT, ticks};
-use crate::topology::{Host, Link, Topology};
-use std::io::Write;
+use crate::plan::FIRST_RESERVED_PORT;
+use crate::topology::Topology;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
-use zsr_host_agent::agent::Agent;
-use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
-use zsr_link::{FaultRates, Faulty, LinkError, LoopConfig, PortLoop, UnixPort, Waker};
-use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
-use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};
-use zsr_wire::Mac;
+use zsr_link::LinkError;
 
 /// How long a controller waits for its switch to come up.
 const SWITCH: Duration = Duration::from_secs(10);
@@ -29,8 +22,13 @@ const SWITCH: Duration = Duration::from_secs(10);
 pub enum Role {
     /// The switch of the topology.
     Switch,
-    /// Agent and NIC of a host, by its name.
-    Agent(String),
+    /// Agent and NIC of a host.
+    Agent {
+        /// Its name.
+        host: String,
+        /// Where the agent listens, in place of what the topology says.
+        listen: Option<SocketAddr>,
+    },
     /// The controller.
     Controller,
 }
@@ -40,7 +38,7 @@ impl Role {
     pub fn process(&self) -> String {
         match self {
             Role::Switch => "switch".into(),
-            Role::Agent(host) => format!("agent.{host}"),
+            Role::Agent { host, .. } => format!("agent.{host}"),
             Role::Controller => "controller".into(),
         }
     }
@@ -76,6 +74,55 @@ pub enum RoleError {
         /// Its port.
         port: u32,
     },
+    /// A host's NIC.
+    #[error("host `{host}`: {reason}")]
+    Nic {
+        /// The host.
+        host: String,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
+    /// An agent can't listen.
+    #[error(
+        "host `{host}`: its agent can't listen at {address}: {source}; run it on the machine that has this address, or say \
+         where to listen with --listen"
+    )]
+    AgentListen {
+        /// The host.
+        host: String,
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A bmv2.
+    #[error(transparent)]
+    Bmv2(#[from] zsr_bmv2::Bmv2Error),
+    /// A bmv2 that should run.
+    #[error(
+        "switch `{switch}`: no P4Runtime server at {address}: {source}; start bmv2 there (--grpc-server-addr {address})"
+    )]
+    NoP4Runtime {
+        /// The switch.
+        switch: String,
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A bmv2 that nobody can give the time.
+    #[error(
+        "switch `{0}`: nobody can send it ticks: name its packet stream, or an interface for ticks, in the topology"
+    )]
+    NoTicks(String),
+    /// How the system was laid out.
+    #[error("{file}: {reason}", file = file.display())]
+    Layout {
+        /// Where that is written.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A link.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -93,7 +140,7 @@ pub enum RoleError {
     Other(String),
 }
 
-fn other(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RoleError {
+pub(super) fn other(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RoleError {
     move |e| RoleError::Other(format!("{what}: {e}"))
 }
 
@@ -118,6 +165,12 @@ pub fn run(
     if topology.switches.len() != 1 {
         return Err(RoleError::Switches(topology.switches.len()));
     }
+    let mut topology = topology.clone();
+    if let Some(layout) = place.layout().map_err(RoleError::Place)? {
+        let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
+        topology.lay_out(&layout).map_err(wrong)?;
+    }
+    let topology = &topology;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -125,20 +178,20 @@ pub fn run(
         .map_err(|e| other("starting threads")(&e))?;
     runtime.block_on(async {
         match role {
-            Role::Switch => switch(place, topology, stop, ready).await,
-            Role::Agent(host) => agent(place, topology, host, stop, ready).await,
+            Role::Switch => switch::run(place, topology, stop, ready).await,
+            Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
             Role::Controller => control(place, topology, artifacts, stop, ready).await,
         }
     })
 }
 
-async fn ended(mut stop: watch::Receiver<bool>) {
+pub(super) async fn ended(mut stop: watch::Receiver<bool>) {
     // Nobody who could stop it is as good as a stop.
     let _ = stop.wait_for(|&stop| stop).await;
 }
 
 /// A socket at `path`; one that a dead process has left is replaced. The caller holds the process' lock.
-fn listen(path: &Path) -> Result<UnixListener, RoleError> {
+pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(RoleError::Other(format!("{}: {e}", path.display())));
@@ -146,105 +199,6 @@ fn listen(path: &Path) -> Result<UnixListener, RoleError> {
         _ => {}
     }
     UnixListener::bind(path).map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
-}
-
-async fn switch(
-    place: &Place,
-    topology: &Topology,
-    stop: watch::Receiver<bool>,
-    ready: impl FnOnce(),
-) -> Result<(), RoleError> {
-    let spec = &topology.switches[0];
-    let program = empty_program().map_err(|e| other("the switch's empty program")(&e))?;
-    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
-    let mut switch = Switch::new(&program, config);
-    let timer = ticks::timer(spec.tick);
-    switch.add_timer(timer).map_err(|e| other("the switch's timer")(&e))?;
-    let waker = Waker::new()?;
-    let wake = waker.clone();
-    let (handle, control) = control_queue(move || wake.wake());
-    let mut node = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
-    node.on_trouble(|port, e| eprintln!("port {port}: {e}"));
-    for (number, link) in topology.links.iter().enumerate() {
-        if link.port >= FIRST_RESERVED_PORT {
-            return Err(RoleError::ReservedPort { link: link.name.clone(), port: link.port });
-        }
-        let (host_end, own) = place.link(number);
-        node.add_port(link.port as u16, with_faults(UnixPort::open(&own, &host_end)?, link, topology)?)?;
-    }
-    let listener = bind(spec.listen).await.map_err(|e| other("the P4Runtime server")(&e))?;
-    let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
-    let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
-    let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
-    let server = tokio::spawn(P4RuntimeServer::new(handle, device).serve(listener, ended(stop)));
-    write_whole(&place.p4runtime(), &address.to_string())?;
-    ready();
-    let served = server.await.map_err(|e| other("the P4Runtime server")(&e))?;
-    let end = node.stop();
-    let _ = std::fs::remove_file(place.p4runtime());
-    served.map_err(|e| other("the P4Runtime server")(&e))?;
-    end.error.map_or(Ok(()), |e| Err(e.into()))
-}
-
-fn with_faults(port: UnixPort, link: &Link, topology: &Topology) -> Result<zsr_link::AnyPort, RoleError> {
-    let f = &link.faults;
-    if f.is_none() {
-        return Ok(Box::new(port));
-    }
-    let rates = FaultRates {
-        loss: f.loss,
-        duplicate: f.duplicate,
-        reorder: f.reorder,
-        corrupt: f.corrupt,
-        ..Default::default()
-    };
-    let seed = f.seed.unwrap_or(topology.seed ^ u64::from(link.port) << 32);
-    Ok(Box::new(Faulty::new(port, rates, rates, seed)?))
-}
-
-/// A host of the topology with its number, and that of its link.
-fn host_of<'t>(topology: &'t Topology, name: &str) -> Option<(usize, &'t Host, usize)> {
-    let (number, host) = topology.hosts.iter().enumerate().find(|(_, h)| h.name == name)?;
-    let link = topology.links.iter().position(|l| l.host == number)?;
-    Some((number, host, link))
-}
-
-async fn agent(
-    place: &Place,
-    topology: &Topology,
-    name: &str,
-    stop: watch::Receiver<bool>,
-    ready: impl FnOnce(),
-) -> Result<(), RoleError> {
-    let (number, host, link) = host_of(topology, name).ok_or_else(|| RoleError::NoHost(name.to_owned()))?;
-    let config = NicConfig::new(Mac(host.mac.0), host.ip);
-    let waker = Waker::new()?;
-    let wake = waker.clone();
-    let (handle, queue) = nic_queue(move || wake.wake());
-    let backend =
-        SoftNicBackend::new("soft0", handle, &config, host.mtu).map_err(|e| other("the NIC")(&e))?;
-    let agent = Agent::with_shared_memory(&host.name, backend, None);
-    let mut node = PortLoop::new(NicNode { nic: Nic::new(config), queue }, &waker, LoopConfig::default())?;
-    node.on_trouble(|_, e| eprintln!("the link: {e}"));
-    let (own, switch_end) = place.link(link);
-    node.add_port(0, Box::new(UnixPort::open(&own, &switch_end)?))?;
-    let (calls, programs) = (listen(&place.agent(number))?, listen(&place.programs(number))?);
-    let node = node.spawn("zsr-nic").map_err(|e| other("starting a thread")(&e))?;
-    let attaching = agent.clone();
-    let until = ended(stop.clone());
-    let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });
-    ready();
-    let served = agent.serve_unix(calls, ended(stop)).await;
-    let _ = attaching.await;
-    let down = agent.clone();
-    // Programs in rings are told; keys and queue pairs go.
-    let _ = tokio::task::spawn_blocking(move || down.shutdown()).await;
-    let end = node.stop();
-    for path in [place.agent(number), place.programs(number)] {
-        let _ = std::fs::remove_file(path);
-    }
-    served.map_err(|e| other("the agent's server")(&e))?;
-    end.error.map_or(Ok(()), |e| Err(e.into()))
 }
 
 async fn control(
@@ -259,8 +213,11 @@ async fn control(
         Some(folder) => Artifacts::load(folder)?,
         None => Artifacts::built_in()?,
     };
-    let agents = (0..topology.hosts.len())
-        .map(|host| (format!("unix://{}", place.agent(host).display()), Some(place.programs(host))));
+    let agents = topology.hosts.iter().enumerate().map(|(number, host)| match host.agent {
+        // Programs attach on the agent's machine.
+        Some(address) => (format!("http://{address}"), None),
+        None => (format!("unix://{}", place.agent(number).display()), Some(place.programs(number))),
+    });
     let setup = controller::Setup {
         name: place.name().to_owned(),
         topology,
@@ -298,13 +255,4 @@ async fn address_of_switch(file: &Path) -> Result<SocketAddr, RoleError> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// Writes a file that is there whole or not at all.
-fn write_whole(path: &Path, text: &str) -> Result<(), RoleError> {
-    let fresh: PathBuf = path.with_extension("new");
-    let written = std::fs::File::create(&fresh)
-        .and_then(|mut f| f.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&fresh, path));
-    written.map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
 }

@@ -1,15 +1,24 @@
 //! Starts a whole local system in the background, and creates the flows of its topology.
 
 use super::lock::{Held, Lock};
+use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
 use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
-use crate::topology::{Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Policy, Routing, Topology};
+use crate::topology::{Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology};
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long agents that are started elsewhere may take to come up.
+const OTHERS: Duration = Duration::from_secs(60);
+/// How long a process may take to end when what it depends on has failed.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a system did not come up. Whatever had been started is ended again.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +42,19 @@ pub enum UpError {
         /// The end of its log.
         reason: String,
     },
+    /// Its network namespaces.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    /// An agent that is started elsewhere.
+    #[error(
+        "host `{host}`: its agent at {address} does not answer; start it on its machine with: zsr agent TOPOLOGY {host}"
+    )]
+    NoAgent {
+        /// The host.
+        host: String,
+        /// Where its agent should be.
+        address: SocketAddr,
+    },
     /// The controller.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -46,17 +68,26 @@ pub enum UpError {
     },
 }
 
-/// Brings up system `name` of `topology`, with its flows if `flows`. `tell` hears of what is found and done.
+/// What to bring up, and how.
+#[derive(Clone, Copy)]
+pub struct Up<'u> {
+    /// The topology, laid out.
+    pub topology: &'u Topology,
+    /// How it was laid out; the system's processes lay it out again.
+    pub layout: &'u Layout,
+    /// Folder with the compiled program, if not the built-in one.
+    pub artifacts: Option<&'u Path>,
+    /// Whether the topology's flows are created.
+    pub flows: bool,
+    /// Hears of what is found and done.
+    pub tell: &'u dyn Fn(&str),
+}
+
+/// Brings up system `name`.
 ///
 /// # Errors
 /// [`UpError`]; nothing of the system is left then, unless it was up already.
-pub fn up(
-    name: &str,
-    topology: &Topology,
-    artifacts: Option<&Path>,
-    flows: bool,
-    tell: &dyn Fn(&str),
-) -> Result<Place, UpError> {
+pub fn up(name: &str, how: &Up<'_>) -> Result<Place, UpError> {
     let place = Place::make(name)?;
     let twice = |what: String| UpError::Twice { name: name.to_owned(), what };
     let _busy = Lock::take(&place.busy()).map_err(|e| twice(e.to_string()))?;
@@ -66,12 +97,13 @@ pub fn up(
             return Err(twice(format!("{process} is process {pid}")));
         }
     }
-    if !stale.is_empty() {
-        tell(&format!("system `{name}` was not ended in good order; what it left is taken away"));
+    if !stale.is_empty() || place.netns_file().exists() {
+        (how.tell)(&format!("system `{name}` was not ended in good order; what it left is taken away"));
+        netns::remove(&place)?;
         place.remove()?;
     }
     let place = Place::make(name)?;
-    let done = start(&place, topology, artifacts, flows, tell);
+    let done = how.start(&place);
     if done.is_err() {
         // The reason that it did not come up is the one to tell.
         let _ = down(&place, &Down { already_locked: true, quick: true }, &|_| ());
@@ -79,34 +111,75 @@ pub fn up(
     done.map(|()| place)
 }
 
-fn start(
-    place: &Place,
-    topology: &Topology,
-    artifacts: Option<&Path>,
-    flows: bool,
-    tell: &dyn Fn(&str),
-) -> Result<(), UpError> {
-    tell(&format!("starting 1 switch, {} agents, 1 controller", topology.hosts.len()));
-    wait(place, spawn(place, topology, artifacts, Role::Switch)?)?;
-    let agents: Vec<_> = topology
-        .hosts
-        .iter()
-        .map(|h| spawn(place, topology, artifacts, Role::Agent(h.name.clone())))
-        .collect::<Result<_, _>>()?;
-    agents.into_iter().try_for_each(|agent| wait(place, agent))?;
-    wait(place, spawn(place, topology, artifacts, Role::Controller)?)?;
-    if !flows {
-        return Ok(());
+impl Up<'_> {
+    fn start(&self, place: &Place) -> Result<(), UpError> {
+        let topology = self.topology;
+        if *self.layout != Layout::default() {
+            place.write_layout(self.layout)?;
+        }
+        if self.layout.netns {
+            netns::make(place, topology)?;
+        }
+        let own: Vec<_> = topology.hosts.iter().filter(|h| h.agent.is_none()).collect();
+        (self.tell)(&format!("starting 1 switch, {} agents, 1 controller", own.len()));
+        wait(place, self.spawn(place, Role::Switch)?)?;
+        let agents: Vec<_> = own
+            .iter()
+            .map(|h| self.spawn(place, Role::Agent { host: h.name.clone(), listen: None }))
+            .collect::<Result<_, _>>()?;
+        agents.into_iter().try_for_each(|agent| wait(place, agent))?;
+        let controller = self.spawn(place, Role::Controller)?;
+        wait(place, controller).map_err(|e| self.reason(place, e))?;
+        let session = client::Session::open(place)?;
+        self.wait_for_others(&session)?;
+        if !self.flows {
+            return Ok(());
+        }
+        for flow in &topology.flows {
+            let created = session.call(|mut c| {
+                let request = create_flow_request(topology, flow);
+                async move { c.create_flow(request).await }
+            });
+            let failed = |e: ClientError| UpError::Flow { flow: flow.name.clone(), reason: e.to_string() };
+            created.map_err(|e| self.reason(place, failed(e)))?;
+        }
+        Ok(())
     }
-    let session = client::Session::open(place)?;
-    for flow in &topology.flows {
-        let created = session.call(|mut c| {
-            let request = create_flow_request(topology, flow);
-            async move { c.create_flow(request).await }
-        });
-        created.map_err(|e| UpError::Flow { flow: flow.name.clone(), reason: e.to_string() })?;
+
+    /// If the switch has ended, that is why the rest failed.
+    fn reason(&self, place: &Place, error: UpError) -> UpError {
+        let switch = Role::Switch.process();
+        let begun = Instant::now();
+        while begun.elapsed() < LAST_WORDS {
+            if Lock::holder(&place.pid(&switch)) == Held::Nobody {
+                let reason = last_words(place, &switch).unwrap_or_else(|| "it has ended".into());
+                return UpError::Process { process: switch, reason };
+            }
+            std::thread::sleep(PAUSE);
+        }
+        error
     }
-    Ok(())
+
+    /// Agents that are started elsewhere have to be there before anything can be done with their hosts.
+    fn wait_for_others(&self, session: &client::Session) -> Result<(), UpError> {
+        let others: Vec<_> = self.topology.hosts.iter().filter_map(|h| Some((&h.name, h.agent?))).collect();
+        let begun = Instant::now();
+        let mut told = false;
+        while !others.is_empty() {
+            let system =
+                session.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })?;
+            let is_there = |name: &String| system.hosts.iter().any(|h| h.name == *name && h.connected);
+            let Some((host, address)) = others.iter().find(|(name, _)| !is_there(name)) else { break };
+            if begun.elapsed() > OTHERS {
+                return Err(UpError::NoAgent { host: (*host).clone(), address: *address });
+            }
+            if !std::mem::replace(&mut told, true) {
+                (self.tell)(&format!("waiting for the agent of host `{host}` at {address}"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
 }
 
 struct Started {
@@ -114,29 +187,40 @@ struct Started {
     child: Child,
 }
 
-/// Starts a process of the system, away from this terminal.
-fn spawn(
-    place: &Place,
-    topology: &Topology,
-    artifacts: Option<&Path>,
-    role: Role,
-) -> Result<Started, UpError> {
-    let process = role.process();
-    let fail = |e: std::io::Error| UpError::Process { process: process.clone(), reason: e.to_string() };
-    let log = std::fs::File::create(place.log(&process)).map_err(fail)?;
-    let mut command = Command::new(std::env::current_exe().map_err(fail)?);
-    match &role {
-        Role::Switch => command.arg("switch").arg(&topology.file),
-        Role::Agent(host) => command.arg("agent").arg(&topology.file).arg(host),
-        Role::Controller => command.arg("controller").arg(&topology.file),
-    };
-    if let (Role::Controller, Some(folder)) = (&role, artifacts) {
-        command.arg("--artifacts").arg(folder);
+impl Up<'_> {
+    /// Starts a process of the system, away from this terminal.
+    fn spawn(&self, place: &Place, role: Role) -> Result<Started, UpError> {
+        let process = role.process();
+        let fail = |e: std::io::Error| UpError::Process { process: process.clone(), reason: e.to_string() };
+        let log = std::fs::File::create(place.log(&process)).map_err(fail)?;
+        let program = std::env::current_exe().map_err(fail)?;
+        let mut command = match (self.layout.netns, self.topology.switches.first()) {
+            (true, Some(switch)) => {
+                // The controller goes where the switch is.
+                let node = match &role {
+                    Role::Agent { host, .. } => host,
+                    Role::Switch | Role::Controller => &switch.name,
+                };
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &netns::name(place.name(), node)]).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        let file = &self.topology.file;
+        match &role {
+            Role::Switch => command.arg("switch").arg(file),
+            Role::Agent { host, .. } => command.arg("agent").arg(file).arg(host),
+            Role::Controller => command.arg("controller").arg(file),
+        };
+        if let (Role::Controller, Some(folder)) = (&role, self.artifacts) {
+            command.arg("--artifacts").arg(folder);
+        }
+        command.args(["--system", place.name(), "--daemon"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let child = command.spawn().map_err(fail)?;
+        Ok(Started { process, child })
     }
-    command.args(["--system", place.name(), "--daemon"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let child = command.spawn().map_err(fail)?;
-    Ok(Started { process, child })
 }
 
 /// Waits until a process says that it is ready, or ends.
@@ -150,16 +234,20 @@ fn wait(place: &Place, mut started: Started) -> Result<(), UpError> {
         return Ok(());
     }
     let status = started.child.wait();
-    let mut log = String::new();
-    if let Ok(mut file) = std::fs::File::open(place.log(&started.process)) {
-        let _ = file.read_to_string(&mut log);
-    }
-    let last = log.lines().rev().find(|l| !l.trim().is_empty()).map(|l| l.trim_start_matches("error: "));
+    let last = last_words(place, &started.process);
     let reason = last.map_or_else(
         || status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")),
-        str::to_owned,
+        |words| words,
     );
     Err(UpError::Process { process: started.process, reason })
+}
+
+/// The last line of a process's log.
+fn last_words(place: &Place, process: &str) -> Option<String> {
+    let mut log = String::new();
+    let _ = std::fs::File::open(place.log(process)).ok()?.read_to_string(&mut log);
+    let last = log.lines().rev().find(|l| !l.trim().is_empty())?;
+    Some(last.trim_start_matches("error: ").to_owned())
 }
 
 /// The request for a flow of a topology.

@@ -36,6 +36,14 @@ pub enum RunError {
         /// Number of switches.
         count: usize,
     },
+    /// Something that is no part of one process.
+    #[error("{what}, and everything is inside one process here; bring it up with: zsr up {}", file.display())]
+    NeedsProcesses {
+        /// What that is.
+        what: String,
+        /// The topology's file.
+        file: std::path::PathBuf,
+    },
     /// A link's port number is one that the program uses itself.
     #[error("link `{link}` uses port {port}; ports from 500 on belong to the switch")]
     ReservedPort {

@@ -8,6 +8,7 @@ use super::install;
 use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
+use crate::process::with_faults;
 use crate::topology::{Link, Topology};
 use p4runtime_proto::p4::v1 as rt;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use zsr_host_agent::ring::Cancel;
-use zsr_link::{Capture, FaultRates, Faulty, PcapSink, Port, memory_link};
+use zsr_link::{Capture, PcapSink, Port, memory_link};
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
@@ -59,6 +60,9 @@ impl<'t> System<'t> {
             [one] => one,
             many => return Err(RunError::Switches { count: many.len() }),
         };
+        if let Some(what) = topology.needs_processes() {
+            return Err(RunError::NeedsProcesses { what, file: topology.file.clone() });
+        }
         if let Some(link) = topology.links.iter().find(|l| l.port >= FIRST_RESERVED_PORT) {
             return Err(RunError::ReservedPort { link: link.name.clone(), port: link.port });
         }
@@ -220,19 +224,7 @@ fn cable(
     captures: &mut Vec<PcapSink>,
 ) -> Result<Ends, RunError> {
     let (host_end, switch_end) = memory_link(LINK_DEPTH);
-    let mut switch_end: Box<dyn Port + Send> = Box::new(switch_end);
-    if !link.faults.is_none() {
-        let f = &link.faults;
-        let rates = FaultRates {
-            loss: f.loss,
-            duplicate: f.duplicate,
-            reorder: f.reorder,
-            corrupt: f.corrupt,
-            ..Default::default()
-        };
-        let seed = f.seed.unwrap_or(topology.seed ^ u64::from(link.port) << 32);
-        switch_end = Box::new(Faulty::new(switch_end, rates, rates, seed)?);
-    }
+    let mut switch_end = with_faults(Box::new(switch_end), link, topology)?;
     if let Some(dir) = pcap {
         let sink = PcapSink::create(&dir.join(format!("{}.pcap", link.name)))?;
         captures.push(sink.clone());

@@ -26,7 +26,7 @@ pub(crate) struct Defaults {
     pub item_size: u32,
     pub ring_size: Option<u32>,
     pub max_batch: MaxBatch,
-    pub poll_interval: Duration,
+    pub poll_interval: Option<Duration>,
 }
 
 /// Largest transfer that the protocol advises.
@@ -35,8 +35,6 @@ const DEFAULT_BATCH: u32 = 1 << 20;
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
 const DEFAULT_MTU: u32 = 1024;
-/// How often producers without items are polled.
-const DEFAULT_POLL: Duration = Duration::from_micros(100);
 /// Poll intervals that make sense.
 pub(crate) const POLLS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(1)..=Duration::from_secs(10);
@@ -81,7 +79,7 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
             item_size: DEFAULT_ITEM,
             ring_size: None,
             max_batch: MaxBatch::Bytes(DEFAULT_BATCH),
-            poll_interval: DEFAULT_POLL,
+            poll_interval: None,
         },
         names: HashMap::new(),
         ring_names: HashMap::new(),
@@ -113,6 +111,9 @@ impl Builder<'_> {
         let before = self.reader.diags.len();
         self.links(&top);
         self.links_failed = self.reader.failed_since(before);
+        if !self.links_failed {
+            self.cables();
+        }
         self.flows(&top);
     }
 
@@ -131,7 +132,7 @@ impl Builder<'_> {
             self.defaults.max_batch = at.value;
         }
         if let Some(at) = self.reader.duration(&table, "poll_interval", POLLS) {
-            self.defaults.poll_interval = at.value;
+            self.defaults.poll_interval = Some(at.value);
         }
     }
 

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use super::build::{Builder, MAX_BATCH, POLLS};
 use super::diag::Place;
-use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole};
+use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole, SwitchKind};
 use super::read::{At, Reader, Table};
 use super::units;
 use super::yaml::Node;
 
 /// As many producer rings as the switch program has room for.
 const MAX_RINGS: usize = 16384;
-const DEFAULT_POLL_TIMEOUT: Duration = Duration::from_millis(5);
-const DEFAULT_RTO: Duration = Duration::from_millis(20);
 /// Poll interval of flows that want their first item soon.
 const LATENCY_POLL: Duration = Duration::from_micros(10);
 /// Bytes per second that a flow can be held to.
@@ -109,16 +107,18 @@ impl Builder<'_> {
                 item_size
             }
         };
+        let pace = self.topology.switches.first().map_or(SwitchKind::Soft.pace(), |s| s.kind.pace());
+        let poll = self.defaults.poll_interval.unwrap_or(pace.poll_interval);
         let defaults_poll = match hint {
-            Hint::Bandwidth => self.defaults.poll_interval,
-            Hint::Latency => self.defaults.poll_interval.min(LATENCY_POLL),
+            Hint::Bandwidth => poll,
+            Hint::Latency => poll.min(LATENCY_POLL),
         };
         let mut time = |key: &str, default: Duration, top: u64| {
             let range = Duration::from_micros(1)..=Duration::from_secs(top);
             self.reader.duration(&table, key, range).map_or(default, |at| at.value)
         };
-        let poll_timeout = time("poll_timeout", DEFAULT_POLL_TIMEOUT, 60);
-        let rto = time("rto", DEFAULT_RTO, 60);
+        let poll_timeout = time("poll_timeout", pace.poll_timeout, 60);
+        let rto = time("rto", pace.rto, 60);
         let dead_after = time("dead_after", DEFAULT_DEAD_AFTER, 3600);
         let poll_interval =
             self.reader.duration(&table, "poll_interval", POLLS).map_or(defaults_poll, |at| at.value);

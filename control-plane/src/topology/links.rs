@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
-use super::model::{Faults, Link};
+use super::model::{Cable, Faults, Link};
 use super::nodes::MAX_PORT;
 use super::read::{At, Table};
 use super::units;
@@ -46,7 +46,8 @@ impl Builder<'_> {
 
     fn plain_link(&self, host: usize, switch: usize, place: Place) -> Link {
         let mtu = self.topology.hosts[host].mtu;
-        Link { name: String::new(), host, switch, port: 0, mtu, faults: Faults::default(), place }
+        let faults = Faults::default();
+        Link { name: String::new(), host, switch, port: 0, mtu, cable: Cable::Own, faults, place }
     }
 
     fn link(&mut self, node: &Node) -> Option<Draft> {
@@ -61,17 +62,19 @@ impl Builder<'_> {
             let (host, switch, port) = self.resolve(from?, to?, node.place)?;
             return Some(Draft { link: self.plain_link(host, switch, node.place), port });
         }
-        let table = self.reader.table(node, "this link", &["from", "to", "mtu", "faults"])?;
+        let table =
+            self.reader.table(node, "this link", &["from", "to", "mtu", "interface", "sockets", "faults"])?;
         let from = self.named_end(&table, "from");
         let to = self.named_end(&table, "to");
         let mtu = self.mtu(&table);
+        let cable = self.cable(&table);
         let faults = match table.get("faults") {
             Some(node) => self.faults(node),
             None => Faults::default(),
         };
         let (host, switch, port) = self.resolve(from?, to?, table.place)?;
         let mut link = self.plain_link(host, switch, table.place);
-        link.faults = faults;
+        (link.cable, link.faults) = (cable, faults);
         if let Some(At { value, place }) = mtu {
             let owner = &self.topology.hosts[host];
             if value != owner.mtu {

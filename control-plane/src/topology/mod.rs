@@ -11,9 +11,11 @@
 
 pub mod addr;
 mod build;
+mod cables;
 mod data;
 mod diag;
 mod flows;
+mod layout;
 mod links;
 mod members;
 pub mod model;
@@ -29,6 +31,7 @@ use std::path::Path;
 pub use addr::MacAddr;
 pub(crate) use data::parse_delimiter;
 pub use diag::{Diagnostic, Diagnostics, Place};
+pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub(crate) use routing::{parse_key, parse_routing};

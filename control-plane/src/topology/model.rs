@@ -33,10 +33,70 @@ pub struct Topology {
 }
 
 /// What runs a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SwitchKind {
     /// The software switch of this repository.
     Soft,
+    /// bmv2's `simple_switch_grpc`.
+    Bmv2(Bmv2),
+}
+
+/// Where a bmv2 is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bmv2 {
+    /// The system starts it.
+    Started {
+        /// The program; `None`: `simple_switch_grpc` on PATH.
+        binary: Option<PathBuf>,
+    },
+    /// It runs already.
+    Running {
+        /// Its P4Runtime server.
+        address: SocketAddr,
+        /// Its packet stream (`--dp-grpc-server-addr`); `None`: its ports are interfaces of its own.
+        packets: Option<SocketAddr>,
+    },
+}
+
+/// Times that suit a kind of switch: the defaults of a switch and its flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// [`Switch::tick`].
+    pub tick: Duration,
+    /// [`Flow::poll_interval`].
+    pub poll_interval: Duration,
+    /// [`Flow::poll_timeout`].
+    pub poll_timeout: Duration,
+    /// [`Flow::rto`].
+    pub rto: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        SwitchKind::Soft.pace()
+    }
+}
+
+impl SwitchKind {
+    /// The times that suit it. bmv2 moves some thousand packets a second, the software switch some million.
+    pub fn pace(&self) -> Pace {
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        match self {
+            SwitchKind::Soft => {
+                Pace { tick: us(20), poll_interval: us(100), poll_timeout: ms(5), rto: ms(20) }
+            }
+            SwitchKind::Bmv2(_) => {
+                Pace { tick: ms(2), poll_interval: ms(4), poll_timeout: ms(1000), rto: ms(1000) }
+            }
+        }
+    }
+}
+
+/// A network interface of the system's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, as `ip link` shows it.
+    pub name: String,
 }
 
 /// A switch and its controller-facing settings.
@@ -56,6 +116,8 @@ pub struct Switch {
     pub device_id: u64,
     /// How often the timer port makes a tick packet.
     pub tick: Duration,
+    /// Where ticks are sent, if the switch takes packets only from interfaces: the far end of its timer port.
+    pub tick_interface: Option<Interface>,
     /// Port number of packet-in and packet-out; no link may use it.
     pub cpu_port: u32,
     /// Folder with the compiled program, if not the built-in one.
@@ -74,10 +136,29 @@ pub enum ByteOrder {
 }
 
 /// What a host's RDMA NIC is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NicKind {
     /// The software NIC of this repository.
-    Soft,
+    Soft {
+        /// Where its cable is; `None`: on the sockets of its link.
+        interface: Option<Interface>,
+    },
+    /// An RDMA device that libibverbs knows. What is `None` is chosen.
+    Verbs {
+        /// Its name, as `rdma link` shows it.
+        device: Option<String>,
+        /// Its port, from 1.
+        port: Option<u8>,
+        /// Index of the GID.
+        gid_index: Option<u8>,
+    },
+}
+
+impl NicKind {
+    /// Whether its cable is its own, and so no socket of the system's.
+    pub fn has_cable(&self) -> bool {
+        !matches!(self, NicKind::Soft { interface: None })
+    }
 }
 
 /// A host with one NIC port.
@@ -93,6 +174,8 @@ pub struct Host {
     pub byte_order: ByteOrder,
     /// What the NIC is.
     pub nic: NicKind,
+    /// Where its agent listens, if that runs on another machine, in a guest or in a container, and is started there.
+    pub agent: Option<SocketAddr>,
     /// RoCE path MTU: payload bytes per packet, 256 to 4096.
     pub mtu: u32,
     /// Where the file names it.
@@ -112,10 +195,29 @@ pub struct Link {
     pub port: u32,
     /// The largest RoCE path MTU that the link carries, equal to the host's.
     pub mtu: u32,
+    /// What it is made of.
+    pub cable: Cable,
     /// What the link does to frames.
     pub faults: Faults,
     /// Where the file names it.
     pub place: Place,
+}
+
+/// What a link is made of, as seen from the switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cable {
+    /// Sockets in the system's folder, or memory: both ends belong to this system. At a switch whose ports are its own
+    /// affair, nothing.
+    Own,
+    /// A network interface of the switch's.
+    Interface(Interface),
+    /// AF_UNIX datagram sockets, such as QEMU's.
+    Sockets {
+        /// The switch's end.
+        switch: PathBuf,
+        /// The host's end.
+        host: PathBuf,
+    },
 }
 
 /// How a link maltreats frames, each a probability per frame and direction.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::addr::{Generator, MacAddr};
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
-use super::model::{ByteOrder, Host, NicKind, Ring, RingRole, Switch, SwitchKind};
+use super::model::{ByteOrder, Host, Interface, NicKind, Ring, RingRole, Switch, SwitchKind};
 use super::read::{At, Table, is_name};
 use super::yaml::{Node, Value};
 
@@ -17,7 +17,6 @@ pub(crate) const MAX_PORT: u64 = 499;
 const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 /// Where packet-in and packet-out go unless the file says otherwise.
 const DEFAULT_CPU_PORT: u32 = 510;
-const DEFAULT_TICK: Duration = Duration::from_micros(20);
 /// As many hosts as the switch program has room for.
 const MAX_HOSTS: usize = 1024;
 /// Item sizes that the ring ABI allows.
@@ -81,7 +80,8 @@ impl Builder<'_> {
             mac: MacAddr([0; 6]),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             device_id: 1,
-            tick: DEFAULT_TICK,
+            tick: SwitchKind::Soft.pace().tick,
+            tick_interface: None,
             cpu_port: DEFAULT_CPU_PORT,
             artifacts: None,
             place,
@@ -89,38 +89,28 @@ impl Builder<'_> {
     }
 
     fn switch(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {
-        let known = ["name", "kind", "ip", "mac", "p4runtime", "tick", "cpu_port", "artifacts"];
+        let known = [
+            "name",
+            "kind",
+            "ip",
+            "mac",
+            "p4runtime",
+            "tick",
+            "cpu_port",
+            "artifacts",
+            "binary",
+            "address",
+            "packets",
+        ];
         let index = self.topology.switches.len();
         let Some(mut table) = self.reader.table(node, "this switch", &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };
         table.what = format!("switch '{}'", name.value);
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
-        let kinds = [("soft", Ok(SwitchKind::Soft)), ("bmv2", Err("bmv2")), ("tofino", Err("tofino"))];
-        let kind = match self.reader.choice(&table, "kind", &kinds) {
-            Some(At { value: Err(word), place }) => {
-                self.not_yet(place, &format!("a switch of kind '{word}'"), "kind: soft");
-                SwitchKind::Soft
-            }
-            Some(At { value: Ok(kind), .. }) => kind,
-            None => SwitchKind::Soft,
-        };
+        let kind = self.switch_kind(&table);
         let (listen, device_id) = self.p4runtime(&table, index);
-        let tick = match table.get("tick") {
-            None => DEFAULT_TICK,
-            Some(node) => {
-                let what = format!("tick of {}", table.what);
-                let range = Duration::from_micros(1)..=Duration::from_secs(1);
-                match &node.value {
-                    Value::Scalar(_) => self.reader.duration(&table, "tick", range),
-                    _ => self
-                        .reader
-                        .table(node, &what, &["interval"])
-                        .and_then(|tick| self.reader.duration(&tick, "interval", range)),
-                }
-                .map_or(DEFAULT_TICK, |at| at.value)
-            }
-        };
+        let (tick, tick_interface) = self.tick(&table, kind.pace().tick);
         let cpu_port =
             self.reader.integer(&table, "cpu_port", CPU_PORTS).map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
         let artifacts = self.path(&table, "artifacts");
@@ -133,10 +123,26 @@ impl Builder<'_> {
             listen,
             device_id,
             tick,
+            tick_interface,
             cpu_port,
             artifacts,
             place: name.place,
         });
+    }
+
+    /// How often timer packets come, and from where; `default` unless the file says otherwise.
+    fn tick(&mut self, table: &Table<'_>, default: Duration) -> (Duration, Option<Interface>) {
+        let Some(node) = table.get("tick") else { return (default, None) };
+        let range = Duration::from_micros(1)..=Duration::from_secs(1);
+        if let Value::Scalar(_) = &node.value {
+            return (self.reader.duration(table, "tick", range).map_or(default, |at| at.value), None);
+        }
+        let what = format!("tick of {}", table.what);
+        let Some(tick) = self.reader.table(node, &what, &["interval", "interface"]) else {
+            return (default, None);
+        };
+        let interval = self.reader.duration(&tick, "interval", range).map_or(default, |at| at.value);
+        (interval, self.interface(&tick, "interface").map(|at| at.value))
     }
 
     /// Where the switch's P4Runtime server listens, and its device id.
@@ -178,14 +184,15 @@ impl Builder<'_> {
             }
             _ => None,
         };
-        let known = ["name", "ip", "mac", "byte_order", "nic", "mtu", "rings"];
+        let known = ["name", "ip", "mac", "byte_order", "nic", "agent", "mtu", "rings"];
         let index = self.topology.hosts.len();
         let mut host = Host {
             name: String::new(),
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
             byte_order: ByteOrder::Little,
-            nic: NicKind::Soft,
+            nic: NicKind::Soft { interface: None },
+            agent: None,
             mtu: self.defaults.mtu,
             place: node.place,
         };
@@ -207,14 +214,13 @@ impl Builder<'_> {
                 if let Some(order) = self.reader.choice(&table, "byte_order", &orders) {
                     host.byte_order = order.value;
                 }
-                let nics = [("soft", Ok(NicKind::Soft)), ("verbs", Err("verbs"))];
-                if let Some(At { value: Err(word), place }) = self.reader.choice(&table, "nic", &nics) {
-                    self.not_yet(place, &format!("a NIC of kind '{word}'"), "nic: soft");
-                }
+                host.nic = self.nic(&table);
+                host.agent = self.agent(&table);
                 if let Some(mtu) = self.mtu(&table) {
                     host.mtu = mtu.value;
                 }
                 address = Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") };
+                self.own_addresses(&table, &host.nic);
                 self.topology.hosts.push(host);
                 for node in self.reader.items(&table, "rings", "rings") {
                     self.ring(node, index);

@@ -83,7 +83,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, tick: 20}", 2, 22, "'tick' of switch 's1' is '20'");
     one_error("- name: s1", "- {name: s1, tick: 2s}", 2, 22, "too big");
     one_error("- name: s1", "- {name: s1, kind: sofd}", 2, 22, "did you mean 'soft'?");
-    one_error("- name: s1", "- {name: s1, kind: bmv2}", 2, 22, "not yet supported");
+    one_error("- name: s1", "- {name: s1, kind: tofino}", 2, 22, "not yet supported");
     one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
@@ -98,6 +98,66 @@ fn nodes() {
     one_error("links:", macs, 12, 21, "used twice");
     one_error("links:", "  - {name: h3, mac: '01:00:00:00:00:09'}\nlinks:", 11, 21, "'mac' of host 'h3'");
     one_error("links:", "  - {name: h3, mtu: 1500}\nlinks:", 11, 21, "'mtu' of host 'h3' is '1500'");
+}
+
+#[test]
+fn peers() {
+    let nic = |nic: &str| format!("  - {{name: h3, nic: {nic}}}\nlinks:");
+    let bad_nic = |text: &str, column, part| one_error("links:", &nic(text), 11, column, part);
+    bad_nic("vebs", 21, "did you mean 'verbs'?");
+    bad_nic("{kind: soft, device: rxe0}", 34, "'device' of nic of host 'h3' goes with kind: verbs");
+    bad_nic("{kind: soft, interface: a/b}", 45, "'interface' of nic of host 'h3' is 'a/b'");
+    bad_nic("{kind: soft, interface: sixteen-letters-}", 45, "'sixteen-letters-'");
+    one_error("links:", "  - {name: h3, nic: verbs, mac: '02:00:00:00:00:09'}\nlinks:", 11, 6, "and no ip");
+    one_error("links:", "  - {name: h3, agent: 0.0.0.0:7000}\nlinks:", 11, 23, "'agent' of host 'h3'");
+    let switch = |text: &str, column, part| {
+        one_error("- name: s1", &format!("- {{name: s1, {text}}}"), 2, column, part)
+    };
+    switch("binary: /x", 16, "goes with kind: bmv2");
+    switch(
+        "kind: bmv2, binary: /x, address: '127.0.0.1:1', packets: '127.0.0.1:2'",
+        28,
+        "both a binary and an address",
+    );
+    switch("kind: bmv2, packets: '127.0.0.1:2'", 28, "goes with address");
+    switch("kind: bmv2, address: '127.0.0.1'", 37, "'address' of switch 's1'");
+    switch("tick: {interface: eth0}", 12, "has a timer of its own");
+    let link = |text: &str, column, part| {
+        one_error("{from: h2, to: s1:2}", &format!("{{from: h2, to: s1:2, {text}}}"), 13, column, part)
+    };
+    link("interface: eth1", 6, "the soft NIC of host 'h2' is at none");
+    link("sockets: {switch: a}", 35, "no 'host'");
+    link("interface: eth1, sockets: {switch: a, host: b}", 43, "both an interface and sockets");
+    let on_eth1 = BASE.replacen("- name: h2", "- name: h2\n    nic: {interface: eth1}", 1);
+    let found = errors(&on_eth1);
+    assert!(found.len() == 1 && found[0].2.contains("leads to no port of the switch"), "{found:?}");
+    let twice = on_eth1.replacen("{from: h2, to: s1:2}", "{from: h2, to: s1:2, interface: eth1}", 1);
+    let found = errors(&twice);
+    assert!(found.len() == 1 && found[0].2.contains("eth1 has two users"), "{found:?}");
+}
+
+#[test]
+fn peers_as_an_operator_writes_them() {
+    let t = parse(
+        "switches:\n  - {name: s1, kind: bmv2, address: 'localhost:9559', tick: {interval: 5ms, interface: t0}}\n\
+         hosts:\n  - {name: h1, nic: {kind: verbs, device: mlx5_0, port: 1, gid_index: 3}, ip: 10.1.0.1, \
+         mac: '02:00:00:00:09:01', agent: '10.9.0.1:7000'}\n  - {name: h2, nic: {interface: {name: eth0}}}\nflows: []\n",
+    );
+    let t = t.unwrap_or_else(|e| panic!("{e}"));
+    let address = "127.0.0.1:9559".parse().unwrap();
+    assert_eq!(t.switches[0].kind, SwitchKind::Bmv2(Bmv2::Running { address, packets: None }));
+    assert_eq!(t.switches[0].tick_interface.as_ref().map(|i| i.name.as_str()), Some("t0"));
+    let verbs = NicKind::Verbs { device: Some("mlx5_0".into()), port: Some(1), gid_index: Some(3) };
+    assert_eq!((&t.hosts[0].nic, t.hosts[0].agent), (&verbs, Some("10.9.0.1:7000".parse().unwrap())));
+    assert_eq!(t.hosts[1].nic, NicKind::Soft { interface: Some(Interface { name: "eth0".into() }) });
+
+    let t = parse(
+        "hosts:\n  - {name: h1, agent: '127.0.0.1:7000'}\n  - {name: h2, nic: {interface: veth2}}\nlinks:\n  \
+         - {from: h1, to: s1:4, sockets: {switch: far, host: near}}\n  - {from: h2, to: s1, interface: veth1}\nflows: []\n",
+    );
+    let t = t.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(t.links[0].cable, Cable::Sockets { switch: "far".into(), host: "near".into() });
+    assert_eq!(t.links[1].cable, Cable::Interface(Interface { name: "veth1".into() }));
 }
 
 #[test]

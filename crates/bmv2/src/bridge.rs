@@ -1,25 +1,25 @@
 //! Joins the ports of a bmv2 to links, and gives it the time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use zsr_link::{Port, SendError};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use zsr_link::{AnyPort, LinkError, LoopConfig, LoopThread, Node, PortLoop, Waker};
 use zsr_wire::{Frame, FramePool};
 
 use crate::dataplane::{Dataplane, PacketReceiver, PacketSender};
 use crate::error::Bmv2Error;
 
-/// Frames that one link may bring before the next has its turn.
-const BURST: usize = 32;
-/// How long the bridge looks for work before it sleeps.
-const SPIN: Duration = Duration::from_micros(100);
-/// How long it sleeps at most: links can't wake it.
-const NAP: Duration = Duration::from_micros(500);
+/// Frames from the links that wait at most for bmv2 to take them; what comes on top is lost.
+const QUEUE: usize = 8192;
+/// Frames from bmv2 that are moved before the links have their turn.
+const BURST: usize = 64;
+/// How long frames wait before it is looked whether bmv2 takes more.
+const RETRY_NS: u64 = 200_000;
 
-/// Packets that the bridge injects at an interval, in place of a timer in the switch.
+/// Packets that are injected at an interval, in place of a timer in the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticks {
     /// The port at which they come in.
@@ -32,13 +32,38 @@ pub struct Ticks {
     pub number_at: Option<usize>,
 }
 
-impl Ticks {
-    fn numbered(&self, number: [u8; 2]) -> Vec<u8> {
-        let mut packet = self.packet.clone();
-        if let Some(place) = self.number_at.and_then(|at| packet.get_mut(at..at + 2)) {
-            place.copy_from_slice(&number);
+/// [`Ticks`] and when the next is due.
+pub(crate) struct Clock {
+    ticks: Ticks,
+    interval_ns: u64,
+    due: Option<u64>,
+    number: u16,
+}
+
+impl Clock {
+    pub(crate) fn new(ticks: Ticks) -> Self {
+        let interval_ns = (ticks.interval.as_nanos() as u64).max(1);
+        Clock { ticks, interval_ns, due: None, number: 0 }
+    }
+
+    /// The next packet, if it is due at `now`.
+    pub(crate) fn take(&mut self, now: u64) -> Option<Vec<u8>> {
+        let due = self.due.unwrap_or(now);
+        if now < due {
+            return None;
         }
-        packet
+        let next = due.saturating_add(self.interval_ns);
+        self.due = Some(if next <= now { now.saturating_add(self.interval_ns) } else { next });
+        let mut packet = self.ticks.packet.clone();
+        if let Some(place) = self.ticks.number_at.and_then(|at| packet.get_mut(at..at + 2)) {
+            place.copy_from_slice(&self.number.to_be_bytes());
+        }
+        self.number = self.number.wrapping_add(1);
+        Some(packet)
+    }
+
+    pub(crate) fn due(&self) -> u64 {
+        self.due.unwrap_or(0)
     }
 }
 
@@ -51,65 +76,67 @@ pub struct BridgeStats {
     pub to_links: u64,
     /// Ticks.
     pub ticks: u64,
-    /// Frames that left at a port without a link, found the link full or closed, or are longer than a frame can be.
+    /// Frames that left at a port without a link, found a queue full or bmv2 without a program, or are longer than a frame
+    /// can be.
     pub lost: u64,
 }
 
-/// A running bridge: a thread between the links and the stream. It ends when this is dropped.
+/// A running bridge: a thread between links and bmv2's packet stream. It ends when this is dropped.
 pub struct Bridge {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<BridgeStats>>,
-    error: Arc<Mutex<Option<String>>>,
+    thread: Option<LoopThread<Between>>,
+    ended: watch::Receiver<Option<String>>,
+    opening: JoinHandle<()>,
 }
 
 impl Bridge {
-    /// Joins each link to the port of its number. bmv2 has to have its program by now. The runtime that this is called
-    /// in carries the stream.
+    /// Joins each link to the port of its number, from when on bmv2 has a program. `trouble` hears of what goes wrong at
+    /// which port, from the bridge's thread. The runtime that this is called in carries the stream.
     ///
     /// # Errors
-    /// bmv2 takes no packets, or there is no thread.
-    pub async fn start(
-        mut dataplane: Dataplane,
-        links: Vec<(u16, Box<dyn Port + Send>)>,
+    /// A port is given twice, or there is no thread.
+    pub fn start(
+        dataplane: Dataplane,
+        links: Vec<(u16, AnyPort)>,
         ticks: Option<Ticks>,
+        trouble: impl Fn(u16, &LinkError) + Send + Sync + 'static,
     ) -> Result<Bridge, Bmv2Error> {
-        dataplane.ready().await?;
-        let to_wake: Arc<OnceLock<Thread>> = Arc::default();
-        let waker = to_wake.clone();
-        let (sender, receiver) = dataplane.open(move || {
-            if let Some(thread) = waker.get() {
-                thread.unpark();
-            }
-        });
-        let stop = Arc::new(AtomicBool::new(false));
-        let error = Arc::new(Mutex::new(None));
-        let run = Run {
-            links,
-            ticks,
-            sender,
-            receiver,
-            stop: stop.clone(),
-            pool: FramePool::with_frames(256),
+        let waker = Waker::new()?;
+        let (opened, stream) = mpsc::channel();
+        let (end, ended) = watch::channel(None);
+        let end = Arc::new(end);
+        let node = Between {
+            opened: stream,
+            stream: None,
+            clock: ticks.map(Clock::new),
+            waiting: VecDeque::new(),
+            retry_at: None,
             stats: BridgeStats::default(),
+            end: end.clone(),
         };
-        let report = error.clone();
-        let thread = std::thread::Builder::new()
-            .name("zsr-bmv2-bridge".into())
-            .spawn(move || {
-                let (stats, end) = run.run();
-                if let Err(e) = end {
-                    *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(e.to_string());
-                }
-                stats
-            })
+        let mut bridge = PortLoop::new(node, &waker, LoopConfig::default())?;
+        bridge.on_trouble(trouble);
+        for (number, link) in links {
+            bridge.add_port(number, link)?;
+        }
+        let thread = bridge
+            .spawn("zsr-bmv2-bridge")
             .map_err(|source| Bmv2Error::Io { what: "starting the bridge's thread", source })?;
-        let _ = to_wake.set(thread.thread().clone());
-        Ok(Bridge { stop, thread: Some(thread), error })
+        let opening = tokio::spawn(open(dataplane, opened, waker, end));
+        Ok(Bridge { thread: Some(thread), ended, opening })
     }
 
     /// Why the bridge has ended by itself, if it has: bmv2 is gone.
     pub fn error(&self) -> Option<String> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ended.borrow().clone()
+    }
+
+    /// Waits until the bridge ends by itself, and says why.
+    pub async fn ended(&self) -> String {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => "the bridge to bmv2 has ended".to_owned(),
+        }
     }
 
     /// Ends the bridge.
@@ -118,10 +145,10 @@ impl Bridge {
     }
 
     fn end(&mut self) -> BridgeStats {
-        self.stop.store(true, Ordering::Relaxed);
+        self.opening.abort();
         let Some(thread) = self.thread.take() else { return BridgeStats::default() };
-        thread.thread().unpark();
-        thread.join().unwrap_or_default()
+        let end = thread.stop();
+        BridgeStats { lost: end.node.stats.lost + end.stats.astray, ..end.node.stats }
     }
 }
 
@@ -131,92 +158,115 @@ impl Drop for Bridge {
     }
 }
 
-struct Run {
-    links: Vec<(u16, Box<dyn Port + Send>)>,
-    ticks: Option<Ticks>,
-    sender: PacketSender,
-    receiver: PacketReceiver,
-    stop: Arc<AtomicBool>,
-    pool: FramePool,
-    stats: BridgeStats,
+/// Opens the stream once bmv2 has a program.
+async fn open(
+    mut dataplane: Dataplane,
+    opened: mpsc::Sender<(PacketSender, PacketReceiver)>,
+    waker: Waker,
+    end: Arc<watch::Sender<Option<String>>>,
+) {
+    if let Err(e) = dataplane.programmed().await {
+        end.send_replace(Some(e.to_string()));
+        return;
+    }
+    let wake = waker.clone();
+    // Refused only when the bridge has ended.
+    let _ = opened.send(dataplane.open(move || wake.wake()));
+    waker.wake();
 }
 
-impl Run {
-    fn run(mut self) -> (BridgeStats, Result<(), Bmv2Error>) {
-        let start = Instant::now();
-        let mut due = start;
-        let mut last_work = start;
-        while !self.stop.load(Ordering::Relaxed) {
-            let now = Instant::now();
-            let now_ns = now.duration_since(start).as_nanos() as u64;
-            let mut work = self.take_from_links(now_ns);
-            match self.take_from_switch(now_ns) {
-                Ok(n) => work += n,
-                Err(e) => return (self.stats, Err(e)),
-            }
-            if let Some(ticks) = &self.ticks
-                && now >= due
-            {
-                due += ticks.interval;
-                if due <= now {
-                    due = now + ticks.interval;
-                }
-                let number = (self.stats.ticks as u16).to_be_bytes();
-                if self.sender.try_send(ticks.port, ticks.numbered(number)) {
-                    self.stats.ticks += 1;
-                }
-            }
-            if work > 0 {
-                last_work = now;
-            } else if now.duration_since(last_work) < SPIN {
-                std::thread::yield_now();
-            } else {
-                let until_tick = self.ticks.as_ref().map_or(NAP, |_| due.saturating_duration_since(now));
-                std::thread::park_timeout(until_tick.min(NAP));
+/// Between the links and the stream.
+struct Between {
+    opened: mpsc::Receiver<(PacketSender, PacketReceiver)>,
+    stream: Option<(PacketSender, PacketReceiver)>,
+    clock: Option<Clock>,
+    /// Frames for which the stream had no room.
+    waiting: VecDeque<(u16, Vec<u8>)>,
+    retry_at: Option<u64>,
+    stats: BridgeStats,
+    end: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Between {
+    fn send_waiting(&mut self, now: u64) -> usize {
+        let Some((sender, _)) = &self.stream else { return 0 };
+        let before = self.waiting.len();
+        while !self.waiting.is_empty() && sender.has_room() {
+            let Some((port, packet)) = self.waiting.pop_front() else { break };
+            match sender.try_send(port, packet) {
+                true => self.stats.to_switch += 1,
+                false => self.stats.lost += 1,
             }
         }
-        (self.stats, Ok(()))
+        self.retry_at = (!self.waiting.is_empty()).then(|| now.saturating_add(RETRY_NS));
+        before - self.waiting.len()
     }
 
-    fn take_from_links(&mut self, now_ns: u64) -> usize {
+    fn receive(&mut self, out: &mut Vec<(u16, Frame)>) -> usize {
+        let Some((_, receiver)) = &mut self.stream else { return 0 };
         let mut moved = 0;
-        for (port, link) in &mut self.links {
-            for _ in 0..BURST {
-                // What does not fit waits on its link.
-                if !self.sender.has_room() {
-                    return moved;
+        while moved < BURST {
+            match receiver.try_recv() {
+                Ok(Some((port, bytes))) => {
+                    moved += 1;
+                    match Frame::copy_from(&bytes) {
+                        Some(frame) => {
+                            self.stats.to_links += 1;
+                            out.push((port, frame));
+                        }
+                        None => self.stats.lost += 1,
+                    }
                 }
-                let Some(frame) = link.recv(now_ns, &mut self.pool) else { break };
-                if self.sender.try_send(*port, frame.bytes().to_vec()) {
-                    self.stats.to_switch += 1;
-                } else {
-                    self.stats.lost += 1;
+                Ok(None) => break,
+                Err(e) => {
+                    self.end.send_replace(Some(e.to_string()));
+                    self.stream = None;
+                    break;
                 }
-                self.pool.put(frame);
-                moved += 1;
             }
         }
         moved
     }
+}
 
-    fn take_from_switch(&mut self, now_ns: u64) -> Result<usize, Bmv2Error> {
-        let mut moved = 0;
-        while moved < BURST * self.links.len().max(1) {
-            let Some((port, bytes)) = self.receiver.try_recv()? else { break };
-            moved += 1;
-            let link = self.links.iter_mut().find(|(p, _)| *p == port);
-            let (Some((_, link)), Some(frame)) = (link, Frame::copy_from(&bytes)) else {
-                self.stats.lost += 1;
-                continue;
-            };
-            match link.send(now_ns, frame, &mut self.pool) {
-                Ok(()) => self.stats.to_links += 1,
-                Err(SendError::Full(frame) | SendError::Closed(frame)) => {
-                    self.stats.lost += 1;
-                    self.pool.put(frame);
-                }
+impl Node for Between {
+    fn handle(
+        &mut self,
+        now_ns: u64,
+        port: u16,
+        frame: Frame,
+        pool: &mut FramePool,
+        _out: &mut Vec<(u16, Frame)>,
+    ) {
+        if self.stream.is_none() || self.waiting.len() >= QUEUE {
+            self.stats.lost += 1;
+        } else {
+            self.waiting.push_back((port, frame.bytes().to_vec()));
+            if self.waiting.len() == 1 {
+                self.retry_at = Some(now_ns);
             }
         }
-        Ok(moved)
+        pool.put(frame);
+    }
+
+    fn work(&mut self, now_ns: u64, _pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
+        if let Ok(stream) = self.opened.try_recv() {
+            self.stream = Some(stream);
+        }
+        let moved = self.receive(out) + self.send_waiting(now_ns);
+        let Some((sender, _)) = &self.stream else { return moved };
+        if let Some(clock) = &mut self.clock
+            && let Some(packet) = clock.take(now_ns)
+            && sender.try_send(clock.ticks.port, packet)
+        {
+            self.stats.ticks += 1;
+        }
+        moved
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.stream.as_ref()?;
+        let tick = self.clock.as_ref().map(Clock::due);
+        [tick, self.retry_at].into_iter().flatten().min()
     }
 }

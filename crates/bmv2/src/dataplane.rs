@@ -60,6 +60,20 @@ impl Dataplane {
         self.exchange(&[]).await.map(drop)
     }
 
+    /// As [`ready`](Self::ready), for as long as it takes until somebody gives bmv2 a program.
+    ///
+    /// # Errors
+    /// It has gone, or another stream is open.
+    pub async fn programmed(&mut self) -> Result<(), Bmv2Error> {
+        while let Err(e) = self.stream(&[]).await {
+            if !is_early(&e) {
+                return Err(refused(self.address, &e));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        Ok(())
+    }
+
     /// Sends `packets`, one behind another, and waits until bmv2 has done with all of them and all that came of them.
     /// Returns what left, in the order in which it did; packets to different ports may overtake one another.
     ///
@@ -70,8 +84,7 @@ impl Dataplane {
         loop {
             match self.stream(packets).await {
                 Ok(out) => return Ok(out),
-                // It listens before its packet threads run, and says so.
-                Err(e) if e.message() == "not ready" && start.elapsed() < PATIENCE => {
+                Err(e) if is_early(&e) && start.elapsed() < PATIENCE => {
                     tokio::time::sleep(RETRY).await;
                 }
                 Err(e) => return Err(refused(self.address, &e)),
@@ -126,6 +139,11 @@ impl Dataplane {
         let device_id = self.device_id;
         (PacketSender { requests, device_id }, PacketReceiver { packets: incoming, address: self.address })
     }
+}
+
+/// bmv2 listens before its packet threads run, and says so.
+fn is_early(status: &tonic::Status) -> bool {
+    status.message() == "not ready"
 }
 
 fn refused(address: SocketAddr, status: &tonic::Status) -> Bmv2Error {

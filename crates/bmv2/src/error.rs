@@ -3,6 +3,23 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+fn advice(source: &std::io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOEXEC) => {
+            "; it is no program for this machine: name a simple_switch_grpc that was built for it"
+        }
+        Some(libc::EACCES) => "; it is no executable file",
+        _ => "",
+    }
+}
+
+fn last_words(output: &str) -> String {
+    match output.trim() {
+        "" => " without a word".to_owned(),
+        words => format!("; its last words: {}", words.replace('\n', " / ")),
+    }
+}
+
 /// Why a bmv2 can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Bmv2Error {
@@ -12,7 +29,7 @@ pub enum Bmv2Error {
     )]
     NotInstalled,
     /// The binary does not start.
-    #[error("cannot start {binary}: {source}")]
+    #[error("cannot start {}: {source}{}", binary.display(), advice(source))]
     Spawn {
         /// The binary.
         binary: PathBuf,
@@ -20,7 +37,7 @@ pub enum Bmv2Error {
         source: std::io::Error,
     },
     /// It ended, or never began to serve.
-    #[error("{binary} {what}; its last words:\n{output}")]
+    #[error("{} {what}{}", binary.display(), last_words(output))]
     Failed {
         /// The binary.
         binary: PathBuf,
@@ -47,6 +64,9 @@ pub enum Bmv2Error {
         /// Why.
         reason: String,
     },
+    /// A link.
+    #[error(transparent)]
+    Link(#[from] zsr_link::LinkError),
     /// Something of the machine's.
     #[error("{what}: {source}")]
     Io {

@@ -14,6 +14,7 @@
 mod bridge;
 mod dataplane;
 mod error;
+mod injector;
 mod process;
 mod proto;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod thrift;
 pub use bridge::{Bridge, BridgeStats, Ticks};
 pub use dataplane::{Dataplane, PacketReceiver, PacketSender};
 pub use error::Bmv2Error;
+pub use injector::Injector;
 pub use process::{Bmv2, Options, find_binary};
 pub use thrift::Registers;
 

@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use crate::error::Bmv2Error;
 
 /// Lines of its output that are kept for error messages.
@@ -29,6 +31,8 @@ pub struct Options {
     pub device_id: u64,
     /// Packets to this port become packet-ins; `None`: there is no packet I/O over P4Runtime.
     pub cpu_port: Option<u16>,
+    /// Where its P4Runtime server listens; `None`, or port 0: a free loopback port.
+    pub p4runtime: Option<SocketAddr>,
     /// Value of `egress_spec` that means drop; `None`: bmv2's default, 511.
     pub drop_port: Option<u16>,
     /// Where its log goes, at level `debug`; `None`: it logs errors only.
@@ -44,6 +48,7 @@ impl Options {
             binary: binary.into(),
             device_id: 1,
             cpu_port: None,
+            p4runtime: None,
             drop_port: None,
             log: None,
             patience: Duration::from_secs(30),
@@ -98,9 +103,11 @@ struct Addresses {
 }
 
 impl Addresses {
-    fn free() -> std::io::Result<Addresses> {
+    fn free(p4runtime: Option<SocketAddr>) -> std::io::Result<Addresses> {
+        let wanted = p4runtime.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
         // All three are held while they are chosen, so that they differ.
-        let held = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let any = (Ipv4Addr::LOCALHOST, 0).into();
+        let held = [wanted, any, any].map(TcpListener::bind);
         let [p4runtime, dataplane, thrift] = held;
         Ok(Addresses {
             p4runtime: p4runtime?.local_addr()?,
@@ -115,7 +122,7 @@ impl Addresses {
 struct Shared {
     child: Mutex<Option<Child>>,
     output: Mutex<VecDeque<String>>,
-    ended: Mutex<Option<String>>,
+    ended: watch::Sender<Option<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -147,8 +154,8 @@ impl Bmv2 {
     }
 
     fn start_once(options: Options) -> Result<Bmv2, Bmv2Error> {
-        let addresses = Addresses::free()
-            .map_err(|source| Bmv2Error::Io { what: "looking for free loopback ports", source })?;
+        let addresses = Addresses::free(options.p4runtime)
+            .map_err(|source| Bmv2Error::Io { what: "looking for free ports for bmv2", source })?;
         let shared = Arc::new(Shared::default());
         let (started, start) = mpsc::channel();
         let (keeper_options, keeper_shared) = (options.clone(), shared.clone());
@@ -167,7 +174,7 @@ impl Bmv2 {
         let start = Instant::now();
         for address in [self.addresses.dataplane, self.addresses.p4runtime] {
             while TcpStream::connect(address).is_err() {
-                if let Some(end) = lock(&self.shared.ended).clone() {
+                if let Some(end) = self.ended() {
                     return Err(self.failed(end));
                 }
                 if start.elapsed() > self.options.patience {
@@ -211,7 +218,17 @@ impl Bmv2 {
 
     /// How it ended, if it has.
     pub fn ended(&self) -> Option<String> {
-        lock(&self.shared.ended).clone()
+        self.shared.ended.borrow().clone()
+    }
+
+    /// Waits until it ends; the error has its last words.
+    pub async fn wait(&self) -> Bmv2Error {
+        let mut ended = self.shared.ended.subscribe();
+        let what = match ended.wait_for(Option::is_some).await {
+            Ok(what) => what.clone().unwrap_or_default(),
+            Err(_) => "ended".to_owned(),
+        };
+        self.failed(what)
     }
 
     /// Ends it, and waits until it is gone.
@@ -261,7 +278,7 @@ fn keep(options: &Options, at: &Addresses, shared: &Shared, started: &mpsc::Send
             }
         }
     };
-    *lock(&shared.ended) = Some(end);
+    shared.ended.send_replace(Some(end));
 }
 
 fn spawn(binary: &Path, arguments: Vec<OsString>) -> std::io::Result<(Child, PipeReader)> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
-use zsr_link::{Port, memory_link};
+use zsr_link::{AnyPort, Port, memory_link};
 use zsr_wire::{Frame, FramePool};
 
 use crate::proto::dataplane_interface_server::{DataplaneInterface, DataplaneInterfaceServer};
@@ -79,16 +79,20 @@ async fn a_bridge_moves_frames_and_numbers_its_ticks() {
     let dataplane = Dataplane::connect(serve(1).await, 1).await.unwrap();
     let (mut a, switch_a) = memory_link(64);
     let (mut b, switch_b) = memory_link(64);
-    let links: Vec<(u16, Box<dyn Port + Send>)> = vec![(1, Box::new(switch_a)), (2, Box::new(switch_b))];
+    let links: Vec<(u16, AnyPort)> = vec![(1, Box::new(switch_a)), (2, Box::new(switch_b))];
     // What comes in at port 1 leaves at port 2, and so do the ticks at port 1.
     let ticks =
         Ticks { port: 1, interval: Duration::from_micros(100), packet: vec![0xee, 0, 0], number_at: Some(1) };
-    let bridge = Bridge::start(dataplane, links, Some(ticks)).await.unwrap();
+    let bridge = Bridge::start(dataplane, links, Some(ticks), |_, _| ()).unwrap();
     let received = tokio::task::spawn_blocking(move || {
         let mut pool = FramePool::default();
-        a.send(0, Frame::copy_from(b"hello").unwrap(), &mut pool).unwrap();
         let (mut frames, mut ticks) = (Vec::new(), Vec::new());
         while frames.is_empty() || ticks.len() < 3 {
+            // What comes before bmv2 is ready is lost, and there are no ticks before.
+            if ticks.len() == 1 && frames.is_empty() {
+                a.send(0, Frame::copy_from(b"hello").unwrap(), &mut pool).unwrap();
+                ticks.push(u8::MAX);
+            }
             match b.recv(0, &mut pool) {
                 Some(frame) if frame.bytes()[0] == 0xee => ticks.push(frame.bytes()[2]),
                 Some(frame) => frames.push(frame.bytes().to_vec()),
@@ -100,9 +104,9 @@ async fn a_bridge_moves_frames_and_numbers_its_ticks() {
     });
     let (frames, ticks, _a, _b) = received.await.unwrap();
     assert_eq!(frames, [b"hello"]);
-    assert_eq!(ticks[..3], [0, 1, 2]);
+    assert_eq!(ticks[..3], [0, u8::MAX, 1]);
     assert!(bridge.error().is_none());
     let stats = tokio::task::spawn_blocking(|| bridge.stop()).await.unwrap();
     assert_eq!(stats.to_switch, 1);
-    assert!(stats.ticks >= 3 && stats.to_links >= 4, "{stats:?}");
+    assert!(stats.ticks >= 2 && stats.to_links >= 3, "{stats:?}");
 }

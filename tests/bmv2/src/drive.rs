@@ -55,7 +55,8 @@ pub async fn run(binary: &Path, topology: &Path, log: Option<&Path>) -> Result<S
     let timer = ticks::timer(TICK);
     let ticks =
         Ticks { port: timer.port, interval: TICK, packet: timer.template, number_at: timer.index_offset };
-    let bridge = Bridge::start(dataplane, switch_ends, Some(ticks)).await.map_err(|e| e.to_string())?;
+    let trouble = |port: u16, e: &zsr_link::LinkError| eprintln!("port {port}: {e}");
+    let bridge = Bridge::start(dataplane, switch_ends, Some(ticks), trouble).map_err(|e| e.to_string())?;
     install::workers(&mut client, &plan).await.map_err(failed)?;
 
     let expected = hosts.expected(&topology);

@@ -1,0 +1,97 @@
+//! The process of a host: its agent, and its NIC if that is a soft one.
+
+use super::place::Place;
+use super::ports;
+use super::roles::{RoleError, ended, listen, other};
+use crate::topology::{Host, MacAddr, NicKind, Topology};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use zsr_host_agent::agent::Agent;
+use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
+use zsr_host_agent::nic::{NicBackend, NicNode, SoftNicBackend, nic_queue};
+use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
+use zsr_soft_nic::{Nic, NicConfig};
+use zsr_wire::Mac;
+
+/// An agent, and the thread of its NIC if it has one.
+struct Running {
+    agent: Agent,
+    nic: Option<LoopThread<NicNode>>,
+}
+
+pub(super) async fn run(
+    place: &Place,
+    topology: &Topology,
+    name: &str,
+    listen_at: Option<SocketAddr>,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    let number = topology.hosts.iter().position(|h| h.name == name);
+    let number = number.ok_or_else(|| RoleError::NoHost(name.to_owned()))?;
+    let host = &topology.hosts[number];
+    let Running { agent, nic } = start(place, topology, number, host)?;
+    let programs = listen(&place.programs(number))?;
+    let attaching = agent.clone();
+    let until = ended(stop.clone());
+    let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });
+    let served = match listen_at.or(host.agent) {
+        Some(address) => {
+            let listener = TcpListener::bind(address).await.map_err(|source| RoleError::AgentListen {
+                host: name.to_owned(),
+                address,
+                source,
+            })?;
+            ready();
+            agent.serve(listener, ended(stop)).await
+        }
+        None => {
+            let calls = listen(&place.agent(number))?;
+            ready();
+            agent.serve_unix(calls, ended(stop)).await
+        }
+    };
+    let _ = attaching.await;
+    let down = agent.clone();
+    // Programs in rings are told; keys and queue pairs go.
+    let _ = tokio::task::spawn_blocking(move || down.shutdown()).await;
+    let end = nic.map(LoopThread::stop);
+    for path in [place.agent(number), place.programs(number)] {
+        let _ = std::fs::remove_file(path);
+    }
+    served.map_err(|e| other("the agent's server")(&e))?;
+    end.and_then(|end| end.error).map_or(Ok(()), |e| Err(e.into()))
+}
+
+fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Result<Running, RoleError> {
+    if let NicKind::Verbs { device, port, gid_index } = &host.nic {
+        let config =
+            VerbsConfig { device: device.clone(), port: *port, gid_index: *gid_index, ip: Some(host.ip) };
+        let refused = |reason: String| RoleError::Nic { host: host.name.clone(), reason };
+        let nic = VerbsNic::open(&config).map_err(|e| refused(e.to_string()))?;
+        let found = nic.info();
+        let mac = MacAddr(found.mac.0);
+        if mac != host.mac {
+            return Err(refused(format!(
+                "the RDMA device {} has the address {mac}, the topology says {}: put mac: '{mac}' there",
+                found.name, host.mac
+            )));
+        }
+        return Ok(Running { agent: Agent::with_shared_memory(&host.name, nic, None), nic: None });
+    }
+    let link = topology.links.iter().position(|l| l.host == number);
+    let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
+    let config = NicConfig::new(Mac(host.mac.0), host.ip);
+    let waker = Waker::new()?;
+    let wake = waker.clone();
+    let (handle, queue) = nic_queue(move || wake.wake());
+    let backend =
+        SoftNicBackend::new("soft0", handle, &config, host.mtu).map_err(|e| other("the NIC")(&e))?;
+    let agent = Agent::with_shared_memory(&host.name, backend, None);
+    let mut node = PortLoop::new(NicNode { nic: Nic::new(config), queue }, &waker, LoopConfig::default())?;
+    node.on_trouble(|_, e| eprintln!("the link: {e}"));
+    node.add_port(0, ports::at_host(place, link, &topology.links[link], host)?)?;
+    let nic = node.spawn("zsr-nic").map_err(|e| other("starting a thread")(&e))?;
+    Ok(Running { agent, nic: Some(nic) })
+}

@@ -1,0 +1,184 @@
+//! The process of the switch: the software switch, or what a bmv2 needs beside itself.
+
+use super::place::Place;
+use super::ports;
+use super::roles::{RoleError, ended, other};
+use crate::plan::{FIRST_RESERVED_PORT, ticks};
+use crate::topology::{Bmv2, Switch, SwitchKind, Topology};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
+use zsr_link::{AnyPort, LinkError, LoopConfig, PortLoop, Waker};
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
+
+/// Largest IP packet of a link on which only ticks go.
+const TICK_MTU: u32 = 256;
+
+pub(super) async fn run(
+    place: &Place,
+    topology: &Topology,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    let spec = &topology.switches[0];
+    if let Some(link) = topology.links.iter().find(|l| l.port >= FIRST_RESERVED_PORT) {
+        return Err(RoleError::ReservedPort { link: link.name.clone(), port: link.port });
+    }
+    let run = match &spec.kind {
+        SwitchKind::Soft => soft(place, topology, spec, stop, ready).await,
+        SwitchKind::Bmv2(bmv2) => on_bmv2(place, topology, spec, bmv2, stop, ready).await,
+    };
+    let _ = std::fs::remove_file(place.p4runtime());
+    run
+}
+
+fn open_links(place: &Place, topology: &Topology) -> Result<Vec<(u16, AnyPort)>, RoleError> {
+    let open = |(number, link)| -> Result<_, RoleError> {
+        let link: &crate::topology::Link = link;
+        let port = ports::at_switch(place, number, link)?;
+        Ok((link.port as u16, ports::with_faults(port, link, topology)?))
+    };
+    topology.links.iter().enumerate().map(open).collect()
+}
+
+fn trouble(port: u16, e: &LinkError) {
+    eprintln!("port {port}: {e}");
+}
+
+async fn soft(
+    place: &Place,
+    topology: &Topology,
+    spec: &Switch,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    let program = empty_program().map_err(|e| other("the switch's empty program")(&e))?;
+    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
+    let mut switch = zsr_soft_switch::Switch::new(&program, config);
+    switch.add_timer(ticks::timer(spec.tick)).map_err(|e| other("the switch's timer")(&e))?;
+    let waker = Waker::new()?;
+    let wake = waker.clone();
+    let (handle, control) = control_queue(move || wake.wake());
+    let mut node = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
+    node.on_trouble(trouble);
+    for (number, link) in open_links(place, topology)? {
+        node.add_port(number, link)?;
+    }
+    let listener = bind(spec.listen).await.map_err(|e| other("the P4Runtime server")(&e))?;
+    let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
+    let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
+    let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
+    let server = tokio::spawn(P4RuntimeServer::new(handle, device).serve(listener, ended(stop)));
+    write_whole(&place.p4runtime(), &address.to_string())?;
+    ready();
+    let served = server.await.map_err(|e| other("the P4Runtime server")(&e))?;
+    let end = node.stop();
+    served.map_err(|e| other("the P4Runtime server")(&e))?;
+    end.error.map_or(Ok(()), |e| Err(e.into()))
+}
+
+/// The timer of the software switch, for a bmv2, which has none.
+fn timer(spec: &Switch) -> Ticks {
+    let timer = ticks::timer(spec.tick);
+    Ticks { port: timer.port, interval: spec.tick, packet: timer.template, number_at: timer.index_offset }
+}
+
+async fn on_bmv2(
+    place: &Place,
+    topology: &Topology,
+    spec: &Switch,
+    bmv2: &Bmv2,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    let (process, p4runtime, packets) = match bmv2 {
+        Bmv2::Running { address, packets } => (None, *address, *packets),
+        Bmv2::Started { binary } => {
+            let process = start(spec, binary.as_deref())?;
+            let (address, packets) = (process.p4runtime(), process.dataplane());
+            (Some(process), address, Some(packets))
+        }
+    };
+    let (mut bridge, mut injector) = (None, None);
+    match (packets, &spec.tick_interface) {
+        (Some(packets), _) => {
+            let links = open_links(place, topology)?;
+            let dataplane = Dataplane::connect(packets, spec.device_id).await?;
+            bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), trouble)?);
+        }
+        (None, Some(interface)) => {
+            let link = ports::on_interface(interface, TICK_MTU)?;
+            injector = Some(Injector::start(link, timer(spec), trouble)?);
+        }
+        (None, None) => return Err(RoleError::NoTicks(spec.name.clone())),
+    }
+    reachable(&spec.name, p4runtime).await?;
+    write_whole(&place.p4runtime(), &p4runtime.to_string())?;
+    ready();
+    let process_ended = async {
+        match &process {
+            Some(process) => process.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    let bridge_ended = async {
+        match &bridge {
+            Some(bridge) => bridge.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let end = tokio::select! {
+        () = ended(stop) => Ok(()),
+        e = process_ended => Err(RoleError::Bmv2(e)),
+        why = bridge_ended => match &process {
+            // Its end is the reason, and comes with its last words.
+            Some(process) => match tokio::time::timeout(LAST_WORDS, process.wait()).await {
+                Ok(e) => Err(RoleError::Bmv2(e)),
+                Err(_) => Err(RoleError::Other(why)),
+            },
+            None => Err(RoleError::Other(why)),
+        },
+    };
+    drop((bridge, injector));
+    if let Some(process) = process {
+        tokio::task::block_in_place(|| process.stop());
+    }
+    end
+}
+
+/// How long a bmv2 may take to end that has closed its streams.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
+
+fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
+    let binary = match binary {
+        Some(binary) => binary.to_owned(),
+        None => zsr_bmv2::find_binary()?,
+    };
+    let options = zsr_bmv2::Options {
+        device_id: spec.device_id,
+        cpu_port: Some(spec.cpu_port as u16),
+        p4runtime: Some(spec.listen),
+        ..zsr_bmv2::Options::new(binary)
+    };
+    Ok(tokio::task::block_in_place(|| zsr_bmv2::Bmv2::start(options))?)
+}
+
+async fn reachable(switch: &str, address: SocketAddr) -> Result<(), RoleError> {
+    match tokio::net::TcpStream::connect(address).await {
+        Ok(_) => Ok(()),
+        Err(source) => Err(RoleError::NoP4Runtime { switch: switch.to_owned(), address, source }),
+    }
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, text: &str) -> Result<(), RoleError> {
+    let fresh: PathBuf = path.with_extension("new");
+    let written = std::fs::File::create(&fresh)
+        .and_then(|mut f| f.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&fresh, path));
+    written.map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
+}
