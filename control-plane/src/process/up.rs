@@ -235,10 +235,8 @@ fn wait(place: &Place, mut started: Started) -> Result<(), UpError> {
     }
     let status = started.child.wait();
     let last = last_words(place, &started.process);
-    let reason = last.map_or_else(
-        || status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")),
-        |words| words,
-    );
+    let reason =
+        last.unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
     Err(UpError::Process { process: started.process, reason })
 }
 

@@ -152,7 +152,7 @@ impl Builder<'_> {
             let message = format!("'packets' of {} goes with address", table.what);
             self.reader.error(table.place_of("packets"), message, "address: of its P4Runtime server");
         }
-        if address.is_some() && table.get("p4runtime").is_some_and(|n| listens(n)) {
+        if address.is_some() && table.get("p4runtime").is_some_and(listens) {
             let message = format!("{} runs already, so nobody can tell it where to listen", table.what);
             self.reader.error(table.place_of("p4runtime"), message, "address alone");
         }

@@ -126,7 +126,7 @@ fn peers() {
         one_error("{from: h2, to: s1:2}", &format!("{{from: h2, to: s1:2, {text}}}"), 13, column, part)
     };
     link("interface: eth1", 6, "the soft NIC of host 'h2' is at none");
-    link("sockets: {switch: a}", 35, "no 'host'");
+    link("sockets: {switch: a}", 36, "no 'host'");
     link("interface: eth1, sockets: {switch: a, host: b}", 43, "both an interface and sockets");
     let on_eth1 = BASE.replacen("- name: h2", "- name: h2\n    nic: {interface: eth1}", 1);
     let found = errors(&on_eth1);
