@@ -151,7 +151,7 @@ fn consumers_attach_too_and_learn_of_an_abort() {
     let missing = pu::attach_consumer(&host.socket, "ry", Cancel::new()).expect_err("no such ring");
     assert!(missing.to_string().contains("`ry`"), "{missing}");
     let mut rx = pu::attach_consumer(&host.socket, "rx", Cancel::new()).expect("attached");
-    host.agent.close_rings(&["rx".into(), "unknown".into()], "flow `f` was deleted").expect("closed");
+    host.agent.close_rings(&["rx".into(), "unknown".into()], "flow `f` was deleted", false).expect("closed");
     let error = rx.pop(&mut [0; 64]).expect_err("aborted");
     assert!(error.to_string().contains("aborted"), "{error}");
     drop(rx);

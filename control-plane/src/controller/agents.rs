@@ -81,7 +81,7 @@ impl Agents {
         }
         if let Some(refusal) = failure {
             let made: Vec<Ring> = flow.rings().filter(|r| opened.contains_key(&r.name)).cloned().collect();
-            self.close(made.iter(), &refusal.message).await;
+            self.close(made.iter(), &refusal.message, false).await;
             return Err(refusal);
         }
         for ring in flow.rings_mut() {
@@ -92,20 +92,31 @@ impl Agents {
         Ok(())
     }
 
-    /// Has the agents destroy rings; programs in them are told `reason`. Agents that do not answer are passed over: what
+    /// Has the agents destroy rings; programs in them are told `reason`, or, if they pop and the ring has `finished`, that the
+    /// stream ends behind what is in it. Agents that do not answer are passed over: what
     /// they had is gone with them, or is found when they are met again.
-    pub async fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
+    pub async fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
             let Ok(mut client) = self.of(host) else { continue };
             let names = rings.iter().map(|r| r.name.clone()).collect();
-            let request = proto::CloseRingsRequest { names, reason: reason.to_owned() };
+            let request = proto::CloseRingsRequest { names, reason: reason.to_owned(), finished };
             let host = host.to_owned();
             calls.spawn(async move {
                 let _ = answer(&host, client.close_rings(request)).await;
             });
         }
         while calls.join_next().await.is_some() {}
+    }
+
+    /// Has the agents end the streams of producer rings that no program has.
+    pub async fn end<'r>(&self, rings: impl Iterator<Item = &'r Ring>) {
+        for (host, rings) in by_host(rings) {
+            let Ok(mut client) = self.of(host) else { continue };
+            let names = rings.iter().map(|r| r.name.clone()).collect();
+            // A host that is lost has nobody to tell.
+            let _ = answer(host, client.end_rings(proto::EndRingsRequest { names })).await;
+        }
     }
 
     /// Makes both connections of a ring anew, under the first PSNs that its numbers say. Its memory and its program stay.

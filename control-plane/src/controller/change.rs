@@ -2,7 +2,7 @@
 //! between any two steps and be completed or taken back.
 //!
 //! ```text
-//!  journal: begins ─► workers come to rest, where they must ─► agents open new rings ─► switch: entries come
+//!  journal: begins ─► workers come to rest, where they must ─► are rings that go empty? ─► agents open new rings ─► switch: entries come
 //!                  ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
 //! ```
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
@@ -18,6 +18,22 @@ use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a worker may take to come to rest.
+const REST: Duration = Duration::from_secs(2);
+/// The same where somebody who leaves is known not to answer.
+const SHORT_REST: Duration = Duration::from_millis(200);
+
+/// What becomes of what is in rings that go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Farewell<'f> {
+    /// What programs in them are told.
+    pub(super) told: &'f str,
+    /// It may be lost. If not, they have to be empty, or consumer rings whose programs take the rest; these see the end of the
+    /// stream, and not an abort.
+    pub(super) force: bool,
+}
 
 /// A change that did not happen.
 struct Failure {
@@ -45,8 +61,7 @@ impl Surroundings {
 }
 
 impl Controller {
-    /// Makes flow `name` what `new` says (`None`: nothing), from what the state says it is. `told`: what programs in rings
-    /// that go are told.
+    /// Makes flow `name` what `new` says (`None`: nothing), from what the state says it is.
     ///
     /// The caller has checked everything and holds `work`, which is what makes changes follow each other.
     ///
@@ -57,7 +72,7 @@ impl Controller {
         work: &mut Work,
         name: &str,
         mut new: Option<Flow>,
-        told: &str,
+        farewell: Farewell<'_>,
     ) -> Result<(), Refusal> {
         let old = self.state().flows.get(name).cloned();
         let closing = rings_only_in(old.as_ref(), new.as_ref());
@@ -66,13 +81,13 @@ impl Controller {
         let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
         let failed = |e: super::journal::JournalError| Refusal::new(Kind::Unavailable, e.to_string());
         let done = match work.journal.begin(name, fallback).map_err(failed) {
-            Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut()).await,
+            Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), farewell).await,
             Err(refusal) => Err(refusal.into()),
         };
         if let Err(Failure { refusal, touched }) = done {
             if let Some(new) = &new {
                 let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
-                self.0.agents.close(opened, &refusal.message).await;
+                self.0.agents.close(opened, &refusal.message, false).await;
                 self.give_back(new, touched);
             }
             // If this cannot be written either, the next start finds the change unfinished, and takes it back.
@@ -81,7 +96,8 @@ impl Controller {
         }
         let gone: Vec<Ring> =
             old.iter().flat_map(|f| f.rings()).filter(|r| closing.contains(&r.name)).cloned().collect();
-        self.0.agents.close(gone.iter(), told).await;
+        let finished = new.is_some() && !farewell.force;
+        self.0.agents.close(gone.iter(), farewell.told, finished).await;
         // The change has happened; if this cannot be written, the next start reads the same from the switch.
         let _ = work.journal.end(name, new.as_ref());
         self.state().set(name, new);
@@ -110,6 +126,7 @@ impl Controller {
         work: &mut Work,
         old: Option<&Flow>,
         mut new: Option<&mut Flow>,
+        farewell: Farewell<'_>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
         let (around, heaviest) = {
@@ -125,17 +142,21 @@ impl Controller {
             flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
         };
         let mut before = entities(old, false)?;
-        if let (Some(old), Some(new)) = (old, new.as_deref_mut())
-            && needs_rest(old, new)
-        {
-            let held = entities(Some(old), true)?;
-            let hold = Difference::between(before.clone(), held.clone());
-            work.switch.update(hold.additions().into_iter()).await?;
-            if let Err(refusal) = self.bring_to_rest(work, old, new).await {
-                let _ = work.switch.update(hold.inverse().additions().into_iter()).await;
-                return Err(refusal.into());
+        if let (Some(old), Some(new)) = (old, new.as_deref_mut()) {
+            let workers = to_rest(old, new, farewell.force);
+            if !workers.is_empty() {
+                let held = entities(Some(old), true)?;
+                let hold = Difference::between(before, held.clone());
+                work.switch.update(hold.additions().into_iter()).await?;
+                before = held;
+                if let Err(refusal) =
+                    self.quiet(work, (old, new), &workers, farewell, &around, &mut before).await
+                {
+                    let free = Difference::between(before, entities(Some(old), false)?);
+                    let _ = work.switch.update(free.additions().into_iter()).await;
+                    return Err(refusal.into());
+                }
             }
-            before = held;
         }
         let written = async {
             let mut touched = false;
@@ -159,6 +180,45 @@ impl Controller {
             let _ = work.switch.update(free.additions().into_iter()).await;
         }
         result
+    }
+
+    /// Waits until `workers` have nothing under way, and looks whether rings that go are empty. `before` is what the switch
+    /// holds.
+    async fn quiet(
+        &self,
+        work: &mut Work,
+        (old, new): (&Flow, &mut Flow),
+        workers: &BTreeSet<u16>,
+        farewell: Farewell<'_>,
+        around: &Surroundings,
+        before: &mut Vec<rt::Entity>,
+    ) -> Result<(), Refusal> {
+        let stays = |name: &str| new.members().any(|m| m.name == name);
+        let lost = old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
+        let mut rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
+        if !rest.stuck.is_empty() && new.kind == FlowKind::Replicate {
+            // Without those who leave the others may have all there is to have.
+            let without = self.0.plane.entities(new, &around.context(true))?;
+            let leave = Difference::between(std::mem::take(before), without.clone());
+            *before = without;
+            work.switch.update(leave.additions().into_iter().chain(leave.removals())).await?;
+            self.nudge(work, &rest.stuck).await?;
+            rest = self.rest(work, workers, REST).await?;
+        }
+        for state in &rest.stuck {
+            self.give_up(work, old, new, state).await?;
+        }
+        if new.kind == FlowKind::Replicate
+            && let Some(state) = rest.resting.first()
+        {
+            self.join(work, new, state).await?;
+        }
+        if farewell.force {
+            return Ok(());
+        }
+        let going = rings_only_in(Some(old), Some(new));
+        let going: Vec<Ring> = old.rings().filter(|r| going.contains(&r.name)).cloned().collect();
+        Ok(self.settled(&old.name, &going).await?)
     }
 
     async fn write(
@@ -239,12 +299,27 @@ impl Controller {
     }
 }
 
-/// Whether workers must have nothing under way: where a ring goes that they may be using, and where one joins a group,
+/// Workers that must have nothing under way: those that may be using a ring that goes, and that of a group that somebody joins,
 /// whose members begin at one point.
-fn needs_rest(old: &Flow, new: &Flow) -> bool {
-    let staying = !old.workers().is_disjoint(&new.workers());
-    let grows = new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len();
-    staying && (grows || !rings_only_in(Some(old), Some(new)).is_empty())
+fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
+    if new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len() {
+        return old.workers();
+    }
+    let going = rings_only_in(Some(old), Some(new));
+    let staying = new.workers();
+    let mut out = BTreeSet::new();
+    for ring in old.rings().filter(|r| going.contains(&r.name)) {
+        match (old.kind, ring.ids.is_producer) {
+            // All of its workers may be at it.
+            (FlowKind::LoadBalance, true) => out.extend(old.workers()),
+            // A worker that goes with all of its rings need not end well, unless items may not be lost.
+            (FlowKind::Shuffle, _) if force && !staying.contains(&ring.ids.worker) => {}
+            _ => {
+                out.insert(ring.ids.worker);
+            }
+        }
+    }
+    out
 }
 
 /// Names of the rings of `one` that are not in `other`.

@@ -1,7 +1,9 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
+use super::change::{Farewell, rings_only_in};
 use super::events::{of_flow, of_host};
-use super::model::{Flow, Member};
+use super::model::Ring;
+use super::model::{Flow, FlowKind, Member};
 use super::proto::EventKind;
 use super::refusal::{Kind, Refusal};
 use super::settings::Changes;
@@ -9,6 +11,30 @@ use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::topology::{RingRole, show_size};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use zsr_host_agent::proto::{self as agent, Role};
+
+/// How long rings may keep their items before nobody is taken to empty them.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
+const CLOSED: u32 = 1;
+/// Between two looks at rings.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Items that would be lost.
+pub(super) struct Unsettled {
+    refusal: Refusal,
+    /// Of all rings that were looked at.
+    tails: Vec<u32>,
+    /// Whether somebody could be taking them.
+    movable: bool,
+}
+
+impl From<Unsettled> for Refusal {
+    fn from(unsettled: Unsettled) -> Self {
+        unsettled.refusal
+    }
+}
 
 impl Controller {
     /// Creates a flow.
@@ -18,7 +44,7 @@ impl Controller {
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
         let flow = self.state().plan_flow(new)?;
-        self.change(&mut work, &new.name, Some(flow), "").await?;
+        self.change(&mut work, &new.name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
         self.get_flow(&new.name)
     }
@@ -37,7 +63,7 @@ impl Controller {
     pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
         let flow = self.state().plan_settings(name, changes)?;
-        self.change(&mut work, name, Some(flow), "").await?;
+        self.change(&mut work, name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
         self.get_flow(name)
     }
@@ -45,61 +71,123 @@ impl Controller {
     /// Adds a member to a flow.
     pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
         let mut work = self.0.work.lock().await;
+        let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
-        self.change(&mut work, name, Some(flow), "").await?;
+        if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
+            self.give_back(&flow, false);
+            return Err(refusal);
+        }
+        self.change(&mut work, name, Some(flow), Farewell::default()).await?;
         let flow = self.get_flow(name)?;
         let (members, what) = match role {
             RingRole::Producer => (&flow.producers, "producer"),
             RingRole::Consumer => (&flow.consumers, "consumer"),
         };
         let joined = members.last().map(|m| m.name.clone()).unwrap_or_default();
+        // It may have come to its end meanwhile.
+        if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
+            let after = self.state().plan_removal(name, &[joined])?;
+            self.change(&mut work, name, Some(after), Farewell { told: &refusal.message, force: true })
+                .await?;
+            return Err(refusal);
+        }
+        if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
+            self.end_lanes(&before, &flow).await;
+        }
         let event =
             super::proto::Event { member: joined, ..of_flow(name, format!("{what} on {}", member.host)) };
         self.0.events.emit(EventKind::MemberAdded, event);
         Ok(flow)
     }
 
-    /// Takes a member out of a flow; `force`: even if its rings hold items.
-    pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
-        self.remove_with(&mut work, name, member, force, "").await
+    /// Whether somebody can join: a worker that has written its last commit record moves nothing more.
+    async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), Refusal> {
+        // Another consumer of its own worker gets what there is to have, and its end.
+        if role == RingRole::Consumer && flow.kind != FlowKind::Replicate {
+            return Ok(());
+        }
+        for worker in flow.workers() {
+            if self.ask(work, worker).await?.has_ended() {
+                let message = format!(
+                    "flow `{}` has ended: all of its producers have closed their streams; delete it and create it anew",
+                    flow.name
+                );
+                return Err(Refusal::new(Kind::NotNow, message));
+            }
+        }
+        Ok(())
     }
 
-    /// As [`remove_member`](Self::remove_member), by who holds `work`; `why` goes into the event.
+    /// Producers that have closed their streams have closed the rings, too, that came with a new consumer. A program that
+    /// closes its rings only now finds the new ones, since the flow has them already.
+    async fn end_lanes(&self, before: &Flow, after: &Flow) {
+        let rings: Vec<&Ring> = before.producers.iter().flat_map(|m| &m.rings).collect();
+        let (found, _) = self.0.agents.look(rings.iter().copied()).await;
+        let closed = |m: &&Member| {
+            let was = before.producers.iter().find(|b| b.name == m.name);
+            was.is_some_and(|was| {
+                was.rings.iter().all(|r| found.get(&r.name).is_some_and(|r| r.head_flags & CLOSED != 0))
+            })
+        };
+        let fresh = rings_only_in(Some(after), Some(before));
+        let lanes = after.producers.iter().filter(closed).flat_map(|m| &m.rings);
+        self.0.agents.end(lanes.filter(|r| fresh.contains(&r.name))).await;
+    }
+
+    /// Takes a member out of a flow; `force`: even if its rings hold items. Without it, items that are on their way are waited
+    /// for, as long as they move.
+    pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
+        let members = [member.to_owned()];
+        if !force {
+            let (before, after) = {
+                let state = self.state();
+                (state.flow(name)?.clone(), state.plan_removal(name, &members)?)
+            };
+            let going = rings_only_in(Some(&before), Some(&after));
+            let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
+            self.settle_down(name, &going).await?;
+        }
+        let mut work = self.0.work.lock().await;
+        self.remove_with(&mut work, name, &members, force, "").await
+    }
+
+    /// Takes members out of a flow, by who holds `work`; `why` goes into the event.
     pub(super) async fn remove_with(
         &self,
         work: &mut Work,
         name: &str,
-        member: &str,
+        members: &[String],
         force: bool,
         why: &str,
     ) -> Result<Flow, Refusal> {
-        let after = self.state().plan_removal(name, member)?;
-        if !force {
-            let before = self.get_flow(name)?;
-            let stays = |ring: &super::model::Ring| after.rings().any(|r| r.name == ring.name);
-            let going = before.rings().filter(|r| !stays(r)).cloned().collect::<Vec<_>>();
-            self.drained(name, &going).await?;
-        }
+        let after = self.state().plan_removal(name, members)?;
+        let which = members.join("`, `");
         let told = match why {
-            "" => format!("member `{member}` was taken out of flow `{name}`"),
-            why => format!("member `{member}` was taken out of flow `{name}`: {why}"),
+            "" => format!("member `{which}` was taken out of flow `{name}`"),
+            why => format!("member `{which}` was taken out of flow `{name}`: {why}"),
         };
-        self.change(work, name, Some(after), &told).await?;
-        let event = super::proto::Event { member: member.into(), ..of_flow(name, why) };
-        self.0.events.emit(EventKind::MemberRemoved, event);
+        self.change(work, name, Some(after), Farewell { told: &told, force }).await?;
+        for member in members {
+            let event = super::proto::Event { member: member.clone(), ..of_flow(name, why) };
+            self.0.events.emit(EventKind::MemberRemoved, event);
+        }
         self.get_flow(name)
     }
 
     /// Ends a flow; `force`: even if its rings hold items.
     pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), Refusal> {
-        let mut work = self.0.work.lock().await;
         let flow = self.get_flow(name)?;
         if !force && flow.failed.is_none() {
             let rings: Vec<_> = flow.rings().cloned().collect();
-            self.drained(name, &rings).await?;
+            self.settle_down(name, &rings).await?;
         }
-        self.change(&mut work, name, None, &format!("flow `{name}` was deleted")).await?;
+        let mut work = self.0.work.lock().await;
+        let flow = self.get_flow(name)?;
+        if !force && flow.failed.is_none() {
+            self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
+        }
+        let told = format!("flow `{name}` was deleted");
+        self.change(&mut work, name, None, Farewell { told: &told, force }).await?;
         self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
         Ok(())
     }
@@ -134,28 +222,66 @@ impl Controller {
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 
+    /// Waits until no ring holds items, for as long as they become fewer.
+    async fn settle_down(&self, flow: &str, rings: &[Ring]) -> Result<(), Refusal> {
+        let mut progress = (Vec::new(), Instant::now());
+        loop {
+            let settled = self.settled(flow, rings).await;
+            match settled {
+                Err(Unsettled { tails, .. }) if tails != progress.0 => progress = (tails, Instant::now()),
+                Err(Unsettled { refusal, movable, .. }) if !movable || progress.1.elapsed() > PATIENCE => {
+                    return Err(refusal);
+                }
+                Err(_) => {}
+                Ok(()) => return Ok(()),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether rings hold nothing that would be lost with them: what is in a consumer ring can still be popped by the program
+    /// that has it.
+    pub(super) async fn settled(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
+        self.look_for_items(flow, rings, |ring| ring.role() == Role::Consumer && ring.attached).await
+    }
+
     /// Whether no ring holds items.
-    async fn drained(&self, flow: &str, rings: &[super::model::Ring]) -> Result<(), Refusal> {
+    async fn drained(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
+        self.look_for_items(flow, rings, |_| false).await
+    }
+
+    async fn look_for_items(
+        &self,
+        flow: &str,
+        rings: &[Ring],
+        excused: impl Fn(&agent::Ring) -> bool,
+    ) -> Result<(), Unsettled> {
         let (found, failure) = self.0.agents.look(rings.iter()).await;
         if let Some(refusal) = failure {
             let message = format!(
                 "flow `{flow}`: nobody knows whether all items were delivered: {}; use --force to go on all the same",
                 refusal.message
             );
-            return Err(Refusal::new(Kind::Unavailable, message));
+            let refusal = Refusal::new(Kind::Unavailable, message);
+            return Err(Unsettled { refusal, tails: Vec::new(), movable: false });
         }
-        for ring in rings {
-            let fill = found.get(&ring.name).map_or(0, |r| r.head.wrapping_sub(r.tail));
-            if fill != 0 {
-                let message = format!(
-                    "flow `{flow}`: ring `{}` still holds {}: let its consumer take it, or use --force to lose it",
-                    ring.name,
-                    show_size(fill.into())
-                );
-                return Err(Refusal::new(Kind::NotNow, message));
-            }
-        }
-        Ok(())
+        let found: Vec<&agent::Ring> = rings.iter().filter_map(|r| found.get(&r.name)).collect();
+        let Some(ring) = found.iter().find(|r| r.head != r.tail && !excused(r)) else { return Ok(()) };
+        let fill = show_size(ring.head.wrapping_sub(ring.tail).into());
+        let message = match ring.role() {
+            Role::Producer if ring.attached => format!(
+                "flow `{flow}`: ring `{}` still holds {fill}, and a program pushes into it: end it first, or use --force to lose them",
+                ring.name
+            ),
+            _ => format!(
+                "flow `{flow}`: ring `{}` still holds {fill}: let its consumer take it, or use --force to lose it",
+                ring.name
+            ),
+        };
+        // Nobody empties a consumer ring without a program.
+        let movable = found.iter().any(|r| r.head != r.tail && (r.role() == Role::Producer || r.attached));
+        let tails = found.iter().map(|r| r.tail).collect();
+        Err(Unsettled { refusal: Refusal::new(Kind::NotNow, message), tails, movable })
     }
 
     pub(super) fn host_event(&self, kind: EventKind, host: &str, text: impl Into<String>) {

@@ -2,10 +2,11 @@
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
 use super::alloc::{Number, PROBE};
-use super::model::{Flow, FlowKind};
+use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
 use crate::plan::admin::{self, Reset};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -18,8 +19,6 @@ const FAULT: u8 = 6;
 const ANSWER: Duration = Duration::from_millis(100);
 /// How often a question is repeated.
 const QUESTIONS: u32 = 20;
-/// How long a worker may take to come to rest.
-const REST: Duration = Duration::from_secs(2);
 /// Between two questions to a worker that is not at rest.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -36,15 +35,29 @@ pub(super) struct WorkerState {
     pub(super) psn: u32,
 }
 
+/// Workers that were asked to come to rest.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// They have nothing under way.
+    pub(super) resting: Vec<WorkerState>,
+    /// They still have.
+    pub(super) stuck: Vec<WorkerState>,
+}
+
 impl WorkerState {
     fn at_rest(&self) -> bool {
         [IDLE, CLOSED, FAULT].contains(&self.phase)
+    }
+
+    /// Whether it has written its last commit record.
+    pub(super) fn has_ended(&self) -> bool {
+        self.phase == CLOSED
     }
 }
 
 impl Controller {
     /// Asks a worker how it is.
-    async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, Refusal> {
+    pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, Refusal> {
         let mut answers = self.0.states.subscribe();
         for _ in 0..QUESTIONS {
             work.switch.packet_out(admin::query(worker)).await?;
@@ -62,37 +75,36 @@ impl Controller {
         Err(Refusal::new(Kind::Unavailable, message))
     }
 
-    /// Waits until the workers of `old`, which are held, have nothing under way. Rings that join a group in `new` are made
-    /// to begin where the group is.
-    pub(super) async fn bring_to_rest(
+    /// Waits until those of `workers`, which are held, have nothing under way, for at most `time`; says which of them have
+    /// something all the same.
+    pub(super) async fn rest(
         &self,
         work: &mut Work,
-        old: &Flow,
-        new: &mut Flow,
-    ) -> Result<(), Refusal> {
+        workers: &BTreeSet<u16>,
+        time: Duration,
+    ) -> Result<Rest, Refusal> {
         let begun = Instant::now();
-        let staying = new.workers();
-        for worker in old.workers().into_iter().filter(|w| staying.contains(w)) {
+        let mut rest = Rest::default();
+        for &worker in workers {
             let state = loop {
                 let state = self.ask(work, worker).await?;
-                if state.at_rest() {
-                    break state;
-                }
-                if begun.elapsed() > REST {
-                    self.unstick(work, old, new, &state).await?;
+                if state.at_rest() || begun.elapsed() > time {
                     break state;
                 }
                 tokio::time::sleep(PAUSE).await;
             };
-            if new.kind == FlowKind::Replicate {
-                self.join(work, new, &state).await?;
-            }
+            if state.at_rest() { rest.resting.push(state) } else { rest.stuck.push(state) }
         }
-        Ok(())
+        Ok(rest)
     }
 
-    /// Rings without an address begin where the worker is.
-    async fn join(&self, work: &mut Work, new: &mut Flow, state: &WorkerState) -> Result<(), Refusal> {
+    /// Rings without an address begin where their group's worker is.
+    pub(super) async fn join(
+        &self,
+        work: &mut Work,
+        new: &mut Flow,
+        state: &WorkerState,
+    ) -> Result<(), Refusal> {
         for ring in new.consumers.iter_mut().flat_map(|m| &mut m.rings).filter(|r| r.address.is_none()) {
             ring.start = state.head;
             ring.ids.data.psn = state.psn;
@@ -104,48 +116,115 @@ impl Controller {
         self.ask(work, PROBE).await.map(|_| ())
     }
 
-    /// A worker that waits for a producer which is leaving, and does not answer any more: its transfer is given up. The
-    /// consumer's connections are made anew, since its NIC may have seen part of the transfer; what it was not told to be
-    /// complete, it does not see.
-    async fn unstick(
+    /// A worker whose transfer does not come to an end, because one of those in it is leaving and does not answer any more:
+    /// the transfer is given up. The connections of those that stay are made anew, since their NICs may have seen part of it.
+    /// What a consumer was not told to be complete, it does not see; what was not completed, its producer still has.
+    pub(super) async fn give_up(
         &self,
         work: &mut Work,
         old: &Flow,
         new: &mut Flow,
         state: &WorkerState,
     ) -> Result<(), Refusal> {
-        let leaves = |id: u16| !new.rings().any(|r| r.ids.is_producer && r.ids.id == id);
-        let stuck = || {
-            let message = format!(
-                "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
-                old.name, state.worker, state.phase
-            );
-            Refusal::new(Kind::NotNow, message)
-        };
-        if !leaves(state.producer) || new.kind == FlowKind::Replicate {
-            return Err(stuck());
+        let message = format!(
+            "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
+            old.name, state.worker, state.phase
+        );
+        let stuck = Refusal::new(Kind::NotNow, message);
+        let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
+        if new.workers().contains(&state.worker) {
+            // Whoever else it waits for is not leaving.
+            return if stays { Err(stuck) } else { self.renew_consumers(work, new, state, stuck).await };
         }
-        let ring = new.consumers.iter_mut().flat_map(|m| &mut m.rings).find(|r| r.ids.worker == state.worker);
-        let Some(ring) = ring else { return Err(stuck()) };
-        let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
-        let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or_else(stuck)) };
+        // It leaves with its consumer; nobody else has a shuffle's rings.
+        if new.kind == FlowKind::LoadBalance && stays {
+            self.renew_producer(work, new, state, stuck).await?;
+        }
+        Ok(())
+    }
+
+    /// A worker's transfer is given up, its consumers stay.
+    async fn renew_consumers(
+        &self,
+        work: &mut Work,
+        new: &mut Flow,
+        state: &WorkerState,
+        stuck: Refusal,
+    ) -> Result<(), Refusal> {
+        let (mtu, worker) = (new.mtu, state.worker);
+        let of_worker = |r: &&mut Ring| r.ids.worker == worker;
+        let mut rings: Vec<&mut Ring> =
+            new.consumers.iter_mut().flat_map(|m| &mut m.rings).filter(of_worker).collect();
+        let (found, failure) = self.0.agents.look(rings.iter().map(|r| &**r)).await;
+        let words: Vec<_> = rings.iter().filter_map(|r| found.get(&r.name)).collect();
+        let Some(first) = words.first().filter(|_| words.len() == rings.len()) else {
+            return Err(failure.unwrap_or(stuck));
+        };
+        let head = first.head;
+        if words.iter().any(|w| w.head != head) {
+            let message = format!(
+                "the last transfer reached some consumers and not others before its producer `{}` was lost",
+                self.state().user_of_producer(state.producer).map_or("?".into(), |u| u.member.clone())
+            );
+            return Err(Refusal::new(Kind::NotNow, message));
+        }
+        // That of the consumer who has the most to pop.
+        let tail = words.iter().map(|w| w.tail).max_by_key(|t| head.wrapping_sub(*t)).unwrap_or(head);
         // Far from all that may still be on its way.
-        ring.ids.data.psn = (state.psn + (1 << 22)) & 0xff_ffff;
+        let psn = (state.psn + (1 << 22)) & 0xff_ffff;
+        let tails: Vec<u32> = words.iter().map(|w| w.tail).collect();
+        for ring in &mut rings {
+            (ring.ids.data.psn, ring.ids.poll.psn) = (psn, 0);
+            self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
+        }
+        let reset = Reset { worker, head, consumer_tail: tail, psn, ..Default::default() };
+        work.switch.packet_out(reset.packet()).await?;
+        for (ring, consumer_tail) in rings.iter().zip(tails) {
+            let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() };
+            work.switch.packet_out(poll.packet()).await?;
+        }
+        self.ask(work, PROBE).await.map(|_| ())
+    }
+
+    /// A worker's transfer is given up together with the worker, its producer stays, for other workers.
+    async fn renew_producer(
+        &self,
+        work: &mut Work,
+        new: &mut Flow,
+        state: &WorkerState,
+        stuck: Refusal,
+    ) -> Result<(), Refusal> {
+        // The worker first, so that it repeats nothing in between.
+        let idle = Reset { worker: state.worker, head: state.head, psn: state.psn, ..Default::default() };
+        work.switch.packet_out(idle.packet()).await?;
+        let mtu = new.mtu;
+        let mut rings = new.producers.iter_mut().flat_map(|m| &mut m.rings);
+        let Some(ring) = rings.find(|r| r.ids.id == state.producer) else { return Err(stuck) };
+        let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
+        let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
+        // Anywhere: where the old connection was is not known, and it was far away all but surely.
+        ring.ids.data.psn = crate::plan::secret() & 0xff_ffff;
         ring.ids.poll.psn = 0;
-        self.0.agents.reconnect(ring, new.mtu, &self.0.plane).await?;
+        self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
+        // Makes it free for others, too.
         let reset = Reset {
-            worker: state.worker,
-            poll_qp: ring.ids.poll.index,
-            head: words.head,
-            consumer_tail: words.tail,
+            producer: ring.ids.id,
+            producer_tail: words.tail,
             psn: ring.ids.data.psn,
             ..Default::default()
         };
-        // The connection's PSN is the poll's own, and comes last.
         work.switch.packet_out(reset.packet()).await?;
-        let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail: words.tail, ..Default::default() };
+        let poll = Reset { poll_qp: ring.ids.poll.index, ..Default::default() };
         work.switch.packet_out(poll.packet()).await?;
         self.ask(work, PROBE).await.map(|_| ())
+    }
+
+    /// Has workers look at once at what they wait for, in place of when their back-off ends.
+    pub(super) async fn nudge(&self, work: &mut Work, stuck: &[WorkerState]) -> Result<(), Refusal> {
+        for state in stuck {
+            work.switch.packet_out(admin::retry(state.worker)).await?;
+        }
+        Ok(())
     }
 
     /// Makes registers of numbers that were given back as fresh, batch by batch, until the controller ends.

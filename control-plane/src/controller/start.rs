@@ -216,7 +216,9 @@ async fn close_strays(agents: &Agents, state: &State) {
             .collect();
         if !names.is_empty() {
             let reason = "its flow is not there any more".to_owned();
-            let _ = client.close_rings(zsr_host_agent::proto::CloseRingsRequest { names, reason }).await;
+            let _ = client
+                .close_rings(zsr_host_agent::proto::CloseRingsRequest { names, reason, finished: false })
+                .await;
         }
     }
 }

@@ -207,42 +207,45 @@ impl State {
         let mut taken = Vec::new();
         let done = match role {
             RingRole::Producer => self.add_producer(&mut flow, member, &mut taken),
-            RingRole::Consumer => self.add_consumer(&mut flow, member, &mut taken),
+            RingRole::Consumer => {
+                check_fixed_range(&flow).and_then(|()| self.add_consumer(&mut flow, member, &mut taken))
+            }
         };
         self.or_give_back(done, &taken)?;
         flow.version += 1;
         Ok(flow)
     }
 
-    /// Flow `name` without a member.
+    /// Flow `name` without these members.
     ///
     /// # Errors
-    /// When there is none of that name, or it is the last of its kind.
-    pub fn plan_removal(&self, name: &str, member: &str) -> Result<Flow, Refusal> {
+    /// When there is none of that name, or nobody would be left on its side.
+    pub fn plan_removal(&self, name: &str, members: &[String]) -> Result<Flow, Refusal> {
         let mut flow = self.flow(name)?.clone();
-        let at = |members: &[Member]| members.iter().position(|m| m.name == member);
-        let (producer, consumer) = (at(&flow.producers), at(&flow.consumers));
-        let last = |what: &str| {
-            let message = format!(
-                "`{member}` is the last {what} of flow `{name}`: delete the flow, or add another first"
-            );
-            Refusal::new(Kind::NotNow, message)
-        };
-        match (producer, consumer) {
-            (Some(_), _) if flow.producers.len() == 1 => return Err(last("producer")),
-            (_, Some(_)) if flow.consumers.len() == 1 => return Err(last("consumer")),
-            (Some(at), _) => {
-                flow.producers.remove(at);
+        if let Some(stranger) = members.iter().find(|m| flow.members().all(|n| n.name != **m)) {
+            let message = format!("flow `{name}` has no member `{stranger}`");
+            return Err(Refusal::new(Kind::NotFound, message));
+        }
+        let leaves = |m: &Member| members.contains(&m.name);
+        for (side, what) in [(&flow.producers, "producer"), (&flow.consumers, "consumer")] {
+            if let Some(last) = side.first().filter(|_| side.iter().all(leaves)) {
+                let message = format!(
+                    "`{}` is the last {what} of flow `{name}`: delete the flow, or add another first",
+                    last.name
+                );
+                return Err(Refusal::new(Kind::NotNow, message));
             }
-            (None, Some(at)) => {
-                flow.consumers.remove(at);
-                if per_consumer(flow.kind) {
-                    flow.producers.iter_mut().for_each(|p| drop(p.rings.remove(at)));
-                }
-            }
-            (None, None) => {
-                let message = format!("flow `{name}` has no member `{member}`");
-                return Err(Refusal::new(Kind::NotFound, message));
+        }
+        let stays: Vec<bool> = flow.consumers.iter().map(|m| !leaves(m)).collect();
+        if stays.contains(&false) {
+            check_fixed_range(&flow)?;
+        }
+        flow.producers.retain(|m| !leaves(m));
+        flow.consumers.retain(|m| !leaves(m));
+        if per_consumer(flow.kind) {
+            for producer in &mut flow.producers {
+                let mut kept = stays.iter();
+                producer.rings.retain(|_| kept.next() != Some(&false));
             }
         }
         flow.version += 1;
@@ -548,6 +551,22 @@ fn check_routing(new: &NewFlow) -> Result<(), Refusal> {
             )))
         }
         Some(_) => Ok(()),
+    }
+}
+
+/// A shuffle by range has as many consumers as ranges.
+fn check_fixed_range(flow: &Flow) -> Result<(), Refusal> {
+    match parse_routing(&flow.routing) {
+        Some(Routing::Range { bounds, .. }) if per_consumer(flow.kind) => {
+            let message = format!(
+                "flow `{}` routes by range, and its {} bounds are for {} consumers: create a flow with other bounds",
+                flow.name,
+                bounds.len(),
+                bounds.len() + 1
+            );
+            Err(Refusal::new(Kind::NotNow, message))
+        }
+        _ => Ok(()),
     }
 }
 

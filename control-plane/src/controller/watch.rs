@@ -91,7 +91,7 @@ impl Controller {
                 Err(_) => {
                     if self.set_connected(host, false) {
                         self.host_event(EventKind::AgentLost, host, "its agent does not answer");
-                        self.members_gone(host, "its host's agent does not answer").await;
+                        self.host_gone(host, "its host's agent does not answer").await;
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -112,28 +112,30 @@ impl Controller {
             if failure.is_some() {
                 return;
             }
-            for member in self.members_on(&flow, host) {
-                let gone = |m: &&super::model::Member| {
-                    m.name == member && m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name))
-                };
-                if flow.members().any(|m| gone(&m)) {
-                    self.member_gone(
-                        &flow.name,
-                        &member,
-                        "its host's agent was started anew and has lost its rings",
-                    )
-                    .await;
+            let lost = |m: &&super::model::Member| {
+                m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name))
+            };
+            let gone: Vec<String> = flow.members().filter(lost).map(|m| m.name.clone()).collect();
+            let why = "its host's agent was started anew and has lost its rings";
+            if !gone.is_empty() {
+                for member in flow.members().filter(lost) {
+                    let trouble =
+                        format!("member `{}`: {why}: remove it with --force and add it again", member.name);
+                    let mut state = self.state();
+                    member
+                        .rings
+                        .iter()
+                        .for_each(|r| drop(state.troubles.insert(r.name.clone(), trouble.clone())));
                 }
+                self.members_gone(&flow.name, &gone, why).await;
             }
         }
     }
 
-    async fn members_gone(&self, host: &str, why: &str) {
+    async fn host_gone(&self, host: &str, why: &str) {
         let flows = self.list_flows();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
-            for member in self.members_on(flow, host) {
-                self.member_gone(&flow.name, &member, why).await;
-            }
+            self.members_gone(&flow.name, &self.members_on(flow, host), why).await;
         }
     }
 
@@ -165,25 +167,29 @@ impl Controller {
         };
         self.0.events.emit(kind, event);
         if kind == EventKind::ProgramDied {
-            self.member_gone(&flow, &member, &format!("ring `{}`: {}", ring.name, ring.detail)).await;
+            self.members_gone(&flow, &[member], &format!("ring `{}`: {}", ring.name, ring.detail)).await;
         }
     }
 
-    /// What the flow's policy says when a member is gone.
-    async fn member_gone(&self, flow: &str, member: &str, why: &str) {
-        let why = format!("member `{member}`: {why}");
+    /// What the flow's policy says when members are gone.
+    async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
         let mut work = self.0.work.lock().await;
-        let policy = match self.state().flows.get(flow) {
-            Some(flow) if flow.failed.is_none() && flow.members().any(|m| m.name == member) => {
-                flow.settings.policy
+        let (policy, members) = match self.state().flows.get(flow) {
+            Some(flow) if flow.failed.is_none() => {
+                let is_there = |name: &&String| flow.members().any(|m| m.name == **name);
+                (flow.settings.policy, members.iter().filter(is_there).cloned().collect::<Vec<_>>())
             }
             _ => return,
         };
+        if members.is_empty() {
+            return;
+        }
+        let why = format!("member `{}`: {why}", members.join("`, `"));
         match policy {
             Policy::Wait => {}
             Policy::Abort => self.fail_flow(&mut work, flow, &why).await,
             Policy::DropMember => {
-                if let Err(refusal) = self.remove_with(&mut work, flow, member, true, &why).await {
+                if let Err(refusal) = self.remove_with(&mut work, flow, &members, true, &why).await {
                     self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
                 }
             }
@@ -232,7 +238,7 @@ impl Controller {
                 ..of_flow(&who.flow, what.clone())
             };
             self.0.events.emit(EventKind::MemberSilent, event);
-            self.member_gone(&who.flow, &who.member, &what).await;
+            self.members_gone(&who.flow, &[who.member], &what).await;
             return;
         }
         let mut work = self.0.work.lock().await;

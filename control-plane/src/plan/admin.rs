@@ -6,6 +6,7 @@ const ETHERTYPE_INTERNAL: [u8; 2] = [0x88, 0xb5];
 pub const FRAME: usize = 64;
 
 // Events (p4/common/types.p4).
+const EV_RETRY: u8 = 27;
 const EV_CLOSE: u8 = 29;
 const EV_FANOUT: u8 = 32;
 const EV_RESET: u8 = 37;
@@ -66,6 +67,11 @@ impl Reset {
 /// Asks for a worker's phase, head and PSN (P4: `REPORT_STATE`).
 pub fn query(worker: u16) -> Vec<u8> {
     for_worker(EV_QUERY, worker)
+}
+
+/// Has a worker repeat what it waits for, or go on if that has come to be complete.
+pub fn retry(worker: u16) -> Vec<u8> {
+    for_worker(EV_RETRY, worker)
 }
 
 /// Has an idle worker write its last commit record, whatever its producers hold.

@@ -173,6 +173,9 @@ pub fn run(
     let topology = &topology;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        // Threads for calls that block are few, and soon gone.
+        .max_blocking_threads(4)
+        .thread_keep_alive(Duration::from_millis(100))
         .enable_all()
         .build()
         .map_err(|e| other("starting threads")(&e))?;

@@ -1,5 +1,8 @@
 //! A system of real processes, from `zsr up` to `zsr down`.
 
+mod churn;
 mod deaths;
 mod life;
+mod members;
+mod remains;
 mod system;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
+use tonic::transport::{Channel, Endpoint};
+use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 
 pub struct System {
     pub folder: tempfile::TempDir,
@@ -105,6 +107,38 @@ impl System {
         self.well(&["down"]);
         let left: Vec<_> = std::fs::read_dir(self.root()).expect("a folder").flatten().collect();
         assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+/// A client of the controller.
+pub struct Client {
+    runtime: tokio::runtime::Runtime,
+    client: ControllerClient<Channel>,
+}
+
+impl Client {
+    pub fn try_call<T>(
+        &mut self,
+        call: impl AsyncFnOnce(&mut ControllerClient<Channel>) -> Result<tonic::Response<T>, tonic::Status>,
+    ) -> Result<T, tonic::Status> {
+        self.runtime.block_on(call(&mut self.client)).map(tonic::Response::into_inner)
+    }
+
+    /// A call that has to succeed.
+    pub fn call<T>(
+        &mut self,
+        call: impl AsyncFnOnce(&mut ControllerClient<Channel>) -> Result<tonic::Response<T>, tonic::Status>,
+    ) -> T {
+        self.try_call(call).expect("the controller agrees")
+    }
+}
+
+impl System {
+    pub fn client(&self) -> Client {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let uri = format!("unix://{}", self.root().join("s/controller").display());
+        let channel = runtime.block_on(Endpoint::from_shared(uri).expect("a URI").connect());
+        Client { client: ControllerClient::new(channel.expect("a controller")), runtime }
     }
 }
 

@@ -49,14 +49,21 @@ impl Agent {
         Ok(opened)
     }
 
-    /// Destroys `names` for `reason` (empty: none), and says how many there were. Blocks on the NIC.
+    /// Destroys `names` for `reason` (empty: none), and says how many there were; `finished`: consumers see the end of the stream
+    /// in place of an abort, behind what is in their rings. Blocks on the NIC.
     ///
     /// # Errors
     /// The first error of the NIC; all rings are gone all the same.
-    pub fn close_rings(&self, names: &[String], reason: &str) -> Result<usize, AgentError> {
+    pub fn close_rings(&self, names: &[String], reason: &str, finished: bool) -> Result<usize, AgentError> {
         let mut closed = 0;
         let mut result = Ok(());
         for name in names {
+            if finished {
+                match self.finish_ring(name) {
+                    Ok(()) | Err(AgentError::NotFound(_)) => {}
+                    Err(error) => result = result.and(Err(error)),
+                }
+            }
             if !reason.is_empty() {
                 match self.abort_ring(name, reason) {
                     Ok(_) | Err(AgentError::NotFound(_)) => {}
@@ -70,5 +77,13 @@ impl Agent {
             }
         }
         result.map(|()| closed)
+    }
+
+    /// Ends the streams of those of `names` that are producer rings without a program; says how many.
+    ///
+    /// # Errors
+    /// [`AgentError::ShuttingDown`].
+    pub fn end_rings(&self, names: &[String]) -> Result<usize, AgentError> {
+        Ok(self.rings_named(names)?.iter().filter(|info| info.ring.end_unattended()).count())
     }
 }

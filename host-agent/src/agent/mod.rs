@@ -339,6 +339,20 @@ impl Agent {
         })
     }
 
+    /// Disconnects a consumer ring and ends its stream behind what is in it; a producer ring stays as it is. Blocks on the NIC.
+    fn finish_ring(&self, name: &str) -> Result<(), AgentError> {
+        let finish = |nic: &dyn NicBackend, info: &mut RingInfo| {
+            if info.ring.role() != Role::Consumer || info.state != RingState::Connected {
+                return Ok(None);
+            }
+            let result = disconnect(nic, info);
+            info.state = RingState::Registered;
+            info.ring.finish();
+            result.map(|()| None)
+        };
+        self.change(name, finish).map(|_| ())
+    }
+
     /// Disconnects a ring, makes its key and queue pairs invalid, and forgets it. Blocks on the NIC.
     ///
     /// # Errors

@@ -181,9 +181,18 @@ impl agent_server::Agent for AgentService {
         &self,
         request: Request<proto::CloseRingsRequest>,
     ) -> Result<Response<proto::CloseRingsResponse>, Status> {
-        let proto::CloseRingsRequest { names, reason } = request.into_inner();
-        let closed = self.run(move |agent| agent.close_rings(&names, &reason)).await?;
+        let proto::CloseRingsRequest { names, reason, finished } = request.into_inner();
+        let closed = self.run(move |agent| agent.close_rings(&names, &reason, finished)).await?;
         Ok(Response::new(proto::CloseRingsResponse { closed: closed as u32 }))
+    }
+
+    async fn end_rings(
+        &self,
+        request: Request<proto::EndRingsRequest>,
+    ) -> Result<Response<proto::EndRingsResponse>, Status> {
+        let names = request.into_inner().names;
+        let ended = self.run(move |agent| agent.end_rings(&names)).await?;
+        Ok(Response::new(proto::EndRingsResponse { ended: ended as u32 }))
     }
 
     async fn get_ring(

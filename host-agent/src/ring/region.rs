@@ -397,6 +397,24 @@ impl Ring {
         word.fetch_or(flag, Ordering::AcqRel);
     }
 
+    /// Ends a consumer ring's stream behind what is in it: pops succeed until it is empty. To be called when no switch writes to
+    /// the ring any more.
+    pub fn finish(&self) {
+        let flag = ControlWord { counter: 0, flags: Flags::CLOSED };
+        self.control.head.fetch_or(to_raw(flag, self.spec.byte_order()), Ordering::AcqRel);
+    }
+
+    /// Ends a producer ring's stream in place of a program, unless one has the ring; says whether it ended it.
+    pub fn end_unattended(&self) -> bool {
+        // As a program would: whoever takes the side has it alone.
+        if self.take_producer().is_err() {
+            return false;
+        }
+        self.finish();
+        self.producer_attached.store(false, Ordering::Release);
+        true
+    }
+
     /// Why the agent aborted the ring, if it did.
     pub fn abort_reason(&self) -> Option<&str> {
         self.abort_reason.get().map(String::as_str)

@@ -1,0 +1,192 @@
+//! Programs at rings of a running system, as threads of this process: they attach as any process would.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use zsr_control_plane::controller::proto::Ring;
+use zsr_host_agent::pu;
+use zsr_host_agent::ring::{Cancel, PopError, Producer, PushError};
+
+/// Items in the order in which they came: their producers' numbers, and theirs.
+pub type Log = Vec<(u64, u64)>;
+
+const ITEM: usize = 64;
+/// Every producer pushes at least so many items.
+const LEAST: u64 = 300;
+/// How often a pusher without room looks for orders.
+const LISTEN: Duration = Duration::from_millis(1);
+/// After how long without an item a flow is taken to hang.
+const HANGS: Duration = Duration::from_secs(60);
+
+fn item(producer: u64, number: u64) -> [u8; ITEM] {
+    let mut item = [(producer * 31 + number) as u8; ITEM];
+    item[..8].copy_from_slice(&producer.to_le_bytes());
+    item[8..16].copy_from_slice(&number.to_le_bytes());
+    item
+}
+
+enum Order {
+    Attach(String, Box<Producer>),
+    /// Leaves the ring to this consumer once it is empty, then answers.
+    Forget(String, Sender<()>),
+    Leave,
+    LeaveDrained,
+    Close,
+}
+
+/// Pushes numbered items into its rings in turn until told otherwise.
+pub struct Pusher {
+    orders: Sender<Order>,
+    thread: JoinHandle<(u64, u64)>,
+    rings: Vec<String>,
+}
+
+impl Pusher {
+    pub fn start(number: u64) -> Self {
+        let (orders, todo) = channel();
+        Pusher { orders, thread: std::thread::spawn(move || push(number, &todo)), rings: Vec::new() }
+    }
+
+    /// At a ring for a consumer, unless it is there already.
+    pub fn attach(&mut self, consumer: &str, ring: &Ring) {
+        if self.rings.contains(&ring.name) {
+            return;
+        }
+        let producer = pu::attach_producer(Path::new(&ring.programs), &ring.name, Cancel::new());
+        self.rings.push(ring.name.clone());
+        self.order(Order::Attach(consumer.into(), Box::new(producer.expect("attached"))));
+    }
+
+    /// No item goes to this consumer any more; all that did were taken.
+    pub fn forget(&self, consumer: &str) {
+        let (done, is_done) = channel();
+        self.order(Order::Forget(consumer.into(), done));
+        is_done.recv().expect("a pusher that answers");
+    }
+
+    /// Its number, and how many items it has pushed; so for the others.
+    pub fn leave(self) -> (u64, u64) {
+        self.end(Order::Leave)
+    }
+
+    pub fn leave_drained(self) -> (u64, u64) {
+        self.end(Order::LeaveDrained)
+    }
+
+    pub fn close(self) -> (u64, u64) {
+        self.end(Order::Close)
+    }
+
+    fn end(self, order: Order) -> (u64, u64) {
+        self.order(order);
+        self.thread.join().expect("a pusher that ends well")
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.send(order).expect("a pusher that lives");
+    }
+}
+
+fn push(producer: u64, todo: &Receiver<Order>) -> (u64, u64) {
+    let mut rings: Vec<(String, Producer)> = Vec::new();
+    let mut pushed = 0;
+    loop {
+        // Without a ring there is nothing to do but wait, and nobody leaves without having done something.
+        let order = match rings.len() {
+            0 => todo.recv().ok(),
+            _ if pushed > LEAST => todo.try_recv().ok(),
+            _ => None,
+        };
+        match order {
+            Some(Order::Attach(consumer, ring)) => rings.push((consumer, *ring)),
+            Some(Order::Forget(consumer, done)) => {
+                if let Some(at) = rings.iter().position(|(name, _)| *name == consumer) {
+                    let (_, mut ring) = rings.remove(at);
+                    ring.wait_drained().expect("taken");
+                    ring.detach();
+                }
+                done.send(()).expect("somebody waits");
+            }
+            Some(Order::Leave) => {
+                rings.into_iter().for_each(|(_, ring)| ring.detach());
+                return (producer, pushed);
+            }
+            Some(Order::LeaveDrained) => {
+                rings.iter_mut().for_each(|(_, ring)| ring.wait_drained().expect("taken"));
+                rings.into_iter().for_each(|(_, ring)| ring.detach());
+                return (producer, pushed);
+            }
+            Some(Order::Close) => {
+                rings.into_iter().for_each(|(_, ring)| ring.close());
+                return (producer, pushed);
+            }
+            None => {
+                let at = pushed as usize % rings.len();
+                match rings[at].1.push_timeout(&item(producer, pushed), LISTEN) {
+                    Ok(()) => pushed += 1,
+                    Err(PushError::TimedOut) => {}
+                    Err(e) => panic!("producer {producer}: {e}"),
+                }
+            }
+        }
+    }
+}
+
+/// Pops until the end of the stream.
+pub struct Popper {
+    thread: JoinHandle<Log>,
+    popped: Arc<AtomicU64>,
+}
+
+impl Popper {
+    pub fn start(ring: &Ring) -> Self {
+        let mut rx =
+            pu::attach_consumer(Path::new(&ring.programs), &ring.name, Cancel::new()).expect("attached");
+        let name = ring.name.clone();
+        let popped = Arc::new(AtomicU64::new(0));
+        let count = popped.clone();
+        let pop = move || {
+            let (mut log, mut buffer) = (Log::new(), [0; ITEM]);
+            loop {
+                match rx.pop_timeout(&mut buffer, HANGS) {
+                    Ok(()) => {}
+                    Err(PopError::Closed) => return log,
+                    Err(e) => panic!("{name}: {e} behind {} items, the last {:?}", log.len(), log.last()),
+                }
+                let word = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().expect("8 bytes"));
+                let (producer, number) = (word(0), word(8));
+                assert!(buffer == item(producer, number), "{name}: an item is not as it was");
+                log.push((producer, number));
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        Popper { thread: std::thread::spawn(pop), popped }
+    }
+
+    /// How many items it has popped.
+    pub fn popped(&self) -> u64 {
+        self.popped.load(Ordering::Relaxed)
+    }
+
+    /// What it has popped, once it has seen the end.
+    pub fn log(self) -> Log {
+        self.thread.join().expect("a popper that ends well")
+    }
+}
+
+/// Waits until more than `before` items were popped at all of `poppers` together.
+pub fn moves_on<'p>(
+    poppers: impl Iterator<Item = &'p Popper> + Clone,
+    before: u64,
+    state: &dyn Fn() -> String,
+) {
+    let begun = Instant::now();
+    while poppers.clone().map(Popper::popped).sum::<u64>() <= before {
+        assert!(begun.elapsed() < HANGS, "no item has come for a minute: {}", state());
+        std::thread::yield_now();
+    }
+}
