@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use zsr_control_plane::controller::proto::{self, FlowKind};
 
@@ -109,6 +110,7 @@ impl Churn {
         let what = self.dice.below(12);
         // Shown when the test fails.
         println!("{what}: {} producers, {} consumers", self.producers.len(), self.consumers.len());
+        let begun = Instant::now();
         match what {
             0..=1 if self.producers.len() < MOST => self.add(true),
             2..=3 if self.producers.len() > 1 => self.remove_producer(),
@@ -120,6 +122,7 @@ impl Churn {
         }
         // Whatever was done, items move on.
         let before = self.consumers.values().map(Popper::popped).sum();
+        println!("after {:?}", begun.elapsed());
         moves_on(self.consumers.values(), before, &|| system.zsr(&["top", "-n", "1", "--json"]).out);
     }
 
@@ -176,6 +179,7 @@ impl Churn {
             hint: Some(pick(dice, &[1, 2]) as i32),
             ..Default::default()
         };
+        println!("{settings:?}");
         let request = proto::SetFlowRequest { name: "f".into(), settings: Some(settings) };
         self.client.call(async |c| c.set_flow(request).await);
     }
