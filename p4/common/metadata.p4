@@ -134,7 +134,6 @@ struct meta_t {
     psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
     psn_t    from_slack;           // less number of fragments
-    bytes_t  items_at;             // offset of the transfer's first item, at the producer or the consumer
     bit<8>   same_head;            // 1: as the deciding pass saw it
     bit<8>   same_tail;
     bit<32>  acked;                // a bit for each member
@@ -145,9 +144,7 @@ struct meta_t {
     bit<8>   matched;              // 1: the packet answers the outstanding request
     bit<8>   claimed;
     bit<8>   locked;
-    bit<16>  lock;                 // worker that drains the producer, plus 1
-    bit<16>  my_lock;
-    bit<16>  others_lock;
+    bit<16>  my_lock;              // this worker's mark in LockState
     bytes_t  credit_left;          // of a turn, behind this transfer
     bit<8>   over;                 // 1: the producer's turn is over
     usec_t   due_at;
@@ -190,9 +187,12 @@ struct meta_t {
     bit<16>  hops_left;
     bit<8>   ask;                  // ASK_*: whose word is wanted
     bit<8>   is_drained;           // 1: this producer and those looked at before it are closed and empty
-    bit<8>   idle;
-    bit<8>   stopped;
-    bit<8>   bad_count;
+    flag_t   idle;                 // the worker is
+    flag_t   stopped;              // for good
+    flag_t   empty;                // the producer is
+    flag_t   is_low;               // the consumer's space
+    flag_t   is_short;             // less than a full batch is known of
+    flag_t   bad_count;            // a counter lies outside of its ring
 
     // Egress: the peer, and the rewrite.
     bit<32>  crc_old;

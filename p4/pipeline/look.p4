@@ -108,24 +108,30 @@ control Look(inout meta_t m) {
         if (CAPPED(m.g.settings)) { refill_times.apply(m); }
 
         if (m.g.phase == PHASE_IDLE) { m.idle = 1; }
-        if (m.g.phase == PHASE_CLOSED || m.g.phase == PHASE_FAULT) { m.stopped = 1; }
+        else if (m.g.phase == PHASE_CLOSED || m.g.phase == PHASE_FAULT) { m.stopped = 1; }
         // All producers of the round so far: the worker closes when it has found the whole list so.
-        if (m.idle == 1 && m.closed == 1 && m.g.producer_head == 0 && (m.b.hops == 0 || m.b.word == 1)) { m.is_drained = 1; }
+        if (m.b.hops == 0) { m.is_drained = 1; }
+        else if (m.b.word == 1) { m.is_drained = 1; }
+        if (m.g.producer_head == 0) { m.empty = 1; }
         // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
         // already have popped items that our head does not count yet.
-        if (m.idle == 1 && m.g.blocked == 0 && (m.producer_size != 0 || m.consumer_size != 0)) { m.bad_count = 1; }
+        if (m.producer_size != 0) { m.bad_count = 1; }
+        else if (m.consumer_size != 0) { m.bad_count = 1; }
+        if (m.low_space != 0) { m.is_low = 1; }
+        if (m.max_batch != 0) { m.is_short = 1; }
 
-        if (m.stopped == 0 && m.bad_count == 0) {
-            if (m.g.producer_head == 0) {
+        if (m.stopped == 0) {
+            if (m.empty == 1) {
                 if (m.closed == 0) { m.ask = ASK_PRODUCER; }
             }
-            else if (m.low_space != 0) { m.ask = ASK_CONSUMER; }
+            else if (m.is_low == 1) { m.ask = ASK_CONSUMER; }
             // While a transfer is under way; not where producers ring: an answer from before the tail is written misses items that
             // come too early for the bell, and the poll behind the tail would be its repetition.
-            else if (m.idle == 0 && m.closed == 0 && m.max_batch != 0 && !RINGS(m.g.settings)) { m.ask = ASK_PRODUCER; }
+            else if (m.idle == 0 && m.closed == 0 && m.is_short == 1 && !RINGS(m.g.settings)) { m.ask = ASK_PRODUCER; }
         }
+        if (m.idle == 0 || m.closed == 0 || m.empty == 0) { m.is_drained = 0; }
 
-        if (m.bad_count == 1) { fault(); }
+        if (m.bad_count == 1 && m.idle == 1 && m.g.blocked == 0) { fault(); }
         else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { again(EV_RETRY); }
         else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) { poll_producer(); }
         else if (m.ask == ASK_CONSUMER && m.g.ask_consumer == 1) {

@@ -147,8 +147,6 @@ control Transfer(inout meta_t m) {
                 }
                 if (m.do_due != DO_NOTHING) { due.apply(m); }
                 if (m.looks == 1) {
-                    m.others_lock = m.lock - m.my_lock;
-                    if (m.lock != 0 && m.others_lock != 0) { m.g.blocked = 1; }
                     if (m.is_due == 1) { m.g.late = 1; }
                     if (m.producer_is_due == 1) { m.g.ask_producer = 1; }
                     if (m.consumer_is_due == 1) { m.g.ask_consumer = 1; }

@@ -31,7 +31,7 @@
 #define ZSR_OP bit<3>
 #define ZSR_FLAG bit<1>
 #define ZSR_BRIDGE header
-#define ZSR_ARCH_META commit_copy_t copy;
+#define ZSR_ARCH_META commit_copy_t copy; report_t message; kind_t message_kind; MirrorId_t message_session;
 
 #include "../../common/types.p4"
 #include "../../common/headers.p4"
@@ -50,19 +50,23 @@ header commit_copy_t {
     bytes_t  producer_tail;
 }
 
-#include "../../common/metadata.p4"
-
-// A message to the controller (digest): something that it has to act on or tell a person.
-struct report_t {
-    bit<8>  reason;                        // REPORT_*
-    bit<32> code;
-    bit<16> worker;
-    bit<16> producer;
-    bit<16> qp;                            // connection, where one is concerned
-    role_t  role;
-    phase_t phase;
-    psn_t   psn;
+// A message to the controller: something that it has to act on or tell a person. Mirrored from ingress to the session of the
+// controller's port, in front of the packet that gave rise to it.
+const kind_t REPORT_COPY = 9;
+const MirrorId_t REPORT_SESSION = 1;
+header report_t {
+    bit<8>   reason;                       // REPORT_*
+    kind_t   kind;
+    bit<16>  worker;
+    bit<32>  code;
+    bit<16>  producer;
+    bit<16>  qp;                           // connection, where one is concerned
+    psn_t    psn;
+    role_t   role;
+    phase_t  phase;
 }
+
+#include "../../common/metadata.p4"
 
 #include "ops.p4"
 #include "parser.p4"
@@ -150,15 +154,20 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
         hdr.word.setInvalid();
         hdr.icrc.setInvalid();
     }
+    action tell(MirrorType_t type) {
+        dprsr.mirror_type = type;
+        m.message_kind = REPORT_COPY;
+        m.message_session = REPORT_SESSION;
+    }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
         m.b.setValid();
         zsr.apply(hdr, m);
         count_ingress.apply(m);
-        if (m.report == REPORT_REFUSED) { dprsr.digest_type = REPORT_REFUSED_TYPE; }
-        else if (m.report == REPORT_SILENT) { dprsr.digest_type = REPORT_SILENT_TYPE; }
-        else if (m.report == REPORT_BAD_COUNT) { dprsr.digest_type = REPORT_BAD_COUNT_TYPE; }
-        else if (m.report != 0) { dprsr.digest_type = REPORT_STATE_TYPE; }
+        if (m.report == REPORT_REFUSED) { tell(REPORT_REFUSED_TYPE); }
+        else if (m.report == REPORT_SILENT) { tell(REPORT_SILENT_TYPE); }
+        else if (m.report == REPORT_BAD_COUNT) { tell(REPORT_BAD_COUNT_TYPE); }
+        else if (m.report != 0) { tell(REPORT_STATE_TYPE); }
         if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
         if (m.b.event == EV_LOOK) { m.g.setValid(); }
         tm.ucast_egress_port = m.out_port;

@@ -22,10 +22,15 @@ control LittleWord(in bit<32> count, in bit<32> flags, out bytes_t word) {
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
     apply { word = wires.get({ count[7:0], count[15:8], count[23:16], count[31:26], 1w0, flags[24:24] }); }
 }
-// The other byte order.
+// The other byte order. A table of its own, since one table brings 32 bits of hashes to its actions.
 control Swap(inout bit<32> value) {
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
-    apply { value = wires.get({ value[7:0], value[15:8], value[23:16], value[31:24] }); }
+    action swap() { value = wires.get({ value[7:0], value[15:8], value[23:16], value[31:24] }); }
+    table swaps {
+        actions = { swap; }
+        const default_action = swap();
+    }
+    apply { swaps.apply(); }
 }
 // Timer packets of the packet generator carry the group itself: each of its applications has a packet and a period of its own.
 control TickGroup(in bit<16> number, out bit<16> group) {

@@ -80,22 +80,23 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
 }
 
-// One type of digest for each field that a report brings.
-const DigestType_t REPORT_REFUSED_TYPE = 1;
-const DigestType_t REPORT_SILENT_TYPE = 2;
-const DigestType_t REPORT_BAD_COUNT_TYPE = 3;
-const DigestType_t REPORT_STATE_TYPE = 4;
+// One type of message for each field that a report brings.
+const MirrorType_t REPORT_REFUSED_TYPE = 1;
+const MirrorType_t REPORT_SILENT_TYPE = 2;
+const MirrorType_t REPORT_BAD_COUNT_TYPE = 3;
+const MirrorType_t REPORT_STATE_TYPE = 4;
+#define REPORT(code) { m.report, m.message_kind, m.b.worker, code, m.b.producer, m.received_qp, m.consumer_psn, m.role, m.g.phase }
 
 control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
-    Digest<report_t>(REPORT_REFUSED_TYPE) refused;
-    Digest<report_t>(REPORT_SILENT_TYPE) silent;
-    Digest<report_t>(REPORT_BAD_COUNT_TYPE) bad_count;
-    Digest<report_t>(REPORT_STATE_TYPE) state;
+    Mirror(REPORT_REFUSED_TYPE) refused;
+    Mirror(REPORT_SILENT_TYPE) silent;
+    Mirror(REPORT_BAD_COUNT_TYPE) bad_count;
+    Mirror(REPORT_STATE_TYPE) state;
     apply {
-        if (dprsr.digest_type == REPORT_REFUSED_TYPE) { refused.pack({ m.report, m.aeth, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
-        else if (dprsr.digest_type == REPORT_SILENT_TYPE) { silent.pack({ m.report, m.tries, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
-        else if (dprsr.digest_type == REPORT_BAD_COUNT_TYPE) { bad_count.pack({ m.report, m.b.word, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
-        else if (dprsr.digest_type == REPORT_STATE_TYPE) { state.pack({ m.report, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }); }
+        if (dprsr.mirror_type == REPORT_REFUSED_TYPE) { refused.emit<report_t>(m.message_session, REPORT(m.aeth)); }
+        if (dprsr.mirror_type == REPORT_SILENT_TYPE) { silent.emit<report_t>(m.message_session, REPORT(m.tries)); }
+        if (dprsr.mirror_type == REPORT_BAD_COUNT_TYPE) { bad_count.emit<report_t>(m.message_session, REPORT(m.b.word)); }
+        if (dprsr.mirror_type == REPORT_STATE_TYPE) { state.emit<report_t>(m.message_session, REPORT(m.b.head)); }
         pkt.emit(m.b);
         pkt.emit(m.g);
         pkt.emit(hdr.ethernet);
@@ -118,6 +119,7 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
             (bit<16>)OUT_FORWARD &&& 0xff : forward;
             (bit<16>)OUT_DATA &&& 0xff    : data;
             (bit<16>)COMMIT_COPY &&& 0xff : commit_copy;
+            (bit<16>)REPORT_COPY &&& 0xff : report;
             default                       : made;
         }
     }
@@ -140,6 +142,12 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     state commit_copy {
         pkt.extract(m.copy);
         pkt.advance(COMMIT_COPY_BYTES * 8);
+        transition accept;
+    }
+    // It goes out as it is.
+    state report {
+        pkt.extract(m.message);
+        m.b.kind = OUT_FORWARD;
         transition accept;
     }
     state data {
@@ -167,9 +175,9 @@ control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egre
         hdr.ipv4.checksum = checksum.update({
             hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
             hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
+        pkt.emit(m.message);
         pkt.emit(hdr.ethernet);
         pkt.emit(m.b);
-        pkt.emit(hdr.arp);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);
         pkt.emit(hdr.bth);

@@ -353,11 +353,11 @@ control FromState(inout meta_t m) {
 
 control LockState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) lock;
-    ACTION(get, bit<16>, lock, { o = v; })
+    RegisterAction<bit<16>, bit<16>, bit<8>>(lock) get = { void apply(inout bit<16> v, out bit<8> o) { o = 0; if (v != 0 && v != m.my_lock) { o = 1; } } };
     RegisterAction<bit<16>, bit<16>, bit<8>>(lock) take = { void apply(inout bit<16> v, out bit<8> o) { o = 0; if (v == 0 || v == m.my_lock) { v = m.my_lock; o = 1; } } };
     ACTION(clear, bit<16>, lock, { v = 0; o = v; })
 
-    action do_get() { m.lock = get.execute(m.b.producer); }
+    action do_get() { m.g.blocked = get.execute(m.b.producer); }
     action do_take() { m.locked = take.execute(m.b.producer); }
     action do_clear() { clear.execute(m.b.producer); }
     table ops {

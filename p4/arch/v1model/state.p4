@@ -224,18 +224,20 @@ control FromState(inout meta_t m) {
     }
 }
 
-// Producer ring -> 0, or the worker that drains it, plus 1. DO_MATCH: take it if it is free or ours. DO_SET: free it.
+// Producer ring -> 0, or the worker that drains it, plus 1. DO_MATCH: take it if it is free or ours. DO_SET: free it. DO_GET: has
+// another worker got it?
 control LockState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) lock;
     apply {
         if (m.do_lock == DO_SET) {
             lock.write((bit<32>)m.b.producer, 0);
         } else {
-            lock.read(m.lock, (bit<32>)m.b.producer);
+            bit<16> holder;
+            lock.read(holder, (bit<32>)m.b.producer);
             if (m.do_lock == DO_MATCH) {
-                if (m.lock == 0 || m.lock == m.my_lock) { lock.write((bit<32>)m.b.producer, m.my_lock); }
+                if (holder == 0 || holder == m.my_lock) { lock.write((bit<32>)m.b.producer, m.my_lock); }
                 else { m.locked = 0; }
-            }
+            } else if (holder != 0 && holder != m.my_lock) { m.g.blocked = 1; }
         }
     }
 }
