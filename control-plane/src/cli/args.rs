@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::{
-    AgentArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs, ProduceArgs,
-    RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+    AgentArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs, PcapArgs,
+    ProduceArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
 use crate::topology::{InputFormat, Overrides, parse_delimiter};
 
@@ -46,6 +46,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Live rates, fill and retries of flows and rings
     Top(TopArgs),
+    /// Watch a link of a running system: live, as pcapng, with a comment per packet
+    Pcap(PcapArgs),
     /// Push standard input into a flow, as one of its producers
     Produce(ProduceArgs),
     /// Pop from a flow to standard output, as one of its consumers

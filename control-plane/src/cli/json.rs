@@ -76,6 +76,10 @@ pub(super) fn ring(r: &proto::Ring) -> Value {
         "number": flow.map(|_| r.number),
         "data_qp": flow.map(|_| r.data_qp),
         "poll_qp": flow.map(|_| r.poll_qp),
+        "data_qpn": flow.map(|_| r.data_qpn),
+        "poll_qpn": flow.map(|_| r.poll_qpn),
+        "nic_data_qpn": flow.map(|_| r.nic_data_qpn),
+        "nic_poll_qpn": flow.map(|_| r.nic_poll_qpn),
     })
 }
 

@@ -356,6 +356,40 @@ pub struct TopArgs {
     pub count: Option<u64>,
 }
 
+/// Options of `zsr pcap`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  zsr pcap                                            which links there are\n  \
+                  zsr pcap h1-s1-1 -w - | wireshark -k -i -           live\n  \
+                  zsr pcap h1-s1-1 --seconds 2 -w h1.pcapng; tshark -r h1.pcapng -Y 'frame.comment contains \"flow=rows\"'")]
+pub struct PcapArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// How links, or what a capture to a file holds, are printed
+    #[command(flatten)]
+    pub json: JsonArg,
+    /// The link's name, or its port at the switch [default: print which links there are]
+    #[arg(value_name = "LINK")]
+    pub link: Option<String>,
+    /// Where the capture goes: a file, or - for standard output [default: standard output, unless it is a terminal]
+    #[arg(short, long, value_name = "FILE", requires = "link")]
+    pub write: Option<PathBuf>,
+    /// End after so many packets
+    #[arg(short = 'n', long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End after so many seconds
+    #[arg(long, value_name = "S", requires = "link", value_parser = seconds)]
+    pub seconds: Option<Duration>,
+    /// Keep so many bytes of each packet, at least 96
+    #[arg(short, long, value_name = "BYTES", default_value_t = 9216, requires = "link",
+          value_parser = clap::value_parser!(u16).range(96..=9216))]
+    pub snaplen: u16,
+    /// At the host's end of the link instead of the switch's
+    #[arg(long, requires = "link")]
+    pub host_end: bool,
+}
+
 /// Options of `zsr produce` and `zsr consume`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
@@ -416,6 +450,14 @@ fn size32(text: &str) -> Result<u32, String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    // A year is no limit, and far from what clocks can count.
+    seconds
+        .filter(|s| !s.is_zero() && *s <= Duration::from_secs(31_536_000))
+        .ok_or_else(|| "expected a number of seconds, such as 2 or 0.5".into())
 }
 
 fn rate(text: &str) -> Result<u64, String> {

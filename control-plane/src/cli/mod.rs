@@ -10,6 +10,7 @@ mod events;
 mod flow;
 mod json;
 mod live_args;
+mod pcap;
 mod run;
 mod stream;
 mod system;
@@ -66,6 +67,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Ring(args) => flow::ring(&args),
         Command::Events(args) => events::events(&args),
         Command::Top(args) => top::top(&args),
+        Command::Pcap(args) => pcap::pcap(&args),
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),
         Command::Switch(args) => system::role(&args, &Role::Switch, None),

@@ -139,6 +139,10 @@ fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> pr
         number: r.ids.id.into(),
         data_qp: r.ids.data.index.into(),
         poll_qp: r.ids.poll.index.into(),
+        data_qpn: r.ids.data.qpn,
+        poll_qpn: r.ids.poll.qpn,
+        nic_data_qpn: r.address.map_or(0, |a| a.data_qpn),
+        nic_poll_qpn: r.address.map_or(0, |a| a.poll_qpn),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The process of a host: its agent, and its NIC if that is a soft one.
 
+use super::captures::{Captures, Serving};
 use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
@@ -18,6 +19,7 @@ use zsr_wire::Mac;
 struct Running {
     agent: Agent,
     nic: Option<LoopThread<NicNode>>,
+    captures: Option<Serving>,
 }
 
 pub(super) async fn run(
@@ -31,7 +33,7 @@ pub(super) async fn run(
     let number = topology.hosts.iter().position(|h| h.name == name);
     let number = number.ok_or_else(|| RoleError::NoHost(name.to_owned()))?;
     let host = &topology.hosts[number];
-    let Running { agent, nic } = start(place, topology, number, host)?;
+    let Running { agent, nic, captures } = start(place, topology, number, host)?;
     let programs = listen(&place.programs(number))?;
     let attaching = agent.clone();
     let until = ended(stop.clone());
@@ -56,12 +58,15 @@ pub(super) async fn run(
     let down = agent.clone();
     // Programs in rings are told; keys and queue pairs go.
     let _ = tokio::task::spawn_blocking(move || down.shutdown()).await;
-    let end = nic.map(LoopThread::stop);
-    for path in [place.agent(number), place.programs(number)] {
+    let error = nic.and_then(|nic| nic.stop().error);
+    if let Some(captures) = captures {
+        captures.end();
+    }
+    for path in [place.agent(number), place.programs(number), place.captures(Some(number))] {
         let _ = std::fs::remove_file(path);
     }
     served.map_err(|e| other("the agent's server")(&e))?;
-    end.and_then(|end| end.error).map_or(Ok(()), |e| Err(e.into()))
+    error.map_or(Ok(()), |e| Err(e.into()))
 }
 
 fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Result<Running, RoleError> {
@@ -78,7 +83,8 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
                 found.name, host.mac
             )));
         }
-        return Ok(Running { agent: Agent::with_shared_memory(&host.name, nic, None), nic: None });
+        let agent = Agent::with_shared_memory(&host.name, nic, None);
+        return Ok(Running { agent, nic: None, captures: None });
     }
     let link = topology.links.iter().position(|l| l.host == number);
     let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
@@ -91,7 +97,10 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     let agent = Agent::with_shared_memory(&host.name, backend, None);
     let mut node = PortLoop::new(NicNode { nic: Nic::new(config), queue }, &waker, LoopConfig::default())?;
     node.on_trouble(|_, e| eprintln!("the link: {e}"));
-    node.add_port(0, ports::at_host(place, link, &topology.links[link], host)?)?;
+    let (mut captures, cable) = (Captures::default(), &topology.links[link]);
+    let point = captures.point(&cable.name, cable.port, &format!("host {}", host.name));
+    node.add_port(0, ports::at_host(place, link, cable, host, point)?)?;
+    let captures = captures.serve(listen(&place.captures(Some(number)))?);
     let nic = node.spawn("zsr-nic").map_err(|e| other("starting a thread")(&e))?;
-    Ok(Running { agent, nic: Some(nic) })
+    Ok(Running { agent, nic: Some(nic), captures: Some(captures) })
 }

@@ -7,6 +7,7 @@
 //! Nothing here knows flows or tables; the processes are the same code as inside `zsr run`.
 
 mod agent;
+mod captures;
 mod down;
 mod lock;
 mod netns;
@@ -16,6 +17,7 @@ mod roles;
 mod switch;
 mod up;
 
+pub use captures::{Answer, Capture, CaptureError, LinkName, Request, Stopper, ends};
 pub use down::{Down, DownError, down};
 pub use lock::{Held, Lock};
 pub use netns::NetnsError;

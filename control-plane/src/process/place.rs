@@ -200,6 +200,21 @@ impl Place {
         std::fs::write(&path, text).map_err(io_at(&path))
     }
 
+    /// The socket at which a process lets its links be captured: the switch's, or that of the agent of host number
+    /// `host`.
+    pub fn captures(&self, host: Option<usize>) -> PathBuf {
+        self.folder.join(host.map_or("captures-switch".into(), |host| format!("captures-{host}")))
+    }
+
+    /// Sockets of all processes that let links be captured.
+    pub fn all_captures(&self) -> Vec<PathBuf> {
+        let found = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let ours = found.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"captures-"));
+        let mut sockets: Vec<_> = ours.map(|e| e.path()).collect();
+        sockets.sort();
+        sockets
+    }
+
     /// The pid file of a process, which it holds locked as long as it lives.
     pub fn pid(&self, process: &str) -> PathBuf {
         self.folder.join(format!("{process}.pid"))

@@ -1,50 +1,82 @@
 //! Ends of links, opened as the topology says.
 
 use super::place::Place;
+use super::roles::RoleError;
 use crate::topology::{Cable, Host, Interface, Link, NicKind, Topology};
-use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, LinkError, PacketPort, UnixPort};
+use zsr_link::{
+    AnyPort, FaultError, FaultRates, Faulty, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort,
+};
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
 const OVERHEAD: u32 = 128;
+
+/// `port`, watched at `point` if there is one: nothing is between the two, so that watching costs nothing while nobody does.
+fn watched(port: impl Port + Send + 'static, point: Option<TapPoint>) -> AnyPort {
+    match point {
+        Some(point) => Box::new(Tapped::new(port, point)),
+        None => Box::new(port),
+    }
+}
 
 /// A port on an interface, for packets of path MTU `mtu`.
 ///
 /// # Errors
 /// No privilege, no such interface, not Ethernet, down, too small an MTU.
-pub fn on_interface(interface: &Interface, mtu: u32) -> Result<AnyPort, LinkError> {
-    Ok(Box::new(PacketPort::open(&interface.name, mtu + OVERHEAD)?))
+pub fn on_interface(interface: &Interface, mtu: u32, point: Option<TapPoint>) -> Result<AnyPort, LinkError> {
+    Ok(watched(PacketPort::open(&interface.name, mtu + OVERHEAD)?, point))
 }
 
-/// The switch's end of link number `number`, without its faults.
+/// The switch's end of link number `number`, with its faults; what the switch sends and gets can be watched at `point`.
 ///
 /// # Errors
 /// What is wrong with the interface or the socket.
-pub fn at_switch(place: &Place, number: usize, link: &Link) -> Result<AnyPort, LinkError> {
-    Ok(match &link.cable {
-        Cable::Interface(interface) => on_interface(interface, link.mtu)?,
-        Cable::Sockets { switch, host } => Box::new(UnixPort::open(switch, host)?),
+pub(super) fn at_switch(
+    place: &Place,
+    topology: &Topology,
+    number: usize,
+    link: &Link,
+    point: TapPoint,
+) -> Result<AnyPort, RoleError> {
+    let (inner, outer) = match link.faults.is_none() {
+        true => (Some(point), None),
+        false => (None, Some(point)),
+    };
+    let port = match &link.cable {
+        Cable::Interface(interface) => on_interface(interface, link.mtu, inner)?,
+        Cable::Sockets { switch, host } => watched(UnixPort::open(switch, host)?, inner),
         Cable::Own => {
             let (host_end, own) = place.link(number);
-            Box::new(UnixPort::open(&own, &host_end)?)
+            watched(UnixPort::open(&own, &host_end)?, inner)
         }
+    };
+    Ok(match outer {
+        None => port,
+        outer => watched(with_faults(port, link, topology)?, outer),
     })
 }
 
-/// The end of link number `number` at the soft NIC of its host.
+/// The end of link number `number` at the soft NIC of its host, watched at `point`.
 ///
 /// # Errors
 /// What is wrong with the interface or the socket.
-pub fn at_host(place: &Place, number: usize, link: &Link, host: &Host) -> Result<AnyPort, LinkError> {
+pub(super) fn at_host(
+    place: &Place,
+    number: usize,
+    link: &Link,
+    host: &Host,
+    point: TapPoint,
+) -> Result<AnyPort, LinkError> {
     if let NicKind::Soft { interface: Some(interface) } = &host.nic {
-        return on_interface(interface, host.mtu);
+        return on_interface(interface, host.mtu, Some(point));
     }
-    Ok(match &link.cable {
-        Cable::Sockets { switch, host } => Box::new(UnixPort::open(host, switch)?),
+    let port = match &link.cable {
+        Cable::Sockets { switch, host } => UnixPort::open(host, switch)?,
         Cable::Own | Cable::Interface(_) => {
             let (own, switch_end) = place.link(number);
-            Box::new(UnixPort::open(&own, &switch_end)?)
+            UnixPort::open(&own, &switch_end)?
         }
-    })
+    };
+    Ok(watched(port, Some(point)))
 }
 
 /// `port` with the faults of `link`, if it has any.

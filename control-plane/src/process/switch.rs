@@ -1,8 +1,9 @@
 //! The process of the switch: the software switch, or what a bmv2 needs beside itself.
 
+use super::captures::Captures;
 use super::place::Place;
 use super::ports;
-use super::roles::{RoleError, ended, other};
+use super::roles::{RoleError, ended, listen, other};
 use crate::plan::{FIRST_RESERVED_PORT, ticks};
 use crate::topology::{Bmv2, Switch, SwitchKind, Topology};
 use std::io::Write;
@@ -32,17 +33,21 @@ pub(super) async fn run(
         SwitchKind::Soft => soft(place, topology, spec, stop, ready).await,
         SwitchKind::Bmv2(bmv2) => on_bmv2(place, topology, spec, bmv2, stop, ready).await,
     };
-    let _ = std::fs::remove_file(place.p4runtime());
+    for path in [place.p4runtime(), place.captures(None)] {
+        let _ = std::fs::remove_file(path);
+    }
     run
 }
 
-fn open_links(place: &Place, topology: &Topology) -> Result<Vec<(u16, AnyPort)>, RoleError> {
-    let open = |(number, link)| -> Result<_, RoleError> {
-        let link: &crate::topology::Link = link;
-        let port = ports::at_switch(place, number, link)?;
-        Ok((link.port as u16, ports::with_faults(port, link, topology)?))
-    };
-    topology.links.iter().enumerate().map(open).collect()
+/// The switch's ends of all links, and where they can be watched.
+fn open_links(place: &Place, topology: &Topology) -> Result<(Vec<(u16, AnyPort)>, Captures), RoleError> {
+    let mut captures = Captures::default();
+    let mut links = Vec::new();
+    for (number, link) in topology.links.iter().enumerate() {
+        let point = captures.point(&link.name, link.port, "switch");
+        links.push((link.port as u16, ports::at_switch(place, topology, number, link, point)?));
+    }
+    Ok((links, captures))
 }
 
 fn trouble(port: u16, e: &LinkError) {
@@ -65,20 +70,23 @@ async fn soft(
     let (handle, control) = control_queue(move || wake.wake());
     let mut node = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
     node.on_trouble(trouble);
-    for (number, link) in open_links(place, topology)? {
+    let (links, captures) = open_links(place, topology)?;
+    for (number, link) in links {
         node.add_port(number, link)?;
     }
     let listener = bind(spec.listen).await.map_err(|e| other("the P4Runtime server")(&e))?;
     let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
     let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
     let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
+    let captures = captures.serve(listen(&place.captures(None))?);
     let server = tokio::spawn(P4RuntimeServer::new(handle, device).serve(listener, ended(stop)));
     write_whole(&place.p4runtime(), &address.to_string())?;
     ready();
     let served = server.await.map_err(|e| other("the P4Runtime server")(&e))?;
-    let end = node.stop();
+    let error = node.stop().error;
+    captures.end();
     served.map_err(|e| other("the P4Runtime server")(&e))?;
-    end.error.map_or(Ok(()), |e| Err(e.into()))
+    error.map_or(Ok(()), |e| Err(e.into()))
 }
 
 /// The timer of the software switch, for a bmv2, which has none.
@@ -103,15 +111,16 @@ async fn on_bmv2(
             (Some(process), address, Some(packets))
         }
     };
-    let (mut bridge, mut injector) = (None, None);
+    let (mut bridge, mut injector, mut watched) = (None, None, None);
     match (packets, &spec.tick_interface) {
         (Some(packets), _) => {
-            let links = open_links(place, topology)?;
+            let (links, captures) = open_links(place, topology)?;
+            watched = Some(captures.serve(listen(&place.captures(None))?));
             let dataplane = Dataplane::connect(packets, spec.device_id).await?;
             bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), trouble)?);
         }
         (None, Some(interface)) => {
-            let link = ports::on_interface(interface, TICK_MTU)?;
+            let link = ports::on_interface(interface, TICK_MTU, None)?;
             injector = Some(Injector::start(link, timer(spec), trouble)?);
         }
         (None, None) => return Err(RoleError::NoTicks(spec.name.clone())),
@@ -144,6 +153,9 @@ async fn on_bmv2(
         },
     };
     drop((bridge, injector));
+    if let Some(watched) = watched {
+        watched.end();
+    }
     if let Some(process) = process {
         tokio::task::block_in_place(|| process.stop());
     }

@@ -4,5 +4,6 @@ mod churn;
 mod deaths;
 mod life;
 mod members;
+mod pcap;
 mod remains;
 mod system;

@@ -1,0 +1,394 @@
+//! Where a process lets its links be watched: a socket in the system's folder, one capture per connection.
+//!
+//! ```text
+//!  zsr pcap                      the process that owns the ports
+//!     ── Request, a line ──────►
+//!     ◄── Answer, a line ──────  attaches to the port
+//!     ◄── records of frames ───  a thread per capture, from the tap's buffer to the socket
+//!     ── end of writing ───────► detaches, sends what waits and how much was lost
+//! ```
+//! The port's thread only copies into the buffer; a reader that is too slow loses frames, which are counted.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixListener;
+
+use super::place::Place;
+use zsr_link::{TapPoint, TapReader, TapRecord};
+use zsr_wire::frame::MAX_FRAME;
+
+/// What may wait for a reader, bytes: some milliseconds of a fast link.
+const BUFFER: usize = 16 << 20;
+/// Captures at a time.
+const MOST: usize = 16;
+/// Longest request, bytes.
+const LONGEST_REQUEST: u64 = 4096;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks for frames. Polling, so that the port's thread need not wake anybody.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+/// Bytes that one look moves.
+const MOVE: usize = 256 << 10;
+/// How long the end of a process waits for captures to be read.
+const LAST: Duration = Duration::from_secs(1);
+
+/// What a capture asks for: one line of JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Name or port number of the link; absent: which links there are.
+    pub link: Option<String>,
+    /// Bytes of each frame that are wanted.
+    pub snaplen: u16,
+}
+
+/// What it is told: one line of JSON. If a link was taken, [`TapRecord`]s follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The link that is captured from now on.
+    pub taken: Option<LinkName>,
+    /// Why it is not, if there is such a link.
+    pub refused: Option<String>,
+    /// All links of this process.
+    pub links: Vec<LinkName>,
+}
+
+/// A link, as its owner knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkName {
+    /// Its name in the topology.
+    pub name: String,
+    /// Its port at the switch.
+    pub port: u32,
+    /// Whose end it is: `switch`, or `host NAME`.
+    pub end: String,
+}
+
+/// Links of a process that can be captured.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    links: Vec<(LinkName, TapPoint)>,
+}
+
+impl Captures {
+    /// Where the port of a link is watched.
+    pub(super) fn point(&mut self, name: &str, port: u32, end: &str) -> TapPoint {
+        let point = TapPoint::new();
+        self.links.push((LinkName { name: name.to_owned(), port, end: end.to_owned() }, point.clone()));
+        point
+    }
+
+    /// Serves captures at `listener`, in tasks of the runtime that this is called in, until the [`Serving`] is ended.
+    pub(super) fn serve(self, listener: UnixListener) -> Serving {
+        let (alive, ended) = mpsc::channel();
+        let links = std::sync::Arc::new(self.links);
+        let task = tokio::spawn(async move {
+            let running = std::sync::Arc::new(());
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    // No descriptor left, say: others may be given back.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let (links, running, alive) = (links.clone(), running.clone(), alive.clone());
+                tokio::spawn(async move {
+                    if let Ok(Some((stream, reader))) = admit(stream, &links, &running).await {
+                        let thread = std::thread::Builder::new().name("zsr-capture".into());
+                        // Without a thread the client finds the connection closed.
+                        let _ = thread.spawn(move || {
+                            let _held = (running, alive);
+                            // The client has gone; that ends its capture, as it wants.
+                            let _ = pump(stream, reader);
+                        });
+                    }
+                });
+            }
+        });
+        Serving { task, ended }
+    }
+}
+
+/// Captures that are served.
+pub(super) struct Serving {
+    task: tokio::task::JoinHandle<()>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Serving {
+    /// Takes no more captures, and waits a moment until those under way have sent what they had. The ports must be gone
+    /// by now.
+    pub(super) fn end(self) {
+        self.task.abort();
+        // Nobody sends anything: the last sender's end is what is waited for.
+        let _ = self.ended.recv_timeout(LAST);
+    }
+}
+
+/// Reads what a client wants, and attaches its reader.
+async fn admit(
+    stream: tokio::net::UnixStream,
+    links: &[(LinkName, TapPoint)],
+    running: &std::sync::Arc<()>,
+) -> io::Result<Option<(UnixStream, TapReader)>> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    let mut limited = (&mut stream).take(LONGEST_REQUEST);
+    match tokio::time::timeout(PATIENCE, limited.read_line(&mut line)).await {
+        Ok(read) => read?,
+        Err(_) => return Ok(None),
+    };
+    let mut stream = stream.into_inner();
+    let (answer, reader) = match serde_json::from_str::<Request>(&line) {
+        Ok(request) => answer(&request, links, std::sync::Arc::strong_count(running)),
+        Err(e) => (Answer { refused: Some(format!("not a request: {e}")), ..Answer::default() }, None),
+    };
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes()).await?;
+    let Some(reader) = reader else { return Ok(None) };
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    Ok(Some((stream, reader)))
+}
+
+/// `holders` of the count of captures: the task that accepts them, this request, and each capture.
+fn answer(request: &Request, links: &[(LinkName, TapPoint)], holders: usize) -> (Answer, Option<TapReader>) {
+    let all = links.iter().map(|(link, _)| link.clone()).collect();
+    let mut answer = Answer { links: all, ..Answer::default() };
+    let Some(wanted) = &request.link else { return (answer, None) };
+    // A name that looks like a number is a name first.
+    let found = links.iter().find(|(link, _)| link.name == *wanted);
+    let found = found.or_else(|| links.iter().find(|(link, _)| wanted.parse() == Ok(link.port)));
+    let Some((link, point)) = found else { return (answer, None) };
+    if holders > MOST + 2 {
+        answer.refused = Some(format!("{MOST} captures run already; end one of them first"));
+        return (answer, None);
+    }
+    answer.taken = Some(link.clone());
+    (answer, Some(point.attach(usize::from(request.snaplen).min(MAX_FRAME), BUFFER)))
+}
+
+/// Moves records from a tap to a client, until either is gone or the client has had enough.
+fn pump(mut stream: UnixStream, mut reader: TapReader) -> io::Result<()> {
+    let mut buffer = vec![0; MOVE];
+    let mut told = 0;
+    loop {
+        let ended = reader.is_ended();
+        let n = reader.read(&mut buffer);
+        stream.write_all(&buffer[..n])?;
+        if n == buffer.len() {
+            // More waits, but a client that wants to end need not take all that comes meanwhile.
+            if !wants_end(&stream, Timespec { tv_sec: 0, tv_nsec: 0 })? {
+                continue;
+            }
+        } else if !ended && !wants_end(&stream, LOOK)? {
+            // What was lost behind the last frame, once it is quiet.
+            if n == 0 && reader.lost() > told {
+                told = reader.lost();
+                tell_lost(&mut stream, told)?;
+            }
+            continue;
+        }
+        // What waits now are whole records, and the last of the client's.
+        let mut left = reader.waiting();
+        while left > 0 {
+            let room = left.min(buffer.len());
+            let n = reader.read(&mut buffer[..room]);
+            stream.write_all(&buffer[..n])?;
+            left -= n;
+        }
+        return tell_lost(&mut stream, reader.lost());
+    }
+}
+
+fn tell_lost(stream: &mut UnixStream, lost: u64) -> io::Result<()> {
+    let mut record = Vec::new();
+    TapRecord { time_ns: 0, lost, frame: None }.write(&mut record);
+    stream.write_all(&record)
+}
+
+/// Whether the client has closed its end, or does within this time. It has nothing else to say.
+fn wants_end(stream: &UnixStream, time: Timespec) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&time)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+        Ok(_) => {
+            let mut byte = [0];
+            let n = (&mut &*stream).read(&mut byte)?;
+            Ok(n == 0)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A capture, as its client has it.
+#[derive(Debug)]
+pub struct Capture {
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    /// Where in `bytes` the first record begins that was not taken.
+    at: usize,
+    ended: bool,
+}
+
+/// Why there is no capture.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Nobody serves captures.
+    #[error("no process of system `{system}` that owns a link answers; see zsr status")]
+    NoOwner {
+        /// The system.
+        system: String,
+    },
+    /// The connection broke.
+    #[error("the process that owns the link does not speak as expected: {0}")]
+    Talk(String),
+    /// No such link.
+    #[error("there is no link `{link}`; there are: {}", list(links))]
+    NoLink {
+        /// What was asked for.
+        link: String,
+        /// Those that are there.
+        links: Vec<LinkName>,
+    },
+    /// It does not want to.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn list(links: &[LinkName]) -> String {
+    let mut names: Vec<_> = links.iter().map(|l| format!("{} (port {})", l.name, l.port)).collect();
+    // Both ends of a link have its name.
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}
+
+/// All ends of links of a system that can be captured, each with the socket that takes captures of it.
+///
+/// # Errors
+/// [`CaptureError::NoOwner`].
+pub fn ends(place: &Place) -> Result<Vec<(LinkName, PathBuf)>, CaptureError> {
+    let list = Request::default();
+    let sockets = place.all_captures();
+    let answers = sockets.iter().filter_map(|s| Some((s, Capture::open(s, &list).ok()?.1)));
+    let ends: Vec<_> = answers.flat_map(|(s, a)| a.links.into_iter().map(|l| (l, s.clone()))).collect();
+    match ends.is_empty() {
+        true => Err(CaptureError::NoOwner { system: place.name().to_owned() }),
+        false => Ok(ends),
+    }
+}
+
+impl Capture {
+    /// Asks the process whose socket is `socket`. No link is taken if none is asked for.
+    ///
+    /// # Errors
+    /// [`CaptureError`], but not [`CaptureError::NoOwner`].
+    pub fn open(socket: &Path, request: &Request) -> Result<(Capture, Answer), CaptureError> {
+        let talk = |e: io::Error| CaptureError::Talk(e.to_string());
+        let stream = UnixStream::connect(socket).map_err(talk)?;
+        let mut line = serde_json::to_string(request).map_err(|e| talk(e.into()))?;
+        line.push('\n');
+        (&stream).write_all(line.as_bytes()).map_err(talk)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(talk)?;
+        let mut capture = Capture { stream, bytes: Vec::new(), at: 0, ended: false };
+        let end = loop {
+            if let Some(end) = capture.bytes.iter().position(|&b| b == b'\n') {
+                break end;
+            }
+            if capture.fill().map_err(talk)? == 0 {
+                return Err(CaptureError::Talk("it closed the connection".into()));
+            }
+        };
+        let answer: Answer =
+            serde_json::from_slice(&capture.bytes[..end]).map_err(|e| CaptureError::Talk(e.to_string()))?;
+        capture.at = end + 1;
+        match (&request.link, &answer.taken, &answer.refused) {
+            (_, _, Some(why)) => Err(CaptureError::Refused(why.clone())),
+            (Some(link), None, None) => Err(CaptureError::NoLink { link: link.clone(), links: answer.links }),
+            _ => Ok((capture, answer)),
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let (held, room) = (self.bytes.len(), MOVE);
+        self.bytes.resize(held + room, 0);
+        let read = self.stream.read(&mut self.bytes[held..]);
+        self.bytes.truncate(held + *read.as_ref().unwrap_or(&0));
+        read
+    }
+
+    /// Waits up to `time` for more. Returns whether more can come: the process has not ended its side.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn wait(&mut self, time: Duration) -> Result<bool, CaptureError> {
+        if self.at > 0 {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+        }
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let talk = |e: io::Error| CaptureError::Talk(e.to_string());
+            // None would be for ever.
+            self.stream.set_read_timeout(Some(left.max(Duration::from_micros(100)))).map_err(talk)?;
+            match self.fill() {
+                Ok(n) => {
+                    self.ended |= n == 0;
+                    return Ok(!self.ended);
+                }
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Ok(true);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted && !left.is_zero() => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
+                // A process that was killed.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Err(e) => return Err(talk(e)),
+            }
+        }
+    }
+
+    /// Bytes that have come and were not taken.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// The next record that has come; it stays the next.
+    pub fn peek(&self) -> Option<TapRecord<'_>> {
+        TapRecord::split(self.bytes.get(self.at..)?).map(|(record, _)| record)
+    }
+
+    /// The next record that has come.
+    pub fn next_record(&mut self) -> Option<TapRecord<'_>> {
+        let (record, rest) = TapRecord::split(self.bytes.get(self.at..)?)?;
+        self.at = self.bytes.len() - rest.len();
+        Some(record)
+    }
+
+    /// Another hold on the connection, which can end the capture from any thread.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn stopper(&self) -> io::Result<Stopper> {
+        self.stream.try_clone().map(Stopper)
+    }
+}
+
+/// Ends a [`Capture`] in good order: what waits still comes.
+#[derive(Debug)]
+pub struct Stopper(UnixStream);
+
+impl Stopper {
+    /// Asks for the end.
+    pub fn stop(&self) {
+        // Fails only where the other side is gone, which is an end as well.
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
