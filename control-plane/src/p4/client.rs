@@ -102,10 +102,14 @@ impl SwitchClient {
             })),
         };
         requests.send(hello).await.map_err(|e| fail(e.to_string()))?;
-        let refused = |e: tonic::Status| ClientError::Refused {
-            switch: name.into(),
-            what: "opening the stream".into(),
-            message: e.message().into(),
+        let refused = |e: tonic::Status| match e.message().to_lowercase().contains("election id") {
+            // Two may not have the same.
+            true => ClientError::NotPrimary { switch: name.into(), held: election_id, ours: election_id },
+            false => ClientError::Refused {
+                switch: name.into(),
+                what: "opening the stream".into(),
+                message: e.message().into(),
+            },
         };
         let mut responses =
             rpc.stream_channel(ReceiverStream::new(outgoing)).await.map_err(refused)?.into_inner();

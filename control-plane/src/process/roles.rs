@@ -6,7 +6,7 @@ use super::{agent, switch};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
-use crate::topology::Topology;
+use crate::topology::{SwitchKind, Topology};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -229,7 +229,10 @@ async fn control(
         agents: agents.collect(),
         journal: Some(&place.journal()),
     };
-    let controller = controller::start(setup).await?;
+    let controller = controller::start(setup).await.map_err(|e| match spec.kind {
+        SwitchKind::Soft => RoleError::Controller(e),
+        SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
+    })?;
     let listener = listen(&place.controller())?;
     ready();
     let stopping = controller.clone();
@@ -240,6 +243,24 @@ async fn control(
     let served = controller::serve(controller, listener).await;
     let _ = std::fs::remove_file(place.controller());
     served.map_err(|e| other("the controller's server")(&e))
+}
+
+/// What a refusal by bmv2, which is short of words, is about.
+fn on_bmv2(e: controller::StartError, device: u64) -> RoleError {
+    let said = e.to_string();
+    let advice = if said.contains("assign device") {
+        format!(
+            "it has another device id than {device}: start it with --device-id {device}, or put p4runtime: {{device_id: N}} \
+             at the switch in the topology"
+        )
+    } else if said.contains("loading the P4 program") {
+        "it takes programs for v1model that p4c-bm2-ss has made, and its log says what it misses (it has to be \
+         simple_switch_grpc 1.15 or newer)"
+            .to_owned()
+    } else {
+        return RoleError::Controller(e);
+    };
+    RoleError::Other(format!("{said}; {advice}"))
 }
 
 /// Where the switch's P4Runtime server listens, once it does.

@@ -106,7 +106,10 @@ async fn on_bmv2(
     let (process, p4runtime, packets) = match bmv2 {
         Bmv2::Running { address, packets } => (None, *address, *packets),
         Bmv2::Started { binary } => {
-            let process = start(spec, binary.as_deref())?;
+            let process = tokio::select! {
+                process = start(spec, binary.as_deref()) => process?,
+                () = ended(stop.clone()) => return Ok(()),
+            };
             let (address, packets) = (process.p4runtime(), process.dataplane());
             (Some(process), address, Some(packets))
         }
@@ -116,7 +119,8 @@ async fn on_bmv2(
         (Some(packets), _) => {
             let (links, captures) = open_links(place, topology)?;
             watched = Some(captures.serve(listen(&place.captures(None))?));
-            let dataplane = Dataplane::connect(packets, spec.device_id).await?;
+            let mut dataplane = Dataplane::connect(packets, spec.device_id).await?;
+            dataplane.free().await?;
             bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), trouble)?);
         }
         (None, Some(interface)) => {
@@ -165,7 +169,7 @@ async fn on_bmv2(
 /// How long a bmv2 may take to end that has closed its streams.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
 
-fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
+async fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
     let binary = match binary {
         Some(binary) => binary.to_owned(),
         None => zsr_bmv2::find_binary()?,
@@ -176,7 +180,7 @@ fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleErr
         p4runtime: Some(spec.listen),
         ..zsr_bmv2::Options::new(binary)
     };
-    Ok(tokio::task::block_in_place(|| zsr_bmv2::Bmv2::start(options))?)
+    Ok(zsr_bmv2::Bmv2::start(options).await?)
 }
 
 async fn reachable(switch: &str, address: SocketAddr) -> Result<(), RoleError> {

@@ -8,6 +8,7 @@ use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
 use crate::topology::{Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -41,6 +42,14 @@ pub enum UpError {
         process: String,
         /// The end of its log.
         reason: String,
+    },
+    /// The switch has ended before everything was there.
+    #[error("the switch has ended: {words}. That was when: {meanwhile}")]
+    SwitchEnded {
+        /// The end of its log.
+        words: String,
+        /// What failed with it.
+        meanwhile: String,
     },
     /// Its network namespaces.
     #[error(transparent)]
@@ -152,8 +161,8 @@ impl Up<'_> {
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
             if Lock::holder(&place.pid(&switch)) == Held::Nobody {
-                let reason = last_words(place, &switch).unwrap_or_else(|| "it has ended".into());
-                return UpError::Process { process: switch, reason };
+                let words = last_words(place, &switch).unwrap_or_else(|| "it does not say why".into());
+                return UpError::SwitchEnded { words, meanwhile: error.to_string() };
             }
             std::thread::sleep(PAUSE);
         }
@@ -250,7 +259,12 @@ fn last_words(place: &Place, process: &str) -> Option<String> {
 
 /// The request for a flow of a topology.
 pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlowRequest {
-    let members = |endpoints: &[Endpoint]| endpoints.iter().map(|e| member(topology, flow, e)).collect();
+    // A host may be on both sides; the controller knows members by one name each.
+    let mut taken = HashSet::new();
+    let mut members = |endpoints: &[Endpoint]| -> Vec<proto::Member> {
+        let all = endpoints.iter().map(|e| member(topology, flow, e));
+        all.map(|m| proto::Member { name: unused(&mut taken, m.name), ..m }).collect()
+    };
     let made = flow.producers.iter().chain(&flow.consumers).flat_map(|e| &e.rings).copied();
     let made = made.map(|r| &topology.rings[r]).find(|r| r.name.starts_with(&format!("{}.", flow.name)));
     proto::CreateFlowRequest {
@@ -283,6 +297,14 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
         }),
         routing: routing(&flow.routing),
     }
+}
+
+/// `name`, or else that with `~2`, `~3` and so on.
+fn unused(taken: &mut HashSet<String>, name: String) -> String {
+    let more = (2..).map(|n: u32| format!("{name}~{n}"));
+    let free = std::iter::once(name.clone()).chain(more).find(|n| !taken.contains(n)).unwrap_or(name);
+    taken.insert(free.clone());
+    free
 }
 
 fn member(topology: &Topology, flow: &Flow, endpoint: &Endpoint) -> proto::Member {
@@ -332,6 +354,16 @@ mod tests {
             assert_eq!(routing(&parsed), text);
             assert_eq!(parse_routing(&routing(&parsed)), Some(parsed));
         }
+    }
+
+    #[test]
+    fn a_host_on_both_sides_is_two_members() {
+        let text = "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1, h2], consumers: [h2, h1]}\n";
+        let t = Topology::parse("t.yaml".as_ref(), text.as_bytes()).unwrap();
+        let request = create_flow_request(&t, &t.flows[0]);
+        let names = |members: &[proto::Member]| members.iter().map(|m| m.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&request.producers), ["h1", "h2"]);
+        assert_eq!(names(&request.consumers), ["h2~2", "h1~2"]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Builder<'_> {
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
         let kind = self.switch_kind(&table);
-        let (listen, device_id) = self.p4runtime(&table, index);
+        let (listen, device_id) = self.p4runtime(&table, &kind, index);
         let (tick, tick_interface) = self.tick(&table, kind.pace().tick);
         let cpu_port =
             self.reader.integer(&table, "cpu_port", CPU_PORTS).map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
@@ -146,7 +146,9 @@ impl Builder<'_> {
     }
 
     /// Where the switch's P4Runtime server listens, and its device id.
-    fn p4runtime(&mut self, table: &Table<'_>, index: usize) -> (SocketAddr, u64) {
+    fn p4runtime(&mut self, table: &Table<'_>, kind: &SwitchKind, index: usize) -> (SocketAddr, u64) {
+        // That of a bmv2 that was not told one.
+        let least = u64::from(*kind == SwitchKind::Soft);
         let mut listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut device_id = index as u64 + 1;
         let what = format!("p4runtime of {}", table.what);
@@ -162,7 +164,7 @@ impl Builder<'_> {
                 self.reader.error(at.place, message, "an address of its own (port 0 takes a free one)");
             }
         }
-        if let Some(at) = self.reader.integer(&p4runtime, "device_id", 1..=u64::MAX) {
+        if let Some(at) = self.reader.integer(&p4runtime, "device_id", least..=u64::MAX) {
             device_id = at.value;
             if let Some(twin) = self.topology.switches.iter().find(|s| s.device_id == at.value) {
                 let message = format!("{what} has device_id {}, as switch '{}' has", at.value, twin.name);

@@ -16,6 +16,8 @@ use crate::proto::dataplane_interface_client::DataplaneInterfaceClient;
 const DEPTH: usize = 1024;
 /// How long a bmv2 may take from its first program until its packet threads run, and the time between two looks.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the stream of somebody who has ended may last.
+const PREDECESSOR: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(5);
 
 /// A session with bmv2's data plane. bmv2 serves one stream at a time.
@@ -58,6 +60,23 @@ impl Dataplane {
     /// It has gone, another stream is open, or it has no program after ten seconds.
     pub async fn ready(&mut self) -> Result<(), Bmv2Error> {
         self.exchange(&[]).await.map(drop)
+    }
+
+    /// Makes sure that nobody else exchanges packets with it; one that has just ended may still be there for a moment.
+    ///
+    /// # Errors
+    /// [`Bmv2Error::Taken`]; or it has gone.
+    pub async fn free(&mut self) -> Result<(), Bmv2Error> {
+        let start = Instant::now();
+        loop {
+            match self.stream(&[]).await {
+                Err(e) if e.code() == tonic::Code::ResourceExhausted && start.elapsed() < PREDECESSOR => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(e) if !is_early(&e) => return Err(refused(self.address, &e)),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// As [`ready`](Self::ready), for as long as it takes until somebody gives bmv2 a program.
@@ -147,7 +166,10 @@ fn is_early(status: &tonic::Status) -> bool {
 }
 
 fn refused(address: SocketAddr, status: &tonic::Status) -> Bmv2Error {
-    Bmv2Error::Dataplane { address, reason: format!("{:?}: {}", status.code(), status.message()) }
+    match status.code() {
+        tonic::Code::ResourceExhausted => Bmv2Error::Taken { address },
+        code => Bmv2Error::Dataplane { address, reason: format!("{code:?}: {}", status.message()) },
+    }
 }
 
 impl PacketSender {

@@ -36,6 +36,14 @@ pub enum Bmv2Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A program for other machines, or none at all.
+    #[error("{} is no program for this machine: {what}; name a simple_switch_grpc that was built for it", binary.display())]
+    Foreign {
+        /// The binary.
+        binary: PathBuf,
+        /// What it is.
+        what: String,
+    },
     /// It ended, or never began to serve.
     #[error("{} {what}{}", binary.display(), last_words(output))]
     Failed {
@@ -55,6 +63,12 @@ pub enum Bmv2Error {
         address: SocketAddr,
         /// Why.
         reason: String,
+    },
+    /// bmv2 serves one at a time.
+    #[error("bmv2's data plane at {address}: somebody else exchanges packets with it; end that first")]
+    Taken {
+        /// Where.
+        address: SocketAddr,
     },
     /// Its thrift server refused, or is not there.
     #[error("bmv2's thrift server at {address}: {reason}")]

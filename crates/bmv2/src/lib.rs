@@ -15,6 +15,7 @@ mod bridge;
 mod dataplane;
 mod error;
 mod injector;
+mod machine;
 mod process;
 mod proto;
 #[cfg(test)]

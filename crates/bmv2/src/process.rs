@@ -3,17 +3,19 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, PipeReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
 
 use crate::error::Bmv2Error;
+use crate::machine;
 
 /// Lines of its output that are kept for error messages.
 const KEPT_LINES: usize = 12;
@@ -51,7 +53,7 @@ impl Options {
             p4runtime: None,
             drop_port: None,
             log: None,
-            patience: Duration::from_secs(30),
+            patience: Duration::from_secs(20),
         }
     }
 
@@ -139,49 +141,54 @@ pub struct Bmv2 {
 }
 
 impl Bmv2 {
-    /// Starts one on free loopback ports, and waits until it serves P4Runtime and its data plane.
+    /// Starts one on free loopback ports, and waits until it serves P4Runtime and its data plane. If that is given up, it
+    /// is ended.
     ///
     /// # Errors
     /// The binary is missing, is no simple_switch_grpc, or does not come up in time: [`Bmv2Error`] has its last words.
-    pub fn start(options: Options) -> Result<Bmv2, Bmv2Error> {
+    pub async fn start(options: Options) -> Result<Bmv2, Bmv2Error> {
+        machine::check(&options.binary)?;
         let mut attempt = 1;
         loop {
-            match Self::start_once(options.clone()) {
-                Err(Bmv2Error::Failed { .. }) if attempt < ATTEMPTS => attempt += 1,
-                result => return result,
+            let bmv2 = Self::spawn(options.clone()).await?;
+            match bmv2.until_it_serves().await {
+                // Somebody may have taken a port before it was bound.
+                Err(_) if attempt < ATTEMPTS && bmv2.ended().is_some() => attempt += 1,
+                result => return result.map(|()| bmv2),
             }
         }
     }
 
-    fn start_once(options: Options) -> Result<Bmv2, Bmv2Error> {
+    async fn spawn(options: Options) -> Result<Bmv2, Bmv2Error> {
         let addresses = Addresses::free(options.p4runtime)
             .map_err(|source| Bmv2Error::Io { what: "looking for free ports for bmv2", source })?;
         let shared = Arc::new(Shared::default());
-        let (started, start) = mpsc::channel();
+        let (started, start) = oneshot::channel();
         let (keeper_options, keeper_shared) = (options.clone(), shared.clone());
         let keeper = std::thread::Builder::new()
             .name("zsr-bmv2".into())
-            .spawn(move || keep(&keeper_options, &addresses, &keeper_shared, &started))
+            .spawn(move || keep(&keeper_options, &addresses, &keeper_shared, started))
             .map_err(|source| Bmv2Error::Io { what: "starting the thread that watches bmv2", source })?;
         let bmv2 = Bmv2 { addresses, options, shared, keeper: Some(keeper) };
         let failed = |source| Bmv2Error::Spawn { binary: bmv2.options.binary.clone(), source };
-        start.recv().unwrap_or_else(|e| Err(std::io::Error::other(e))).map_err(failed)?;
-        bmv2.wait_until_it_serves()?;
+        start.await.unwrap_or_else(|e| Err(std::io::Error::other(e))).map_err(failed)?;
         Ok(bmv2)
     }
 
-    fn wait_until_it_serves(&self) -> Result<(), Bmv2Error> {
+    async fn until_it_serves(&self) -> Result<(), Bmv2Error> {
         let start = Instant::now();
         for address in [self.addresses.dataplane, self.addresses.p4runtime] {
-            while TcpStream::connect(address).is_err() {
+            while TcpStream::connect(address).await.is_err() {
                 if let Some(end) = self.ended() {
                     return Err(self.failed(end));
                 }
                 if start.elapsed() > self.options.patience {
                     let seconds = self.options.patience.as_secs();
-                    return Err(self.failed(format!("did not listen on {address} within {seconds} s")));
+                    return Err(self.failed(format!(
+                        "did not listen on {address} within {seconds} s: is it simple_switch_grpc, 1.15 or newer?"
+                    )));
                 }
-                std::thread::sleep(RETRY);
+                tokio::time::sleep(RETRY).await;
             }
         }
         Ok(())
@@ -254,7 +261,7 @@ impl Drop for Bmv2 {
 }
 
 /// Runs the process from its start to its end. The kernel ends it with this thread, and so with this process.
-fn keep(options: &Options, at: &Addresses, shared: &Shared, started: &mpsc::Sender<std::io::Result<()>>) {
+fn keep(options: &Options, at: &Addresses, shared: &Shared, started: oneshot::Sender<std::io::Result<()>>) {
     let end = match spawn(&options.binary, options.arguments(at)) {
         Err(e) => {
             // The owner waits for this; if it is gone, so is the reason to tell.
@@ -309,27 +316,28 @@ mod tests {
         (folder, file)
     }
 
-    #[test]
-    fn a_missing_binary_is_named() {
-        let error = Bmv2::start(Options::new("/nonexistent/simple_switch_grpc")).err().unwrap().to_string();
+    #[tokio::test]
+    async fn a_missing_binary_is_named() {
+        let error =
+            Bmv2::start(Options::new("/nonexistent/simple_switch_grpc")).await.err().unwrap().to_string();
         assert!(
             error.contains("/nonexistent/simple_switch_grpc") && error.contains("No such file"),
             "{error}"
         );
     }
 
-    #[test]
-    fn a_binary_that_ends_is_quoted() {
+    #[tokio::test]
+    async fn a_binary_that_ends_is_quoted() {
         let (_folder, file) = script("echo unknown option >&2; exit 3");
-        let error = Bmv2::start(Options::new(file)).err().unwrap().to_string();
+        let error = Bmv2::start(Options::new(file)).await.err().unwrap().to_string();
         assert!(error.contains("unknown option") && error.contains("exit status: 3"), "{error}");
     }
 
-    #[test]
-    fn a_binary_that_never_serves_is_ended() {
+    #[tokio::test]
+    async fn a_binary_that_never_serves_is_ended() {
         let (folder, file) = script("echo $$ > $(dirname $0)/pid; exec sleep 600");
         let options = Options { patience: Duration::from_millis(50), ..Options::new(file) };
-        let error = Bmv2::start(options).err().unwrap().to_string();
+        let error = Bmv2::start(options).await.err().unwrap().to_string();
         assert!(error.contains("did not listen"), "{error}");
         let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
         assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid} still runs");

@@ -38,7 +38,7 @@ pub async fn run(binary: &Path, topology: &Path, log: Option<&Path>) -> Result<S
         log: log.map(Path::to_path_buf),
         ..Options::new(binary)
     };
-    let bmv2 = tokio::task::block_in_place(|| Bmv2::start(options)).map_err(|e| e.to_string())?;
+    let bmv2 = Bmv2::start(options).await.map_err(|e| e.to_string())?;
     let mut hosts = Hosts::new(&topology, &plan, ITEMS, 1)?;
 
     let client = SwitchClient::connect(&switch.name, bmv2.p4runtime(), bmv2.device_id(), 1).await;

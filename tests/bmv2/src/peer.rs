@@ -130,7 +130,7 @@ impl Theirs {
     pub async fn start(binary: &Path, cpu_port: Option<u16>, log: Option<&Path>) -> Result<Theirs, String> {
         let log = log.map(Path::to_path_buf);
         let options = Options { cpu_port, log, ..Options::new(binary) };
-        let process = tokio::task::block_in_place(|| Bmv2::start(options)).map_err(|e| e.to_string())?;
+        let process = Bmv2::start(options).await.map_err(|e| e.to_string())?;
         let controller = Controller::connect(process.p4runtime(), process.device_id()).await?;
         let dataplane =
             Dataplane::connect(process.dataplane(), process.device_id()).await.map_err(|e| e.to_string())?;
