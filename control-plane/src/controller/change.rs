@@ -12,6 +12,7 @@ use super::dataplane::{Context, Hosts, Ticks, replication};
 use super::difference::Difference;
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
+use super::rest::WorkerState;
 use super::{Controller, Work};
 use crate::p4::ClientError;
 use crate::plan::ticks;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a worker may take to come to rest.
-const REST: Duration = Duration::from_secs(2);
+const REST: Duration = Duration::from_secs(10);
 /// The same where somebody who leaves is known not to answer.
 const SHORT_REST: Duration = Duration::from_millis(200);
 
@@ -195,18 +196,25 @@ impl Controller {
     ) -> Result<(), Refusal> {
         let stays = |name: &str| new.members().any(|m| m.name == name);
         let lost = old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
-        let mut rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
-        if !rest.stuck.is_empty() && new.kind == FlowKind::Replicate {
-            // Without those who leave the others may have all there is to have.
+        let rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
+        if let Some(state) = rest.stuck.first() {
+            if !farewell.force {
+                return Err(stuck(old, state));
+            }
+            // Those who leave are heard no more, and those who stay may have all there is to have without them.
             let without = self.0.plane.entities(new, &around.context(true))?;
             let leave = Difference::between(std::mem::take(before), without.clone());
             *before = without;
             work.switch.update(leave.additions().into_iter().chain(leave.removals())).await?;
-            self.nudge(work, &rest.stuck).await?;
-            rest = self.rest(work, workers, REST).await?;
-        }
-        for state in &rest.stuck {
-            self.give_up(work, old, new, state).await?;
+            let staying = new.workers();
+            let (stay, mut given_up): (Vec<_>, Vec<_>) =
+                rest.stuck.iter().copied().partition(|s| staying.contains(&s.worker));
+            self.nudge(work, &stay).await?;
+            let stay = stay.iter().map(|s| s.worker).collect();
+            given_up.extend(self.rest(work, &stay, if lost { SHORT_REST } else { REST }).await?.stuck);
+            for state in &given_up {
+                self.give_up(work, old, new, state).await?;
+            }
         }
         if new.kind == FlowKind::Replicate
             && let Some(state) = rest.resting.first()
@@ -297,6 +305,15 @@ impl Controller {
         }
         Ok(work.switch.update(updates.into_iter()).await?)
     }
+}
+
+/// A worker that does not come to rest.
+pub(super) fn stuck(flow: &Flow, state: &WorkerState) -> Refusal {
+    let message = format!(
+        "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
+        flow.name, state.worker, state.phase
+    );
+    Refusal::new(Kind::NotNow, message)
 }
 
 /// Workers that must have nothing under way: those that may be using a ring that goes, and that of a group that somebody joins,

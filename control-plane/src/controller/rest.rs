@@ -126,11 +126,7 @@ impl Controller {
         new: &mut Flow,
         state: &WorkerState,
     ) -> Result<(), Refusal> {
-        let message = format!(
-            "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
-            old.name, state.worker, state.phase
-        );
-        let stuck = Refusal::new(Kind::NotNow, message);
+        let stuck = super::change::stuck(old, state);
         let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
         if new.workers().contains(&state.worker) {
             // Whoever else it waits for is not leaving.
@@ -195,7 +191,8 @@ impl Controller {
         stuck: Refusal,
     ) -> Result<(), Refusal> {
         // The worker first, so that it repeats nothing in between.
-        let idle = Reset { worker: state.worker, head: state.head, psn: state.psn, ..Default::default() };
+        let (worker, head, psn) = (state.worker, state.head, state.psn);
+        let idle = Reset { worker, head, consumer_tail: head, psn, ..Default::default() };
         work.switch.packet_out(idle.packet()).await?;
         let mtu = new.mtu;
         let mut rings = new.producers.iter_mut().flat_map(|m| &mut m.rings);

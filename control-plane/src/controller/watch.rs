@@ -197,11 +197,29 @@ impl Controller {
     }
 
     async fn watch_switch(&self, mut digests: Digests) {
+        // What follows from a report may wait for the change under way, which may wait for the answer behind that report.
+        let (to_policies, mut reports) = mpsc::unbounded_channel();
+        let own = self.clone();
+        tokio::spawn(async move {
+            while let Some(report) = reports.recv().await {
+                own.report(report).await;
+            }
+        });
         while let Ok(list) = digests.next().await {
             for report in list.iter().filter_map(|digest| Report::decode(digest)) {
-                self.report(report).await;
+                let Report { worker, producer, phase, psn, .. } = report;
+                match report.reason {
+                    Reason::Closed => {}
+                    Reason::State(head) => {
+                        // Fails only when nobody has asked.
+                        let _ = self.0.states.send(WorkerState { worker, producer, phase, head, psn });
+                    }
+                    // The other end is there as long as this one.
+                    _ => drop(to_policies.send(report)),
+                }
             }
         }
+        drop(to_policies);
         self.0.switch_connected.store(false, Ordering::Relaxed);
         let why = format!("switch `{}` has ended its session", self.0.switch_name);
         self.0.events.emit(EventKind::SwitchLost, events::of_host("", why.clone()));
@@ -213,16 +231,7 @@ impl Controller {
 
     /// A report of the data plane: who is concerned, and what follows.
     async fn report(&self, report: Report) {
-        let Report { worker, producer, qp, phase, psn, .. } = report;
-        match report.reason {
-            Reason::Closed => return,
-            Reason::State(head) => {
-                // Fails only when nobody has asked.
-                let _ = self.0.states.send(WorkerState { worker, producer, phase, head, psn });
-                return;
-            }
-            _ => {}
-        }
+        let Report { worker, producer, qp, .. } = report;
         let who = {
             let state = self.state();
             let Some(flow) = state.flow_of_worker(worker) else { return };

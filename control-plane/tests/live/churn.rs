@@ -17,7 +17,7 @@ use super::remains::Remains;
 use super::system::{Client, HOSTS, System};
 
 /// Steps of the script in the suite.
-const STEPS: u64 = 40;
+const STEPS: u64 = 30;
 /// Members of each role at a time.
 const MOST: usize = 4;
 /// The consumer that stays from begin to end.
@@ -49,7 +49,7 @@ struct Churn {
     made: u64,
 }
 
-fn member(name: &str, host: usize) -> proto::Member {
+pub fn member(name: &str, host: usize) -> proto::Member {
     proto::Member { name: name.into(), host: format!("h{}", host + 1), ..Default::default() }
 }
 
@@ -250,7 +250,7 @@ impl Churn {
 }
 
 /// Each item once, in order per producer at each consumer.
-fn each_once<'l>(pushed: &HashMap<u64, u64>, logs: impl Iterator<Item = &'l Log>) {
+pub fn each_once<'l>(pushed: &HashMap<u64, u64>, logs: impl Iterator<Item = &'l Log>) {
     let mut got: HashMap<u64, Vec<bool>> =
         pushed.iter().map(|(number, count)| (*number, vec![false; *count as usize])).collect();
     for log in logs {
@@ -270,7 +270,7 @@ fn each_once<'l>(pushed: &HashMap<u64, u64>, logs: impl Iterator<Item = &'l Log>
 }
 
 /// A member of a replicate flow that came later or left earlier sees what the others see between, without a gap.
-fn part_of(all: &Log, log: &Log) {
+pub fn part_of(all: &Log, log: &Log) {
     let Some(first) = log.first() else { return };
     let at = all.iter().position(|item| item == first).expect("an item that all have");
     assert!(all[at..].starts_with(log), "one order for all, from item {first:?} on");

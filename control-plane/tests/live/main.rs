@@ -2,6 +2,7 @@
 
 mod churn;
 mod deaths;
+mod kills;
 mod life;
 mod members;
 mod pcap;

@@ -87,18 +87,25 @@ impl Pusher {
     }
 
     fn order(&self, order: Order) {
-        self.orders.send(order).expect("a pusher that lives");
+        // Fails for one that was aborted.
+        let _ = self.orders.send(order);
+    }
+
+    /// How many items it had pushed when it was told that its flow has failed.
+    pub fn aborted(self) -> (u64, u64) {
+        self.thread.join().expect("a pusher")
     }
 }
 
 fn push(producer: u64, todo: &Receiver<Order>) -> (u64, u64) {
     let mut rings: Vec<(String, Producer)> = Vec::new();
-    let mut pushed = 0;
+    let (mut pushed, mut full) = (0, false);
     loop {
+        // A ring that stays full may be that of a dead one.
         // Without a ring there is nothing to do but wait, and nobody leaves without having done something.
         let order = match rings.len() {
             0 => todo.recv().ok(),
-            _ if pushed > LEAST => todo.try_recv().ok(),
+            _ if pushed > LEAST || full => todo.try_recv().ok(),
             _ => None,
         };
         match order {
@@ -128,7 +135,9 @@ fn push(producer: u64, todo: &Receiver<Order>) -> (u64, u64) {
                 let at = pushed as usize % rings.len();
                 match rings[at].1.push_timeout(&item(producer, pushed), LISTEN) {
                     Ok(()) => pushed += 1,
-                    Err(PushError::TimedOut) => {}
+                    Err(PushError::TimedOut) => full = true,
+                    // Its flow has failed; whoever gives orders learns it from the count.
+                    Err(PushError::Aborted(_)) => return (producer, pushed),
                     Err(e) => panic!("producer {producer}: {e}"),
                 }
             }
@@ -138,14 +147,16 @@ fn push(producer: u64, todo: &Receiver<Order>) -> (u64, u64) {
 
 /// Pops until the end of the stream.
 pub struct Popper {
-    thread: JoinHandle<Log>,
+    thread: JoinHandle<(Log, PopError)>,
     popped: Arc<AtomicU64>,
+    cancel: Cancel,
 }
 
 impl Popper {
     pub fn start(ring: &Ring) -> Self {
+        let cancel = Cancel::new();
         let mut rx =
-            pu::attach_consumer(Path::new(&ring.programs), &ring.name, Cancel::new()).expect("attached");
+            pu::attach_consumer(Path::new(&ring.programs), &ring.name, cancel.clone()).expect("attached");
         let name = ring.name.clone();
         let popped = Arc::new(AtomicU64::new(0));
         let count = popped.clone();
@@ -154,8 +165,7 @@ impl Popper {
             loop {
                 match rx.pop_timeout(&mut buffer, HANGS) {
                     Ok(()) => {}
-                    Err(PopError::Closed) => return log,
-                    Err(e) => panic!("{name}: {e} behind {} items, the last {:?}", log.len(), log.last()),
+                    Err(end) => return (log, end),
                 }
                 let word = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().expect("8 bytes"));
                 let (producer, number) = (word(0), word(8));
@@ -164,7 +174,7 @@ impl Popper {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         };
-        Popper { thread: std::thread::spawn(pop), popped }
+        Popper { thread: std::thread::spawn(pop), popped, cancel }
     }
 
     /// How many items it has popped.
@@ -174,7 +184,22 @@ impl Popper {
 
     /// What it has popped, once it has seen the end.
     pub fn log(self) -> Log {
-        self.thread.join().expect("a popper that ends well")
+        let (log, end) = self.thread.join().expect("a popper");
+        assert_eq!(end, PopError::Closed, "behind {} items, the last {:?}", log.len(), log.last());
+        log
+    }
+
+    /// What it has popped, once it has been told that there will be no more, and no end.
+    pub fn aborted(self) -> Log {
+        let (log, end) = self.thread.join().expect("a popper");
+        assert!(matches!(end, PopError::Aborted(_)), "{end}");
+        log
+    }
+
+    /// What it has popped by now.
+    pub fn stop(self) -> Log {
+        self.cancel.cancel();
+        self.thread.join().expect("a popper").0
     }
 }
 

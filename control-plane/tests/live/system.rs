@@ -103,6 +103,13 @@ impl System {
         self.json(&["status"]).remove(0)["switch"].clone()
     }
 
+    /// As [`down`](Self::down) where a process is gone; nothing is left at the switch.
+    pub fn down_after_deaths(&self) {
+        let status: Value = serde_json::from_str(&self.zsr(&["status", "--json"]).out).expect("JSON");
+        assert_eq!(status["switch"]["queue_pairs"], 0, "{status}");
+        self.down();
+    }
+
     pub fn down(&self) {
         self.well(&["down"]);
         let left: Vec<_> = std::fs::read_dir(self.root()).expect("a folder").flatten().collect();
