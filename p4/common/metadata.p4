@@ -134,14 +134,14 @@ struct meta_t {
     psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
     psn_t    from_slack;           // less number of fragments
-    bit<8>   same_head;            // 1: as the deciding pass saw it
-    bit<8>   same_tail;
+    bit<32>  same_head;            // 1: as the deciding pass saw it
+    bit<32>  same_tail;
     bit<32>  acked;                // a bit for each member
     bit<32>  lacking;
     usec_t   time;                 // when a capped flow is to be refilled next
     phase_t  phase_from;
     phase_t  phase_to;
-    bit<8>   matched;              // 1: the packet answers the outstanding request
+    bit<32>  matched;              // 1: the packet answers the outstanding request
     bit<8>   claimed;
     bit<8>   locked;
     bit<16>  my_lock;              // this worker's mark in LockState

@@ -158,6 +158,7 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
         m.event = EV_VISIT;
         m.b.producer = producer;
         m.b.worker = worker;
+        VISIT
     }
     action unknown() { m.event = EV_NONE; }
     table doorbells {

@@ -2,7 +2,7 @@
 //
 //   internal packet ---------------------------------> Passes --\
 //   RoCE for us -> Connection (QP, control word, ICRC, meaning) -> Transfer -> Route
-//   doorbell    -> Doorbell -------------------------> Passes --/
+//   doorbell    -> Doorbell -----------------------------------/
 //   ARP for us  -> ArpReply
 //   the rest    -> Forward
 control ZsrIngress(inout headers_t hdr, inout meta_t m) {
@@ -22,7 +22,6 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         m.drop_reason = reason;
     }
     action fan_out(event_t event, bit<16> group) {
-        m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
         m.b.event = event;
         m.b.group = group;
@@ -36,11 +35,7 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
             if (m.trusted == 0) { reject(DROP_FORGED); }
             else {
                 resume.apply(hdr, m);
-                if (m.event == EV_FANOUT) {
-                    tick_group.apply(m.b.next, m.group);
-                    if (m.group != 0) { fan_out(EV_TICK, m.group); }
-                    else { reject(0); }
-                } else if (m.event == EV_ASK) { fan_out(EV_POLL_CONSUMER, m.b.next); }
+                passes.apply(m);
             }
         } else {
             if (hdr.ipv4.isValid()) { own_address.apply(hdr, m); }
@@ -50,8 +45,12 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
             if (m.own == 0 && m.event == EV_NONE && m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
         }
 
-        if (m.event != EV_NONE) {
-            if (m.role == 0) { passes.apply(m); }
+        if (m.event == EV_FANOUT) {
+            tick_group.apply(m.b.next, m.group);
+            if (m.group != 0) { fan_out(EV_TICK, m.group); }
+        } else if (m.event == EV_ASK) {
+            fan_out(EV_POLL_CONSUMER, m.b.next);
+        } else if (m.event != EV_NONE) {
             transfer.apply(m);
             if (m.sends == 1 && m.b.group == 0) { route.apply(m); }
         }

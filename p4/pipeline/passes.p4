@@ -6,23 +6,31 @@
 //    |-> POLL_CONSUMER ~~> CONSUMER_WORD --> ROOM   (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
 //    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> CLOSED
 //    |-> RETRY, REFILL                              --> another pass of the same packet    ~~> over the network
+
+// What every look at a producer asks for.
+#define LOOK \
+    m.looks = 1; \
+    m.do_phase = DO_GET; \
+    m.do_turn = DO_GET; \
+    m.do_head = DO_GET; \
+    m.do_consumer_tail = DO_GET; \
+    m.do_producer_tail = DO_GET; \
+    m.do_producer_head = DO_GET; \
+    m.do_lock = DO_GET; \
+    m.do_debt = DO_GET; \
+    m.do_refill = DO_GET; \
+    m.do_producer_due = DO_GET; \
+    m.do_consumer_due = DO_GET; \
+    m.do_due = DO_GET;
+// The look behind a producer's word or a doorbell (connection.p4).
+#define VISIT \
+    LOOK \
+    m.do_turn = DO_NOTHING; \
+    m.do_producer_head = DO_SET; \
+    m.b.next = NO_PLACE;
+
 control Passes(inout meta_t m) {
-    // What every look at a producer asks for.
-    action look() {
-        m.looks = 1;
-        m.do_phase = DO_GET;
-        m.do_turn = DO_GET;
-        m.do_head = DO_GET;
-        m.do_consumer_tail = DO_GET;
-        m.do_producer_tail = DO_GET;
-        m.do_producer_head = DO_GET;
-        m.do_lock = DO_GET;
-        m.do_debt = DO_GET;
-        m.do_refill = DO_GET;
-        m.do_producer_due = DO_GET;
-        m.do_consumer_due = DO_GET;
-        m.do_due = DO_GET;
-    }
+    action look() { LOOK }
     action tick() {
         look();
     }
@@ -30,12 +38,7 @@ control Passes(inout meta_t m) {
         look();
         m.do_turn = DO_SET;
     }
-    action visit() {
-        look();
-        m.do_turn = DO_NOTHING;
-        m.do_producer_head = DO_SET;
-        m.b.next = NO_PLACE;
-    }
+    action visit() { VISIT }
     action room() {
         look();
         m.do_consumer_tail = DO_SET;

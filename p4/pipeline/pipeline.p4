@@ -1,7 +1,7 @@
 // The shared pipeline. An architecture's main includes this behind its own ops, icrc, counters and state controls.
 #include "forward.p4"
-#include "connection.p4"
 #include "passes.p4"
+#include "connection.p4"
 #include "params.p4"
 #include "position.p4"
 #include "outcome.p4"

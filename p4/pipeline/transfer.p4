@@ -118,7 +118,7 @@ control Transfer(inout meta_t m) {
                         m.from_slack = m.from - m.b.frags;
                     }
                     // Other counters than the deciding pass saw: what it decided is void.
-                    if (m.event != EV_START || (m.same_head == 1 && m.same_tail == 1)) {
+                    if (m.event != EV_START || (m.same_head[0:0] == 1 && m.same_tail[0:0] == 1)) {
                         m.locked = 1;
                         if (LOCKS(m.g.settings) || m.event == EV_RESET) {
                             if (m.do_lock != DO_NOTHING) { lock.apply(m); }

@@ -1,4 +1,4 @@
-//! Developer tooling: `cargo xtask p4 [--check]`, `cargo xtask tofino`.
+//! Developer tooling: `cargo xtask p4 [--check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
 
 mod p4;
 mod sources;
@@ -7,6 +7,8 @@ mod tofino;
 use std::path::Path;
 use std::process::ExitCode;
 
+use tofino::Compile;
+
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository");
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -14,9 +16,10 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["p4"] => p4::run(root, false),
         ["p4", "--check"] => p4::run(root, true),
-        ["tofino"] => tofino::run(root, false),
-        ["tofino", "--check"] => tofino::run(root, true),
-        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino [--check]".into()),
+        ["tofino"] => tofino::run(root, Compile::All),
+        ["tofino", "--check"] => tofino::run(root, Compile::Nothing),
+        ["tofino", chip] => tofino::run(root, Compile::One(chip)),
+        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino [--check | tofino | tofino2]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,8 @@
 // Internal packets on the wire: the bridge header itself, which parsers read and the deparser writes.
 
-// What an earlier pass left for this one.
+// What an earlier pass left for this one: the parser has read it.
 control Resume(inout headers_t hdr, inout meta_t m) {
-    apply { m.event = m.b.event; }
+    apply { }
 }
 
 // A packet for the next pass.

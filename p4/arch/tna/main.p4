@@ -31,7 +31,7 @@
 #define ZSR_OP bit<3>
 #define ZSR_FLAG bit<1>
 #define ZSR_BRIDGE header
-#define ZSR_ARCH_META commit_copy_t copy; report_t message; kind_t message_kind; MirrorId_t message_session;
+#define ZSR_ARCH_META commit_copy_t copy;
 
 #include "../../common/types.p4"
 #include "../../common/headers.p4"
@@ -50,20 +50,20 @@ header commit_copy_t {
     bytes_t  producer_tail;
 }
 
-// A message to the controller: something that it has to act on or tell a person. Mirrored from ingress to the session of the
-// controller's port, in front of the packet that gave rise to it.
-const kind_t REPORT_COPY = 9;
-const MirrorId_t REPORT_SESSION = 1;
-header report_t {
+// A message to the controller (digest): something that it has to act on or tell a person.
+const DigestType_t REPORT_TYPE = 1;
+struct report_t {
     bit<8>   reason;                       // REPORT_*
-    kind_t   kind;
+    bit<32>  aeth;                         // these four: what v1model's `code` is, by reason
+    bit<32>  tries;
+    bytes_t  word;
+    bytes_t  head;
     bit<16>  worker;
-    bit<32>  code;
     bit<16>  producer;
     bit<16>  qp;                           // connection, where one is concerned
-    psn_t    psn;
     role_t   role;
     phase_t  phase;
+    psn_t    psn;
 }
 
 #include "../../common/metadata.p4"
@@ -76,6 +76,8 @@ header report_t {
 #include "state.p4"
 #include "../../pipeline/pipeline.p4"
 
+// Metadata is zero before it is written.
+@pa_auto_init_metadata
 // Whole containers for what is handed over, which actions write field by field.
 @pa_container_size("ingress", "m.b.event", 8)
 @pa_container_size("ingress", "m.b.kind", 8)
@@ -154,20 +156,12 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
         hdr.word.setInvalid();
         hdr.icrc.setInvalid();
     }
-    action tell(MirrorType_t type) {
-        dprsr.mirror_type = type;
-        m.message_kind = REPORT_COPY;
-        m.message_session = REPORT_SESSION;
-    }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
         m.b.setValid();
         zsr.apply(hdr, m);
         count_ingress.apply(m);
-        if (m.report == REPORT_REFUSED) { tell(REPORT_REFUSED_TYPE); }
-        else if (m.report == REPORT_SILENT) { tell(REPORT_SILENT_TYPE); }
-        else if (m.report == REPORT_BAD_COUNT) { tell(REPORT_BAD_COUNT_TYPE); }
-        else if (m.report != 0) { tell(REPORT_STATE_TYPE); }
+        if (m.report != 0) { dprsr.digest_type = REPORT_TYPE; }
         if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
         if (m.b.event == EV_LOOK) { m.g.setValid(); }
         tm.ucast_egress_port = m.out_port;
@@ -213,9 +207,9 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         zsr.apply(hdr, m);
         count_egress.apply(m);
         if (m.internal == 0) {
-            m.b.setInvalid();
             if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
             else if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
+            m.b.setInvalid();
         }
     }
 }

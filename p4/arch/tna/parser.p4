@@ -24,6 +24,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         }
     }
     state internal {
+        m.event = pkt.lookahead<event_t>();
         pkt.extract(m.b);
         m.internal = 1;
         transition accept;
@@ -50,6 +51,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
+        pkt.advance(48);                   // padding of the shortest frame, which would stay behind what is made of it
         transition accept;
     }
     state bth {
@@ -80,23 +82,13 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
 }
 
-// One type of message for each field that a report brings.
-const MirrorType_t REPORT_REFUSED_TYPE = 1;
-const MirrorType_t REPORT_SILENT_TYPE = 2;
-const MirrorType_t REPORT_BAD_COUNT_TYPE = 3;
-const MirrorType_t REPORT_STATE_TYPE = 4;
-#define REPORT(code) { m.report, m.message_kind, m.b.worker, code, m.b.producer, m.received_qp, m.consumer_psn, m.role, m.g.phase }
-
 control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
-    Mirror(REPORT_REFUSED_TYPE) refused;
-    Mirror(REPORT_SILENT_TYPE) silent;
-    Mirror(REPORT_BAD_COUNT_TYPE) bad_count;
-    Mirror(REPORT_STATE_TYPE) state;
+    Digest<report_t>() report;
     apply {
-        if (dprsr.mirror_type == REPORT_REFUSED_TYPE) { refused.emit<report_t>(m.message_session, REPORT(m.aeth)); }
-        if (dprsr.mirror_type == REPORT_SILENT_TYPE) { silent.emit<report_t>(m.message_session, REPORT(m.tries)); }
-        if (dprsr.mirror_type == REPORT_BAD_COUNT_TYPE) { bad_count.emit<report_t>(m.message_session, REPORT(m.b.word)); }
-        if (dprsr.mirror_type == REPORT_STATE_TYPE) { state.emit<report_t>(m.message_session, REPORT(m.b.head)); }
+        if (dprsr.digest_type == REPORT_TYPE) {
+            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
+                          m.consumer_psn });
+        }
         pkt.emit(m.b);
         pkt.emit(m.g);
         pkt.emit(hdr.ethernet);
@@ -119,7 +111,6 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
             (bit<16>)OUT_FORWARD &&& 0xff : forward;
             (bit<16>)OUT_DATA &&& 0xff    : data;
             (bit<16>)COMMIT_COPY &&& 0xff : commit_copy;
-            (bit<16>)REPORT_COPY &&& 0xff : report;
             default                       : made;
         }
     }
@@ -142,12 +133,6 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     state commit_copy {
         pkt.extract(m.copy);
         pkt.advance(COMMIT_COPY_BYTES * 8);
-        transition accept;
-    }
-    // It goes out as it is.
-    state report {
-        pkt.extract(m.message);
-        m.b.kind = OUT_FORWARD;
         transition accept;
     }
     state data {
@@ -175,7 +160,6 @@ control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egre
         hdr.ipv4.checksum = checksum.update({
             hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
             hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
-        pkt.emit(m.message);
         pkt.emit(hdr.ethernet);
         pkt.emit(m.b);
         pkt.emit(hdr.ipv4);

@@ -33,6 +33,8 @@ control AskerState(inout meta_t m) {
 
     action do_get() { m.b.worker = get.execute(m.b.producer); }
     action do_put() { put.execute(m.b.producer); }
+    // Where both are used, only one of them gives a worker.
+    @ignore_table_dependency("IngressShell.zsr.transfer.owner.ops")
     table ops {
         key = { m.do_asker : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -165,7 +167,7 @@ control HeadState(inout meta_t m) {
     ACTION(get, bytes_t, head, { o = v; })
     ACTION(add, bytes_t, head, { o = v; v = v + m.b.length; })
     ACTION(put, bytes_t, head, { v = m.b.head; o = v; })
-    RegisterAction<bytes_t, bit<16>, bit<8>>(head) same = { void apply(inout bytes_t v, out bit<8> o) { o = 0; if (v == m.b.head) { o = 1; } } };
+    RegisterAction<bytes_t, bit<16>, bit<32>>(head) same = { void apply(inout bytes_t v, out bit<32> o) { o = 0; if (v == m.b.head) { o = 1; } } };
 
     action do_get() { m.b.head = get.execute(m.b.worker); }
     action do_add() { m.b.head = add.execute(m.b.worker); }
@@ -261,7 +263,7 @@ control ProducerTailState(inout meta_t m) {
     ACTION(get, bytes_t, producer_tail, { o = v; })
     ACTION(add, bytes_t, producer_tail, { o = v; v = v + m.b.length; })
     ACTION(put, bytes_t, producer_tail, { v = m.b.producer_tail; o = v; })
-    RegisterAction<bytes_t, bit<16>, bit<8>>(producer_tail) same = { void apply(inout bytes_t v, out bit<8> o) { o = 0; if (v == m.b.producer_tail) { o = 1; } } };
+    RegisterAction<bytes_t, bit<16>, bit<32>>(producer_tail) same = { void apply(inout bytes_t v, out bit<32> o) { o = 0; if (v == m.b.producer_tail) { o = 1; } } };
 
     action do_get() { m.b.producer_tail = get.execute(m.b.producer); }
     action do_add() { m.b.producer_tail = add.execute(m.b.producer); }
@@ -307,7 +309,7 @@ control ProducerPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_psn;
     ACTION(mark, psn_t, producer_psn, { v = v | m.producer_step; o = v; })
     ACTION(add, psn_t, producer_psn, { v = v + m.producer_step; o = v; })
-    RegisterAction<psn_t, bit<16>, bit<8>>(producer_psn) move = { void apply(inout psn_t v, out bit<8> o) { o = 0; if (v == m.producer_step) { v = m.next_psn; o = 1; } } };
+    RegisterAction<psn_t, bit<16>, bit<32>>(producer_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.producer_step) { v = m.next_psn; o = 1; } } };
     ACTION(put, psn_t, producer_psn, { v = m.producer_step; o = v; })
 
     action do_mark() { m.producer_psn = mark.execute(m.b.producer); }
@@ -420,7 +422,7 @@ control DebtState(inout meta_t m) {
 control RefillState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_FLOWS) refill;
     ACTION(get, usec_t, refill, { o = v; })
-    RegisterAction<usec_t, bit<16>, bit<8>>(refill) move = { void apply(inout usec_t v, out bit<8> o) { o = 0; if (v == m.b.psn) { v = m.b.time; o = 1; } } };
+    RegisterAction<usec_t, bit<16>, bit<32>>(refill) move = { void apply(inout usec_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.b.time; o = 1; } } };
     ACTION(put, usec_t, refill, { v = m.b.time; o = v; })
 
     action do_get() { m.g.refill_at = get.execute(m.b.flow); }
@@ -480,7 +482,7 @@ control DueState(inout meta_t m) {
 control PollPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_QPS) poll_psn;
     ACTION(get, psn_t, poll_psn, { o = v; })
-    RegisterAction<psn_t, bit<16>, bit<8>>(poll_psn) move = { void apply(inout psn_t v, out bit<8> o) { o = 0; if (v == m.b.psn) { v = m.next_psn; o = 1; } } };
+    RegisterAction<psn_t, bit<16>, bit<32>>(poll_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.next_psn; o = 1; } } };
     ACTION(put, psn_t, poll_psn, { v = m.b.psn; o = v; })
 
     action do_get() { m.poll_psn = get.execute(m.b.qp); }
