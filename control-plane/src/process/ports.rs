@@ -4,7 +4,7 @@ use super::place::Place;
 use super::roles::RoleError;
 use crate::topology::{Cable, Host, Interface, Link, NicKind, Topology};
 use zsr_link::{
-    AnyPort, FaultError, FaultRates, Faulty, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort,
+    AnyPort, FaultError, FaultRates, Faulty, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort, XdpPort,
 };
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
@@ -21,8 +21,11 @@ fn watched(port: impl Port + Send + 'static, point: Option<TapPoint>) -> AnyPort
 /// A port on an interface, for packets of path MTU `mtu`.
 ///
 /// # Errors
-/// No privilege, no such interface, not Ethernet, down, too small an MTU.
+/// No privilege, no such interface, not Ethernet, down, too small an MTU, no AF_XDP.
 pub fn on_interface(interface: &Interface, mtu: u32, point: Option<TapPoint>) -> Result<AnyPort, LinkError> {
+    if interface.xdp {
+        return Ok(watched(XdpPort::open(&interface.name, mtu + OVERHEAD)?, point));
+    }
     Ok(watched(PacketPort::open(&interface.name, mtu + OVERHEAD)?, point))
 }
 

@@ -40,22 +40,25 @@ impl Bmv2 {
 }
 
 impl Builder<'_> {
-    /// `interface` under `key`: a name, or a map with `name`.
+    /// `interface` under `key`: a name, or a map with `name` and perhaps `by`.
     pub(crate) fn interface(&mut self, table: &Table<'_>, key: &str) -> Option<At<Interface>> {
         let node = table.get(key)?;
+        let mut xdp = false;
         let name = match &node.value {
             Value::Map(_) => {
                 let what = format!("'{key}' of {}", table.what);
-                let inner = self.reader.table(node, &what, &["name"])?;
+                let inner = self.reader.table(node, &what, &["name", "by"])?;
                 if inner.get("name").is_none() {
                     self.reader.error(inner.place, format!("{what} has no name"), INTERFACE_HELP);
                     return None;
                 }
+                let by = self.reader.choice(&inner, "by", &[("packet", false), ("xdp", true)]);
+                xdp = by.is_some_and(|at| at.value);
                 self.interface_name(&inner, "name")
             }
             _ => self.interface_name(table, key),
         };
-        name.map(|At { value, place }| At { value: Interface { name: value }, place })
+        name.map(|At { value, place }| At { value: Interface { name: value, xdp }, place })
     }
 
     fn interface_name(&mut self, table: &Table<'_>, key: &str) -> Option<At<String>> {

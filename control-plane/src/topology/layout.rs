@@ -109,8 +109,8 @@ impl Topology {
                     host.name
                 ));
             }
-            link.cable = Cable::Interface(Interface { name: switch_interface(link.port) });
-            host.nic = NicKind::Soft { interface: Some(Interface { name: HOST_INTERFACE.to_owned() }) };
+            link.cable = Cable::Interface(Interface::new(switch_interface(link.port)));
+            host.nic = NicKind::Soft { interface: Some(Interface::new(HOST_INTERFACE)) };
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ mod tests {
     fn in_namespaces_every_link_is_a_pair_of_interfaces() {
         let mut t = topology("hosts: [h1, h2]\nlinks: ['h1 -> s1:7', 'h2 -> s1']\n");
         t.lay_out(&Layout { switch: None, netns: true }).unwrap();
-        assert_eq!(t.links[0].cable, Cable::Interface(Interface { name: "p7".into() }));
+        assert_eq!(t.links[0].cable, Cable::Interface(Interface::new("p7")));
         assert!(t.hosts.iter().all(|h| h.nic.has_cable()));
         assert!(t.needs_processes().is_some());
     }

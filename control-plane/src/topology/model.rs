@@ -97,6 +97,15 @@ impl SwitchKind {
 pub struct Interface {
     /// Its name, as `ip link` shows it.
     pub name: String,
+    /// Frames go by AF_XDP, past the host's network stack, instead of AF_PACKET.
+    pub xdp: bool,
+}
+
+impl Interface {
+    /// With AF_PACKET.
+    pub fn new(name: impl Into<String>) -> Interface {
+        Interface { name: name.into(), xdp: false }
+    }
 }
 
 /// A switch and its controller-facing settings.

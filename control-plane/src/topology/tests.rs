@@ -149,15 +149,15 @@ fn peers_as_an_operator_writes_them() {
     assert_eq!(t.switches[0].tick_interface.as_ref().map(|i| i.name.as_str()), Some("t0"));
     let verbs = NicKind::Verbs { device: Some("mlx5_0".into()), port: Some(1), gid_index: Some(3) };
     assert_eq!((&t.hosts[0].nic, t.hosts[0].agent), (&verbs, Some("10.9.0.1:7000".parse().unwrap())));
-    assert_eq!(t.hosts[1].nic, NicKind::Soft { interface: Some(Interface { name: "eth0".into() }) });
+    assert_eq!(t.hosts[1].nic, NicKind::Soft { interface: Some(Interface::new("eth0")) });
 
     let t = parse(
         "hosts:\n  - {name: h1, agent: '127.0.0.1:7000'}\n  - {name: h2, nic: {interface: veth2}}\nlinks:\n  \
-         - {from: h1, to: s1:4, sockets: {switch: far, host: near}}\n  - {from: h2, to: s1, interface: veth1}\nflows: []\n",
+         - {from: h1, to: s1:4, sockets: {switch: far, host: near}}\n  - {from: h2, to: s1, interface: {name: veth1, by: xdp}}\nflows: []\n",
     );
     let t = t.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(t.links[0].cable, Cable::Sockets { switch: "far".into(), host: "near".into() });
-    assert_eq!(t.links[1].cable, Cable::Interface(Interface { name: "veth1".into() }));
+    assert_eq!(t.links[1].cable, Cable::Interface(Interface { name: "veth1".into(), xdp: true }));
 }
 
 #[test]

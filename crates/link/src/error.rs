@@ -117,6 +117,45 @@ pub enum LinkError {
         /// The least that is needed, bytes.
         needs: u32,
     },
+    /// The kernel has no AF_XDP.
+    #[error("this kernel has no AF_XDP ({what}: {source}): use the interface without xdp (AF_PACKET)")]
+    NoXdp {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// AF_XDP needs more privileges than raw frames.
+    #[error(
+        "no permission for AF_XDP on {interface} ({what}): run as root, or give the program the capabilities (setcap \
+         cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM) and enough locked memory (ulimit -l unlimited)"
+    )]
+    NoXdpPrivilege {
+        /// The interface.
+        interface: String,
+        /// What was tried.
+        what: &'static str,
+    },
+    /// Another XDP program is on the interface.
+    #[error(
+        "another XDP program is on the interface {interface}: take it away (`ip link set {interface} xdp off` and \
+         xdpgeneric off), or end the program that uses it"
+    )]
+    XdpTaken {
+        /// The interface.
+        interface: String,
+    },
+    /// An AF_XDP port takes the frames of one queue.
+    #[error(
+        "the interface {interface} has {queues} receive queues, and an AF_XDP port takes one: `ethtool -L {interface} \
+         combined 1` (or rx 1)"
+    )]
+    Queues {
+        /// The interface.
+        interface: String,
+        /// How many.
+        queues: usize,
+    },
     /// The system refused something else at an interface.
     #[error("the interface {interface} can't be used ({what}): {source}")]
     Interface {

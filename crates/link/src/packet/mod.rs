@@ -3,23 +3,19 @@
 //! What arrives lies in a ring that the kernel fills, so that looking costs no system call and many frames cost one
 //! wake-up; what leaves goes with one call per 32 frames.
 
-mod interface;
-mod ring;
+pub(crate) mod ring;
 
 use std::io;
-use std::mem::{Discriminant, discriminant};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::net::sockopt;
 use zsr_wire::{Frame, FramePool};
 
 use crate::error::LinkError;
+use crate::interface::{self, Watch};
 use crate::outbox::{self, Outbox, Sender};
 use crate::port::{Port, SendError};
 use ring::{Ring, Slot, set};
-
-/// Time between two looks at the interface's state.
-const LOOK_NS: u64 = 200_000_000;
 
 /// One end of a link on a network interface. It takes every frame that arrives there, whatever its address, and is not
 /// heard by this host's own network stack.
@@ -28,17 +24,12 @@ const LOOK_NS: u64 = 200_000_000;
 pub struct PacketPort {
     socket: OwnedFd,
     ring: Ring,
-    name: String,
-    mtu: u32,
+    watch: Watch,
     /// The interface that the socket is bound to.
     index: i32,
-    /// Why it can't be used, as already told.
-    told: Option<Discriminant<LinkError>>,
-    look_at: u64,
     out: Outbox,
     /// The last look at the ring found nothing.
     dry: bool,
-    trouble: Option<LinkError>,
 }
 
 impl PacketPort {
@@ -48,17 +39,7 @@ impl PacketPort {
     /// [`LinkError`]: no privilege, no such interface, not Ethernet, down, too small an MTU, no memory for the ring.
     pub fn open(name: &str, mtu: u32) -> Result<PacketPort, LinkError> {
         let failed = |what| move |source| LinkError::Interface { interface: name.to_owned(), what, source };
-        // SAFETY: makes a descriptor and touches no memory. Protocol 0: nothing arrives until it is bound.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            let source = io::Error::last_os_error();
-            return Err(match source.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => LinkError::NoPrivilege { interface: name.to_owned() },
-                _ => failed("opening a packet socket")(source),
-            });
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = open_socket(name)?;
         let found = interface::look_up(socket.as_fd(), name).map_err(failed("asking for its state"))?;
         let found = interface::usable(found, name, mtu)?;
         let ring = Ring::new(socket.as_fd()).map_err(failed("making the receive ring"))?;
@@ -72,61 +53,39 @@ impl PacketPort {
         Ok(PacketPort {
             socket,
             ring,
-            name: name.to_owned(),
-            mtu,
+            watch: Watch::new(name, mtu),
             index: found.index,
-            told: None,
-            look_at: 0,
             out: Outbox::new(),
             dry: false,
-            trouble: None,
         })
     }
 
     /// The interface's name.
     pub fn interface(&self) -> &str {
-        &self.name
+        self.watch.name()
     }
 
     /// Looks at the interface's state from time to time, and says when it has become unusable.
     fn look(&mut self, now: u64) {
-        if now < self.look_at {
+        if !self.watch.is_due(now) {
             return;
         }
-        self.look_at = now.saturating_add(LOOK_NS);
         // An error that waits would make the descriptor readable for ever.
         let _ = sockopt::socket_error(&self.socket);
-        let found = interface::look_up(self.socket.as_fd(), &self.name);
-        let state = match found {
-            Ok(found) => interface::usable(found, &self.name, self.mtu),
-            Err(source) => Err(LinkError::Interface {
-                interface: self.name.clone(),
-                what: "asking for its state",
-                source,
-            }),
-        };
-        let state = state.and_then(|found| {
+        let (socket, index) = (self.socket.as_fd(), &mut self.index);
+        let name = self.watch.name().to_owned();
+        self.watch.look(now, socket, |found| {
             // Another interface that came under the old name.
-            if found.index != self.index {
-                bind(self.socket.as_fd(), found.index).map_err(|source| LinkError::Interface {
-                    interface: self.name.clone(),
+            if found.index != *index {
+                bind(socket, found.index).map_err(|source| LinkError::Interface {
+                    interface: name,
                     what: "binding to it",
                     source,
                 })?;
-                self.index = found.index;
+                *index = found.index;
             }
             Ok(())
         });
-        match state {
-            Ok(()) => self.told = None,
-            Err(error) => {
-                let kind = Some(discriminant(&error));
-                if self.told != kind {
-                    self.trouble = Some(error);
-                }
-                self.told = kind;
-            }
-        }
     }
 }
 
@@ -148,6 +107,11 @@ fn bind(socket: BorrowedFd<'_>, index: i32) -> io::Result<()> {
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
+    take_all(socket, index)
+}
+
+/// Asks an interface for frames to any address, for as long as the socket is open.
+pub(crate) fn take_all(socket: BorrowedFd<'_>, index: i32) -> io::Result<()> {
     let all = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -155,6 +119,21 @@ fn bind(socket: BorrowedFd<'_>, index: i32) -> io::Result<()> {
         mr_address: [0; 8],
     };
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &all)
+}
+
+/// A packet socket that nothing arrives at yet.
+pub(crate) fn open_socket(name: &str) -> Result<OwnedFd, LinkError> {
+    // SAFETY: makes a descriptor and touches no memory. Protocol 0: nothing arrives until it is bound.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        let source = io::Error::last_os_error();
+        return Err(match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => LinkError::NoPrivilege { interface: name.to_owned() },
+            _ => LinkError::Interface { interface: name.to_owned(), what: "opening a packet socket", source },
+        });
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 impl Sender for PacketPort {
@@ -167,8 +146,8 @@ impl Sender for PacketPort {
         while let Err(e) = self.out.hand_over(self.socket.as_fd(), pool) {
             self.out.lose_first(pool);
             // A full queue of the interface is no trouble; all else has a cause that a look finds.
-            if e.raw_os_error() != Some(libc::ENOBUFS) && self.told.is_none() {
-                self.look_at = 0;
+            if e.raw_os_error() != Some(libc::ENOBUFS) && self.watch.is_usable() {
+                self.watch.hurry();
                 self.look(now);
             }
         }
@@ -193,7 +172,7 @@ impl Port for PacketPort {
         }
         // Said to have something, and there is nothing: an error may wait.
         if std::mem::replace(&mut self.dry, true) && sockopt::socket_error(&self.socket) != Ok(Ok(())) {
-            self.look_at = 0;
+            self.watch.hurry();
         }
         self.look(now_ns);
         None
@@ -205,7 +184,7 @@ impl Port for PacketPort {
     }
 
     fn next_due(&self) -> Option<u64> {
-        Some(self.look_at)
+        Some(self.watch.look_at())
     }
 
     fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
@@ -225,12 +204,12 @@ impl Port for PacketPort {
     }
 
     fn trouble(&mut self) -> Option<LinkError> {
-        self.trouble.take()
+        self.watch.take_trouble()
     }
 }
 
 impl std::fmt::Debug for PacketPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PacketPort({}, usable: {})", self.name, self.told.is_none())
+        write!(f, "PacketPort({}, usable: {})", self.watch.name(), self.watch.is_usable())
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use zsr_link::{PacketPort, Port};
+use zsr_link::{AnyPort, PacketPort, XdpPort};
 use zsr_wire::{Frame, FramePool};
 
 use super::Result;
@@ -14,6 +14,9 @@ use super::Result;
 pub struct InterfaceOptions {
     /// Names of the pair's ends, which are made and removed here.
     ends: Vec<String>,
+    /// AF_XDP instead of AF_PACKET.
+    #[arg(long)]
+    xdp: bool,
 }
 
 /// How long the system may take for anything.
@@ -42,8 +45,8 @@ fn frame(vlan: Option<u16>, len: usize, n: u8) -> Frame {
 struct Bench {
     start: Instant,
     pool: FramePool,
-    a: PacketPort,
-    b: PacketPort,
+    a: AnyPort,
+    b: AnyPort,
 }
 
 impl Bench {
@@ -135,7 +138,13 @@ pub fn run(options: &InterfaceOptions) -> Result<()> {
         Ok(())
     };
     make()?;
-    let (pa, pb) = (PacketPort::open(a, 9000)?, PacketPort::open(b, 9000)?);
+    let open = |name: &str| -> Result<AnyPort> {
+        if options.xdp {
+            return Ok(Box::new(XdpPort::open(name, 9000)?));
+        }
+        Ok(Box::new(PacketPort::open(name, 9000)?))
+    };
+    let (pa, pb) = (open(a)?, open(b)?);
     let mut bench = Bench { start: Instant::now(), pool: FramePool::default(), a: pa, b: pb };
 
     let lengths = [60, 1500, 9014];

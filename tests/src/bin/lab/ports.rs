@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::str::FromStr;
 
-use zsr_link::{AnyPort, PacketPort, Port, SendError, UnixPort};
+use zsr_link::{AnyPort, PacketPort, Port, SendError, UnixPort, XdpPort};
 use zsr_wire::{Frame, FramePool};
 
 use super::Result;
@@ -12,10 +12,11 @@ use super::Result;
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet.
 const OVERHEAD: u32 = 128;
 
-/// `if:INTERFACE` or `unix:LOCAL,PEER`.
+/// `if:INTERFACE` (AF_PACKET), `xdp:INTERFACE` or `unix:LOCAL,PEER`.
 #[derive(Debug, Clone)]
 pub enum Link {
     Interface(String),
+    Xdp(String),
     Unix(String, String),
 }
 
@@ -26,9 +27,12 @@ impl FromStr for Link {
         if let Some(name) = text.strip_prefix("if:") {
             return Ok(Link::Interface(name.into()));
         }
+        if let Some(name) = text.strip_prefix("xdp:") {
+            return Ok(Link::Xdp(name.into()));
+        }
         let paths = text.strip_prefix("unix:").and_then(|p| p.split_once(','));
-        let (local, peer) =
-            paths.ok_or_else(|| format!("`{text}` is neither if:INTERFACE nor unix:LOCAL,PEER"))?;
+        let (local, peer) = paths
+            .ok_or_else(|| format!("`{text}` is none of if:INTERFACE, xdp:INTERFACE and unix:LOCAL,PEER"))?;
         Ok(Link::Unix(local.into(), peer.into()))
     }
 }
@@ -38,6 +42,7 @@ impl Link {
     pub fn open(&self, mtu: u32) -> Result<AnyPort> {
         Ok(match self {
             Link::Interface(name) => Box::new(PacketPort::open(name, mtu + OVERHEAD)?),
+            Link::Xdp(name) => Box::new(XdpPort::open(name, mtu + OVERHEAD)?),
             Link::Unix(local, peer) => Box::new(UnixPort::open(Path::new(local), Path::new(peer))?),
         })
     }
