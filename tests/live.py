@@ -19,24 +19,25 @@ class System:
         self.env = {k: v for k, v in os.environ.items() if k != "ZSR_SYSTEM"} | {"XDG_RUNTIME_DIR": self.folder}
 
     def run(self, *args, code=0):
-        """What a command prints, which has to end with `code`; what it complains of if that is not 0."""
+        """What a command prints, which has to end with `code`."""
         done = subprocess.run([self.zsr, *args], env=self.env, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode != code:
             raise Failed(f"zsr {' '.join(args)}: exit code {done.returncode}, not {code}: {done.stdout}{done.stderr}")
-        return done.stderr if code else done.stdout
+        return done.stderr if args[0] == "up" else done.stdout
 
     def json(self, *args):
         return [json.loads(line) for line in self.run(*args, "--json").splitlines()]
 
     def up(self, code=0):
-        """Brings it up; returns what is said."""
+        """Brings it up; returns what it says on the way."""
         return self.run("up", self.topology, *self.args, code=code)
 
     def start(self, *args, **more):
         return subprocess.Popen([self.zsr, *args], env=self.env, **more)
 
     def pids(self):
-        return {p["name"]: p["pid"] for p in self.json("status")[0]["processes"]}
+        done = subprocess.run([self.zsr, "status", "--json"], env=self.env, capture_output=True, text=True, timeout=PATIENCE)
+        return {p["name"]: p["pid"] for p in json.loads(done.stdout)["processes"]}
 
     def left(self):
         """What is left of it in its folder."""

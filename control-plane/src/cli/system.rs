@@ -8,6 +8,8 @@ use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
 use crate::topology::Topology;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `zsr up`.
 pub(super) fn up(args: &UpArgs) -> u8 {
@@ -22,11 +24,18 @@ pub(super) fn up(args: &UpArgs) -> u8 {
     };
     let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
     let tell = |text: &str| complain(text);
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let by_signal = interrupted.clone();
+    if let Err(e) = ctrlc::set_handler(move || by_signal.store(true, Ordering::Relaxed)) {
+        complain(format_args!("error: cannot catch signals: {e}"));
+        return FAILED;
+    }
     let how = process::Up {
         topology: &topology,
         layout: &layout,
         artifacts: args.artifacts.as_deref(),
         flows: !args.no_flows,
+        interrupted: &interrupted,
         tell: &tell,
     };
     match process::up(&name, &how) {

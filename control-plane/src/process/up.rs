@@ -8,17 +8,21 @@ use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
 use crate::topology::{Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);
 /// How long a process may take to end when what it depends on has failed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How often a wait looks for signals.
+const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a system did not come up. Whatever had been started is ended again.
@@ -43,6 +47,9 @@ pub enum UpError {
         /// The end of its log.
         reason: String,
     },
+    /// Somebody has changed their mind.
+    #[error("interrupted; what had been started is ended again")]
+    Interrupted,
     /// The switch has ended before everything was there.
     #[error("the switch has ended: {words}. That was when: {meanwhile}")]
     SwitchEnded {
@@ -88,6 +95,8 @@ pub struct Up<'u> {
     pub artifacts: Option<&'u Path>,
     /// Whether the topology's flows are created.
     pub flows: bool,
+    /// Turns true when whoever asked has changed their mind.
+    pub interrupted: &'u AtomicBool,
     /// Hears of what is found and done.
     pub tell: &'u dyn Fn(&str),
 }
@@ -131,20 +140,21 @@ impl Up<'_> {
         }
         let own: Vec<_> = topology.hosts.iter().filter(|h| h.agent.is_none()).collect();
         (self.tell)(&format!("starting 1 switch, {} agents, 1 controller", own.len()));
-        wait(place, self.spawn(place, Role::Switch)?)?;
+        self.wait(place, self.spawn(place, Role::Switch)?)?;
         let agents: Vec<_> = own
             .iter()
             .map(|h| self.spawn(place, Role::Agent { host: h.name.clone(), listen: None }))
             .collect::<Result<_, _>>()?;
-        agents.into_iter().try_for_each(|agent| wait(place, agent))?;
+        agents.into_iter().try_for_each(|agent| self.wait(place, agent))?;
         let controller = self.spawn(place, Role::Controller)?;
-        wait(place, controller).map_err(|e| self.reason(place, e))?;
+        self.wait(place, controller).map_err(|e| self.reason(place, e))?;
         let session = client::Session::open(place)?;
         self.wait_for_others(&session)?;
         if !self.flows {
             return Ok(());
         }
         for flow in &topology.flows {
+            self.go_on()?;
             let created = session.call(|mut c| {
                 let request = create_flow_request(topology, flow);
                 async move { c.create_flow(request).await }
@@ -157,6 +167,9 @@ impl Up<'_> {
 
     /// If the switch has ended, that is why the rest failed.
     fn reason(&self, place: &Place, error: UpError) -> UpError {
+        if let UpError::Interrupted = error {
+            return error;
+        }
         let switch = Role::Switch.process();
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
@@ -175,6 +188,7 @@ impl Up<'_> {
         let begun = Instant::now();
         let mut told = false;
         while !others.is_empty() {
+            self.go_on()?;
             let system =
                 session.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })?;
             let is_there = |name: &String| system.hosts.iter().any(|h| h.name == *name && h.connected);
@@ -191,9 +205,20 @@ impl Up<'_> {
     }
 }
 
+/// A process that has not said yet that it is ready. It is ended when this is dropped.
 struct Started {
     process: String,
-    child: Child,
+    child: Option<Child>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // An error says that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Up<'_> {
@@ -228,25 +253,42 @@ impl Up<'_> {
         command.args(["--system", place.name(), "--daemon"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let child = command.spawn().map_err(fail)?;
-        Ok(Started { process, child })
+        Ok(Started { process, child: Some(child) })
     }
 }
 
-/// Waits until a process says that it is ready, or ends.
-fn wait(place: &Place, mut started: Started) -> Result<(), UpError> {
-    let mut line = String::new();
-    if let Some(out) = started.child.stdout.take() {
+impl Up<'_> {
+    fn go_on(&self) -> Result<(), UpError> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(UpError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Waits until a process says that it is ready, or ends.
+    fn wait(&self, place: &Place, mut started: Started) -> Result<(), UpError> {
+        let Some(child) = &mut started.child else { return Ok(()) };
+        let mut said = Vec::new();
+        let mut out = child.stdout.take();
         // The end of the process ends the pipe, too.
-        let _ = BufReader::new(out).read_line(&mut line);
+        while let Some(pipe) = &mut out
+            && !said.contains(&b'\n')
+        {
+            self.go_on()?;
+            let mut readable = [PollFd::new(&*pipe, PollFlags::IN)];
+            let ready = poll(&mut readable, Some(&SIGNALS)).unwrap_or(0);
+            let mut part = [0; 64];
+            match if ready == 0 { continue } else { pipe.read(&mut part) } {
+                Ok(0) | Err(_) => out = None,
+                Ok(n) => said.extend_from_slice(&part[..n]),
+            }
+        }
+        if said.trim_ascii() == b"ready" {
+            started.child = None;
+            return Ok(());
+        }
+        let status = child.wait();
+        let reason = last_words(place, &started.process)
+            .unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
+        Err(UpError::Process { process: started.process.clone(), reason })
     }
-    if line.trim() == "ready" {
-        return Ok(());
-    }
-    let status = started.child.wait();
-    let last = last_words(place, &started.process);
-    let reason =
-        last.unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
-    Err(UpError::Process { process: started.process, reason })
 }
 
 /// The last line of a process's log.
