@@ -125,7 +125,8 @@ impl SwitchReader {
         Ok(cells.iter().map(|c| by_cell.get(c).copied().unwrap_or_default()).collect())
     }
 
-    async fn read(&self, entities: impl Iterator<Item = Entity>) -> Result<Vec<Entity>, ClientError> {
+    /// Everything that `entities` ask for, in their order.
+    pub async fn read(&self, entities: impl Iterator<Item = Entity>) -> Result<Vec<Entity>, ClientError> {
         let mut entities = entities.map(|e| rt::Entity { entity: Some(e) }).peekable();
         let mut out = Vec::new();
         while entities.peek().is_some() {

@@ -253,9 +253,9 @@ fn on_bmv2(e: controller::StartError, device: u64) -> RoleError {
             "it has another device id than {device}: start it with --device-id {device}, or put p4runtime: {{device_id: N}} \
              at the switch in the topology"
         )
-    } else if said.contains("loading the P4 program") {
-        "it takes programs for v1model that p4c-bm2-ss has made, and its log says what it misses (it has to be \
-         simple_switch_grpc 1.15 or newer)"
+    } else if said.contains("loading the P4 program") || said.contains("writing table entries") {
+        "bmv2 does not take this program (some versions say so only at the first entry, and why only on their standard \
+         output): it has to be made by p4c-bm2-ss for v1model, and bmv2 be simple_switch_grpc 1.15 or newer"
             .to_owned()
     } else {
         return RoleError::Controller(e);

@@ -3,18 +3,17 @@
 //! tests/bmv2/run runs it; see there.
 
 mod compare;
-mod controller;
 mod corpus;
-mod drive;
 mod hosts;
 mod known;
 mod peer;
 mod program;
 mod random;
 mod script;
+mod session;
 mod stf;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -32,15 +31,6 @@ enum Command {
         /// Seed of what is pushed, popped, lost and damaged.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// A file for bmv2's log.
-        #[arg(long)]
-        log: Option<PathBuf>,
-    },
-    /// Our controller drives bmv2: the plans of topologies, with rings and soft NICs at bmv2's ports.
-    Drive {
-        /// The topologies.
-        #[arg(required = true)]
-        topologies: Vec<PathBuf>,
         /// A file for bmv2's log.
         #[arg(long)]
         log: Option<PathBuf>,
@@ -73,7 +63,6 @@ async fn main() -> ExitCode {
         Err(e) => Err(e.to_string()),
         Ok(binary) => match Arguments::parse().command {
             Command::Program { seed, log } => program::run(&binary, seed, log.as_deref()).await,
-            Command::Drive { topologies, log } => drive(&binary, &topologies, log.as_deref()).await,
             Command::Corpus { folder, only, seed, packets, verbose, log } => {
                 let plan = corpus::Plan {
                     folder: &folder,
@@ -96,14 +85,4 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Every topology in turn; the first that fails ends it.
-async fn drive(binary: &Path, topologies: &[PathBuf], log: Option<&Path>) -> Result<bool, String> {
-    for topology in topologies {
-        let name = topology.file_stem().unwrap_or_default().display();
-        let figures = drive::run(binary, topology, log).await.map_err(|e| format!("{name} on bmv2: {e}"))?;
-        println!("{name} on bmv2: {figures}");
-    }
-    Ok(true)
 }

@@ -13,7 +13,7 @@ use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{RegisterId, Switch, SwitchConfig, SwitchHandle, control_queue};
 use zsr_wire::{Frame, FramePool};
 
-use crate::controller::Controller;
+use crate::session::Session;
 
 /// Time from packet to packet, if nobody asks for another.
 const STEP: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ const NO_PORT: u16 = 600;
 /// Our switch, in a thread of its own.
 pub struct Ours {
     /// The session with it.
-    pub controller: Controller,
+    pub controller: Session,
     handle: SwitchHandle,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -62,7 +62,7 @@ impl Ours {
             let _ = ended.await;
         });
         tokio::spawn(serve);
-        let controller = Controller::connect(address, 1).await?;
+        let controller = Session::connect(address, 1).await?;
         Ok(Ours { controller, handle, stop, thread: Some(thread), _server: server, now_ns: 0, step: STEP })
     }
 
@@ -114,7 +114,7 @@ impl Drop for Ours {
 /// bmv2.
 pub struct Theirs {
     /// The session with it.
-    pub controller: Controller,
+    pub controller: Session,
     dataplane: Dataplane,
     last: Instant,
     /// Least time that passes from packet to packet.
@@ -131,7 +131,7 @@ impl Theirs {
         let log = log.map(Path::to_path_buf);
         let options = Options { cpu_port, log, ..Options::new(binary) };
         let process = Bmv2::start(options).await.map_err(|e| e.to_string())?;
-        let controller = Controller::connect(process.p4runtime(), process.device_id()).await?;
+        let controller = Session::connect(process.p4runtime(), process.device_id()).await?;
         let dataplane =
             Dataplane::connect(process.dataplane(), process.device_id()).await.map_err(|e| e.to_string())?;
         let registers = Registers::connect(process.thrift());
