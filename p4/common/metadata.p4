@@ -128,7 +128,6 @@ struct meta_t {
     psn_t    producer_step;        // operand of ProducerPsnState
     psn_t    consumer_psn;
     psn_t    producer_psn;
-    psn_t    poll_psn;
     psn_t    position;             // fragment within the transfer
     psn_t    slack;                // position less number of fragments
     psn_t    beyond;               // not 0: position lies outside of the transfer

@@ -39,7 +39,6 @@ control Outcome(inout meta_t m) {
     action poll(bytes_t address) {
         m.sends = 1;
         m.b.kind = OUT_READ;
-        m.b.psn = m.poll_psn;
         m.b.address = address;
         m.b.length = 8;
         m.b.frags = 0;

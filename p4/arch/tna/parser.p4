@@ -17,10 +17,22 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     state ethernet {
         pkt.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_IPV4     : ipv4;
-            ETHERTYPE_ARP      : arp;
             ETHERTYPE_INTERNAL : internal;
-            default            : accept;
+            default            : outside;
+        }
+    }
+    // What no table may have written before it is read.
+    state outside {
+        m.b.event = EV_NONE;
+        m.b.kind = OUT_DROP;
+        m.b.hops = 0;
+        m.b.last = 0;
+        m.b.first = 0;
+        m.b.group = 0;
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4 : ipv4;
+            ETHERTYPE_ARP  : arp;
+            default        : accept;
         }
     }
     state internal {

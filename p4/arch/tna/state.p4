@@ -339,7 +339,7 @@ control FromState(inout meta_t m) {
 
     action do_get() { m.from = get.execute(m.b.worker); }
     action do_further() { further.execute(m.b.worker); }
-    action do_clear() { clear.execute(m.b.worker); }
+    action do_clear() { m.from = clear.execute(m.b.worker); }
     table ops {
         key = { m.do_from : exact; }
         actions = { do_get; do_further; do_clear; NoAction; }
@@ -485,7 +485,7 @@ control PollPsnState(inout meta_t m) {
     RegisterAction<psn_t, bit<16>, bit<32>>(poll_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.next_psn; o = 1; } } };
     ACTION(put, psn_t, poll_psn, { v = m.b.psn; o = v; })
 
-    action do_get() { m.poll_psn = get.execute(m.b.qp); }
+    action do_get() { m.b.psn = get.execute(m.b.qp); }
     action do_move() { m.matched = move.execute(m.b.qp); }
     action do_put() { put.execute(m.b.qp); }
     table ops {

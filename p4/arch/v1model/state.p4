@@ -331,13 +331,14 @@ control PollPsnState(inout meta_t m) {
         if (m.do_poll_psn == DO_RESET) {
             poll_psn.write((bit<32>)m.b.qp, m.b.psn);
         } else {
-            poll_psn.read(m.poll_psn, (bit<32>)m.b.qp);
+            psn_t psn;
+            poll_psn.read(psn, (bit<32>)m.b.qp);
             if (m.do_poll_psn == DO_MATCH) {
-                if (m.poll_psn == m.b.psn) {
+                if (psn == m.b.psn) {
                     poll_psn.write((bit<32>)m.b.qp, m.next_psn);
                     m.matched = 1;
                 }
-            }
+            } else { m.b.psn = psn; }
         }
     }
 }
