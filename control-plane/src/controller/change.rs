@@ -8,7 +8,7 @@
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
 
-use super::dataplane::{Context, Hosts, Ticks, replication};
+use super::dataplane::{Context, Hosts, Limits, Ticks, replication};
 use super::difference::Difference;
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
@@ -16,7 +16,6 @@ use super::rest::WorkerState;
 use super::{Controller, Work};
 use crate::p4::ClientError;
 use crate::plan::ticks;
-use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,12 +51,12 @@ impl<E: Into<Refusal>> From<E> for Failure {
 /// What the entries of flows depend on, as it was when the change began.
 pub(super) struct Surroundings {
     pub(super) hosts: Arc<Hosts>,
-    pub(super) heaviest: u32,
+    pub(super) limits: Arc<Limits>,
 }
 
 impl Surroundings {
     pub(super) fn context(&self, hold: bool) -> Context<'_> {
-        Context { hosts: &self.hosts, heaviest: self.heaviest, hold }
+        Context { hosts: &self.hosts, limits: &self.limits, hold }
     }
 }
 
@@ -101,7 +100,12 @@ impl Controller {
         self.0.agents.close(gone.iter(), farewell.told, finished).await;
         // The change has happened; if this cannot be written, the next start reads the same from the switch.
         let _ = work.journal.end(name, new.as_ref());
+        let weight = |f: &Option<Flow>| f.as_ref().map(|f| f.settings.weight);
+        let reweighed = weight(&old) != weight(&new);
         self.state().set(name, new);
+        if reweighed {
+            self.0.reweighed.notify_one();
+        }
         if let Some(old) = &old {
             self.give_back(old, true);
         }
@@ -130,15 +134,10 @@ impl Controller {
         farewell: Farewell<'_>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
-        let (around, heaviest) = {
+        let around = {
             let state = self.state();
-            let around = Surroundings { hosts: state.hosts.clone(), heaviest: state.heaviest() };
-            (around, state.heaviest_with(old, new.as_deref()))
+            Surroundings { hosts: state.hosts.clone(), limits: state.limits.clone() }
         };
-        if heaviest != around.heaviest {
-            self.reweigh(work, old, &around, heaviest).await?;
-        }
-        let around = Surroundings { heaviest, ..around };
         let entities = |flow: Option<&Flow>, hold| {
             flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
         };
@@ -287,23 +286,6 @@ impl Controller {
         for update in inverse.removals() {
             let _ = work.switch.update([update].into_iter()).await;
         }
-    }
-
-    /// The heaviest flow is another one: all flows but the one that changes get their shares against it.
-    async fn reweigh(
-        &self,
-        work: &mut Work,
-        changing: Option<&Flow>,
-        around: &Surroundings,
-        heaviest: u32,
-    ) -> Result<(), Refusal> {
-        let mut updates: Vec<rt::Update> = Vec::new();
-        for flow in self.list_flows().iter().filter(|f| changing.is_none_or(|c| c.name != f.name)) {
-            let before = self.0.plane.entities(flow, &around.context(false))?;
-            let after = self.0.plane.entities(flow, &Context { heaviest, ..around.context(false) })?;
-            updates.extend(Difference::between(before, after).additions());
-        }
-        Ok(work.switch.update(updates.into_iter()).await?)
     }
 }
 

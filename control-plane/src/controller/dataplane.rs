@@ -27,6 +27,9 @@ pub struct DataPlane {
 /// The multicast group that makes a worker tick, by worker.
 pub type Ticks = BTreeMap<u16, u32>;
 
+/// Bytes per second that flows are held to because of their weights, by name.
+pub type Limits = BTreeMap<String, u64>;
+
 /// Hosts by name.
 pub type Hosts = HashMap<String, Host>;
 
@@ -35,13 +38,20 @@ pub type Hosts = HashMap<String, Host>;
 pub struct Context<'c> {
     /// All hosts.
     pub hosts: &'c Hosts,
-    /// The largest weight of all flows.
-    pub heaviest: u32,
+    /// What weights leave to flows.
+    pub limits: &'c Limits,
     /// The flow's workers begin no transfer.
     pub hold: bool,
 }
 
 impl Context<'_> {
+    /// What the flow may move, bytes per second.
+    fn cap(&self, flow: &Flow) -> Option<u64> {
+        let own = Some(flow.settings.rate_cap_bps / 8).filter(|_| flow.settings.rate_cap_bps != 0);
+        let shared = self.limits.get(&flow.name).copied();
+        own.into_iter().chain(shared).min()
+    }
+
     fn host(&self, name: &str) -> Result<&Host, PlanError> {
         self.hosts.get(name).ok_or_else(|| PlanError::Unlinked { host: name.to_owned() })
     }
@@ -82,8 +92,8 @@ impl DataPlane {
             let qps = (ring.ids.data.index, ring.ids.poll.index);
             out.extend(worker::producer_entries(&self.schema, ring.ids.id, ring.size, qps)?.map(table));
         }
-        if flow.settings.rate_cap_bps != 0 {
-            out.push(table(worker::cap_entry(&self.schema, flow.number, flow.settings.rate_cap_bps / 8)?));
+        if let Some(cap) = context.cap(flow) {
+            out.push(table(worker::cap_entry(&self.schema, flow.number, cap)?));
         }
         if flow.kind == FlowKind::Replicate {
             out.extend(groups(flow, context)?.map(replication));
@@ -116,7 +126,7 @@ impl DataPlane {
         let producers: Vec<u16> = flow.producers.iter().filter_map(lane).collect();
         let poll_qp = first.ids.poll.index;
         let replicate = flow.kind == FlowKind::Replicate;
-        let s = &flow.settings;
+        let (s, cap) = (&flow.settings, context.cap(flow));
         let spec = WorkerSpec {
             id,
             producers: producers.len() as u16,
@@ -124,10 +134,10 @@ impl DataPlane {
                 hold: context.hold,
                 open: false,
                 locks: flow.kind == FlowKind::LoadBalance,
-                capped: flow.settings.rate_cap_bps != 0,
+                capped: cap.is_some(),
                 rings: flow.settings.doorbell,
             },
-            max_batch: worker::weighted_batch(s.max_batch, flow.item_size, s.weight, context.heaviest),
+            max_batch: worker::paced_batch(s.max_batch, flow.item_size, cap),
             ring_size: consumers.iter().map(|r| r.size).min().unwrap_or(first.size),
             item_size: flow.item_size,
             mtu: flow.mtu,

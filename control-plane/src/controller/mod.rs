@@ -25,6 +25,8 @@ pub mod refusal;
 mod rest;
 mod service;
 pub mod settings;
+mod shares;
+mod sharing;
 mod start;
 pub mod state;
 mod stats;
@@ -75,6 +77,8 @@ struct Inner {
     resting: tokio::sync::mpsc::UnboundedSender<Vec<alloc::Number>>,
     /// What workers say of themselves.
     states: tokio::sync::broadcast::Sender<rest::WorkerState>,
+    /// Weights have changed.
+    reweighed: tokio::sync::Notify,
     /// Turns true when the controller has to end.
     stop: channel::Sender<bool>,
     /// Gone when the last clone is.

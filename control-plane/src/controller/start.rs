@@ -127,6 +127,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         started: Instant::now(),
         resting,
         states: tokio::sync::broadcast::channel(256).0,
+        reweighed: tokio::sync::Notify::new(),
         stop: channel::channel(false).0,
         alive: channel::channel(()).0,
     }));
@@ -175,7 +176,7 @@ async fn settle(
     let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
     let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
     let held = reader.entities(tables.into_iter(), |group| group != GROUP_FLOOD).await?;
-    let context = Context { hosts: &state.hosts, heaviest: state.heaviest(), hold: false };
+    let context = Context { hosts: &state.hosts, limits: &state.limits, hold: false };
     let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
         wanted.extend(plane.entities(flow, &context)?);

@@ -2,7 +2,7 @@
 //! I/O, and no look at more than the objects that the operation names.
 
 use super::alloc::{Allocator, Exhausted, Number};
-use super::dataplane::Hosts;
+use super::dataplane::{Hosts, Limits};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
@@ -77,6 +77,8 @@ pub struct State {
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
+    /// What the switch holds flows to because of their weights.
+    pub limits: Arc<Limits>,
     /// Flows by weight.
     weights: BTreeMap<u32, u32>,
     rings: HashMap<String, User>,
@@ -492,6 +494,9 @@ impl State {
             }
             old.workers().iter().for_each(|w| drop(self.by_worker.remove(w)));
         }
+        if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.limits.contains_key(name) {
+            Arc::make_mut(&mut self.limits).remove(name);
+        }
         let Some(flow) = flow else { return };
         *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
         for member in flow.members() {
@@ -508,17 +513,9 @@ impl State {
         self.flows.insert(name.to_owned(), flow);
     }
 
-    /// As [`heaviest`](Self::heaviest), once flow `old` is `new`.
-    pub fn heaviest_with(&self, old: Option<&Flow>, new: Option<&Flow>) -> u32 {
-        let old = old.map(|f| f.settings.weight);
-        let others = self.weights.iter().filter(|(w, count)| **count > u32::from(old == Some(**w)));
-        let others = others.map(|(w, _)| *w).max().unwrap_or(1);
-        others.max(new.map_or(1, |f| f.settings.weight))
-    }
-
-    /// The largest weight of all flows.
-    pub fn heaviest(&self) -> u32 {
-        self.weights.keys().next_back().copied().unwrap_or(1)
+    /// Whether there is more than one weight, so that shares have to be kept.
+    pub fn weights_differ(&self) -> bool {
+        self.weights.len() > 1
     }
 }
 

@@ -47,6 +47,13 @@ impl Controller {
                 () = own.watch_switch(digests) => {}
             }
         });
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = own.stopped() => {}
+                () = own.keep_shares() => {}
+            }
+        });
     }
 
     pub(super) fn is_connected(&self, host: &str) -> bool {

@@ -186,6 +186,19 @@ pub fn weighted_batch(max_batch: u32, item_size: u32, weight: u32, heaviest: u32
     (bytes / item * item).max(item) as u32
 }
 
+/// How long the transfers of a capped flow take at its rate, at most: long against a round trip, short against the time over
+/// which its rate is to be seen.
+const PACE: Duration = Duration::from_millis(5);
+
+/// Largest transfer, in bytes, of a flow that may move `cap` bytes per second: whole items, at least one.
+pub fn paced_batch(max_batch: u32, item_size: u32, cap: Option<u64>) -> u32 {
+    let Some(cap) = cap else { return max_batch };
+    let items = (cap / (1_000_000 / PACE.as_micros() as u64) / u64::from(item_size.max(1))).max(1);
+    // A power of two, so that it stays the same when the cap changes a little.
+    let paced = (1u64 << items.ilog2()) * u64::from(item_size);
+    paced.min(max_batch.into()) as u32
+}
+
 /// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.
 pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, SchemaError> {
     // What a transfer moves ahead of its rate is debt, which has to fall under `burst` before the next one. It must not reach
