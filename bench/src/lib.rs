@@ -3,6 +3,7 @@
 pub mod alloc;
 pub mod flow;
 pub mod job;
+pub mod live;
 pub mod stages;
 
 use std::time::Instant;

@@ -16,6 +16,7 @@ use super::rest::WorkerState;
 use super::{Controller, Work};
 use crate::p4::ClientError;
 use crate::plan::ticks;
+use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

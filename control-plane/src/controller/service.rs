@@ -19,12 +19,22 @@ type Answer<T> = Result<Response<T>, Status>;
 /// # Errors
 /// The transport's.
 pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(), tonic::transport::Error> {
-    let ended = controller.clone();
-    tonic::transport::Server::builder()
+    let (ended, ending) = (controller.clone(), controller.clone());
+    let served = tonic::transport::Server::builder()
         .add_service(ControllerServer::new(controller))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move { ended.stopped().await })
-        .await
+        .serve_with_incoming_shutdown(
+            UnixListenerStream::new(listener),
+            async move { ended.stopped().await },
+        );
+    tokio::select! {
+        served = served => served,
+        // A client that holds its connection and does not listen is not waited for.
+        () = async { ending.stopped().await; tokio::time::sleep(FAREWELL).await } => Ok(()),
+    }
 }
+
+/// How long calls may take that are under way when the controller ends.
+const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Controller {
     /// Carries out `change` whether or not anybody waits for it.

@@ -188,7 +188,7 @@ pub fn weighted_batch(max_batch: u32, item_size: u32, weight: u32, heaviest: u32
 
 /// How long the transfers of a capped flow take at its rate, at most: long against a round trip, short against the time over
 /// which its rate is to be seen.
-const PACE: Duration = Duration::from_millis(5);
+const PACE: Duration = Duration::from_millis(10);
 
 /// Largest transfer, in bytes, of a flow that may move `cap` bytes per second: whole items, at least one.
 pub fn paced_batch(max_batch: u32, item_size: u32, cap: Option<u64>) -> u32 {

@@ -1,0 +1,186 @@
+//! A system of processes (`zsr up`) for a benchmark, and programs at its rings.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use zsr_control_plane::cli::client::Session;
+use zsr_control_plane::controller::proto;
+use zsr_control_plane::process::Place;
+use zsr_host_agent::pu;
+use zsr_host_agent::ring::Cancel;
+
+/// A system that is up until this is dropped.
+pub struct Live {
+    folder: PathBuf,
+    zsr: PathBuf,
+    /// A session with its controller.
+    pub session: Session,
+}
+
+impl Live {
+    /// Builds `zsr` and brings up `hosts` hosts, called `h1` and so on, on one switch.
+    ///
+    /// # Panics
+    /// When that fails: there is nothing to measure then.
+    pub fn up(hosts: usize) -> Live {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo)
+            .args(["build", "-q", "--release", "--locked", "-p", "zsr-control-plane", "--bin", "zsr"])
+            .status();
+        assert!(built.expect("cargo runs").success(), "zsr does not build");
+        // The benchmark is target/release/deps/NAME.
+        let own = std::env::current_exe().expect("a path");
+        let zsr = own.ancestors().nth(2).expect("two folders up").join("zsr");
+        let folder = PathBuf::from(format!("/tmp/zsr-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a new folder");
+        let names: Vec<String> = (1..=hosts).map(|n| format!("h{n}")).collect();
+        let topology = folder.join("bench.yaml");
+        std::fs::write(&topology, format!("name: bench\nhosts: [{}]\nflows: []\n", names.join(", ")))
+            .expect("written");
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", &folder) };
+        let up = Command::new(&zsr).arg("up").arg(&topology).stdout(Stdio::null()).status();
+        assert!(up.expect("zsr runs").success(), "zsr up has failed");
+        let place = Place::find(Some("bench")).expect("it is up");
+        let session = Session::open(&place).expect("it answers");
+        Live { folder, zsr, session }
+    }
+
+    /// Creates a flow over hosts.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn create(
+        &self,
+        name: &str,
+        producers: &[&str],
+        consumers: &[&str],
+        more: proto::CreateFlowRequest,
+    ) -> proto::Flow {
+        let members = |hosts: &[&str]| {
+            hosts.iter().map(|h| proto::Member { host: (*h).into(), ..Default::default() }).collect()
+        };
+        let request = proto::CreateFlowRequest {
+            name: name.into(),
+            producers: members(producers),
+            consumers: members(consumers),
+            ..more
+        };
+        self.session
+            .call(|mut c| async move { c.create_flow(request).await })
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Changes settings of a flow.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn set(&self, name: &str, settings: proto::Settings) {
+        let request = proto::SetFlowRequest { name: name.into(), settings: Some(settings) };
+        self.session.call(|mut c| async move { c.set_flow(request).await }).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// Processor time of all processes of the system so far.
+    pub fn processor_time(&self) -> Duration {
+        let mut ticks = 0;
+        for entry in std::fs::read_dir(self.folder.join("zsr/bench")).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_none_or(|e| e != "pid") {
+                continue;
+            }
+            let pid = std::fs::read_to_string(&path).unwrap_or_default();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            ticks += fields.iter().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum::<u64>();
+        }
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.zsr).arg("down").stdout(Stdio::null()).status();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Threads that push and pop whatever the rings of a flow take and give, as fast as they can.
+pub struct Pumps {
+    cancel: Cancel,
+    threads: Vec<JoinHandle<()>>,
+    /// Bytes that each consumer, and then each producer, has moved.
+    pub consumed: Vec<Arc<AtomicU64>>,
+    /// As `consumed`, per producer.
+    pub produced: Vec<Arc<AtomicU64>>,
+}
+
+impl Pumps {
+    /// For all rings of `flow`. Nothing is copied: bytes are passed on as they lie there.
+    ///
+    /// # Panics
+    /// When a ring can't be attached to.
+    pub fn start(flow: &proto::Flow) -> Pumps {
+        let cancel = Cancel::new();
+        let (mut threads, mut consumed, mut produced) = (Vec::new(), Vec::new(), Vec::new());
+        for ring in flow.consumers.iter().flat_map(|m| &m.rings) {
+            let mut consumer = pu::attach_consumer(ring.programs.as_ref(), &ring.name, cancel.clone())
+                .unwrap_or_else(|e| panic!("{e}"));
+            let count = Arc::new(AtomicU64::new(0));
+            consumed.push(count.clone());
+            threads.push(std::thread::spawn(move || {
+                while let Ok(mut view) = consumer.wait() {
+                    let (items, bytes) = (view.len(), view.bytes().len() as u64);
+                    view.advance(items);
+                    count.fetch_add(bytes, Ordering::Relaxed);
+                }
+            }));
+        }
+        for member in &flow.producers {
+            let count = Arc::new(AtomicU64::new(0));
+            produced.push(count.clone());
+            for ring in &member.rings {
+                let mut producer = pu::attach_producer(ring.programs.as_ref(), &ring.name, cancel.clone())
+                    .unwrap_or_else(|e| panic!("{e}"));
+                let count = count.clone();
+                threads.push(std::thread::spawn(move || {
+                    while let Ok(mut room) = producer.reserve_wait(usize::MAX) {
+                        let (items, bytes) = (room.len(), room.bytes().len() as u64);
+                        room.publish(items);
+                        count.fetch_add(bytes, Ordering::Relaxed);
+                    }
+                }));
+            }
+        }
+        Pumps { cancel, threads, consumed, produced }
+    }
+
+    /// Bytes popped so far, by all consumers.
+    pub fn popped(&self) -> u64 {
+        self.consumed.iter().map(|c| c.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for Pumps {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.threads.drain(..).for_each(|t| drop(t.join()));
+    }
+}
+
+/// What `counters` gain in consecutive windows of `length`, in bytes per second.
+pub fn windows(count: usize, length: Duration, counters: &dyn Fn() -> Vec<u64>) -> Vec<Vec<f64>> {
+    let mut last = (Instant::now(), counters());
+    (0..count)
+        .map(|_| {
+            std::thread::sleep(length);
+            let now = (Instant::now(), counters());
+            let seconds = (now.0 - last.0).as_secs_f64();
+            let rates = now.1.iter().zip(&last.1).map(|(a, b)| (a - b) as f64 / seconds).collect();
+            last = now;
+            rates
+        })
+        .collect()
+}
