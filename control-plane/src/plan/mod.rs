@@ -185,6 +185,7 @@ impl<'t> Plan<'t> {
                 worker::Target::Group { group, members, poll_qp }
             }
         };
+        let weighted = worker::weighted_batch(flow.max_batch, flow.item_size, flow.weight, self.heaviest());
         Ok(worker::WorkerSpec {
             id: worker.id,
             producers: worker.producers.len() as u16,
@@ -194,7 +195,7 @@ impl<'t> Plan<'t> {
                 rings: flow.doorbell,
                 ..Default::default()
             },
-            max_batch: worker::weighted_batch(flow.max_batch, flow.item_size, flow.weight, self.heaviest()),
+            max_batch: worker::paced_batch(weighted, flow.item_size, flow.rate_cap),
             ring_size: self.topology.rings[ring].size,
             item_size: self.topology.rings[ring].item_size,
             mtu: self.topology.hosts[self.topology.rings[ring].host].mtu,
