@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks captures of one run with Scapy's own RoCE layer: check.py PCAP...
+"""Checks captures of one run with Scapy's own RoCE layer: check.py COPIES PCAP...
 
 Every packet's ICRC is right, and the data packets that leave the switch carry exactly the trailers and payloads of those that
-entered it: the rewrite touched neither.
+entered it, COPIES times each: the rewrite touched neither.
 """
 import collections
 import struct
@@ -19,7 +19,8 @@ CONTROL = (8, 16)                               # bytes of control words and com
 
 entered, left = collections.Counter(), collections.Counter()
 packets = wrong = 0
-for path in sys.argv[1:]:
+copies = int(sys.argv[1])
+for path in sys.argv[2:]:
     for raw, _ in RawPcapReader(path):
         frame = Ether(raw)
         if UDP not in frame or frame[UDP].dport != 4791:
@@ -44,8 +45,10 @@ for path in sys.argv[1:]:
                         continue
                 counter[(raw[-4:], payload)] += 1
 
+for packet in entered:
+    entered[packet] *= copies
 missing = entered - left
 extra = left - entered
-print(f"{packets} RoCE packets, {sum(entered.values())} READ response fragments, {sum(left.values())} WRITE fragments, "
+print(f"{packets} RoCE packets, {sum(entered.values()) // copies} READ response fragments, {sum(left.values())} WRITE fragments, "
       f"{wrong} wrong, {sum(missing.values())} not passed on, {sum(extra.values())} from nowhere")
 sys.exit(bool(wrong or missing or extra or not entered))

@@ -5,7 +5,9 @@
 //! - [`wire`]: a witness at the switch that knows the protocol and checks every packet.
 //! - [`rig`]: any topology in such a network, with greedy producers.
 //! - [`items`]: items that say where they come from.
+//! - [`fuzz`]: what parses bytes that others wrote.
 
+pub mod fuzz;
 pub mod items;
 pub mod nodes;
 pub mod rig;

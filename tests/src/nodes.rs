@@ -1,16 +1,36 @@
 //! The switch and the NICs as nodes of a simulated network.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use zsr_link::PcapSink;
 use zsr_sim::Node;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::Switch;
-use zsr_wire::{Frame, FramePool};
+use zsr_wire::{Frame, FramePool, icrc};
 
 use crate::wire::{Kind, Wire};
 
 /// Says of a packet whether it is to vanish.
 pub type Filter = Box<dyn FnMut(Kind) -> bool>;
+
+/// A capture of its own for each simulated switch, in the folder that ZSR_CAPTURES names, for other programs to read
+/// (tests/captures/run); none if it names none.
+fn capture() -> Option<PcapSink> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let folder = PathBuf::from(std::env::var_os("ZSR_CAPTURES")?);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let test = std::thread::current().name().unwrap_or("test").replace(':', "-");
+    let path = folder.join(format!("{test}-{}-{number}.pcap", std::process::id()));
+    Some(PcapSink::create(&path).unwrap_or_else(|e| panic!("{e}")))
+}
+
+fn record(capture: Option<&PcapSink>, now_ns: u64, frame: &[u8]) {
+    if let Some(capture) = capture.filter(|_| icrc::verify_frame(frame)) {
+        capture.record(now_ns, frame);
+    }
+}
 
 /// The switch, with a witness and a filter at its ports.
 pub struct SwitchNode {
@@ -23,6 +43,8 @@ pub struct SwitchNode {
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
     pool: FramePool,
+    /// Packets that links have not damaged: the switch passes damaged items on.
+    capture: Option<PcapSink>,
 }
 
 impl SwitchNode {
@@ -35,6 +57,7 @@ impl SwitchNode {
             out: Vec::new(),
             queue: VecDeque::new(),
             pool: FramePool::with_frames(64),
+            capture: capture(),
         }
     }
 
@@ -47,9 +70,10 @@ impl SwitchNode {
         self.pool = pool;
     }
 
-    fn send(&mut self, cause: Option<(u16, &[u8])>, pool: &mut FramePool) {
+    fn send(&mut self, now_ns: u64, cause: Option<(u16, &[u8])>, pool: &mut FramePool) {
         let kinds = self.wire.leaves(cause, &self.out);
         for ((port, frame), kind) in self.out.drain(..).zip(kinds) {
+            record(self.capture.as_ref(), now_ns, frame.bytes());
             if (self.filter)(kind) {
                 pool.put(frame);
             } else {
@@ -65,9 +89,10 @@ impl Node for SwitchNode {
             return pool.put(frame);
         }
         let bytes = frame.bytes().to_vec();
+        record(self.capture.as_ref(), now_ns, &bytes);
         self.wire.arrives(port, &bytes);
         self.switch.process(now_ns, port, frame, pool, &mut self.out);
-        self.send(Some((port, &bytes)), pool);
+        self.send(now_ns, Some((port, &bytes)), pool);
     }
 
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
@@ -81,7 +106,7 @@ impl Node for SwitchNode {
     fn on_timer(&mut self, now_ns: u64) {
         let mut pool = std::mem::take(&mut self.pool);
         self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
-        self.send(None, &mut pool);
+        self.send(now_ns, None, &mut pool);
         self.pool = pool;
     }
 }

@@ -53,9 +53,9 @@ impl Journal {
     /// When it can't be read or written. A last line that was cut off is no error: what it would have said did not happen.
     pub fn open(path: &Path) -> Result<(Self, Recovered), JournalError> {
         let fail = |source| JournalError { path: path.to_owned(), source };
-        let text = match std::fs::read_to_string(path) {
+        let text = match std::fs::read(path) {
             Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(fail(e)),
         };
         let recovered = read(&text).map_err(fail)?;
@@ -99,14 +99,15 @@ fn write(file: &mut File, line: &Line) -> io::Result<()> {
     file.write_all(&text)
 }
 
-fn read(text: &str) -> io::Result<Recovered> {
+/// Bytes, since a line may be cut off within a character.
+fn read(text: &[u8]) -> io::Result<Recovered> {
     let mut out = Recovered::default();
     let mut open = BTreeMap::new();
-    let mut lines = text.split_inclusive('\n').enumerate().peekable();
+    let mut lines = text.split_inclusive(|&b| b == b'\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        let parsed = match serde_json::from_str(line) {
+        let parsed = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
-            Err(_) if lines.peek().is_none() && !line.ends_with('\n') => break,
+            Err(_) if lines.peek().is_none() && !line.ends_with(b"\n") => break,
             Err(e) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {e}", number + 1)));
             }
@@ -181,6 +182,25 @@ mod tests {
         assert_eq!(found.unfinished, ["b"]);
         journal.end("a", Some(&changed)).unwrap();
         assert_eq!(Journal::open(&path).unwrap().1.flows["a"], changed);
+    }
+
+    #[test]
+    fn a_last_line_that_was_cut_off_did_not_happen_wherever_the_cut_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let (mut journal, _) = Journal::open(&path).unwrap();
+        journal.end("a", Some(&flow("a"))).unwrap();
+        let before = std::fs::metadata(&path).unwrap().len() as usize;
+        let failed = Flow { failed: Some("a link’s end".into()), ..flow("b") };
+        journal.end("b", Some(&failed)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in before..whole.len() - 1 {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let (_, found) = Journal::open(&path).unwrap();
+            assert_eq!(found.flows.keys().collect::<Vec<_>>(), ["a"], "cut at {cut}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().1.flows["b"], failed);
     }
 
     #[test]

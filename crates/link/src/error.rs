@@ -118,7 +118,10 @@ pub enum LinkError {
         needs: u32,
     },
     /// The kernel has no AF_XDP.
-    #[error("this kernel has no AF_XDP ({what}: {source}): use the interface without xdp (AF_PACKET)")]
+    #[error(
+        "this kernel has no AF_XDP as it is needed here ({what}: {source}; Linux 6.6 has it): use the interface without \
+         xdp (AF_PACKET)"
+    )]
     NoXdp {
         /// What was tried.
         what: &'static str,

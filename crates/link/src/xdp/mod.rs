@@ -137,8 +137,12 @@ fn attach(
         return Err(LinkError::Queues { interface: name.to_owned(), queues });
     }
     let socket = Socket::open(found.index).map_err(|(what, source)| match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => LinkError::NoXdpPrivilege { interface: name.to_owned(), what },
-        Some(libc::EAFNOSUPPORT | libc::ENOSYS) => LinkError::NoXdp { what, source },
+        // The last is the limit on locked memory.
+        Some(libc::EPERM | libc::EACCES | libc::ENOBUFS) => {
+            LinkError::NoXdpPrivilege { interface: name.to_owned(), what }
+        }
+        // The last is a flag that an older kernel does not know.
+        Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EINVAL) => LinkError::NoXdp { what, source },
         Some(libc::EBUSY) => LinkError::XdpTaken { interface: name.to_owned() },
         _ => failed(what, source),
     })?;

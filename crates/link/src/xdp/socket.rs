@@ -26,9 +26,9 @@ pub(super) enum Sent {
 }
 
 pub(super) struct Socket {
-    fd: OwnedFd,
     // Detached before the rest goes.
     _redirect: Redirect,
+    fd: OwnedFd,
     chunks: Chunks,
     fill: Ring<u64>,
     rx: Ring<libc::xdp_desc>,
@@ -77,8 +77,8 @@ impl Socket {
         bind(socket, index as u32).map_err(because("binding an AF_XDP socket"))?;
         let redirect = Redirect::attach(index as u32, socket)?;
         Ok(Socket {
-            fd,
             _redirect: redirect,
+            fd,
             chunks,
             fill,
             rx,
