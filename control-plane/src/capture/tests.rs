@@ -35,7 +35,12 @@ fn ring(name: &str, host: &str, role: proto::Role, number: u32) -> proto::Ring {
 }
 
 fn member(rings: &[proto::Ring]) -> proto::FlowMember {
-    proto::FlowMember { name: rings[0].host.clone(), host: rings[0].host.clone(), rings: rings.to_vec() }
+    proto::FlowMember {
+        name: rings[0].host.clone(),
+        host: rings[0].host.clone(),
+        rings: rings.to_vec(),
+        leaving: false,
+    }
 }
 
 /// Producers 1 and 2 (0x101.., 0x201..), consumer 3 (0x3001..).

@@ -30,7 +30,7 @@ pub(super) fn state(f: &proto::Flow) -> String {
 pub(super) fn flow(f: &proto::Flow) -> Value {
     let member = |m: &proto::FlowMember| {
         let rings: Vec<Value> = m.rings.iter().map(ring).collect();
-        json!({"name": m.name, "host": m.host, "rings": rings})
+        json!({"name": m.name, "host": m.host, "leaving": m.leaving, "rings": rings})
     };
     let s = f.settings.unwrap_or_default();
     json!({

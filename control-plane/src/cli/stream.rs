@@ -4,6 +4,8 @@ use super::client::{ClientError, Session};
 use super::live_args::{ConsumeArgs, ProduceArgs, StreamArgs};
 use super::{FAILED, OK, USAGE, complain};
 use crate::controller::proto;
+use crate::process::Place;
+use crate::program::{FlowProducer, Options, ProgramError};
 use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_key, parse_routing};
 use crate::workload::{KeyReader, Router};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,10 +13,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError};
-use zsr_host_agent::segment::{
-    SegmentConfig, SegmentPushError, SegmentReadError, SegmentReader, SegmentWriter,
-};
+use zsr_host_agent::ring::{Cancel, Consumer, PopError};
+use zsr_host_agent::segment::{SegmentReadError, SegmentReader};
 
 /// What is read at once.
 const CHUNK: usize = 64 << 10;
@@ -99,26 +99,29 @@ pub(super) fn produce(args: &ProduceArgs) -> u8 {
 fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let cancel = cancelled_by_signals()?;
     let flow = find(&args.stream)?;
-    let (router, key) = routing(args, &flow)?;
-    let attach_one = |socket: &Path, ring: &str| pu::attach_producer(socket, ring, cancel.clone());
-    let (_, rings) = attach(&args.stream, &flow.producers, attach_one)?;
-    let mut lanes: Vec<SegmentWriter> =
-        rings.into_iter().map(|r| writer(r, args.stream.record_size)).collect::<Result<_, _>>()?;
+    let (routing, key) = routing(args, &flow)?;
+    let place = Place::find(args.stream.system.system.as_deref()).map_err(failed)?;
+    let options = Options {
+        member: args.stream.member.clone(),
+        record_size: args.stream.record_size,
+        cancel: cancel.clone(),
+    };
+    let mut producer = FlowProducer::attach(&place, &args.stream.flow, &options)?;
+    let mut router = Router::new(&routing, producer.consumers());
     let mut push = |event: Input<'_>| -> Result<(), Stop> {
         let (record, number) = match event {
             Input::Record(record, number) => (record, number),
             // Whoever waits for more must not keep what there is.
-            Input::Pause => return lanes.iter_mut().try_for_each(|l| l.flush().map_err(pushing)),
+            Input::Pause => return Ok(producer.flush()?),
         };
-        let lane = match lanes.len() {
-            1 => 0,
-            _ => {
-                let place = |e: &dyn std::fmt::Display| Stop::Failed(format!("record {}: {e}", number + 1));
-                let key_of = key.key(record).map_err(|e| place(&e))?;
-                router.tuple(key_of, key.form(), number).map_err(|e| place(&e))?
+        let mut route = |record: &[u8], consumers: usize| {
+            if router.consumers() != consumers {
+                router = Router::new(&routing, consumers);
             }
+            let key_of = key.key(record).map_err(|e| e.to_string())?;
+            router.tuple(key_of, key.form(), number).map_err(|e| e.to_string())
         };
-        lanes[lane].push(record).map_err(|e| match pushing(e) {
+        producer.push(record, &mut route).map_err(|e| match Stop::from(e) {
             Stop::Failed(e) => Stop::Failed(format!("record {}: {e}", number + 1)),
             stop => stop,
         })
@@ -129,19 +132,12 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         Some(size) => fixed(&mut input, size as usize, &cancel, &mut push),
         None => lines(&mut input, &cancel, &mut push),
     };
-    let keep = args.keep_open || matches!(done, Err(Stop::Quietly));
-    for lane in lanes {
-        let left = match keep {
-            // What was pushed is delivered, and another program may go on.
-            true => lane.into_producer().map(Producer::detach),
-            false if done.is_ok() => lane.close(),
-            // Its handle goes without an end: the stream is broken, and says so.
-            false => {
-                drop(lane);
-                Ok(())
-            }
-        };
-        left.map_err(failed)?;
+    match &done {
+        Ok(()) if !args.keep_open => producer.close()?,
+        // What was pushed is delivered, and another program may go on.
+        Ok(()) | Err(Stop::Quietly) => producer.leave()?,
+        // Its handles go without an end: the stream is broken, and says so.
+        Err(_) => drop(producer),
     }
     match done {
         Err(Stop::Quietly) => Err(Stop::Failed(
@@ -151,10 +147,13 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     }
 }
 
-fn pushing(e: SegmentPushError) -> Stop {
-    match e {
-        SegmentPushError::Ring(PushError::Cancelled) => Stop::Quietly,
-        e => failed(e),
+impl From<ProgramError> for Stop {
+    fn from(e: ProgramError) -> Self {
+        match e {
+            e if e.is_cancelled() => Stop::Quietly,
+            ProgramError::NoMember { .. } | ProgramError::Records(_) => Stop::Usage(e.to_string()),
+            e => failed(e),
+        }
     }
 }
 
@@ -188,18 +187,8 @@ fn await_input(input: &BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Resu
     Err(Stop::Quietly)
 }
 
-fn writer(ring: Producer, record_size: Option<u32>) -> Result<SegmentWriter, Stop> {
-    // Each program has numbers of its own, so that a successor's are not taken for gaps.
-    let config = SegmentConfig { producer: std::process::id(), ..SegmentConfig::default() };
-    let made = match record_size {
-        Some(size) => SegmentWriter::tuples(ring, config, size),
-        None => SegmentWriter::records(ring, config),
-    };
-    made.map_err(|e| Stop::Usage(e.to_string()))
-}
-
 /// How records are routed, and where their keys are.
-fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Router, KeyReader), Stop> {
+fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Routing, KeyReader), Stop> {
     let bad = |what: String| Stop::Usage(what);
     let routing = match &args.key {
         Some(key) => Routing::Hash(parse_key(key).ok_or_else(|| {
@@ -209,12 +198,13 @@ fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Router, KeyReader)
             bad(format!("flow `{}`: routing {} is not known here", flow.name, flow.routing))
         })?,
     };
-    let lanes = flow.producers.first().map_or(1, |m| m.rings.len());
+    let routed = flow.kind() == proto::FlowKind::Shuffle;
     let format = match args.stream.record_size {
         Some(record_size) => FileFormat::Binary { record_size },
         None => FileFormat::Delimited { delimiter: args.delimiter, header: false },
     };
-    if lanes > 1
+    if routed
+        && flow.consumers.len() > 1
         && let KeyRef::Name(name) = routing.key()
     {
         return Err(bad(format!(
@@ -223,7 +213,8 @@ fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Router, KeyReader)
         )));
     }
     let input = FileInput { path: "-".into(), format };
-    Ok((Router::new(&routing, lanes), KeyReader::new(routing.key(), &Workload::File(input))))
+    let key = KeyReader::new(routing.key(), &Workload::File(input));
+    Ok((routing, key))
 }
 
 /// Lines, without their ends. The last one may lack its end.

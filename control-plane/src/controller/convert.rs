@@ -99,6 +99,7 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> S
         name: m.name.clone(),
         host: m.host.clone(),
         rings: m.rings.iter().map(|r| ring(f, m, r, programs)).collect(),
+        leaving: false,
     };
     proto::Flow {
         name: f.name.clone(),

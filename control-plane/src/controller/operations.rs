@@ -138,17 +138,54 @@ impl Controller {
     /// for, as long as they move.
     pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
         let members = [member.to_owned()];
-        if !force {
-            let (before, after) = {
-                let state = self.state();
-                (state.flow(name)?.clone(), state.plan_removal(name, &members)?)
-            };
-            let going = rings_only_in(Some(&before), Some(&after));
-            let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
-            self.settle_down(name, &going).await?;
+        if force {
+            let mut work = self.0.work.lock().await;
+            return self.remove_with(&mut work, name, &members, true, "").await;
         }
-        let mut work = self.0.work.lock().await;
-        self.remove_with(&mut work, name, &members, force, "").await
+        let (before, after) = {
+            let state = self.state();
+            (state.flow(name)?.clone(), state.plan_removal(name, &members)?)
+        };
+        let going = rings_only_in(Some(&before), Some(&after));
+        let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
+        let is_consumer = before.consumers.iter().any(|m| m.name == member);
+        let told = is_consumer && before.kind == FlowKind::Shuffle;
+        if told {
+            self.tell_producers(name, member, &going).await;
+        }
+        let removed = async {
+            self.settle_down(name, &going).await?;
+            let mut work = self.0.work.lock().await;
+            self.remove_with(&mut work, name, &members, false, "").await
+        };
+        let removed = removed.await;
+        if told {
+            self.state().leaving.remove(&(name.to_owned(), member.to_owned()));
+        }
+        if told && removed.is_err() {
+            self.0.events.emit(EventKind::FlowChanged, of_flow(name, format!("member `{member}` stays")));
+        }
+        removed
+    }
+
+    /// Programs that push to a consumer learn that it is leaving, and have a moment to leave the `rings` to it.
+    async fn tell_producers(&self, flow: &str, consumer: &str, rings: &[Ring]) {
+        self.state().leaving.insert((flow.to_owned(), consumer.to_owned()));
+        let lanes: Vec<&Ring> = rings.iter().filter(|r| r.ids.is_producer).collect();
+        let begun = Instant::now();
+        let mut told = false;
+        while begun.elapsed() < PATIENCE {
+            let (found, _) = self.0.agents.look(lanes.iter().copied()).await;
+            if !found.values().any(|ring| ring.attached) {
+                return;
+            }
+            if !told {
+                let event = super::proto::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
+                self.0.events.emit(EventKind::MemberLeaving, event);
+                told = true;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Takes members out of a flow, by who holds `work`; `why` goes into the event.

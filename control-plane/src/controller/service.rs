@@ -49,7 +49,15 @@ impl Controller {
     }
 
     fn flow_message(&self, flow: &super::model::Flow) -> proto::Flow {
-        convert::flow(flow, self.waits_for(flow), &|host| self.programs_of(host))
+        let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.programs_of(host));
+        let state = self.state();
+        if !state.leaving.is_empty() {
+            for member in &mut message.consumers {
+                member.leaving = state.leaving.contains(&(flow.name.clone(), member.name.clone()));
+            }
+        }
+        drop(state);
+        message
     }
 
     fn programs_of(&self, host: &str) -> String {

@@ -79,6 +79,8 @@ pub struct State {
     pub troubles: HashMap<String, String>,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
+    /// Members that are to be taken out of their flows.
+    pub leaving: HashSet<(String, String)>,
     /// Flows by weight.
     weights: BTreeMap<u32, u32>,
     rings: HashMap<String, User>,

@@ -78,6 +78,11 @@ impl Router {
         Router { rule, consumers }
     }
 
+    /// How many consumers it chooses from.
+    pub fn consumers(&self) -> usize {
+        self.consumers
+    }
+
     /// Whether the consumer follows from the key alone, so that a receiver can check it.
     pub fn uses_key(&self) -> bool {
         !matches!(self.rule, Rule::One | Rule::RoundRobin)

@@ -2,6 +2,7 @@
 
 mod churn;
 mod deaths;
+mod elastic;
 mod kills;
 mod life;
 mod members;

@@ -393,7 +393,10 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        if !self.finished {
+        let head = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
+        // Who was given up has not given up.
+        let is_over = head.flags.aborted() || self.ring.is_aborted_here();
+        if !self.finished && !is_over {
             self.flags = self.flags.with(Flags::ABORTED);
         }
         self.publish();

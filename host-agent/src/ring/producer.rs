@@ -418,7 +418,10 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        if !self.finished {
+        let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
+        // Who was given up has not given up.
+        let is_over = tail.flags.aborted() || self.ring.is_aborted_here();
+        if !self.finished && !is_over {
             self.flags = self.flags.with(Flags::ABORTED);
             self.publish(0);
         }
