@@ -154,8 +154,9 @@ fn consumers_attach_too_and_learn_of_an_abort() {
     host.agent.close_rings(&["rx".into(), "unknown".into()], "flow `f` was deleted", false).expect("closed");
     let error = rx.pop(&mut [0; 64]).expect_err("aborted");
     assert!(error.to_string().contains("aborted"), "{error}");
+    // Who was given up has not died.
     drop(rx);
-    host.next(EventKind::Died);
+    host.next(EventKind::Left);
 }
 
 #[test]

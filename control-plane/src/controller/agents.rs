@@ -18,6 +18,8 @@ use zsr_host_agent::proto::agent_client::AgentClient;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
+/// An agent that has said nothing for so long, though asked, is lost. One whose process ends is lost at once.
+const LEASE: Duration = Duration::from_secs(5);
 /// Lists of all rings of a host may be long.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -35,7 +37,12 @@ impl Agents {
             let endpoint = Endpoint::from_shared(host.agent.clone()).map_err(|e| {
                 Refusal::new(Kind::Invalid, format!("host `{name}`: agent `{}`: {e}", host.agent))
             })?;
-            let channel = endpoint.connect_timeout(CONNECT).connect_lazy();
+            let channel = endpoint
+                .connect_timeout(CONNECT)
+                .http2_keep_alive_interval(LEASE / 2)
+                .keep_alive_timeout(LEASE / 2)
+                .keep_alive_while_idle(true)
+                .connect_lazy();
             Ok((name.clone(), AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE)))
         };
         hosts.iter().map(client).collect::<Result<_, _>>().map(Agents)

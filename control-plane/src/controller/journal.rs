@@ -88,7 +88,13 @@ impl Journal {
 
     fn append(&mut self, line: &Line) -> Result<(), JournalError> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
-        write(file, line).map_err(|source| JournalError { path: path.clone(), source })
+        let fail = |source| JournalError { path: path.clone(), source };
+        let whole = file.metadata().map_err(fail)?.len();
+        write(file, line).map_err(|source| {
+            // What a full disk took of the line goes again, or the next one would be behind half a line.
+            let _ = file.set_len(whole);
+            fail(source)
+        })
     }
 }
 

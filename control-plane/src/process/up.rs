@@ -335,6 +335,8 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
             }),
             policy: Some(match flow.policy {
                 Policy::Wait => proto::Policy::Wait.into(),
+                Policy::DropMember => proto::Policy::DropMember.into(),
+                Policy::Abort => proto::Policy::Abort.into(),
             }),
         }),
         routing: routing(&flow.routing),

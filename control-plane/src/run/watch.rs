@@ -4,7 +4,7 @@
 use crate::p4::client::Digests;
 use crate::plan::Plan;
 use crate::plan::report::{Reason, Report};
-use crate::topology::Topology;
+use crate::topology::{Policy, Topology};
 use std::sync::{Arc, Mutex, PoisonError};
 use zsr_host_agent::agent::Agent;
 
@@ -12,6 +12,8 @@ use zsr_host_agent::agent::Agent;
 struct WorkerNames {
     flow: String,
     consumer: String,
+    /// A silent peer ends the flow: a run delivers all to all, so that one who is dropped is as good as an abort.
+    ends: bool,
     /// (agent, ring) of all rings that its flow uses.
     rings: Vec<(Agent, String)>,
 }
@@ -41,6 +43,7 @@ impl Names {
             workers.push(WorkerNames {
                 flow: plan.flow_of(worker).name.clone(),
                 consumer: names.join("`, `"),
+                ends: plan.flow_of(worker).policy != Policy::Wait,
                 rings: rings.iter().map(at).collect(),
             });
         }
@@ -61,7 +64,7 @@ impl Names {
             (_, None) => "it".to_owned(),
         };
         let what = report.reason;
-        Some(match what.is_fatal() {
+        Some(match what.is_fatal() || worker.ends {
             true => (format!("{place}: {who} {what}; the flow is stopped"), &worker.rings),
             false => (format!("{place}: {who} {what}; still trying"), &[]),
         })

@@ -79,6 +79,7 @@ impl Builder<'_> {
             .reader
             .choice(&table, "doorbell", &[("false", false), ("true", true)])
             .is_some_and(|at| at.value);
+        let policy = self.policy(&table);
         self.unsupported(&table);
 
         let producers = self.members(&table, "producers");
@@ -141,7 +142,7 @@ impl Builder<'_> {
             rto,
             dead_after,
             hint,
-            policy: Policy::Wait,
+            policy,
             doorbell,
             weight,
             rate_cap,
@@ -168,6 +169,11 @@ impl Builder<'_> {
         (kind, self.reader.choice(table, "hint", &hints).map_or(Hint::Bandwidth, |at| at.value))
     }
 
+    fn policy(&mut self, table: &Table<'_>) -> Policy {
+        let words = [("wait", Policy::Wait), ("drop-member", Policy::DropMember), ("abort", Policy::Abort)];
+        self.reader.choice(table, "policy", &words).map_or(Policy::Wait, |at| at.value)
+    }
+
     /// Weight and rate cap, the latter in bytes per second.
     fn shares(&mut self, table: &Table<'_>) -> (u32, Option<u64>) {
         let weight = self.reader.integer(table, "weight", 1..=1000).map_or(1, |at| at.value as u32);
@@ -185,14 +191,6 @@ impl Builder<'_> {
 
     /// What the format has words for and this version can't do: refused, never ignored.
     fn unsupported(&mut self, table: &Table<'_>) {
-        let mut refuse = |key: &str, words: &[(&str, bool)]| {
-            if let Some(At { value: false, place }) = self.reader.choice(table, key, words) {
-                let word = table.get(key).map(Node::describe).unwrap_or_default();
-                let ok = words.iter().find(|(_, ok)| *ok).map_or("", |(w, _)| w);
-                self.not_yet(place, &format!("{key} {word}"), &format!("{key}: {ok}"));
-            }
-        };
-        refuse("policy", &[("wait", true), ("drop-member", false), ("abort", false)]);
         self.reader.opt(table, "description", "text", |_| Some(()));
         for key in ["groups", "order"] {
             if table.get(key).is_some() {

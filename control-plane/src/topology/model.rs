@@ -344,6 +344,10 @@ pub enum Hint {
 pub enum Policy {
     /// Keep trying.
     Wait,
+    /// It is taken out of the flow.
+    DropMember,
+    /// The flow ends for all.
+    Abort,
 }
 
 /// A flow and its settings.
