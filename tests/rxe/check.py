@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""check.py IMAGE LAB ITEMS: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
+"""check.py IMAGE LAB ITEMS ZSR: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
 import re, subprocess, sys, tempfile
+from pathlib import Path
 from guests import AGENT, Guest
 
-IMAGE, LAB, ITEMS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import live
+
+IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 HOSTS = {f"h{n}": (f"10.0.1.{n}", f"02:00:00:01:00:{n:02x}") for n in (1, 2, 3, 4)}
 
 
-class Failed(Exception):
-    pass
+Failed = live.Failed
 
 
 def topology(kind, producers, consumers, mtu, more=""):
@@ -113,7 +116,103 @@ def bad_input(guests, flow):
          fails=says("may lock 16384 bytes", "ulimit -l unlimited"))
 
 
+PEERS = """name: peers
+switches: [{{name: s1, tick: 100us}}]
+hosts:
+{hosts}links:
+{links}flows:
+  - {{name: f, kind: {kind}, producers: [h1, h2], consumers: [h3, h4], item_size: 1024, ring_size: 64KiB, max_batch: 16384,
+     poll_interval: 500us, poll_timeout: 40ms, rto: 40ms}}
+workload: {{kind: synthetic}}
+"""
+
+
+def peers(guests, kind, mtu):
+    hosts, links = "", ""
+    for n, (name, (ip, mac)) in enumerate(HOSTS.items(), 1):
+        g = guests[name]
+        hosts += (f"  - {{name: {name}, ip: {ip}, mac: '{mac}', mtu: {mtu}, nic: {{kind: verbs, device: rxe0}}, "
+                  f"agent: '127.0.0.1:{g.agent_port}'}}\n")
+        links += f"  - {{from: {name}, to: s1:{n}, sockets: {{switch: {g.far}, host: {g.cable}}}, faults: {{loss: 0.005}}}}\n"
+    return PEERS.format(hosts=hosts, links=links, kind=kind)
+
+
+def give(guests, text):
+    for g in guests.values():
+        g.run("cat > /tmp/peers.yaml", text.encode())
+
+
+AT = "XDG_RUNTIME_DIR=/run"
+
+
+def product(guests, folder, kind, mtu):
+    """The product's own processes: `zsr agent` in the guests, `zsr up` outside, programs at the agents' rings."""
+    text = peers(guests, kind, mtu)
+    path = Path(folder) / "peers.yaml"
+    path.write_text(text)
+    give(guests, text)
+    agents = {name: g.popen(f"{AT} zsr agent /tmp/peers.yaml {name} --listen 0.0.0.0:{AGENT}") for name, g in guests.items()}
+    with live.System(ZSR, path) as s:
+        s.up()
+        flow = s.json("flow", "show", "f")[0]
+        rings = [(side, m["host"], r["name"]) for side in ("producers", "consumers") for m in flow[side] for r in m["rings"]]
+        numbers = {ring: n for n, (side, _, ring) in enumerate(rings) if side == "producers"}
+        programs = []
+        for side, host, ring in rings:
+            at = f"zsr-lab program --socket /run/zsr/peers/programs-{list(HOSTS).index(host)} --ring {ring} --item-size 1024"
+            if side == "producers":
+                line = f"{at} --push {ITEMS} --number {numbers[ring]}"
+            else:
+                # A shuffle's rings end with the consumer that they feed.
+                feed = [n for r, n in numbers.items() if kind != "shuffle" or r.endswith("." + host)]
+                line = f"{at} --pop {','.join(map(str, feed))}" + (" --shared" if kind == "load-balance" else "")
+            programs.append((side, line, guests[host].popen(line)))
+        said = []
+        for side, line, program in programs:
+            status, text = program.wait(120)
+            if status != 0:
+                raise Failed(f"{kind} by zsr agent: {line}: {text}\n{s.json('events')}")
+            if side == "consumers":
+                said.append(text.split("items, each")[0].split()[-1:] + text.split())
+        count, total = (sum(int(words[at]) for words in said) for at in (0, -1))
+        copies = 2 if kind == "replicate" else 1
+        pushed = len(numbers) * ITEMS * copies
+        if (count, total) != (pushed, len(numbers) * copies * (ITEMS * (ITEMS - 1) // 2)):
+            raise Failed(f"{kind} by zsr agent: {count} items came of {pushed}, their numbers' sum is {total}")
+        if kind == "replicate" and len({words[-3] for words in said}) != 1:
+            raise Failed(f"consumers have seen different orders: {said}")
+        s.down()
+    for name, g in guests.items():
+        g.run("killall zsr")
+        status, text = agents[name].wait(30)
+        left = g.run("rdma resource show qp 2>/dev/null | grep -c 'type RC'; ls /run/zsr/peers")[1].split()
+        if status != 0 or left[0] != "0" or any(f.startswith(("agent-", "programs-")) for f in left):
+            raise Failed(f"the agent of {name} ended with {status}, left {left}: {text}")
+    print(f"OK rxe: {kind} by zsr up and zsr agent, 0.5 % of frames lost each way, path MTU {mtu}: {count} items checked, no queue pair left", flush=True)
+
+
+def product_refuses(guests):
+    """What `zsr agent` says of a NIC that can't do it."""
+    h1, text = guests["h1"], peers(guests, "shuffle", 1024)
+
+    def refused(name, edit, *words):
+        give({"h1": h1}, edit(text))
+        status, said = h1.run(f"{AT} timeout -s KILL 60 zsr agent /tmp/peers.yaml h1 --listen 0.0.0.0:{AGENT}", timeout=90)
+        left = h1.run("ls /run/zsr/peers | grep -v 'pid$'")[1].split()
+        if status != 1 or left or not all(w in said for w in words):
+            raise Failed(f"{name}: expected an error with {words}, got {status}: {said} {left}")
+        print(f"OK rxe: zsr agent: {name}: {said.strip().removeprefix('error: ')}", flush=True)
+
+    refused("missing device", lambda t: t.replace("rxe0", "mlx5_0"), "no RDMA device mlx5_0", "there are: rxe0")
+    refused("another address than the topology's", lambda t: t.replace(":01'", ":77'"), "02:00:00:01:00:01", "put mac")
+    refused("a GID index without one", lambda t: t.replace("rxe0", "rxe0, gid_index: 200"), "at index 200")
+    refused("an address that no GID has", lambda t: t.replace("10.0.1.1,", "10.0.9.9,"), "10.0.9.9", "ip addr add")
+
+
 def everything(guests, folder):
+    for kind, mtu in (("shuffle", 1024), ("load-balance", 4096), ("replicate", 4096)):
+        product(guests, folder, kind, mtu)
+    product_refuses(guests)
     def flow(name, *args, **more):
         run(guests, folder, name, *args, **more)
 

@@ -3,6 +3,7 @@
 //!
 //!     zsr-lab host   --topology T --host NAME --listen ADDR --items N (--link LINK | --verbs DEVICE)
 //!     zsr-lab fabric --topology T --agent NAME=ADDR .. --port NAME=LINK .. [--loss P --seed S]
+//!     zsr-lab program --socket S --ring R --item-size N (--push COUNT --number RING | --pop RING,..)
 //!     zsr-lab interfaces A B
 //!
 //! LINK is if:INTERFACE or unix:LOCAL,PEER.
@@ -11,6 +12,7 @@ mod fabric;
 mod host;
 mod interfaces;
 mod ports;
+mod program;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ struct Options {
 enum Command {
     /// One host: its agent, its NIC, and a program per ring.
     Host(host::HostOptions),
+    /// A program at one ring of a running agent.
+    Program(program::ProgramOptions),
     /// The switch and its controller.
     Fabric(fabric::FabricOptions),
     /// Ports on interfaces, without a topology; needs root.
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let done = match &options.command {
         Command::Host(host) => topology().and_then(|t| host::run(&t, host)),
         Command::Fabric(fabric) => topology().and_then(|t| fabric::run(&t, fabric)),
+        Command::Program(program) => program::run(program),
         Command::Interfaces(interfaces) => interfaces::run(interfaces),
     };
     match done {
