@@ -220,6 +220,7 @@ pub fn capture(bytes: &[u8]) {
 fn names() -> Names {
     let member = |host: &str, role: proto::Role, first: u32| proto::FlowMember {
         name: host.into(),
+        leaving: false,
         host: host.into(),
         rings: vec![proto::Ring {
             name: format!("f.{host}"),
