@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zsr_control_plane::cli::client::Session;
@@ -167,6 +167,69 @@ impl Drop for Pumps {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.threads.drain(..).for_each(|t| drop(t.join()));
+    }
+}
+
+/// One thread that pushes and pops whatever the rings of many flows take and give, in turn.
+pub struct Stepper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// Bytes that the consumers of each flow have popped.
+    pub popped: Vec<Arc<AtomicU64>>,
+}
+
+impl Stepper {
+    /// For all rings of `flows`.
+    ///
+    /// # Panics
+    /// When a ring can't be attached to.
+    pub fn start(flows: &[proto::Flow]) -> Stepper {
+        let cancel = Cancel::new();
+        let (mut producers, mut consumers, mut popped) = (Vec::new(), Vec::new(), Vec::new());
+        for flow in flows {
+            let count = Arc::new(AtomicU64::new(0));
+            for ring in flow.consumers.iter().flat_map(|m| &m.rings) {
+                let ring = pu::attach_consumer(ring.programs.as_ref(), &ring.name, cancel.clone());
+                consumers.push((ring.unwrap_or_else(|e| panic!("{e}")), count.clone()));
+            }
+            for ring in flow.producers.iter().flat_map(|m| &m.rings) {
+                let ring = pu::attach_producer(ring.programs.as_ref(), &ring.name, cancel.clone());
+                producers.push(ring.unwrap_or_else(|e| panic!("{e}")));
+            }
+            popped.push(count);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                for producer in &mut producers {
+                    if let Ok(room) = producer.reserve(usize::MAX) {
+                        let items = room.len();
+                        room.publish(items);
+                    }
+                }
+                for (consumer, count) in &mut consumers {
+                    if let Ok(mut view) = consumer.peek() {
+                        let (items, bytes) = (view.len(), view.bytes().len() as u64);
+                        view.advance(items);
+                        count.fetch_add(bytes, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        Stepper { stop, thread: Some(thread), popped }
+    }
+
+    /// Bytes popped so far, per flow.
+    pub fn popped(&self) -> Vec<u64> {
+        self.popped.iter().map(|c| c.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Drop for Stepper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
     }
 }
 

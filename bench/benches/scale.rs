@@ -1,0 +1,93 @@
+//! Many flows on one switch: what setting them up costs, whether that grows with their number, and what idle ones cost.
+//! Figures stand in bench/README.md. `FLOWS` sets the number of idle flows (default 10000), a tenth as many become active.
+
+use std::time::{Duration, Instant};
+use zsr_bench::live::{Live, Stepper, windows};
+use zsr_control_plane::controller::proto;
+
+const POLL_IDLE_US: u64 = 1_000_000;
+
+fn main() {
+    let idle: usize = std::env::var("FLOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    println!("{}", zsr_bench::machine());
+    let live = Live::up(4);
+    let hosts = ["h1", "h2", "h3", "h4"];
+    let request = || proto::CreateFlowRequest {
+        item_size: 64,
+        ring_size: 4096,
+        settings: Some(proto::Settings { poll_interval_us: Some(POLL_IDLE_US), ..Default::default() }),
+        ..Default::default()
+    };
+    let timed = |n: usize| {
+        let begun = Instant::now();
+        live.create(&format!("f{n}"), &[hosts[n % 4]], &[hosts[(n + 1) % 4]], request());
+        begun.elapsed()
+    };
+    let times: Vec<Duration> = (0..idle).map(timed).collect();
+    print("create", &times);
+
+    let before = (live.processor_time(), polls(&live));
+    let seconds = 5;
+    std::thread::sleep(Duration::from_secs(seconds));
+    let after = (live.processor_time(), polls(&live));
+    println!(
+        "{idle} idle flows, polled once a second: {:.0} polls/s, {:.2} cores",
+        (after.1 - before.1) as f64 / seconds as f64,
+        (after.0 - before.0).as_secs_f64() / seconds as f64
+    );
+
+    let active: Vec<proto::Flow> = (0..idle / 10)
+        .map(|n| {
+            let busy = proto::CreateFlowRequest { settings: None, ..request() };
+            live.create(&format!("a{n}"), &[hosts[n % 4]], &[hosts[(n + 1) % 4]], busy)
+        })
+        .collect();
+    let pump = Stepper::start(&active);
+    // Until each has moved something.
+    while pump.popped().contains(&0) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let counted = windows(1, Duration::from_secs(seconds), &|| pump.popped()).remove(0);
+    let least = counted.iter().copied().fold(f64::MAX, f64::min);
+    let most = counted.iter().copied().fold(0.0, f64::max);
+    println!(
+        "{} active flows beside them: {:.1} MB/s together, {:.1} to {:.1} kB/s each",
+        active.len(),
+        counted.iter().sum::<f64>() / 1e6,
+        least / 1e3,
+        most / 1e3
+    );
+    drop(pump);
+    let delete = |name: String| {
+        let begun = Instant::now();
+        let request = proto::DeleteFlowRequest { name, force: true };
+        live.session
+            .call(|mut c| async move { c.delete_flow(request).await })
+            .unwrap_or_else(|e| panic!("{e}"));
+        begun.elapsed()
+    };
+    let times: Vec<Duration> = (0..idle).map(|n| delete(format!("f{n}"))).collect();
+    print("delete", &times);
+}
+
+/// Polls sent to rings, since they were made.
+fn polls(live: &Live) -> u64 {
+    let stats =
+        live.session.call(|mut c| async move { c.get_stats(proto::GetStatsRequest::default()).await });
+    stats.unwrap_or_else(|e| panic!("{e}")).flows.iter().map(|f| f.polls).sum()
+}
+
+/// Mean and median of each tenth.
+fn print(what: &str, times: &[Duration]) {
+    println!("{what}: {} flows in {:.2?}", times.len(), times.iter().sum::<Duration>());
+    for (n, tenth) in times.chunks(times.len().div_ceil(10).max(1)).enumerate() {
+        let mut sorted = tenth.to_vec();
+        sorted.sort();
+        let mean = tenth.iter().sum::<Duration>() / tenth.len() as u32;
+        let (median, worst) = (sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+        println!(
+            "  from {:>5}: mean {mean:>8.1?}  median {median:>8.1?}  worst {worst:>8.1?}",
+            n * tenth.len()
+        );
+    }
+}
