@@ -239,6 +239,11 @@ impl Controller {
                 Ok(()) => self.ask(&mut work, PROBE).await.map(|_| ()),
                 Err(e) => Err(e),
             };
+            let cleaned = match (cleaned, self.zeros(&numbers)) {
+                (Ok(()), Ok(zeros)) => work.switch.update(zeros.into_iter()).await.map_err(Refusal::from),
+                (Ok(()), Err(e)) => Err(e.into()),
+                (Err(e), _) => Err(e),
+            };
             // Numbers of a switch that does not answer rest for good.
             if cleaned.is_ok() {
                 self.state().numbers.reusable(&numbers);

@@ -1,10 +1,13 @@
 //! Counters of flows and rings: what the switch counts by connection, worker and producer ring, and the rings' own words.
 
 use super::Controller;
+use super::alloc::Number;
 use super::model::{Flow, Ring};
 use super::proto;
 use super::refusal::Refusal;
 use crate::p4::{Cell, SchemaError};
+use crate::plan::PlanError;
+use p4runtime_proto::p4::v1 as rt;
 
 /// Counters of the program, by name.
 const COUNTERS: [&str; 5] = ["received", "sent", "transfers", "producer_transfers", "retries"];
@@ -32,6 +35,27 @@ impl Controller {
             flow_stats(flow, flow.rings().map(ring).collect())
         });
         Ok(proto::Stats { time_ns, flows: flows.collect() })
+    }
+
+    /// Sets what is counted for `numbers` back to zero, for whoever has them next.
+    pub(super) fn zeros(&self, numbers: &[Number]) -> Result<Vec<rt::Update>, PlanError> {
+        let [received, sent, transfers, producer, retries] = self.counters()?;
+        let cells = numbers.iter().flat_map(|&number| match number {
+            Number::Qp(n) => vec![(received, n), (sent, n)],
+            Number::Worker(n) => vec![(transfers, n), (retries, n)],
+            Number::Producer(n) => vec![(producer, n)],
+            Number::Flow(_) => Vec::new(),
+        });
+        let zero = |(counter_id, index): (u32, u16)| {
+            let entry = rt::CounterEntry {
+                counter_id,
+                index: Some(rt::Index { index: index.into() }),
+                data: Some(rt::CounterData::default()),
+            };
+            let entity = rt::Entity { entity: Some(rt::entity::Entity::CounterEntry(entry)) };
+            rt::Update { r#type: rt::update::Type::Modify.into(), entity: Some(entity) }
+        };
+        Ok(cells.map(zero).collect())
     }
 
     fn counters(&self) -> Result<[u32; 5], SchemaError> {

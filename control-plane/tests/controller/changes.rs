@@ -1,5 +1,7 @@
 //! Flows that come, change and go, while items move.
 
+use std::collections::BTreeSet;
+
 use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_host_agent::pu;
 use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer};
@@ -85,6 +87,39 @@ fn a_flow_moves_items_of_programs_and_leaves_nothing_behind() {
         assert_eq!(next(&mut events, EventKind::FlowDeleted).await.flow, "f");
     });
     assert!(rig.is_clean());
+}
+
+#[test]
+fn a_flow_with_the_numbers_of_another_begins_to_count_at_zero() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    let numbers = |flow: &proto::Flow| -> BTreeSet<u32> {
+        let rings = flow.producers.iter().chain(&flow.consumers).flat_map(|m| &m.rings);
+        rings.map(|r| r.data_qp & 0xffff).collect()
+    };
+    let mut used = BTreeSet::new();
+    // Numbers rest until the switch has forgotten them.
+    loop {
+        let create = client.create_flow(shuffle("f", &["h1"], &["h2"]));
+        let flow = rig.runtime.block_on(create).expect("created").into_inner();
+        let again = !used.is_disjoint(&numbers(&flow));
+        let stats = client.get_stats(proto::GetStatsRequest { flow: "f".into() });
+        let stats = rig.runtime.block_on(stats).expect("stats").into_inner().flows.remove(0);
+        assert_eq!((stats.transfers, stats.items), (0, 0));
+        let mut tx = producer(&rig, 1, "f.h1.h2");
+        let mut rx = consumer(&rig, 2, "f.h2");
+        push(&mut tx, 0..10);
+        assert!((0..10).all(|n| pop(&mut rx) == n));
+        tx.close();
+        assert_eq!(rx.pop(&mut [0; 64]), Err(PopError::Closed));
+        drop(rx);
+        used.extend(numbers(&flow));
+        let delete = proto::DeleteFlowRequest { name: "f".into(), force: true };
+        rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+        if again {
+            break;
+        }
+    }
 }
 
 #[test]
