@@ -4,35 +4,43 @@
 //
 // Every operand is a multiple of the item size, so the batch is one.
 //
-// Fields change their meaning on the way, as few are left where all of this has to be at once: from a counter to a distance,
-// from a size to what is beyond it.
+// Results lie where operands were that are used up, as few fields are left where all of this has to be at once.
+#define FILL           m.g.producer_head    /* bytes in the producer ring */
+#define SPACE          m.g.consumer_tail    /* bytes free in the consumer ring */
+#define PRODUCER_WRAP  m.producer_mask      /* bytes to the end of the producer ring; of either, in the end */
+#define CONSUMER_WRAP  m.consumer_mask
+#define FILL_BEYOND    m.producer_size      /* bytes by which a counter left its ring */
+#define SPACE_BEYOND   m.consumer_size
+#define SPACE_LACKING  m.low_space          /* bytes by which space is low */
+#define BATCH_LACKING  m.max_batch          /* bytes that the producer lacks to a full batch */
+
 control Amount(inout meta_t m) {
     action differences() {
-        m.g.producer_head = m.g.producer_head - m.g.producer_tail;      // the fill, with CLOSED
-        m.g.consumer_tail = m.g.consumer_tail - m.g.head;
-        m.producer_mask = m.g.producer_tail & m.producer_mask;
-        m.consumer_mask = m.g.head & m.consumer_mask;
+        FILL = m.g.producer_head - m.g.producer_tail;                   // with CLOSED
+        SPACE = m.g.consumer_tail - m.g.head;
+        PRODUCER_WRAP = m.g.producer_tail & m.producer_mask;
+        CONSUMER_WRAP = m.g.head & m.consumer_mask;
     }
     action whole() {
-        m.closed = m.g.producer_head & 1;
-        m.g.producer_head = m.g.producer_head & COUNTER_BYTES;
-        m.g.consumer_tail = m.g.consumer_tail & COUNTER_BYTES;
-        m.producer_mask = m.producer_size - m.producer_mask;            // to the producer's wrap
-        m.consumer_mask = m.consumer_size - m.consumer_mask;
+        m.closed = FILL & 1;
+        FILL = FILL & COUNTER_BYTES;
+        SPACE = SPACE & COUNTER_BYTES;
+        PRODUCER_WRAP = m.producer_size - PRODUCER_WRAP;
+        CONSUMER_WRAP = m.consumer_size - CONSUMER_WRAP;
     }
     action distances() {
-        m.g.consumer_tail = m.consumer_size + m.g.consumer_tail;        // the space
-        m.producer_size = m.g.producer_head |-| m.producer_size;        // fill beyond the ring
-        m.batch = MIN32(m.g.producer_head, m.max_batch);
-        m.max_batch = m.max_batch |-| m.g.producer_head;                // what the producer lacks to a full batch
-        m.producer_mask = MIN32(m.producer_mask, m.consumer_mask);
+        SPACE = m.consumer_size + SPACE;
+        FILL_BEYOND = FILL |-| m.producer_size;
+        m.batch = MIN32(FILL, m.max_batch);
+        BATCH_LACKING = m.max_batch |-| FILL;
+        PRODUCER_WRAP = MIN32(PRODUCER_WRAP, CONSUMER_WRAP);
     }
     action slacks() {
-        m.low_space = m.low_space |-| m.g.consumer_tail;                // by how much space is low
-        m.consumer_size = m.g.consumer_tail |-| m.consumer_size;        // space beyond the ring
-        m.batch = MIN32(m.batch, m.g.consumer_tail);
+        SPACE_LACKING = m.low_space |-| SPACE;
+        SPACE_BEYOND = SPACE |-| m.consumer_size;
+        m.batch = MIN32(m.batch, SPACE);
     }
-    action smallest() { m.batch = MIN32(m.batch, m.producer_mask); }
+    action smallest() { m.batch = MIN32(m.batch, PRODUCER_WRAP); }
     apply {
         differences();
         whole();

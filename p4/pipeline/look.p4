@@ -69,7 +69,7 @@ control Look(inout meta_t m) {
     }
     action fault() {
         again(EV_FAULT);
-        m.b.word = m.g.producer_head;
+        m.b.word = FILL;
     }
     action poll_producer() {
         again(EV_POLL_PRODUCER);
@@ -92,7 +92,7 @@ control Look(inout meta_t m) {
     action start() {
         again(EV_START);
         m.b.length = m.carried;
-        m.b.word = m.g.producer_head - m.batch;
+        m.b.word = FILL - m.batch;
     }
     action next_producer() {
         again(EV_NEXT);
@@ -112,13 +112,13 @@ control Look(inout meta_t m) {
         // All producers of the round so far: the worker closes when it has found the whole list so.
         if (m.b.hops == 0) { m.is_drained = 1; }
         else if (m.b.word == 1) { m.is_drained = 1; }
-        if (m.g.producer_head == 0) { m.empty = 1; }
+        if (FILL == 0) { m.empty = 1; }
         // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
         // already have popped items that our head does not count yet.
-        if (m.producer_size != 0) { m.bad_count = 1; }
-        else if (m.consumer_size != 0) { m.bad_count = 1; }
-        if (m.low_space != 0) { m.is_low = 1; }
-        if (m.max_batch != 0) { m.is_short = 1; }
+        if (FILL_BEYOND != 0) { m.bad_count = 1; }
+        else if (SPACE_BEYOND != 0) { m.bad_count = 1; }
+        if (SPACE_LACKING != 0) { m.is_low = 1; }
+        if (BATCH_LACKING != 0) { m.is_short = 1; }
 
         if (m.stopped == 0) {
             if (m.empty == 1) {
@@ -145,7 +145,7 @@ control Look(inout meta_t m) {
             }
             else if (m.b.next != NO_PLACE) {
                 // The list has `producers` places, of which `hops` + 1 have been looked at.
-                if ((m.g.producer_head == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
+                if ((FILL == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
                     next_producer();
                     if (m.is_drained == 1) { m.b.word = 1; }
                 }
