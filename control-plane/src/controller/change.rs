@@ -19,6 +19,7 @@ use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a worker may take to come to rest.
@@ -75,6 +76,16 @@ impl Controller {
         mut new: Option<Flow>,
         farewell: Farewell<'_>,
     ) -> Result<(), Refusal> {
+        if !self.0.switch_connected.load(Ordering::Relaxed) {
+            let message = format!(
+                "switch `{}` has gone, and with it the flows: start the system over with zsr down and zsr up",
+                self.0.switch_name
+            );
+            if let Some(new) = &new {
+                self.give_back(new, false);
+            }
+            return Err(Refusal::new(Kind::Unavailable, message));
+        }
         let old = self.state().flows.get(name).cloned();
         let closing = rings_only_in(old.as_ref(), new.as_ref());
         let opening = rings_only_in(new.as_ref(), old.as_ref());

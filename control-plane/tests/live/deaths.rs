@@ -142,3 +142,19 @@ fn what_a_crash_left_is_taken_over() {
     signal(system.pid("switch"), "-KILL");
     system.down();
 }
+
+#[test]
+fn flows_end_with_their_switch_and_nothing_more_is_begun() {
+    let system = System::up(HOSTS);
+    let mut events = system.events();
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    signal(system.pid("switch"), "-KILL");
+    events.next("switch-lost");
+    assert_eq!(events.next("flow-failed")["flow"], "f");
+    for args in [&["flow", "create", "g", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "f"]] {
+        let refused = system.zsr(args);
+        assert_eq!(refused.code, Some(1), "{}", refused.out);
+        assert!(refused.err.contains("has gone") && refused.err.contains("zsr down"), "{}", refused.err);
+    }
+    system.down();
+}
