@@ -41,10 +41,10 @@ fn push(ring: &proto::Ring, items: usize) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Consumers that need 4, 2 and 1 ms for each MiB, and one producer.
+/// Consumers of different speeds, all well below that of the system, and one producer.
 fn balance(live: &Live) {
-    const ITEMS: usize = 200_000;
-    let speeds = [64.0e6, 128.0e6, 256.0e6];
+    const ITEMS: usize = 25_000;
+    let speeds = [8.0e6, 16.0e6, 32.0e6];
     let flow = live.create("balance", &["h1"], &["h2", "h3", "h4"], request(proto::FlowKind::LoadBalance));
     let begun = Instant::now();
     let counts: Vec<Arc<AtomicU64>> = speeds.iter().map(|_| Arc::default()).collect();
@@ -86,7 +86,7 @@ fn balance(live: &Live) {
     let last = ended.iter().max().expect("three").as_secs_f64();
     let fixed = total as f64 / 3.0 / speeds[0];
     let best = total as f64 / speeds.iter().sum::<f64>();
-    println!("\nload balance, consumers of 64, 128 and 256 MB/s");
+    println!("\nload balance, consumers of 8, 16 and 32 MB/s");
     println!("  MB: {:?}, ended after {ended:.2?}", moved.iter().map(|m| m / 1_000_000).collect::<Vec<_>>());
     println!(
         "  fixed parts would take {fixed:.2} s, at best it is {best:.2} s: gain {:.2} of {:.2}",

@@ -46,11 +46,7 @@ impl Controller {
         let mut before: Option<Looks> = None;
         let mut demands: Vec<Demand> = Vec::new();
         loop {
-            let (differ, rings) = {
-                let state = self.state();
-                (state.weights_differ(), state.flows.values().map(|f| f.rings().count()).sum::<usize>())
-            };
-            if !differ {
+            if !self.state().weights_differ() {
                 (law, before) = (Sharing::default(), None);
                 self.hold_to(Limits::new()).await;
                 self.0.reweighed.notified().await;
@@ -61,6 +57,7 @@ impl Controller {
                 demands.clear();
                 continue;
             };
+            let rings: usize = self.state().flows.values().map(|f| f.rings().count()).sum();
             let pause = if demands.is_empty() { Duration::ZERO } else { PERIOD + PER_RING * rings as u32 };
             let measure = tokio::select! {
                 () = tokio::time::sleep(pause) => true,
