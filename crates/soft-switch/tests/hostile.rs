@@ -51,7 +51,12 @@ fn shower(switch: &mut Switch, random: &mut Random, frames: usize) {
 fn random_frames() {
     let mut random = Random(0x5eed);
     for name in PROGRAMS {
-        let config = SwitchConfig { max_passes: 20, priority_queues: 8, ..SwitchConfig::default() };
+        let config = SwitchConfig {
+            max_passes: 20,
+            max_passes_of_all: 2000,
+            priority_queues: 8,
+            ..SwitchConfig::default()
+        };
         let mut b = Bench::with(name, config);
         let replicas: Vec<Replica> = (1..4).map(|port| Replica { port, instance: port }).collect();
         for id in 1..20 {
@@ -161,7 +166,12 @@ fn damaged_programs() {
                 continue;
             };
             loaded += 1;
-            let config = SwitchConfig { max_passes: 4, loop_limit: 100, ..SwitchConfig::default() };
+            let config = SwitchConfig {
+                max_passes: 4,
+                max_passes_of_all: 400,
+                loop_limit: 100,
+                ..SwitchConfig::default()
+            };
             let ran = std::panic::catch_unwind(|| {
                 let mut s = Switch::new(&p, config);
                 shower(&mut s, &mut Random(7), 30);

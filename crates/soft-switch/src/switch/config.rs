@@ -25,9 +25,11 @@ pub struct SwitchConfig {
     pub seed: u64,
     /// Recirculation and resubmission.
     pub recirculation: Recirculation,
-    /// Most ingress passes within one call of `process`, if [`Recirculation::Inline`]. A packet that wants more is
-    /// dropped and counted.
+    /// Most ingress passes of a packet within one call of `process`, if [`Recirculation::Inline`]; each of its copies may
+    /// have as many. What wants more is dropped and counted.
     pub max_passes: u32,
+    /// Most ingress passes of a packet and all its copies, so that copies that copy themselves end, too.
+    pub max_passes_of_all: u32,
     /// Priority queues per port. As in bmv2 a packet of a higher priority than there are queues is dropped.
     pub priority_queues: u32,
     /// Most iterations of loops (parser cycles, backward jumps) of one packet in one control.
@@ -49,6 +51,7 @@ impl Default for SwitchConfig {
             seed: 1,
             recirculation: Recirculation::Inline,
             max_passes: 1024,
+            max_passes_of_all: 1 << 18,
             priority_queues: 1,
             loop_limit: 65536,
             packet_out_queue: 1024,

@@ -40,6 +40,8 @@ pub struct Switch {
     timers: timer::Timers,
     notify: Option<mpsc::SyncSender<Notification>>,
     notify_waker: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Of the packet at hand.
+    pass: u32,
     stats: stats::AllStats,
     allowed: Option<Box<[bool]>>,
 }
@@ -70,6 +72,7 @@ impl Switch {
             timers: timer::Timers::default(),
             notify: None,
             notify_waker: None,
+            pass: 1,
             stats: stats::AllStats::default(),
             allowed,
             program: program.clone(),

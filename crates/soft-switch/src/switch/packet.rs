@@ -45,6 +45,8 @@ pub(super) struct Again {
     instance: u64,
     ingress_port: u16,
     ingress_length: u64,
+    /// Which pass it will be, of those from the received packet to this copy.
+    pass: u32,
 }
 
 impl Switch {
@@ -75,6 +77,7 @@ impl Switch {
         core.packet_length = len;
         core.ingress_length = len;
         core.truncate = usize::MAX;
+        self.pass = 1;
         self.ingress(port, frame, pool, out);
         self.drain_egress(pool, out);
         if self.config.recirculation == Recirculation::Inline {
@@ -83,9 +86,9 @@ impl Switch {
     }
 
     fn run_again_inline(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) {
-        let mut passes = 1;
+        let mut passes: u32 = 1;
         while let Some(again) = self.again_queue.pop_front() {
-            if passes >= self.config.max_passes {
+            if again.pass > self.config.max_passes || passes >= self.config.max_passes_of_all {
                 self.stats.all.recirculation_drops += 1;
                 self.recycle(again, pool);
                 continue;
@@ -127,6 +130,7 @@ impl Switch {
         core.ingress_length = again.ingress_length;
         core.truncate = usize::MAX;
         self.spare_values.push(again.values);
+        self.pass = again.pass;
         self.ingress(again.ingress_port, again.frame, pool, out);
     }
 
@@ -182,7 +186,9 @@ impl Switch {
             let values = self.keep(resubmit);
             let ingress_length = self.core.ingress_length;
             let instance = instance::RESUBMITTED;
-            let again = Again { frame, list: resubmit, values, instance, ingress_port: port, ingress_length };
+            let pass = self.pass + 1;
+            let again =
+                Again { frame, list: resubmit, values, instance, ingress_port: port, ingress_length, pass };
             self.enqueue_again(again, pool);
             return;
         }
@@ -437,7 +443,8 @@ impl Switch {
             let values = self.keep(recirculate);
             let ingress_length = frame.len() as u64;
             let (list, instance) = (recirculate, instance::RECIRCULATED);
-            let again = Again { frame, list, values, instance, ingress_port, ingress_length };
+            let pass = self.pass + 1;
+            let again = Again { frame, list, values, instance, ingress_port, ingress_length, pass };
             self.enqueue_again(again, pool);
             return;
         }
