@@ -30,6 +30,9 @@ pub enum Number {
 /// A worker that never runs, and is asked to know that the data plane has come so far.
 pub const PROBE: u16 = MAX_WORKERS as u16;
 
+/// Numbers that were given back, and the era of the switch that remembers them.
+pub type Resting = (u32, Vec<Number>);
+
 /// The multicast group of a flow's data connections; the next number is that of its poll connections.
 pub fn group_of(flow: u16) -> u16 {
     FIRST_FLOW_GROUP + 2 * flow
@@ -106,6 +109,7 @@ pub struct Allocator {
     flows: Kind,
     /// Per connection: how often it was handed out, modulo 127.
     generations: Vec<u8>,
+    era: u32,
 }
 
 /// How many numbers are in use.
@@ -127,6 +131,7 @@ impl Default for Allocator {
             qps: Kind::new("connections", 2, MAX_QPS),
             flows: Kind::new("flows", 1, MAX_FLOWS),
             generations: Vec::new(),
+            era: 0,
         }
     }
 }
@@ -197,6 +202,21 @@ impl Allocator {
         self.reusable(numbers);
     }
 
+    /// The switch remembers nothing any more: nothing is in use, and nothing rests. A new era begins; what was given back
+    /// in the one before is nobody's concern. Queue pair numbers go on.
+    pub fn forget(&mut self) {
+        *self = Allocator {
+            generations: std::mem::take(&mut self.generations),
+            era: self.era + 1,
+            ..Allocator::default()
+        };
+    }
+
+    /// How often the switch has forgotten everything.
+    pub fn era(&self) -> u32 {
+        self.era
+    }
+
     /// How many numbers are in use.
     pub fn in_use(&self) -> InUse {
         InUse { workers: self.workers.in_use(), producers: self.producers.in_use(), qps: self.qps.in_use() }
@@ -254,6 +274,18 @@ mod tests {
         assert_eq!(all.worker().unwrap_err().resting, 1);
         all.reusable(&[Number::Worker(7)]);
         assert_eq!(all.worker(), Ok(7));
+    }
+
+    #[test]
+    fn a_switch_that_forgets_makes_everything_free_under_other_queue_pair_numbers() {
+        let mut all = Allocator::default();
+        let (worker, qp) = (all.worker().unwrap(), all.qp().unwrap());
+        all.rest(&[Number::Worker(worker)]);
+        all.forget();
+        assert_eq!((all.in_use(), all.era()), (InUse { workers: 0, producers: 0, qps: 0 }, 1));
+        assert_eq!(all.worker(), Ok(worker));
+        let again = all.qp().unwrap();
+        assert!(again.index == qp.index && again.qpn != qp.qpn);
     }
 
     #[test]

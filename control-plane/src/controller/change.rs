@@ -78,7 +78,7 @@ impl Controller {
     ) -> Result<(), Refusal> {
         if !self.0.switch_connected.load(Ordering::Relaxed) {
             let message = format!(
-                "switch `{}` has gone, and with it the flows: start the system over with zsr down and zsr up",
+                "switch `{}` has gone, and with it the flows: start it again with zsr switch TOPOLOGY, or all with zsr down and zsr up",
                 self.0.switch_name
             );
             if let Some(new) = &new {
@@ -131,7 +131,7 @@ impl Controller {
         if touched {
             state.numbers.rest(&numbers);
             // Fails only when the controller ends, and with it the numbers.
-            let _ = self.0.resting.send(numbers);
+            let _ = self.0.resting.send((state.numbers.era(), numbers));
         } else {
             state.numbers.untouched(&numbers);
         }

@@ -9,8 +9,9 @@
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies.
+//! - `watch`: what happens meanwhile, and the flows' policies; `again`: a switch that goes and comes.
 
+mod again;
 pub mod agents;
 pub mod alloc;
 mod change;
@@ -61,10 +62,11 @@ pub struct Controller(Arc<Inner>);
 struct Inner {
     name: String,
     switch_name: String,
-    p4runtime: SocketAddr,
+    /// What a switch is given that was started anew.
+    base: again::Base,
+    session: Mutex<Session>,
     plane: DataPlane,
     agents: Agents,
-    reader: SwitchReader,
     events: Events,
     /// What is, between changes. Held for moments only.
     state: Mutex<State>,
@@ -74,7 +76,7 @@ struct Inner {
     switch_connected: AtomicBool,
     started: Instant,
     /// Numbers that were given back.
-    resting: tokio::sync::mpsc::UnboundedSender<Vec<alloc::Number>>,
+    resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
     states: tokio::sync::broadcast::Sender<rest::WorkerState>,
     /// Weights have changed.
@@ -83,6 +85,12 @@ struct Inner {
     stop: channel::Sender<bool>,
     /// Gone when the last clone is.
     alive: channel::Sender<()>,
+}
+
+/// Where the switch is, for readers.
+struct Session {
+    reader: SwitchReader,
+    address: SocketAddr,
 }
 
 /// What a change needs and only one may have at a time.

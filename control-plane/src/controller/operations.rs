@@ -11,6 +11,7 @@ use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::topology::{RingRole, show_size};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use zsr_host_agent::proto::{self as agent, Role};
 
@@ -255,7 +256,9 @@ impl Controller {
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
         // A switch that does not answer runs no workers.
-        let _ = self.run_workers(work, &self.0.plane.tick_groups(&failed), &BTreeMap::new()).await;
+        if self.0.switch_connected.load(Ordering::Relaxed) {
+            let _ = self.run_workers(work, &self.0.plane.tick_groups(&failed), &BTreeMap::new()).await;
+        }
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 

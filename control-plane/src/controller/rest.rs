@@ -1,7 +1,7 @@
 //! Workers at rest, and registers as fresh: what the controller asks the data plane itself, by packets through the CPU port
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
-use super::alloc::{Number, PROBE};
+use super::alloc::{Number, PROBE, Resting};
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
@@ -225,9 +225,12 @@ impl Controller {
     }
 
     /// Makes registers of numbers that were given back as fresh, batch by batch, until the controller ends.
-    pub(super) async fn recycle(&self, mut resting: mpsc::UnboundedReceiver<Vec<Number>>) {
-        while let Some(numbers) = resting.recv().await {
+    pub(super) async fn recycle(&self, mut resting: mpsc::UnboundedReceiver<Resting>) {
+        while let Some((era, numbers)) = resting.recv().await {
             let mut work = self.0.work.lock().await;
+            if self.state().numbers.era() != era {
+                continue;
+            }
             let mut cleaned = Ok(());
             for reset in resets(&numbers) {
                 cleaned = work.switch.packet_out(reset.packet()).await.map_err(Refusal::from);
@@ -244,7 +247,7 @@ impl Controller {
                 (Ok(()), Err(e)) => Err(e.into()),
                 (Err(e), _) => Err(e),
             };
-            // Numbers of a switch that does not answer rest for good.
+            // Numbers of a switch that does not answer rest until it is started anew.
             if cleaned.is_ok() {
                 self.state().numbers.reusable(&numbers);
             }

@@ -95,7 +95,7 @@ impl Service for Controller {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             switch: Some(proto::Switch {
                 name: inner.switch_name.clone(),
-                p4runtime: inner.p4runtime.to_string(),
+                p4runtime: self.session().address.to_string(),
                 connected: inner.switch_connected.load(Ordering::Relaxed),
                 workers: used.workers,
                 producer_rings: used.producers,

@@ -44,21 +44,23 @@ impl Controller {
     pub(super) async fn keep_shares(&self) {
         let mut law = Sharing::default();
         let mut before: Option<Looks> = None;
-        let mut demands: Vec<Demand> = Vec::new();
+        let (mut demands, mut first): (Vec<Demand>, bool) = (Vec::new(), true);
         loop {
             if !self.state().weights_differ() {
                 (law, before) = (Sharing::default(), None);
                 self.hold_to(Limits::new()).await;
                 self.0.reweighed.notified().await;
+                continue;
             }
             let Some(earlier) = before.take() else {
                 before = Some(self.look_at_flows(None).await);
                 tokio::time::sleep(FIRST).await;
-                demands.clear();
+                first = true;
                 continue;
             };
             let rings: usize = self.state().flows.values().map(|f| f.rings().count()).sum();
-            let pause = if demands.is_empty() { Duration::ZERO } else { PERIOD + PER_RING * rings as u32 };
+            let pause =
+                if std::mem::take(&mut first) { Duration::ZERO } else { PERIOD + PER_RING * rings as u32 };
             let measure = tokio::select! {
                 () = tokio::time::sleep(pause) => true,
                 () = self.0.reweighed.notified() => false,

@@ -11,7 +11,7 @@ use super::model::{DeclaredRing, Host};
 use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{Controller, Inner, Work};
+use super::{Controller, Inner, Session, Work, again};
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
 use crate::plan::{GROUP_FLOOD, Plan, PlanError, ticks};
 use crate::run::{RunError, install};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
 
 /// Election id of the controller; whoever holds it or a higher one is the only controller.
-const ELECTION_ID: u64 = 1;
+pub(super) const ELECTION_ID: u64 = 1;
 /// How long the switch may take to notice that an earlier controller is gone.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
@@ -67,6 +67,8 @@ pub struct Setup<'s> {
     pub artifacts: &'s Artifacts,
     /// Where the switch's P4Runtime server listens.
     pub p4runtime: SocketAddr,
+    /// The file that says so, for a switch that listens somewhere else after it was started anew.
+    pub listens: Option<PathBuf>,
     /// Per host of the topology: its agent's URI, and the socket for programs.
     pub agents: Vec<(String, Option<PathBuf>)>,
     /// The store; `None`: the system lives and dies with its controller.
@@ -88,19 +90,16 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         None => (Journal::none(), Recovered::default()),
     };
     let schema = Schema::new(&setup.artifacts.p4info);
-    let plane = DataPlane::new(schema.clone(), switch);
+    let plane = DataPlane::new(schema, switch);
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 
     let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
-    let plan = Plan::new(&bare, 0, 1)?;
     // With flows in the store the switch should have their entries; if it has no program, it was started anew.
     let taken_up = !recovered.flows.is_empty() && reader.has_pipeline().await?;
     if !taken_up {
-        install::base(&mut client, setup.artifacts, &schema, &plan).await?;
-        client.enable_digest(schema.digest("report_t")?).await?;
-        client.insert(vec![plane.probe()?]).await?;
+        give_program(&mut client, setup.artifacts, &plane, &bare).await?;
     }
     let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
     for name in lost.keys() {
@@ -115,10 +114,10 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
         switch_name: switch.name.clone(),
-        p4runtime: setup.p4runtime,
+        base: again::Base { topology: bare, artifacts: setup.artifacts.clone(), listens: setup.listens },
+        session: Mutex::new(Session { reader, address: setup.p4runtime }),
         plane,
         agents,
-        reader,
         events: Events::default(),
         state: Mutex::new(state),
         work: tokio::sync::Mutex::new(Work { switch: client, journal }),
@@ -138,6 +137,19 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     }
     controller.watch(digests, given_back);
     Ok(controller)
+}
+
+/// Gives a switch that has nothing its program, and what does not depend on flows.
+pub(super) async fn give_program(
+    client: &mut SwitchClient,
+    artifacts: &Artifacts,
+    plane: &DataPlane,
+    bare: &Topology,
+) -> Result<(), StartError> {
+    let (plan, schema) = (Plan::new(bare, 0, 1)?, plane.schema());
+    install::base(client, artifacts, schema, &plan).await?;
+    client.enable_digest(schema.digest("report_t")?).await?;
+    Ok(client.insert(vec![plane.probe()?]).await?)
 }
 
 /// Becomes the switch's controller. One that has just ended may still be there for a moment.

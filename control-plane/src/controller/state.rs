@@ -81,7 +81,7 @@ pub struct State {
     pub limits: Arc<Limits>,
     /// Members that are to be taken out of their flows.
     pub leaving: HashSet<(String, String)>,
-    /// Flows by weight.
+    /// How many flows, of those that have not failed, have a weight.
     weights: BTreeMap<u32, u32>,
     rings: HashMap<String, User>,
     by_worker: HashMap<u16, String>,
@@ -481,10 +481,11 @@ impl State {
     /// Flow `name` is this now; `None`: it is gone.
     pub fn set(&mut self, name: &str, flow: Option<Flow>) {
         if let Some(old) = self.flows.remove(name) {
-            if let Some(count) = self.weights.get_mut(&old.settings.weight) {
+            if old.failed.is_none()
+                && let Some(count) = self.weights.get_mut(&old.settings.weight)
+            {
                 *count -= 1;
             }
-            self.weights.retain(|_, count| *count > 0);
             for ring in old.rings() {
                 self.rings.remove(&ring.name);
                 if !flow.as_ref().is_some_and(|f| f.rings().any(|r| r.name == ring.name)) {
@@ -499,8 +500,12 @@ impl State {
         if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.limits.contains_key(name) {
             Arc::make_mut(&mut self.limits).remove(name);
         }
-        let Some(flow) = flow else { return };
-        *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
+        let Some(flow) = flow else {
+            self.weights.retain(|_, count| *count > 0);
+            return;
+        };
+        *self.weights.entry(flow.settings.weight).or_insert(0) += u32::from(flow.failed.is_none());
+        self.weights.retain(|_, count| *count > 0);
         for member in flow.members() {
             for ring in &member.rings {
                 let user =
@@ -513,6 +518,13 @@ impl State {
         }
         self.by_worker.extend(flow.workers().into_iter().map(|w| (w, flow.name.clone())));
         self.flows.insert(name.to_owned(), flow);
+    }
+
+    /// The switch has none of its flows any more, and there are none.
+    pub fn forget_switch(&mut self) {
+        self.numbers.forget();
+        self.ticking.clear();
+        self.limits = Arc::default();
     }
 
     /// Whether there is more than one weight, so that shares have to be kept.

@@ -24,7 +24,7 @@ impl Controller {
         let counters = self.counters().map_err(crate::plan::PlanError::from)?;
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
         let cells: Vec<(u32, u16)> = rings.iter().flat_map(|r| cells_of(r, counters)).collect();
-        let counted = self.0.reader.cells(&cells).await?;
+        let counted = self.reader().cells(&cells).await?;
         let (seen, _) = self.0.agents.look(rings.iter().copied()).await;
         let time_ns = self.0.started.elapsed().as_nanos() as u64;
         let mut counted = counted.chunks_exact(CELLS);

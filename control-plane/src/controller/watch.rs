@@ -1,18 +1,17 @@
 //! What happens while nobody asks: agents come and go, programs leave their rings, the switch reports. Each becomes an
 //! event, and for flows that it concerns, what their policy says.
 
-use super::alloc::Number;
+use super::Controller;
+use super::alloc::Resting;
 use super::events::of_flow;
 use super::model::Flow;
 use super::proto::{self, EventKind};
 use super::rest::WorkerState;
 use super::settings::Policy;
 use super::state::User;
-use super::{Controller, events};
 use crate::p4::client::Digests;
 use crate::plan::report::{Reason, Report};
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use zsr_host_agent::proto::ring_event::Kind as RingKind;
@@ -23,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
-    pub(super) fn watch(&self, digests: Digests, resting: mpsc::UnboundedReceiver<Vec<Number>>) {
+    pub(super) fn watch(&self, digests: Digests, resting: mpsc::UnboundedReceiver<Resting>) {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -204,6 +203,20 @@ impl Controller {
     }
 
     async fn watch_switch(&self, mut digests: Digests) {
+        loop {
+            let why = tokio::select! {
+                () = self.take_reports(digests) => {
+                    format!("switch `{}` has ended its session", self.0.switch_name)
+                }
+                why = self.silence() => why,
+            };
+            self.switch_lost(&why).await;
+            digests = self.meet_switch().await;
+        }
+    }
+
+    /// Reports, until there are no more.
+    async fn take_reports(&self, mut digests: Digests) {
         // What follows from a report may wait for the change under way, which may wait for the answer behind that report.
         let (to_policies, mut reports) = mpsc::unbounded_channel();
         let own = self.clone();
@@ -225,14 +238,6 @@ impl Controller {
                     _ => drop(to_policies.send(report)),
                 }
             }
-        }
-        drop(to_policies);
-        self.0.switch_connected.store(false, Ordering::Relaxed);
-        let why = format!("switch `{}` has ended its session", self.0.switch_name);
-        self.0.events.emit(EventKind::SwitchLost, events::of_host("", why.clone()));
-        let mut work = self.0.work.lock().await;
-        for flow in self.list_flows() {
-            self.fail_flow(&mut work, &flow.name, &why).await;
         }
     }
 

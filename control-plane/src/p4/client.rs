@@ -4,6 +4,7 @@ use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use rt::p4_runtime_client::P4RuntimeClient;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -13,6 +14,8 @@ use tonic::transport::{Channel, Endpoint};
 const UPDATES_PER_WRITE: usize = 1024;
 /// The status of a failed Write travels in a header and names every update.
 const MAX_STATUS: u32 = 4 << 20;
+/// How long the switch may take for a Write.
+const ANSWER: Duration = Duration::from_secs(10);
 /// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -50,6 +53,14 @@ pub enum ClientError {
         what: String,
         /// The server's words, with the first failing update.
         message: String,
+    },
+    /// No answer in time.
+    #[error("switch `{switch}`: it did not answer within {seconds} s")]
+    Silent {
+        /// Name of the switch.
+        switch: String,
+        /// How long it was waited for.
+        seconds: u64,
     },
     /// The stream ended.
     #[error("switch `{switch}`: the connection is lost")]
@@ -216,7 +227,9 @@ impl SwitchClient {
                 updates: updates.by_ref().take(UPDATES_PER_WRITE).collect(),
                 ..Default::default()
             };
-            let result = self.rpc.write(request).await;
+            // It is not known how many of them have happened.
+            let silent = |_| ClientError::Silent { switch: self.name.clone(), seconds: ANSWER.as_secs() };
+            let result = tokio::time::timeout(ANSWER, self.rpc.write(request)).await.map_err(silent)?;
             result.map_err(|e| self.refused("writing table entries", &e))?;
         }
         Ok(())
@@ -259,6 +272,13 @@ impl SwitchClient {
         let update = Some(rt::stream_message_request::Update::Packet(packet));
         let lost = |_| ClientError::Lost { switch: self.name.clone() };
         self.requests.send(rt::StreamMessageRequest { update }).await.map_err(lost)
+    }
+
+    /// Ends the session, if nobody holds its digests: what is asked from now on is refused.
+    pub fn hang_up(&mut self) {
+        // Nobody receives: as after the stream has ended.
+        self.requests = mpsc::channel(1).0;
+        self.responses = None;
     }
 
     /// The digest messages from now on; `None` if somebody has them already.

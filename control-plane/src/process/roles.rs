@@ -226,6 +226,7 @@ async fn control(
         topology,
         artifacts: &artifacts,
         p4runtime: address_of_switch(&place.p4runtime()).await?,
+        listens: Some(place.p4runtime()),
         agents: agents.collect(),
         journal: Some(&place.journal()),
     };

@@ -156,6 +156,7 @@ impl Rig {
             topology: &self.topology,
             artifacts: &self.artifacts,
             p4runtime: self.p4runtime,
+            listens: None,
             agents: uris.collect(),
             journal: Some(&self.folder.path().join("journal")),
         };

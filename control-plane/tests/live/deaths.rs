@@ -144,17 +144,60 @@ fn what_a_crash_left_is_taken_over() {
 }
 
 #[test]
-fn flows_end_with_their_switch_and_nothing_more_is_begun() {
+fn flows_end_with_their_switch_and_one_that_is_started_anew_takes_new_ones() {
     let system = System::up(HOSTS);
     let mut events = system.events();
-    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--weight", "7"]);
+    system.well(&["flow", "create", "g", "-p", "h1", "-c", "h2"]);
+    let (mut waiting, _) = system.start(&["consume", "f"]);
+    events.next("program-attached");
     signal(system.pid("switch"), "-KILL");
     events.next("switch-lost");
     assert_eq!(events.next("flow-failed")["flow"], "f");
-    for args in [&["flow", "create", "g", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "f"]] {
+    assert_eq!(events.next("flow-failed")["flow"], "g");
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(1));
+    for args in [&["flow", "create", "h", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "f"]] {
         let refused = system.zsr(args);
         assert_eq!(refused.code, Some(1), "{}", refused.out);
-        assert!(refused.err.contains("has gone") && refused.err.contains("zsr down"), "{}", refused.err);
+        assert!(refused.err.contains("has gone") && refused.err.contains("zsr switch"), "{}", refused.err);
     }
+
+    let (mut switch, mut said) = system.start(&["switch", system.path(), "--daemon"]);
+    assert_eq!(line(&mut said), "ready");
+    events.next("switch-found");
+    assert_eq!(events.next("flow-deleted")["flow"], "f");
+    assert_eq!(events.next("flow-deleted")["flow"], "g");
+    assert!(system.json(&["flow", "list"]).is_empty());
+    assert_eq!((&system.switch()["workers"], &system.switch()["connected"]), (&0.into(), &true.into()));
+    moves(&system);
     system.down();
+    assert!(switch.wait().expect("it ended").success());
+}
+
+#[test]
+fn a_switch_that_hangs_is_lost_and_found_when_it_goes_on() {
+    let system = System::up(HOSTS);
+    let mut events = system.events();
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let switch = system.pid("switch");
+    signal(switch, "-STOP");
+    events.next("switch-lost");
+    assert_eq!(events.next("flow-failed")["flow"], "f");
+    signal(switch, "-CONT");
+    events.next("switch-found");
+    moves(&system);
+    system.down();
+}
+
+/// A new flow does what flows do, and goes without a trace.
+fn moves(system: &System) {
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    say(&mut producer, "as before\n");
+    drop(producer.stdin.take());
+    assert_eq!(line(&mut lines), "as before");
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    system.well(&["flow", "delete", "f"]);
+    assert_eq!(system.switch()["queue_pairs"], 0);
 }
