@@ -1,5 +1,9 @@
 //! Programs, agents, the controller and whole systems that are killed.
 
+use std::io::Read;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use super::system::{HOSTS, System, line, say, signal};
 
 #[test]
@@ -186,6 +190,56 @@ fn a_switch_that_hangs_is_lost_and_found_when_it_goes_on() {
     signal(switch, "-CONT");
     events.next("switch-found");
     moves(&system);
+    system.down();
+}
+
+#[test]
+fn a_switch_killed_under_load_loses_the_end_of_a_stream_and_nothing_before() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h3", "--item-size", "4KiB"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    let path = system.folder.path().join("in");
+    let input: String = (0..3_000_000).map(|n| format!("{n}\n")).collect();
+    std::fs::write(&path, &input).expect("written");
+    let mut command = system.command(&["produce", "f"]);
+    let input_file = std::fs::File::open(&path).expect("there");
+    let mut producer =
+        command.stdin(input_file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut got = line(&mut lines) + "\n";
+    signal(system.pid("switch"), "-KILL");
+    lines.read_to_string(&mut got).expect("text");
+    assert_eq!(consumer.wait().expect("it ends").code(), Some(1), "it was told");
+    assert_eq!(producer.wait().expect("it ends").code(), Some(1), "it was told");
+    assert!(got.len() < input.len(), "killed in the middle");
+    assert!(input.starts_with(&got), "in order, once, without a gap: {} bytes", got.len());
+    system.down();
+}
+
+#[test]
+fn a_command_that_is_killed_has_happened_or_not() {
+    let system = System::up(HOSTS);
+    let count = || (system.json(&["flow", "list"]).len() as u64, system.switch());
+    for n in 0..24 {
+        let args = ["flow", "create", "f", "-p", "h1", "-p", "h3", "-c", "h2", "-c", "x@h3"];
+        let mut command = system.command(&args);
+        let mut create = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(600 * n) {
+            std::hint::spin_loop();
+        }
+        create.kill().expect("it ended, or is there");
+        create.wait().expect("it ends");
+        // Behind whatever is under way.
+        system.well(&["flow", "create", "behind", "-p", "h1", "-c", "h2"]);
+        let (flows, switch) = count();
+        assert_eq!(switch["workers"], 1 + 2 * (flows - 1), "all of it or nothing");
+        system.well(&["flow", "delete", "behind"]);
+        if flows == 2 {
+            system.well(&["flow", "delete", "f"]);
+        }
+        let (flows, switch) = count();
+        assert_eq!((flows, &switch["workers"], &switch["queue_pairs"]), (0, &0.into(), &0.into()));
+    }
     system.down();
 }
 

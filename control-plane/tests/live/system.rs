@@ -19,8 +19,8 @@ pub struct Done {
     pub err: String,
 }
 
-/// Three hosts and no flows.
-pub const HOSTS: &str = "name: s\nhosts: [h1, h2, h3]\nflows: []\n";
+/// Three hosts, one of them with the other byte order, and no flows.
+pub const HOSTS: &str = "name: s\nhosts: [h1, h2, {name: h3, byte_order: big}]\nflows: []\n";
 
 impl System {
     /// A folder with this topology; nothing is started.
