@@ -14,8 +14,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A switch that has not answered for so long has gone.
-const LEASE: Duration = Duration::from_secs(5);
+/// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
+/// with it.
+const LEASE: Duration = Duration::from_secs(15);
 /// Between two questions whether it is still there, and between two attempts to reach it.
 const ASK: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(200);
@@ -47,8 +48,9 @@ impl Controller {
         let reader = self.reader();
         loop {
             tokio::time::sleep(ASK).await;
-            // Any answer is a sign of life.
-            if tokio::time::timeout(LEASE, reader.has_pipeline()).await.is_err() {
+            // Any answer is a sign of life. A second question, for it may be this process that had no time.
+            let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
+            if !asked(LEASE - ASK).await && !asked(ASK).await {
                 let seconds = LEASE.as_secs();
                 return format!("switch `{}` has not answered for {seconds} s", self.0.switch_name);
             }

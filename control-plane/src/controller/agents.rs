@@ -18,8 +18,10 @@ use zsr_host_agent::proto::agent_client::AgentClient;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// An agent that has said nothing for so long, though asked, is lost. One whose process ends is lost at once.
-const LEASE: Duration = Duration::from_secs(5);
+/// An agent is asked so often whether it is there, and is lost when it does not say so in time: on a machine with too much to do
+/// answers take seconds. One whose process ends is lost at once.
+const ASK: Duration = Duration::from_secs(2);
+const SAY: Duration = Duration::from_secs(8);
 /// Lists of all rings of a host may be long.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -39,8 +41,8 @@ impl Agents {
             })?;
             let channel = endpoint
                 .connect_timeout(CONNECT)
-                .http2_keep_alive_interval(LEASE / 2)
-                .keep_alive_timeout(LEASE / 2)
+                .http2_keep_alive_interval(ASK)
+                .keep_alive_timeout(SAY)
                 .keep_alive_while_idle(true)
                 .connect_lazy();
             Ok((name.clone(), AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE)))

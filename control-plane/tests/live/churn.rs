@@ -123,7 +123,11 @@ impl Churn {
         // Whatever was done, items move on.
         let before = self.consumers.values().map(Popper::popped).sum();
         println!("after {:?}", begun.elapsed());
-        moves_on(self.consumers.values(), before, &|| system.zsr(&["top", "-n", "1", "--json"]).out);
+        moves_on(self.consumers.values(), before, &|| {
+            let said = [&["top", "-n", "1", "--json"][..], &["flow", "list"], &["events"]]
+                .map(|a| system.zsr(a).out);
+            said.concat()
+        });
     }
 
     fn add(&mut self, producer: bool) {
