@@ -1,5 +1,5 @@
 //! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start; compiles the controller's
-//! service to Rust.
+//! service, and BF Runtime's, to Rust.
 
 use std::path::Path;
 
@@ -12,9 +12,13 @@ fn main() {
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
 
     watch(Path::new("proto"));
-    let descriptors =
-        protox::compile(["zsr/controller/v1/controller.proto"], ["proto"]).expect("proto/ is sound");
-    tonic_prost_build::configure().compile_fds(descriptors).expect("proto/ becomes Rust");
+    let files = ["zsr/controller/v1/controller.proto", "bfrt/bfruntime.proto"];
+    let shared = "../crates/p4runtime-proto/proto";
+    let descriptors = protox::compile(files, ["proto", shared]).expect("proto/ is sound");
+    tonic_prost_build::configure()
+        .extern_path(".google.rpc", "::p4runtime_proto::google::rpc")
+        .compile_fds(descriptors)
+        .expect("proto/ becomes Rust");
 }
 
 /// Names every folder and file: a change inside a named folder alone did not make cargo run this again.

@@ -1,5 +1,6 @@
 //! Controller library, state store and the zsr command line.
 
+pub mod bfrt;
 pub mod capture;
 pub mod cli;
 pub mod controller;

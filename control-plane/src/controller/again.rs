@@ -5,8 +5,8 @@ use super::events::{of_flow, of_host};
 use super::proto::EventKind;
 use super::start::{ELECTION_ID, StartError, give_program};
 use super::{Controller, Session};
-use crate::p4::client::Digests;
-use crate::p4::{Artifacts, SwitchClient, SwitchReader};
+use crate::p4::{Artifacts, Digests, SwitchClient, SwitchReader};
+use crate::plan::Plan;
 use crate::topology::Topology;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -83,11 +83,15 @@ impl Controller {
         let base = &self.0.base;
         let [switch] = base.topology.switches.as_slice() else { return Ok(None) };
         let address = self.address_of_switch();
-        let connect = SwitchClient::connect(&switch.name, address, switch.device_id, ELECTION_ID);
+        let connect = SwitchClient::open(switch, address, ELECTION_ID);
         let Ok(client) = tokio::time::timeout(CONNECT, connect).await else { return Ok(None) };
         let mut client = client?;
         let mut work = self.0.work.lock().await;
-        let given = give_program(&mut client, &base.artifacts, &self.0.plane, &base.topology);
+        let plan = Plan::new(&base.topology, 0, 1)?;
+        let given = async {
+            give_program(&mut client, &base.artifacts, &self.0.plane, &base.topology).await?;
+            Ok::<_, StartError>(client.set_up(&plan).await?)
+        };
         let Ok(given) = tokio::time::timeout(PROGRAM, given).await else { return Ok(None) };
         given?;
         let Some(digests) = client.digests() else { return Ok(None) };

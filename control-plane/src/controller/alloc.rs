@@ -4,14 +4,9 @@
 //! that what it names is clean again ([`Allocator::reusable`]). A connection that is used again has another queue pair
 //! number, so that late packets find nobody.
 
+use crate::p4::{Schema, SchemaError};
 use crate::plan::{FIRST_FLOW_GROUP, Qp, qp};
 
-// Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything.
-/// The last worker is nobody's: it answers when asked ([`PROBE`]).
-const MAX_WORKERS: u32 = 16384 - 1;
-const MAX_PRODUCERS: u32 = 32768;
-const MAX_QPS: u32 = 65536;
-const MAX_FLOWS: u32 = 16384;
 const LAST_GENERATION: u8 = 127;
 
 /// A number that a flow has.
@@ -27,8 +22,46 @@ pub enum Number {
     Flow(u16),
 }
 
-/// A worker that never runs, and is asked to know that the data plane has come so far.
-pub const PROBE: u16 = MAX_WORKERS as u16;
+/// Sizes of the P4 program. Number 0 is nobody's, of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Workers. The last one is nobody's: it answers when asked ([`Room::probe`]).
+    pub workers: u32,
+    /// Producer rings.
+    pub producers: u32,
+    /// Connections.
+    pub qps: u32,
+    /// Flows.
+    pub flows: u32,
+}
+
+impl Default for Room {
+    /// That of p4/common/types.p4, which are as large as numbers get.
+    fn default() -> Self {
+        Room { workers: 16384, producers: 32768, qps: 65536, flows: 16384 }
+    }
+}
+
+impl Room {
+    /// That of a program, whose registers are as large as its tables.
+    ///
+    /// # Errors
+    /// When it lacks one.
+    pub fn of(schema: &Schema) -> Result<Self, SchemaError> {
+        let most = Room::default();
+        Ok(Room {
+            workers: schema.size("workers")?.min(most.workers),
+            producers: schema.size("producers")?.min(most.producers),
+            qps: schema.size("peers")?.min(most.qps),
+            flows: schema.size("flows")?.min(most.flows),
+        })
+    }
+
+    /// A worker that never runs, and is asked to know that the data plane has come so far.
+    pub fn probe(&self) -> u16 {
+        self.workers.saturating_sub(1) as u16
+    }
+}
 
 /// Numbers that were given back, and the era of the switch that remembers them.
 pub type Resting = (u32, Vec<Number>);
@@ -110,6 +143,7 @@ pub struct Allocator {
     /// Per connection: how often it was handed out, modulo 127.
     generations: Vec<u8>,
     era: u32,
+    room: Room,
 }
 
 /// How many numbers are in use.
@@ -125,18 +159,24 @@ pub struct InUse {
 
 impl Default for Allocator {
     fn default() -> Self {
-        Allocator {
-            workers: Kind::new("workers", 1, MAX_WORKERS),
-            producers: Kind::new("producer rings", 1, MAX_PRODUCERS),
-            qps: Kind::new("connections", 2, MAX_QPS),
-            flows: Kind::new("flows", 1, MAX_FLOWS),
-            generations: Vec::new(),
-            era: 0,
-        }
+        Self::with(Room::default())
     }
 }
 
 impl Allocator {
+    /// All numbers of a program with that room.
+    pub fn with(room: Room) -> Self {
+        Allocator {
+            workers: Kind::new("workers", 1, u32::from(room.probe())),
+            producers: Kind::new("producer rings", 1, room.producers),
+            qps: Kind::new("connections", 2, room.qps),
+            flows: Kind::new("flows", 1, room.flows),
+            generations: Vec::new(),
+            era: 0,
+            room,
+        }
+    }
+
     /// A worker.
     ///
     /// # Errors
@@ -208,7 +248,7 @@ impl Allocator {
         *self = Allocator {
             generations: std::mem::take(&mut self.generations),
             era: self.era + 1,
-            ..Allocator::default()
+            ..Allocator::with(self.room)
         };
     }
 
@@ -267,7 +307,8 @@ mod tests {
     fn the_end_is_an_error_that_says_how_many_there_are() {
         let mut all = Allocator::default();
         let taken = std::iter::from_fn(|| all.worker().ok()).count() as u32;
-        assert_eq!(taken, MAX_WORKERS - 1);
+        // Less the first, which is nobody's, and the probe.
+        assert_eq!(taken, Room::default().workers - 2);
         let e = all.worker().unwrap_err();
         assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));
         all.rest(&[Number::Worker(7)]);

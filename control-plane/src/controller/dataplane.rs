@@ -2,10 +2,10 @@
 //! [`Flow`], everything that the switch has to hold for it goes out. Changing a flow is the difference of two such lists
 //! ([`super::difference`]), so nothing here knows what changed.
 
-use super::alloc::{PROBE, group_of};
+use super::alloc::{Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
-use crate::p4::Schema;
+use crate::p4::{Schema, SchemaError};
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
 use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
 use crate::topology::Switch;
@@ -21,7 +21,8 @@ const LATENCY_POLL_US: u64 = 20;
 pub struct DataPlane {
     schema: Schema,
     address: SwitchAddress,
-    tick: Duration,
+    timer: ticks::Timer,
+    room: Room,
 }
 
 /// The multicast group that makes a worker tick, by worker.
@@ -59,9 +60,18 @@ impl Context<'_> {
 
 impl DataPlane {
     /// For a switch that runs the program of `schema`.
-    pub fn new(schema: Schema, switch: &Switch) -> Self {
+    ///
+    /// # Errors
+    /// When program and controller do not fit.
+    pub fn new(schema: Schema, switch: &Switch) -> Result<Self, SchemaError> {
         let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
-        DataPlane { schema, address, tick: switch.tick }
+        let room = Room::of(&schema)?;
+        Ok(DataPlane { schema, address, timer: ticks::Timer::of(switch), room })
+    }
+
+    /// How many of what the program has.
+    pub fn room(&self) -> Room {
+        self.room
     }
 
     /// Names of the program.
@@ -184,7 +194,7 @@ impl DataPlane {
     /// When program and controller do not fit.
     pub fn probe(&self) -> Result<rt::TableEntry, PlanError> {
         let spec = WorkerSpec {
-            id: PROBE,
+            id: self.room.probe(),
             producers: 0,
             settings: worker::Settings { hold: true, open: true, ..Default::default() },
             max_batch: 4,
@@ -201,7 +211,7 @@ impl DataPlane {
     /// The multicast group that makes each worker of a flow tick, by worker.
     pub fn tick_groups(&self, flow: &Flow) -> Ticks {
         let poll = times(&flow.settings).poll_interval;
-        flow.workers().into_iter().map(|w| (w, ticks::group_of(w, poll, self.tick))).collect()
+        flow.workers().into_iter().map(|w| (w, self.timer.group_of(w, poll))).collect()
     }
 
     /// Tables that hold nothing but flows' entries.

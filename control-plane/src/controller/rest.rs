@@ -1,7 +1,7 @@
 //! Workers at rest, and registers as fresh: what the controller asks the data plane itself, by packets through the CPU port
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
-use super::alloc::{Number, PROBE, Resting};
+use super::alloc::{Number, Resting};
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
@@ -113,7 +113,7 @@ impl Controller {
             work.switch.packet_out(tail.packet()).await?;
         }
         // Behind the resets, which are answered by nothing.
-        self.ask(work, PROBE).await.map(|_| ())
+        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
     }
 
     /// A worker whose transfer does not come to an end, because one of those in it is leaving and does not answer any more:
@@ -179,7 +179,7 @@ impl Controller {
             let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() };
             work.switch.packet_out(poll.packet()).await?;
         }
-        self.ask(work, PROBE).await.map(|_| ())
+        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
     }
 
     /// A worker's transfer is given up together with the worker, its producer stays, for other workers.
@@ -213,7 +213,7 @@ impl Controller {
         work.switch.packet_out(reset.packet()).await?;
         let poll = Reset { poll_qp: ring.ids.poll.index, ..Default::default() };
         work.switch.packet_out(poll.packet()).await?;
-        self.ask(work, PROBE).await.map(|_| ())
+        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
     }
 
     /// Has workers look at once at what they wait for, in place of when their back-off ends.
@@ -239,7 +239,7 @@ impl Controller {
                 }
             }
             let cleaned = match cleaned {
-                Ok(()) => self.ask(&mut work, PROBE).await.map(|_| ()),
+                Ok(()) => self.ask(&mut work, self.0.plane.room().probe()).await.map(|_| ()),
                 Err(e) => Err(e),
             };
             let cleaned = match (cleaned, self.zeros(&numbers)) {

@@ -2,7 +2,7 @@
 //! back or completed first: switch and agents then hold what the store says, and nothing else.
 
 use super::agents::Agents;
-use super::alloc::Number;
+use super::alloc::{Allocator, Number};
 use super::dataplane::{Context, DataPlane, replication};
 use super::difference::Difference;
 use super::events::{Events, of_flow};
@@ -12,8 +12,8 @@ use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::state::State;
 use super::{Controller, Inner, Session, Work, again};
-use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, Plan, PlanError, ticks};
+use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
+use crate::plan::{GROUP_FLOOD, Plan, PlanError, REPORT, ticks};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
 use p4runtime_proto::p4::v1 as rt;
@@ -89,9 +89,10 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         Some(path) => Journal::open(path)?,
         None => (Journal::none(), Recovered::default()),
     };
-    let schema = Schema::new(&setup.artifacts.p4info);
-    let plane = DataPlane::new(schema, switch);
+    let schema = client.schema(setup.artifacts)?;
+    let plane = DataPlane::new(schema, switch)?;
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
+    state.numbers = Allocator::with(plane.room());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 
@@ -101,6 +102,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     if !taken_up {
         give_program(&mut client, setup.artifacts, &plane, &bare).await?;
     }
+    client.set_up(&Plan::new(&bare, 0, 1)?).await?;
     let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
     for name in lost.keys() {
         journal.end(name, None)?;
@@ -148,7 +150,7 @@ pub(super) async fn give_program(
 ) -> Result<(), StartError> {
     let (plan, schema) = (Plan::new(bare, 0, 1)?, plane.schema());
     install::base(client, artifacts, schema, &plan).await?;
-    client.enable_digest(schema.digest("report_t")?).await?;
+    client.enable_digest(schema.digest(REPORT)?).await?;
     Ok(client.insert(vec![plane.probe()?]).await?)
 }
 
@@ -156,7 +158,7 @@ pub(super) async fn give_program(
 async fn session(switch: &Switch, p4runtime: SocketAddr) -> Result<SwitchClient, ClientError> {
     let begun = Instant::now();
     loop {
-        match SwitchClient::connect(&switch.name, p4runtime, switch.device_id, ELECTION_ID).await {
+        match SwitchClient::open(switch, p4runtime, ELECTION_ID).await {
             // One election id has one holder: the switch says either of these to a second one.
             Err(ClientError::NotPrimary { .. } | ClientError::Refused { .. })
                 if begun.elapsed() < PREDECESSOR =>

@@ -6,11 +6,9 @@ use super::model::{Flow, Ring};
 use super::proto;
 use super::refusal::Refusal;
 use crate::p4::{Cell, SchemaError};
-use crate::plan::PlanError;
+use crate::plan::{COUNTERS, PlanError};
 use p4runtime_proto::p4::v1 as rt;
 
-/// Counters of the program, by name.
-const COUNTERS: [&str; 5] = ["received", "sent", "transfers", "producer_transfers", "retries"];
 /// Cells read for a ring.
 const CELLS: usize = 6;
 

@@ -9,7 +9,7 @@ use super::proto::{self, EventKind};
 use super::rest::WorkerState;
 use super::settings::Policy;
 use super::state::User;
-use crate::p4::client::Digests;
+use crate::p4::Digests;
 use crate::plan::report::{Reason, Report};
 use std::sync::PoisonError;
 use std::time::Duration;

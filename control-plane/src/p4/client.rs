@@ -1,5 +1,6 @@
 //! A switch, reached through P4Runtime and nothing else.
 
+use crate::plan::ticks::TimerPacket;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use rt::p4_runtime_client::P4RuntimeClient;
@@ -62,6 +63,14 @@ pub enum ClientError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// Its program is not one for this controller.
+    #[error("switch `{switch}`: {why}")]
+    Program {
+        /// Name of the switch.
+        switch: String,
+        /// What does not fit.
+        why: Box<crate::bfrt::BfrtError>,
+    },
     /// The stream ended.
     #[error("switch `{switch}`: the connection is lost")]
     Lost {
@@ -71,7 +80,7 @@ pub enum ClientError {
 }
 
 /// A P4Runtime session as primary controller.
-pub struct SwitchClient {
+pub struct P4RuntimeSession {
     pub(super) name: String,
     pub(super) device_id: u64,
     election_id: rt::Uint128,
@@ -81,13 +90,13 @@ pub struct SwitchClient {
 }
 
 /// Digest messages of one switch, as they come.
-pub struct Digests {
+pub struct P4RuntimeDigests {
     name: String,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: tonic::Streaming<rt::StreamMessageResponse>,
 }
 
-impl SwitchClient {
+impl P4RuntimeSession {
     /// Connects to switch `name` and becomes its primary controller.
     pub async fn connect(
         name: &str,
@@ -130,7 +139,7 @@ impl SwitchClient {
                 continue;
             };
             if a.status.is_none_or(|s| s.code == tonic::Code::Ok as i32) {
-                return Ok(SwitchClient {
+                return Ok(P4RuntimeSession {
                     name: name.into(),
                     device_id,
                     election_id: id,
@@ -162,59 +171,12 @@ impl SwitchClient {
         result.map(|_| ()).map_err(|e| self.refused("loading the P4 program", &e))
     }
 
-    /// Inserts table entries, in order.
-    pub async fn insert(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
-        self.write(rt::update::Type::Insert, entries.into_iter().map(rt::entity::Entity::TableEntry)).await
-    }
-
-    /// Inserts multicast groups and clone sessions.
-    pub async fn insert_replication(
-        &mut self,
-        entries: Vec<rt::PacketReplicationEngineEntry>,
-    ) -> Result<(), ClientError> {
-        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
-        self.write(rt::update::Type::Insert, entities).await
-    }
-
-    /// Changes multicast groups and clone sessions.
-    pub async fn modify_replication(
-        &mut self,
-        entries: Vec<rt::PacketReplicationEngineEntry>,
-    ) -> Result<(), ClientError> {
-        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
-        self.write(rt::update::Type::Modify, entities).await
-    }
-
-    /// Removes multicast groups and clone sessions.
-    pub async fn delete_replication(
-        &mut self,
-        entries: Vec<rt::PacketReplicationEngineEntry>,
-    ) -> Result<(), ClientError> {
-        let entities = entries.into_iter().map(rt::entity::Entity::PacketReplicationEngineEntry);
-        self.write(rt::update::Type::Delete, entities).await
-    }
-
-    /// Removes table entries, in order.
-    pub async fn delete(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
-        let keys = entries.into_iter().map(|e| rt::TableEntry { action: None, ..e });
-        self.write(rt::update::Type::Delete, keys.map(rt::entity::Entity::TableEntry)).await
-    }
-
     /// Has the switch send messages of digest `digest_id`, each at once.
     pub async fn enable_digest(&mut self, digest_id: u32) -> Result<(), ClientError> {
         let config = rt::digest_entry::Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 };
         let entity = rt::entity::Entity::DigestEntry(rt::DigestEntry { digest_id, config: Some(config) });
-        self.write(rt::update::Type::Insert, [entity].into_iter()).await
-    }
-
-    async fn write(
-        &mut self,
-        kind: rt::update::Type,
-        entities: impl Iterator<Item = rt::entity::Entity>,
-    ) -> Result<(), ClientError> {
-        let updates = entities
-            .map(|e| rt::Update { r#type: kind as i32, entity: Some(rt::Entity { entity: Some(e) }) });
-        self.update(updates).await
+        let entity = Some(rt::Entity { entity: Some(entity) });
+        self.update([rt::Update { r#type: rt::update::Type::Insert.into(), entity }].into_iter()).await
     }
 
     /// Makes `updates`, in order as far as the switch keeps it within a request.
@@ -281,10 +243,30 @@ impl SwitchClient {
         self.responses = None;
     }
 
+    /// Sends timer packets by itself, for a switch that makes none, as long as the session lasts.
+    pub(super) fn send_timers(&self, timers: Vec<TimerPacket>) {
+        for TimerPacket { every, packet } in timers {
+            let requests = self.requests.clone().downgrade();
+            tokio::spawn(async move {
+                let mut ticks = tokio::time::interval(every);
+                ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    let Some(requests) = requests.upgrade() else { return };
+                    let packet = rt::PacketOut { payload: packet.clone(), metadata: Vec::new() };
+                    let update = Some(rt::stream_message_request::Update::Packet(packet));
+                    if requests.send(rt::StreamMessageRequest { update }).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
     /// The digest messages from now on; `None` if somebody has them already.
-    pub fn digests(&mut self) -> Option<Digests> {
+    pub fn digests(&mut self) -> Option<P4RuntimeDigests> {
         let responses = self.responses.take()?;
-        Some(Digests { name: self.name.clone(), requests: self.requests.clone(), responses })
+        Some(P4RuntimeDigests { name: self.name.clone(), requests: self.requests.clone(), responses })
     }
 
     fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
@@ -292,7 +274,7 @@ impl SwitchClient {
     }
 }
 
-impl Digests {
+impl P4RuntimeDigests {
     /// The next digest list: its messages, each a list of field values.
     pub async fn next(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
         while let Some(message) = self.responses.next().await {
@@ -330,7 +312,7 @@ pub(super) fn explain(status: &tonic::Status) -> String {
     if text.is_empty() { format!("{:?}", status.code()) } else { text }
 }
 
-fn chain(e: &dyn std::error::Error) -> String {
+pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();
     while let Some(s) = source {

@@ -4,8 +4,11 @@ pub mod artifacts;
 pub mod client;
 pub mod reader;
 pub mod schema;
+pub mod switch;
+mod tofino;
 
 pub use artifacts::{ArtifactError, Artifacts};
-pub use client::{ClientError, SwitchClient};
-pub use reader::{Cell, SwitchReader};
+pub use client::{ClientError, P4RuntimeSession};
+pub use reader::{Cell, P4RuntimeReader};
 pub use schema::{Key, Schema, SchemaError};
+pub use switch::{Digests, SwitchClient, SwitchReader};

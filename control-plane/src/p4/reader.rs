@@ -1,6 +1,6 @@
 //! Reading a switch back: entries, groups, counters. Reading needs no primary, so any number of readers may do it.
 
-use super::client::{ClientError, SwitchClient, explain};
+use super::client::{ClientError, P4RuntimeSession, explain};
 use p4runtime_proto::p4::v1 as rt;
 use rt::entity::Entity;
 use rt::p4_runtime_client::P4RuntimeClient;
@@ -14,7 +14,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 /// A switch, for reading.
 #[derive(Clone, Debug)]
-pub struct SwitchReader {
+pub struct P4RuntimeReader {
     name: String,
     device_id: u64,
     rpc: P4RuntimeClient<Channel>,
@@ -29,14 +29,14 @@ pub struct Cell {
     pub bytes: u64,
 }
 
-impl SwitchClient {
+impl P4RuntimeSession {
     /// Reads the same switch over the same connection.
-    pub fn reader(&self) -> SwitchReader {
-        SwitchReader { name: self.name.clone(), device_id: self.device_id, rpc: self.rpc.clone() }
+    pub fn reader(&self) -> P4RuntimeReader {
+        P4RuntimeReader { name: self.name.clone(), device_id: self.device_id, rpc: self.rpc.clone() }
     }
 }
 
-impl SwitchReader {
+impl P4RuntimeReader {
     /// Connects to switch `name`.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl SwitchReader {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| fail(e.to_string()))?;
         let channel = endpoint.connect().await.map_err(|e| fail(e.to_string()))?;
         let rpc = P4RuntimeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        Ok(SwitchReader { name: name.into(), device_id, rpc })
+        Ok(P4RuntimeReader { name: name.into(), device_id, rpc })
     }
 
     /// Whether the switch has been given a program.
@@ -73,21 +73,6 @@ impl SwitchReader {
             .into_iter()
             .filter_map(|e| if let Entity::TableEntry(e) = e { Some(e) } else { None })
             .collect())
-    }
-
-    /// All entries of these tables, and those multicast groups whose number is `wanted`.
-    pub async fn entities(
-        &self,
-        tables: impl Iterator<Item = u32>,
-        wanted: impl Fn(u32) -> bool,
-    ) -> Result<Vec<rt::Entity>, ClientError> {
-        let entries = self.entries(tables).await?.into_iter().map(Entity::TableEntry);
-        let groups = self.groups().await?.into_iter().filter(|g| wanted(g.multicast_group_id));
-        let groups = groups.map(|g| {
-            let r#type = Some(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(g));
-            Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type })
-        });
-        Ok(entries.chain(groups).map(|e| rt::Entity { entity: Some(e) }).collect())
     }
 
     /// All multicast groups.

@@ -1,6 +1,7 @@
 //! Names to numbers: every table, action, field, counter and digest that the controller uses, looked up in P4Info. A name
 //! that the program does not have is an error here, at start, and never a silent gap.
 
+use crate::plan::{Clock, REPORT};
 use p4runtime_proto::p4::config::v1::{P4Info, match_field};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
@@ -42,40 +43,45 @@ pub enum SchemaError {
     },
 }
 
+/// A key or a parameter.
 #[derive(Clone, Debug)]
-struct Field {
-    id: u32,
-    name: String,
-    bits: u32,
+pub(crate) struct Part {
+    pub id: u32,
+    pub name: String,
+    pub bits: u32,
 }
 
+/// A table or an action.
 #[derive(Clone, Debug)]
-struct Object {
-    id: u32,
-    fields: Vec<Field>,
+pub(crate) struct Object {
+    pub id: u32,
+    pub fields: Vec<Part>,
+    /// Entries of a table.
+    pub size: u32,
 }
 
 /// One exact-match key value, in the order of the table's keys.
 pub type Key = u64;
 
-/// P4Info, indexed by alias.
-#[derive(Clone, Debug)]
-pub struct Schema {
-    tables: HashMap<String, Object>,
-    actions: HashMap<String, Object>,
-    counters: HashMap<String, u32>,
-    digests: HashMap<String, u32>,
+/// What a schema consists of, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parts {
+    pub tables: HashMap<String, Object>,
+    /// By themselves, or by [`Schema::action_of`] where each table's have numbers of their own.
+    pub actions: HashMap<String, Object>,
+    pub counters: HashMap<String, u32>,
+    pub digests: HashMap<String, u32>,
+    pub clock: Clock,
 }
+
+/// The program of a switch: P4Info, indexed by alias, or what stands in its place.
+#[derive(Clone, Debug)]
+pub struct Schema(Parts);
 
 impl Schema {
     /// Indexes `info`.
     pub fn new(info: &P4Info) -> Self {
-        let mut schema = Schema {
-            tables: HashMap::new(),
-            actions: HashMap::new(),
-            counters: HashMap::new(),
-            digests: HashMap::new(),
-        };
+        let mut schema = Parts::default();
         for t in &info.tables {
             let Some(pre) = &t.preamble else { continue };
             let exact = Some(match_field::Match::MatchType(match_field::MatchType::Exact as i32));
@@ -83,18 +89,19 @@ impl Schema {
                 .match_fields
                 .iter()
                 .filter(|f| f.r#match == exact)
-                .map(|f| Field { id: f.id, name: f.name.clone(), bits: f.bitwidth as u32 })
+                .map(|f| Part { id: f.id, name: f.name.clone(), bits: f.bitwidth as u32 })
                 .collect();
-            schema.tables.insert(pre.alias.clone(), Object { id: pre.id, fields });
+            let object = Object { id: pre.id, fields, size: u32::try_from(t.size).unwrap_or(0) };
+            schema.tables.insert(pre.alias.clone(), object);
         }
         for a in &info.actions {
             let Some(pre) = &a.preamble else { continue };
             let fields = a
                 .params
                 .iter()
-                .map(|p| Field { id: p.id, name: p.name.clone(), bits: p.bitwidth as u32 })
+                .map(|p| Part { id: p.id, name: p.name.clone(), bits: p.bitwidth as u32 })
                 .collect();
-            schema.actions.insert(pre.alias.clone(), Object { id: pre.id, fields });
+            schema.actions.insert(pre.alias.clone(), Object { id: pre.id, fields, size: 0 });
         }
         for c in &info.counters {
             if let Some(pre) = &c.preamble {
@@ -103,31 +110,71 @@ impl Schema {
         }
         for d in &info.digests {
             if let Some(pre) = &d.preamble {
-                schema.digests.insert(pre.alias.clone(), pre.id);
+                // Named for its type or for its instance, as targets have it.
+                let name = if pre.alias == "report" { REPORT } else { &pre.alias };
+                schema.digests.insert(name.into(), pre.id);
             }
         }
-        schema
+        Schema(schema)
+    }
+
+    pub(crate) fn of(parts: Parts) -> Self {
+        Schema(parts)
+    }
+
+    /// The same program on a switch that counts time otherwise.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.0.clock = clock;
+        self
+    }
+
+    /// What the switch's program counts time in.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    pub(crate) fn action_of(table: &str, action: &str) -> String {
+        format!("{table}/{action}")
+    }
+
+    pub(crate) fn keys(&self, table: &str) -> Option<&[Part]> {
+        self.0.tables.get(table).map(|t| t.fields.as_slice())
+    }
+
+    pub(crate) fn params(&self, table: &str, action: &str) -> Option<&[Part]> {
+        self.action(table, action).ok().map(|a| a.fields.as_slice())
+    }
+
+    /// How many entries table `name` has room for.
+    pub fn size(&self, name: &str) -> Result<u32, SchemaError> {
+        Ok(find(&self.0.tables, "table", name)?.size)
+    }
+
+    fn action(&self, table: &str, action: &str) -> Result<&Object, SchemaError> {
+        let own = self.0.actions.get(&Self::action_of(table, action));
+        own.map_or_else(|| find(&self.0.actions, "action", action), Ok)
     }
 
     /// Id of table `name`.
     pub fn table(&self, name: &str) -> Result<u32, SchemaError> {
-        Ok(find(&self.tables, "table", name)?.id)
+        Ok(find(&self.0.tables, "table", name)?.id)
     }
 
     /// Id of counter `name`.
     pub fn counter(&self, name: &str) -> Result<u32, SchemaError> {
-        find(&self.counters, "counter", name).copied()
+        find(&self.0.counters, "counter", name).copied()
     }
 
     /// Id of digest `name`.
     pub fn digest(&self, name: &str) -> Result<u32, SchemaError> {
-        find(&self.digests, "digest", name).copied()
+        find(&self.0.digests, "digest", name).copied()
     }
 
     /// Checks that table `table` and action `action` exist.
     pub fn check(&self, table: &str, action: &str) -> Result<(), SchemaError> {
-        find(&self.tables, "table", table)?;
-        find(&self.actions, "action", action)?;
+        find(&self.0.tables, "table", table)?;
+        self.action(table, action)?;
         Ok(())
     }
 
@@ -139,8 +186,8 @@ impl Schema {
         action: &str,
         params: &[u64],
     ) -> Result<rt::TableEntry, SchemaError> {
-        let t = find(&self.tables, "table", table)?;
-        let a = find(&self.actions, "action", action)?;
+        let t = find(&self.0.tables, "table", table)?;
+        let a = self.action(table, action)?;
         let r#match = values(table, t, keys)?
             .map(|r| {
                 r.map(|(field_id, value)| rt::FieldMatch {

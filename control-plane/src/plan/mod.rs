@@ -3,6 +3,7 @@
 //! Each file beside this one fills the tables of the P4 file of the same name.
 
 pub mod admin;
+mod clock;
 mod connection;
 mod forward;
 mod ids;
@@ -14,7 +15,8 @@ pub mod ticks;
 pub mod worker;
 
 use crate::p4::schema::{Schema, SchemaError};
-use crate::topology::{Flow, FlowKind, Switch, Topology};
+use crate::topology::{Flow, FlowKind, Link, Switch, Topology};
+pub use clock::Clock;
 pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
@@ -32,6 +34,37 @@ pub const PORT_AGAIN: u32 = 501;
 pub const PORT_TIMER: u16 = 500;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
+
+/// Tables that a plan fills, and the actions of its entries.
+pub(crate) const TABLES: [(&str, &str); 23] = [
+    ("own_ip", "own"),
+    ("own_arp", "reply"),
+    ("stations", "to_group"),
+    ("stations", "to_port"),
+    ("solve_reth_0", "set_0"),
+    ("solve_reth_1", "set_1"),
+    ("solve_reth_2", "set_2"),
+    ("solve_reth_3", "set_3"),
+    ("solve_bare_0", "set_0"),
+    ("solve_bare_1", "set_1"),
+    ("solve_bare_2", "set_2"),
+    ("solve_bare_3", "set_3"),
+    ("peers", "peer"),
+    ("routes", "route"),
+    ("qps", "qp"),
+    ("doorbells", "bell"),
+    ("producers", "producer"),
+    ("producer_rings", "producer_ring"),
+    ("producer_list", "member"),
+    ("members", "group_member"),
+    ("flows", "flow"),
+    ("worker_rings", "worker_ring"),
+    ("workers", "worker"),
+];
+/// Counters that are read.
+pub(crate) const COUNTERS: [&str; 5] = ["received", "sent", "transfers", "producer_transfers", "retries"];
+/// The digest of reports.
+pub const REPORT: &str = "report_t";
 
 /// What a host's agent says about one of its rings, once its memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +120,11 @@ impl<'t> Plan<'t> {
     pub fn new(topology: &'t Topology, switch: usize, generation: u8) -> Result<Self, PlanError> {
         let (rings, workers) = ids::assign(topology, generation)?;
         Ok(Plan { topology, switch: &topology.switches[switch], rings, workers })
+    }
+
+    /// The links to its switch.
+    pub fn links(&self) -> impl Iterator<Item = &'t Link> {
+        self.topology.links.iter()
     }
 
     /// The flow of a worker.
@@ -232,7 +270,8 @@ impl<'t> Plan<'t> {
 
     /// The multicast groups that turn timer packets into ticks: workers start when these are written.
     pub fn tick_groups(&self) -> Vec<rt::PacketReplicationEngineEntry> {
-        let group = |w: &Worker| ticks::group_of(w.id, self.flow_of(w).poll_interval, self.switch.tick);
+        let timer = ticks::Timer::of(self.switch);
+        let group = |w: &Worker| timer.group_of(w.id, self.flow_of(w).poll_interval);
         ticks::groups(self.workers.iter().map(|w| (w.id, group(w))))
     }
 }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// Members of a Tofino's report, which has all four fields that v1model's `code` is taken from (p4/arch/tna/main.p4).
+pub(crate) const FIELDS: [&str; 11] =
+    ["reason", "aeth", "tries", "word", "head", "worker", "producer", "qp", "role", "phase", "psn"];
+
 const REFUSED: u64 = 1;
 const SILENT: u64 = 2;
 const BAD_COUNT: u64 = 3;
@@ -124,7 +128,20 @@ pub struct Report {
 impl Report {
     /// Reads a digest's members; `None` for one of another program.
     pub fn decode(digest: &[u64]) -> Option<Self> {
-        let &[reason, code, worker, producer, qp, role, phase, psn] = digest else { return None };
+        let (reason, code, rest) = match *digest {
+            [reason, code, ref rest @ ..] if rest.len() == 6 => (reason, code, rest),
+            [reason, aeth, tries, word, head, ref rest @ ..] => {
+                let code = match reason {
+                    REFUSED => aeth,
+                    SILENT => tries,
+                    BAD_COUNT => word,
+                    _ => head,
+                };
+                (reason, code, rest)
+            }
+            _ => return None,
+        };
+        let &[worker, producer, qp, role, phase, psn] = rest else { return None };
         let reason = match reason {
             // The AETH: the syndrome is its first byte.
             REFUSED => Reason::Refused((code >> 24) as u8),
@@ -164,6 +181,18 @@ mod tests {
         assert!(report.reason.is_fatal() && !report.is_producers());
         let words = "refused a request (AETH syndrome 0x62, remote access error: key, bounds or rights)";
         assert_eq!(report.reason.to_string(), words);
+    }
+
+    #[test]
+    fn a_tofino_sends_all_codes_and_the_controller_picks() {
+        let of =
+            |reason| Report::decode(&[reason, 0x6200_0005, 7, 9, 64, 2, 3, 17, 3, 2, 0x1234_5600]).unwrap();
+        let reasons = [1, 2, 3, 4].map(|reason| of(reason).reason);
+        assert_eq!(
+            reasons,
+            [Reason::Refused(0x62), Reason::Silent(7), Reason::BadCount(9), Reason::State(64)]
+        );
+        assert_eq!((of(4).worker, of(4).producer, of(4).qp, of(4).psn), (2, 3, 17, 0x12_3456));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! thousands of flows that poll rarely cost little, and never all at once.
 
 use super::{FIRST_RESERVED_PORT, PORT_AGAIN, PORT_TIMER, admin, forward};
+use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,13 +16,48 @@ pub const GROUP_TICK: u32 = 1;
 const CLASSES: [(u32, u32, u32); 4] =
     [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2048, 65536)];
 
-/// The multicast group that makes `worker` tick, for a flow that polls at `poll_interval` on a switch with a timer packet every
-/// `tick`.
-pub fn group_of(worker: u16, poll_interval: Duration, tick: Duration) -> u32 {
-    let ratio = poll_interval.as_nanos() / tick.as_nanos().max(1);
-    let fits = |(_, _, every): &&(u32, u32, u32)| u128::from(*every) <= ratio.max(1);
-    let (first, groups, _) = CLASSES.iter().rev().find(fits).unwrap_or(&CLASSES[0]);
-    first + u32::from(worker) % groups
+/// What makes workers tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer {
+    tick: Duration,
+    /// A timer packet names its group itself (p4/arch/tna/ops.p4), and there are as many kinds of them as classes.
+    named: bool,
+}
+
+/// One kind of timer packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerPacket {
+    /// Between two of them.
+    pub every: Duration,
+    /// It.
+    pub packet: Vec<u8>,
+}
+
+impl Timer {
+    /// How many kinds of timer packets there are.
+    pub const CLASSES: usize = CLASSES.len();
+
+    /// That of `switch`.
+    pub fn of(switch: &Switch) -> Self {
+        Timer { tick: switch.tick, named: switch.kind.tofino().is_some() }
+    }
+
+    /// The multicast group that makes `worker` tick, for a flow that polls at `poll_interval`.
+    pub fn group_of(&self, worker: u16, poll_interval: Duration) -> u32 {
+        let ratio = poll_interval.as_nanos() / self.tick.as_nanos().max(1);
+        let fits = |(_, _, every): &&(u32, u32, u32)| u128::from(*every) <= ratio.max(1);
+        let (first, groups, _) = CLASSES.iter().rev().find(fits).unwrap_or(&CLASSES[0]);
+        first + if self.named { 0 } else { u32::from(worker) % groups }
+    }
+
+    /// The timer packets of a switch whose timer packets name their group.
+    pub fn packets(&self) -> Vec<TimerPacket> {
+        let packet = |(group, _, every): &(u32, u32, u32)| TimerPacket {
+            every: self.tick * *every,
+            packet: admin::timer_packet(*group as u16),
+        };
+        CLASSES.iter().map(packet).collect()
+    }
 }
 
 /// The multicast group `id` with these workers.
@@ -56,14 +92,27 @@ mod tests {
 
     #[test]
     fn workers_tick_at_least_as_often_as_they_poll() {
-        let tick = Duration::from_micros(20);
-        let group = |worker, poll| group_of(worker, poll, tick);
+        let timer = Timer { tick: Duration::from_micros(20), named: false };
+        let group = |worker, poll| timer.group_of(worker, poll);
         assert_eq!(group(7, Duration::from_micros(1)), GROUP_TICK);
         assert_eq!(group(7, Duration::from_millis(5)), GROUP_TICK);
         assert_eq!(group(7, Duration::from_millis(6)), 0x107);
         assert_eq!(group(8, Duration::from_millis(6)), 0x100);
         assert_eq!(group(300, Duration::from_millis(100)), 0x200 + 300 % 128);
         assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2048);
+    }
+
+    #[test]
+    fn where_packets_name_their_group_a_class_is_one() {
+        let timer = Timer { tick: Duration::from_micros(20), named: true };
+        assert_eq!(timer.group_of(4000, Duration::from_secs(5)), 0x800);
+        let packets = timer.packets();
+        let groups: Vec<_> = packets
+            .iter()
+            .map(|p| u16::from_be_bytes([p.packet[admin::NEXT], p.packet[admin::NEXT + 1]]))
+            .collect();
+        assert_eq!(groups, [1, 0x100, 0x200, 0x800]);
+        assert_eq!(packets[1].every, Duration::from_micros(20 * 256));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{agent, switch};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
-use crate::topology::{SwitchKind, Topology};
+use crate::topology::{Switch, SwitchKind, Topology};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -170,6 +170,11 @@ pub fn run(
         let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
         topology.lay_out(&layout).map_err(wrong)?;
     }
+    if let [Switch { kind: SwitchKind::Tofino(_), artifacts: of_chip, .. }] = topology.switches.as_mut_slice()
+        && let Some(folder) = artifacts
+    {
+        *of_chip = Some(folder.to_owned());
+    }
     let topology = &topology;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -213,6 +218,8 @@ async fn control(
 ) -> Result<(), RoleError> {
     let spec = &topology.switches[0];
     let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
+        // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
+        _ if spec.kind.tofino().is_some() => Artifacts::built_in()?,
         Some(folder) => Artifacts::load(folder)?,
         None => Artifacts::built_in()?,
     };
@@ -231,7 +238,7 @@ async fn control(
         journal: Some(&place.journal()),
     };
     let controller = controller::start(setup).await.map_err(|e| match spec.kind {
-        SwitchKind::Soft => RoleError::Controller(e),
+        SwitchKind::Soft | SwitchKind::Tofino(_) => RoleError::Controller(e),
         SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
     })?;
     let listener = listen(&place.controller())?;

@@ -32,6 +32,7 @@ pub(super) async fn run(
     let run = match &spec.kind {
         SwitchKind::Soft => soft(place, topology, spec, stop, ready).await,
         SwitchKind::Bmv2(bmv2) => on_bmv2(place, topology, spec, bmv2, stop, ready).await,
+        SwitchKind::Tofino(tofino) => on_tofino(place, spec, tofino.address, stop, ready).await,
     };
     for path in [place.p4runtime(), place.captures(None)] {
         let _ = std::fs::remove_file(path);
@@ -164,6 +165,26 @@ async fn on_bmv2(
         tokio::task::block_in_place(|| process.stop());
     }
     end
+}
+
+/// A chip runs by itself: all that its process says is where.
+async fn on_tofino(
+    place: &Place,
+    spec: &Switch,
+    address: SocketAddr,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    tokio::net::TcpStream::connect(address).await.map_err(|e| {
+        RoleError::Other(format!(
+            "switch `{}`: no control server at {address}: {e}; start bf_switchd or Stratum there with the program (docs/tofino.md)",
+            spec.name
+        ))
+    })?;
+    write_whole(&place.p4runtime(), &address.to_string())?;
+    ready();
+    ended(stop).await;
+    Ok(())
 }
 
 /// How long a bmv2 may take to end that has closed its streams.

@@ -15,7 +15,7 @@ pub async fn base(
     schema: &Schema,
     plan: &Plan<'_>,
 ) -> Result<(), RunError> {
-    client.set_pipeline(&artifacts.p4info, &artifacts.json).await?;
+    client.load(artifacts).await?;
     client.insert(plan.base_entries(schema)?).await?;
     Ok(client.insert_replication(plan.port_replication()).await?)
 }

@@ -7,7 +7,7 @@ use super::hosts::Hosts;
 use super::install;
 use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
-use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
+use crate::plan::{FIRST_RESERVED_PORT, Plan, REPORT, ticks};
 use crate::process::with_faults;
 use crate::topology::{Link, Topology};
 use p4runtime_proto::p4::v1 as rt;
@@ -128,7 +128,7 @@ impl<'t> System<'t> {
             let mut client =
                 SwitchClient::connect(&switch_spec.name, p4runtime, device_id.get(), ELECTION_ID).await?;
             install::base(&mut client, artifacts, &schema, &plan).await?;
-            client.enable_digest(schema.digest("report_t")?).await?;
+            client.enable_digest(schema.digest(REPORT)?).await?;
             let addresses = hosts.create_rings(topology, &plan).await?;
             entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
             if let Some(digests) = client.digests() {

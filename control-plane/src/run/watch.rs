@@ -1,7 +1,7 @@
 //! What the data plane reports while a system runs: refused requests, silent peers, PUs that broke the ring ABI. Those that
 //! stop a flow reach its PUs through ABORTED.
 
-use crate::p4::client::Digests;
+use crate::p4::Digests;
 use crate::plan::Plan;
 use crate::plan::report::{Reason, Report};
 use crate::topology::{Policy, Topology};

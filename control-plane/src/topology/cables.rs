@@ -7,6 +7,7 @@ use super::build::Builder;
 use super::diag::Place;
 use super::model::{Bmv2, Cable, Interface, NicKind, SwitchKind};
 use super::read::{At, Table};
+use super::tofino;
 use super::yaml::{Node, Value};
 
 const INTERFACE_HELP: &str = "the name of a network interface, as `ip link` shows it (such as eth1)";
@@ -65,7 +66,7 @@ impl Builder<'_> {
         self.reader.opt(table, key, INTERFACE_HELP, |t| is_interface(t).then(|| t.to_owned()))
     }
 
-    fn address(&mut self, table: &Table<'_>, key: &str) -> Option<At<SocketAddr>> {
+    pub(crate) fn address(&mut self, table: &Table<'_>, key: &str) -> Option<At<SocketAddr>> {
         self.reader.opt(table, key, ADDRESS_HELP, reachable)
     }
 
@@ -126,23 +127,23 @@ impl Builder<'_> {
 
     /// `kind` of a switch, with what goes with it.
     pub(crate) fn switch_kind(&mut self, table: &Table<'_>) -> SwitchKind {
-        let kinds = [("soft", Some(false)), ("bmv2", Some(true)), ("tofino", None)];
-        let is_bmv2 = match self.reader.choice(table, "kind", &kinds) {
-            Some(At { value: None, place }) => {
-                self.not_yet(place, "a switch of kind 'tofino'", "kind: soft or bmv2");
-                return SwitchKind::Soft;
+        let kinds = [("soft", Kind::Soft), ("bmv2", Kind::Bmv2), ("tofino", Kind::Tofino)];
+        let kind = self.reader.choice(table, "kind", &kinds).map_or(Kind::Soft, |at| at.value);
+        for (keys, owner, is) in [
+            (&["binary", "packets"][..], "bmv2", kind == Kind::Bmv2),
+            (&["address"], "bmv2 or tofino", kind != Kind::Soft),
+            (&tofino::KEYS[..], "tofino", kind == Kind::Tofino),
+            (&["p4runtime", "cpu_port"], "soft or bmv2", kind != Kind::Tofino),
+        ] {
+            for key in keys.iter().filter(|key| !is && table.get(key).is_some()) {
+                let message = format!("'{key}' of {} goes with kind: {owner}", table.what);
+                self.reader.error(table.place_of(key), message, format!("kind: {owner}, or no {key}"));
             }
-            Some(At { value: Some(is), .. }) => is,
-            None => false,
-        };
-        if !is_bmv2 {
-            for key in ["binary", "address", "packets"] {
-                if table.get(key).is_some() {
-                    let message = format!("'{key}' of {} goes with kind: bmv2", table.what);
-                    self.reader.error(table.place_of(key), message, format!("kind: bmv2, or no {key}"));
-                }
-            }
-            return SwitchKind::Soft;
+        }
+        match kind {
+            Kind::Soft => return SwitchKind::Soft,
+            Kind::Tofino => return self.tofino(table).map_or(SwitchKind::Soft, SwitchKind::Tofino),
+            Kind::Bmv2 => {}
         }
         let binary = self.path(table, "binary");
         let (address, packets) = (self.address(table, "address"), self.address(table, "packets"));
@@ -199,12 +200,12 @@ impl Builder<'_> {
         for switch in &topology.switches {
             if let Some(interface) = &switch.tick_interface {
                 taken.insert(&interface.name, switch.place.line);
-                if !has_own_ports(&switch.kind) {
+                if !needs_ticks(&switch.kind) {
                     let message = format!("switch '{}' has a timer of its own", switch.name);
                     let expected = "no interface for ticks: that is for a running bmv2 without packets";
                     found.push((switch.place, message, expected.into()));
                 }
-            } else if has_own_ports(&switch.kind) {
+            } else if needs_ticks(&switch.kind) {
                 let message = format!("nobody can send ticks to switch '{}'", switch.name);
                 let expected = "packets: IP:PORT (what --dp-grpc-server-addr of bmv2 says), or tick: {interface: NAME} \
                                 with the far end of an interface at its port 500";
@@ -278,12 +279,26 @@ impl Builder<'_> {
         for (place, message, expected) in found {
             self.reader.error(place, message, expected);
         }
+        self.tofino_ports();
     }
 }
 
-/// Whether a switch's ports are interfaces that somebody else has given it.
+/// Whether a switch's ports are its own, or interfaces that somebody else has given it.
 fn has_own_ports(kind: &SwitchKind) -> bool {
+    needs_ticks(kind) || kind.tofino().is_some()
+}
+
+/// Whether a switch gets its ticks from an interface.
+fn needs_ticks(kind: &SwitchKind) -> bool {
     matches!(kind, SwitchKind::Bmv2(Bmv2::Running { packets: None, .. }))
+}
+
+/// `kind` as it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Soft,
+    Bmv2,
+    Tofino,
 }
 
 fn listens(node: &Node) -> bool {

@@ -100,6 +100,12 @@ impl Topology {
                 "the bmv2 at {address} is in no namespace of ours: without --netns, or without an address"
             ));
         }
+        if let Some(switch) = self.switches.iter().find(|s| s.kind.tofino().is_some()) {
+            return Err(format!(
+                "switch '{}' is a chip, and no namespace leads to its ports: without --netns",
+                switch.name
+            ));
+        }
         for link in &mut self.links {
             let host = &mut self.hosts[link.host];
             if host.nic.has_cable() || link.cable != Cable::Own || host.agent.is_some() {
@@ -118,7 +124,9 @@ impl Topology {
     /// What `zsr run` can't do, if it is asked for: everything is inside one process there.
     pub fn needs_processes(&self) -> Option<String> {
         let switch = self.switches.iter().find(|s| s.kind != SwitchKind::Soft);
-        let switch = switch.map(|s| format!("switch '{}' is a bmv2", s.name));
+        let switch = switch.map(|s| {
+            format!("switch '{}' is a {}", s.name, if s.kind.tofino().is_some() { "Tofino" } else { "bmv2" })
+        });
         let link = self.links.iter().find(|l| l.cable != Cable::Own);
         let link = link.map(|l| format!("link '{}' leads to the outside", l.name));
         let host = self.hosts.iter().find(|h| h.nic.has_cable() || h.agent.is_some());

@@ -23,6 +23,7 @@ mod nodes;
 mod overrides;
 mod read;
 mod routing;
+mod tofino;
 mod units;
 mod yaml;
 
@@ -35,6 +36,7 @@ pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub(crate) use routing::{parse_key, parse_routing};
+pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;
 pub(crate) use units::{duration as parse_duration, rate as parse_rate, size as parse_size};
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::addr::MacAddr;
 use super::diag::Place;
+use super::tofino::{Tofino, TofinoApi};
 
 /// A whole system: nodes, links, rings, flows and what runs over them.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub enum SwitchKind {
     Soft,
     /// bmv2's `simple_switch_grpc`.
     Bmv2(Bmv2),
+    /// A Tofino, which runs already.
+    Tofino(Tofino),
 }
 
 /// Where a bmv2 is.
@@ -78,6 +81,11 @@ impl Default for Pace {
 }
 
 impl SwitchKind {
+    /// Where it is, if it is a Tofino.
+    pub fn tofino(&self) -> Option<&Tofino> {
+        if let SwitchKind::Tofino(tofino) = self { Some(tofino) } else { None }
+    }
+
     /// The times that suit it. bmv2 moves some thousand packets a second, the software switch some million.
     pub fn pace(&self) -> Pace {
         let (us, ms) = (Duration::from_micros, Duration::from_millis);
@@ -87,6 +95,13 @@ impl SwitchKind {
             }
             SwitchKind::Bmv2(_) => {
                 Pace { tick: ms(2), poll_interval: ms(4), poll_timeout: ms(1000), rto: ms(1000) }
+            }
+            SwitchKind::Tofino(Tofino { api: TofinoApi::BfRuntime, .. }) => {
+                Pace { tick: us(5), poll_interval: us(20), poll_timeout: ms(1), rto: ms(4) }
+            }
+            // The controller sends timer packets itself.
+            SwitchKind::Tofino(_) => {
+                Pace { tick: ms(1), poll_interval: ms(1), poll_timeout: ms(5), rto: ms(20) }
             }
         }
     }

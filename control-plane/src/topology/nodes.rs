@@ -10,6 +10,7 @@ use super::build::{Builder, NodeRef};
 use super::diag::Place;
 use super::model::{ByteOrder, Host, Interface, NicKind, Ring, RingRole, Switch, SwitchKind};
 use super::read::{At, Table, is_name};
+use super::tofino::TofinoApi;
 use super::yaml::{Node, Value};
 
 /// Ports of links, from 1; those from 500 on belong to the switch (timer, controller), and 511 means drop.
@@ -101,6 +102,11 @@ impl Builder<'_> {
             "binary",
             "address",
             "packets",
+            "chip",
+            "api",
+            "program",
+            "ports",
+            "device_id",
         ];
         let index = self.topology.switches.len();
         let Some(mut table) = self.reader.table(node, "this switch", &known) else { return };
@@ -109,7 +115,13 @@ impl Builder<'_> {
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
         let kind = self.switch_kind(&table);
-        let (listen, device_id) = self.p4runtime(&table, &kind, index);
+        let (listen, mut device_id) = self.p4runtime(&table, &kind, index);
+        if let Some(tofino) = kind.tofino() {
+            // What their servers call the only device that they have, unless told otherwise.
+            let usual = u64::from(tofino.api == TofinoApi::P4Runtime);
+            device_id =
+                self.reader.integer(&table, "device_id", 0..=u32::MAX.into()).map_or(usual, |at| at.value);
+        }
         let (tick, tick_interface) = self.tick(&table, kind.pace().tick);
         let cpu_port =
             self.reader.integer(&table, "cpu_port", CPU_PORTS).map_or(DEFAULT_CPU_PORT, |at| at.value as u32);

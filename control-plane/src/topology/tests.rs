@@ -83,7 +83,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, tick: 20}", 2, 22, "'tick' of switch 's1' is '20'");
     one_error("- name: s1", "- {name: s1, tick: 2s}", 2, 22, "too big");
     one_error("- name: s1", "- {name: s1, kind: sofd}", 2, 22, "did you mean 'soft'?");
-    one_error("- name: s1", "- {name: s1, kind: tofino}", 2, 22, "not yet supported");
+    one_error("- name: s1", "- {name: s1, chip: tofino}", 2, 22, "goes with kind: tofino");
     one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");

@@ -4,19 +4,20 @@ use std::net::SocketAddr;
 
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
-use zsr_control_plane::p4::{SwitchClient, SwitchReader};
+use zsr_control_plane::p4::{P4RuntimeReader, P4RuntimeSession};
 
 /// A session as primary.
 pub struct Session {
-    client: SwitchClient,
-    reader: SwitchReader,
+    client: P4RuntimeSession,
+    reader: P4RuntimeReader,
 }
 
 impl Session {
     /// Becomes primary at the server.
     pub async fn connect(address: SocketAddr, device_id: u64) -> Result<Session, String> {
         let name = address.to_string();
-        let client = SwitchClient::connect(&name, address, device_id, 1).await.map_err(|e| e.to_string())?;
+        let client =
+            P4RuntimeSession::connect(&name, address, device_id, 1).await.map_err(|e| e.to_string())?;
         Ok(Session { reader: client.reader(), client })
     }
 

@@ -1,0 +1,157 @@
+//! What the chip needs beside the program's entries: ports, what a flooded frame leaves out, recirculation, and packets that
+//! the packet generator makes: ticks all the time, and the controller's own one by one, since BF Runtime has no packet-out.
+
+use super::BfrtError;
+use super::groups::update;
+use super::info::Info;
+use super::proto as bf;
+use super::row::{Row, Value, data, only_key};
+use crate::plan::{admin, ticks::TimerPacket};
+use crate::topology::{Chip, Fec, PortSetup};
+use bf::data_field::Value as Wire;
+use bf::update::Type;
+
+pub(super) const PORT: &str = "$PORT";
+pub(super) const GENERATOR_PORT: &str = "pktgen.port_cfg";
+const GENERATOR: &str = "pktgen.app_cfg";
+const BUFFER: &str = "pktgen.pkt_buffer";
+const PRUNE: &str = "$pre.prune";
+/// The generator puts so many bytes of its own in front of a packet: they take the place of the destination address.
+const GENERATOR_HEADER: usize = 6;
+/// Packets lie in the generator's buffer at multiples of 16 bytes; each application has a place of its own.
+const PLACE: u32 = 64;
+/// What RoCE and Ethernet put around the payload of a path MTU, generously.
+const AROUND_MTU: u32 = 100;
+
+/// Makes the ports of links, which are given with their path MTUs. `there` are ports that exist already.
+pub(super) fn ports(
+    info: &Info,
+    setup: &PortSetup,
+    links: impl Iterator<Item = (u32, u32)>,
+    there: &[bf::TableEntry],
+) -> Result<Vec<bf::Update>, BfrtError> {
+    let speed = format!("BF_SPEED_{}G", setup.speed);
+    let fec = match setup.fec {
+        Fec::None => "BF_FEC_TYP_NONE",
+        Fec::Firecode => "BF_FEC_TYP_FIRECODE",
+        Fec::ReedSolomon => "BF_FEC_TYP_REED_SOLOMON",
+    };
+    let autoneg = match setup.autoneg {
+        None => "PM_AN_DEFAULT",
+        Some(true) => "PM_AN_FORCE_ENABLE",
+        Some(false) => "PM_AN_FORCE_DISABLE",
+    };
+    let port = |(port, mtu): (u32, u32)| {
+        // The driver takes the speed of a port only when it makes the port.
+        let exists = there.iter().any(|e| only_key(e) == Some(port.into()));
+        let mut row = Row::of(info, PORT)?.key("$DEV_PORT", port.into())?;
+        if !exists {
+            row = row
+                .with("$SPEED", Value::Text(&speed))?
+                .with("$FEC", Value::Text(fec))?
+                .with("$N_LANES", Value::Number(setup.lanes.into()))?
+                .with("$AUTO_NEGOTIATION", Value::Text(autoneg))?;
+        }
+        let bytes = u64::from(mtu + AROUND_MTU);
+        let row = row.with("$TX_MTU", Value::Number(bytes))?.with("$RX_MTU", Value::Number(bytes))?;
+        let kind = if exists { Type::Modify } else { Type::Insert };
+        Ok(update(kind, row.with("$PORT_ENABLE", Value::Bool(true))?.entry()))
+    };
+    links.map(port).collect()
+}
+
+/// A copy of a flooded frame does not go back to where the frame came from (main.p4: `level2_exclusion_id`).
+pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Vec<bf::Update>, BfrtError> {
+    let prune = |port: u32| {
+        let row = Row::of(info, PRUNE)?.key("$MULTICAST_L2_XID", port.into())?;
+        // There is always one: the driver takes an insertion as its new value.
+        Ok(update(Type::Insert, row.with("$DEV_PORT", Value::Numbers(vec![port]))?.entry()))
+    };
+    ports.map(prune).collect()
+}
+
+/// Names the port that recirculates, to read it.
+pub(super) fn generator_port(info: &Info, chip: Chip) -> Result<bf::TableEntry, BfrtError> {
+    Ok(Row::of(info, GENERATOR_PORT)?.key("dev_port", chip.port_again().into())?.entry())
+}
+
+/// Has that port, which is `now`, recirculate and take the generator's packets, as far as it does not.
+pub(super) fn recirculation(
+    info: &Info,
+    chip: Chip,
+    now: Option<&bf::TableEntry>,
+) -> Result<Vec<bf::Update>, BfrtError> {
+    let mut out = Vec::new();
+    for name in ["recirculation_enable", "pktgen_enable"] {
+        if now.and_then(|e| data(info, e, name)) != Some(&Wire::BoolVal(true)) {
+            let row = Row::of(info, GENERATOR_PORT)?.key("dev_port", chip.port_again().into())?;
+            out.push(update(Type::Modify, row.with(name, Value::Bool(true))?.entry()));
+        }
+    }
+    Ok(out)
+}
+
+/// The applications that make timer packets, from number 0.
+pub(super) fn timers(info: &Info, chip: Chip, packets: &[TimerPacket]) -> Result<Vec<bf::Update>, BfrtError> {
+    let mut out = Vec::new();
+    for (app, packet) in packets.iter().enumerate() {
+        out.extend(generate(info, chip, app as u32, &packet.packet, Some(packet.every))?);
+    }
+    Ok(out)
+}
+
+/// Stops all applications.
+pub(super) fn silence(info: &Info, chip: Chip) -> Result<Vec<bf::Update>, BfrtError> {
+    (0..chip.generators()).map(|app| enable(info, app, false)).collect()
+}
+
+/// Sends `packet` by application `app`: once, or again and again.
+pub(super) fn generate(
+    info: &Info,
+    chip: Chip,
+    app: u32,
+    packet: &[u8],
+    every: Option<std::time::Duration>,
+) -> Result<Vec<bf::Update>, BfrtError> {
+    let body = packet.get(GENERATOR_HEADER..).unwrap_or_default().to_vec();
+    let place = u64::from(app * PLACE);
+    debug_assert!(packet.len() == admin::FRAME && body.len() <= PLACE as usize);
+    let length = body.len() as u64;
+    let (action, nanoseconds) = match every {
+        // Longer than that the chip can't wait; ticks may come early.
+        Some(every) => ("trigger_timer_periodic", every.as_nanos().clamp(1, u32::MAX.into()) as u64),
+        None => ("trigger_timer_one_shot", 1),
+    };
+    let buffer = Row::of(info, BUFFER)?
+        .key("pkt_buffer_offset", place)?
+        .key("pkt_buffer_size", length)?
+        .with("buffer", Value::Bytes(body))?;
+    let mut row = Row::of(info, GENERATOR)?
+        .key("app_id", app.into())?
+        .action(action)?
+        .with("timer_nanosec", Value::Number(nanoseconds))?
+        .with("app_enable", Value::Bool(false))?
+        .with("pkt_len", Value::Number(length))?
+        .with("pkt_buffer_offset", Value::Number(place))?
+        .with("pipe_local_source_port", Value::Number(chip.port_again().into()))?
+        .with("increment_source_port", Value::Bool(false))?;
+    // One packet: these count from 0.
+    for name in ["batch_count_cfg", "packets_per_batch_cfg", "ibg", "ibg_jitter", "ipg", "ipg_jitter"] {
+        row = row.with(name, Value::Number(0))?;
+    }
+    if chip == Chip::Tofino2 {
+        row = row.with("assigned_chnl_id", Value::Number(chip.port_again().into()))?;
+    }
+    // An application that was enabled does not begin again by itself.
+    Ok(vec![
+        enable(info, app, false)?,
+        update(Type::Modify, buffer.entry()),
+        update(Type::Modify, row.entry()),
+        enable(info, app, true)?,
+    ])
+}
+
+fn enable(info: &Info, app: u32, is: bool) -> Result<bf::Update, BfrtError> {
+    let row = Row::of(info, GENERATOR)?.key("app_id", app.into())?;
+    Ok(update(Type::Modify, row.with("app_enable", Value::Bool(is))?.entry()))
+}

@@ -1,0 +1,363 @@
+//! A session with a Tofino's driver.
+
+use super::info::Info;
+use super::proto as bf;
+use super::reader::{BfrtReader, everywhere};
+use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
+use crate::p4::{ClientError, Schema};
+use crate::plan::{Plan, TABLES, ticks::Timer};
+use crate::topology::{Switch, Tofino};
+use bf::bf_runtime_client::BfRuntimeClient;
+use bf::set_forwarding_pipeline_config_request::Action;
+use bf::update::Type;
+use p4runtime_proto::p4::config::v1::P4Info;
+use p4runtime_proto::p4::v1 as rt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+
+/// Updates in one Write request. Node updates of groups come on top, so that a group and its nodes go together.
+const UPDATES_PER_WRITE: usize = 1024;
+const MAX_MESSAGE: usize = 64 << 20;
+/// The status of a failed Write names every update.
+const MAX_STATUS: u32 = 4 << 20;
+/// The driver's name for this controller among its clients.
+const CLIENT_ID: u32 = 1;
+/// What `artifacts` of a topology holds for BF Runtime.
+const BF_RT: &str = "bf-rt.json";
+
+/// A BF Runtime session that is bound to the program.
+pub struct BfrtClient {
+    reader: BfrtReader,
+    tofino: Tofino,
+    /// What the switch holds, as far as it is known.
+    groups: Option<groups::Groups>,
+    requests: mpsc::Sender<bf::StreamMessageRequest>,
+    responses: Option<tonic::Streaming<bf::StreamMessageResponse>>,
+    /// The generator's application of the next packet.
+    next_app: u32,
+}
+
+impl BfrtClient {
+    /// Connects to `switch`, whose server is at `address`, and binds to its program.
+    ///
+    /// # Errors
+    /// When it does not answer, somebody else has it, or its program is another one.
+    pub async fn connect(switch: &Switch, tofino: &Tofino, address: SocketAddr) -> Result<Self, ClientError> {
+        let name = &switch.name;
+        let fail = |reason: String| ClientError::Connect { switch: name.clone(), address, reason };
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|e| fail(e.to_string()))?
+            .http2_max_header_list_size(MAX_STATUS);
+        let channel = endpoint.connect().await.map_err(|e| fail(crate::p4::client::chain(&e)))?;
+        let mut rpc = BfRuntimeClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let device = switch.device_id as u32;
+        let refused = |what: &str, e: &tonic::Status| ClientError::Refused {
+            switch: name.clone(),
+            what: what.into(),
+            message: explain(e),
+        };
+
+        let (requests, outgoing) = mpsc::channel(4);
+        requests.send(subscribe(device)).await.map_err(|e| fail(e.to_string()))?;
+        let stream = rpc.stream_channel(ReceiverStream::new(outgoing)).await;
+        let mut responses = stream.map_err(|e| refused("opening the stream", &e))?.into_inner();
+        loop {
+            let message = responses.next().await.ok_or_else(|| ClientError::Lost { switch: name.clone() })?;
+            let update = message.map_err(|e| refused("subscribing", &e))?.update;
+            let Some(bf::stream_message_response::Update::Subscribe(answer)) = update else { continue };
+            match answer.status {
+                Some(status) if status.code != tonic::Code::Ok as i32 => {
+                    return Err(refused(
+                        "subscribing",
+                        &tonic::Status::new(status.code.into(), status.message),
+                    ));
+                }
+                _ => break,
+            }
+        }
+
+        let bind = bf::SetForwardingPipelineConfigRequest {
+            device_id: device,
+            client_id: CLIENT_ID,
+            action: Action::Bind.into(),
+            config: vec![bf::ForwardingPipelineConfig {
+                p4_name: tofino.program.clone(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let bound = rpc.set_forwarding_pipeline_config(bind).await;
+        bound.map_err(|e| refused(&format!("binding to program `{}`", tofino.program), &e))?;
+        let request = bf::GetForwardingPipelineConfigRequest { device_id: device, client_id: CLIENT_ID };
+        let config = rpc.get_forwarding_pipeline_config(request).await;
+        let config = config.map_err(|e| refused("asking for its program", &e))?.into_inner();
+        let info = info(switch, tofino, &config)
+            .map_err(|why| ClientError::Program { switch: name.clone(), why: Box::new(why) })?;
+        let reader = BfrtReader {
+            name: name.clone(),
+            device,
+            client_id: CLIENT_ID,
+            program: tofino.program.clone(),
+            info: Arc::new(info),
+            rpc,
+        };
+        let tofino = tofino.clone();
+        Ok(BfrtClient { reader, tofino, groups: None, requests, responses: Some(responses), next_app: 0 })
+    }
+
+    /// Reads the same switch over the same connection.
+    pub fn reader(&self) -> BfrtReader {
+        self.reader.clone()
+    }
+
+    /// The plan's names in the switch's program; `built_in` has their order.
+    ///
+    /// # Errors
+    /// What the program lacks.
+    pub fn schema(&self, built_in: &P4Info) -> Result<Schema, ClientError> {
+        schema::schema(&self.reader.info, built_in).map_err(|e| self.reader.unfit(e))
+    }
+
+    /// Ends the session, if nobody holds its digests.
+    pub fn hang_up(&mut self) {
+        // Nobody receives: as after the stream has ended.
+        self.requests = mpsc::channel(1).0;
+        self.responses = None;
+    }
+
+    /// Takes everything away that an earlier controller has left: a driver keeps the tables of a program that runs.
+    pub async fn clear(&mut self) -> Result<(), ClientError> {
+        let info = self.reader.info.clone();
+        // Nothing is to start in between.
+        self.write_now(chip::silence(&info, self.tofino.chip)).await?;
+        let mut deletes = Vec::new();
+        let mut tables: Vec<&str> = TABLES.iter().map(|(table, _)| *table).collect();
+        tables.dedup();
+        for name in tables {
+            let table = info.table(name).map_err(|e| self.reader.unfit(e))?.id;
+            let held = self.reader.all_of(table).await?;
+            let own = held.into_iter().filter(|e| !e.is_default_entry && e.value.is_some());
+            deletes.extend(own.map(|e| groups::update(Type::Delete, bf::TableEntry { data: None, ..e })));
+        }
+        let mut held = self.reader.held_groups().await?;
+        for id in held.keys().copied().collect::<Vec<_>>() {
+            let entry =
+                rt::packet_replication_engine_entry::Type::MulticastGroupEntry(rt::MulticastGroupEntry {
+                    multicast_group_id: id.into(),
+                    ..Default::default()
+                });
+            let entry = rt::PacketReplicationEngineEntry { r#type: Some(entry) };
+            let gone = groups::updates(&info, &mut held, Type::Delete, &entry);
+            deletes.extend(gone.map_err(|e| self.reader.unfit(e))?);
+        }
+        let sessions = info.table(groups::SESSION).map_err(|e| self.reader.unfit(e))?.id;
+        let held = self.reader.all_of(sessions).await?;
+        deletes.extend(
+            held.into_iter()
+                .filter(|e| e.value.is_some())
+                .map(|e| groups::update(Type::Delete, bf::TableEntry { data: None, ..e })),
+        );
+        self.groups = Some(groups::Groups::new());
+        self.write(deletes).await
+    }
+
+    /// Sets up the chip around the program: ports, recirculation, timer packets.
+    pub async fn set_up(&mut self, plan: &Plan<'_>) -> Result<(), ClientError> {
+        let info = self.reader.info.clone();
+        let chip = self.tofino.chip;
+        let links = || plan.links().map(|l| (l.port, l.mtu));
+        if let Some(setup) = &self.tofino.ports {
+            let table = info.table(chip::PORT).map_err(|e| self.reader.unfit(e))?.id;
+            let there = self.reader.all_of(table).await?;
+            self.write_now(chip::ports(&info, setup, links(), &there)).await?;
+        }
+        self.write_now(chip::prunes(&info, links().map(|(port, _)| port))).await?;
+        let again = chip::generator_port(&info, chip).map_err(|e| self.reader.unfit(e))?;
+        let now = self.reader.read(vec![again]).await?;
+        self.write_now(chip::recirculation(&info, chip, now.first())).await?;
+        // Registers are in one pipe, and so must the generator's packets be.
+        let timers = chip::timers(&info, chip, &Timer::of(plan.switch).packets());
+        let timers = timers.map_err(|e| self.reader.unfit(e))?;
+        self.write_at(in_first_pipe(self.reader.device), timers).await
+    }
+
+    /// Makes `updates`, in order.
+    pub async fn update(&mut self, updates: impl Iterator<Item = rt::Update>) -> Result<(), ClientError> {
+        let mut updates = updates.peekable();
+        while updates.peek().is_some() {
+            let some: Vec<rt::Update> = updates.by_ref().take(UPDATES_PER_WRITE).collect();
+            let made = self.converted(&some).await?;
+            let done = self.write(made).await;
+            if done.is_err() {
+                // What became of groups among them is read when it matters.
+                self.groups = None;
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    async fn converted(&mut self, updates: &[rt::Update]) -> Result<Vec<bf::Update>, ClientError> {
+        use rt::entity::Entity;
+        let info = self.reader.info.clone();
+        let mut out = Vec::with_capacity(updates.len());
+        for update in updates {
+            let kind = match rt::update::Type::try_from(update.r#type) {
+                Ok(rt::update::Type::Insert) => Type::Insert,
+                Ok(rt::update::Type::Modify) => Type::Modify,
+                Ok(rt::update::Type::Delete) => Type::Delete,
+                _ => return Err(self.reader.unfit(BfrtError::Unsaid("an update of no kind"))),
+            };
+            let made = match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
+                Some(Entity::TableEntry(entry)) => {
+                    convert::entry(&info, entry).map(|e| vec![groups::update(kind, e)])
+                }
+                Some(Entity::PacketReplicationEngineEntry(entry)) => {
+                    let held = match self.groups.take() {
+                        Some(held) => held,
+                        None => self.reader.held_groups().await?,
+                    };
+                    groups::updates(&info, self.groups.insert(held), kind, entry)
+                }
+                Some(Entity::CounterEntry(entry)) => {
+                    convert::counter(&info, entry).map(|e| vec![groups::update(kind, e)])
+                }
+                _ => Err(BfrtError::Unsaid("an entity of this kind")),
+            };
+            out.extend(made.map_err(|e| {
+                self.groups = None;
+                self.reader.unfit(e)
+            })?);
+        }
+        Ok(out)
+    }
+
+    /// All cells of counter `id` that have counted, as (index, packets, bytes).
+    pub async fn counters(&mut self, id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
+        self.reader.counter(id).await
+    }
+
+    /// Has the packet generator make `packet`, once.
+    pub async fn packet_out(&mut self, packet: &[u8]) -> Result<(), ClientError> {
+        // Behind those of the timers, in turn, so that one that follows at once does not overtake its forerunner.
+        let first = Timer::CLASSES as u32;
+        let app = first + self.next_app % (self.tofino.chip.generators() - first);
+        self.next_app = self.next_app.wrapping_add(1);
+        let made = chip::generate(&self.reader.info, self.tofino.chip, app, packet, None);
+        let made = made.map_err(|e| self.reader.unfit(e))?;
+        self.write_at(in_first_pipe(self.reader.device), made).await
+    }
+
+    /// The reports from now on; `None` if somebody has them already.
+    pub fn digests(&mut self) -> Option<BfrtDigests> {
+        Some(BfrtDigests {
+            name: self.reader.name.clone(),
+            report: digests::filter(&self.reader.info),
+            responses: self.responses.take()?,
+            _requests: self.requests.clone(),
+        })
+    }
+
+    async fn write_now(&mut self, updates: Result<Vec<bf::Update>, BfrtError>) -> Result<(), ClientError> {
+        let updates = updates.map_err(|e| self.reader.unfit(e))?;
+        self.write(updates).await
+    }
+
+    async fn write(&mut self, updates: Vec<bf::Update>) -> Result<(), ClientError> {
+        self.write_at(everywhere(self.reader.device), updates).await
+    }
+
+    async fn write_at(
+        &mut self,
+        target: bf::TargetDevice,
+        updates: Vec<bf::Update>,
+    ) -> Result<(), ClientError> {
+        let mut updates = updates.into_iter().peekable();
+        while updates.peek().is_some() {
+            let request = bf::WriteRequest {
+                target: Some(target),
+                client_id: CLIENT_ID,
+                updates: updates.by_ref().take(2 * UPDATES_PER_WRITE).collect(),
+                atomicity: bf::write_request::Atomicity::ContinueOnError.into(),
+                p4_name: self.reader.program.clone(),
+            };
+            let done = self.reader.rpc.write(request).await;
+            done.map_err(|e| self.reader.refused("writing table entries", &e))?;
+        }
+        Ok(())
+    }
+}
+
+fn in_first_pipe(device_id: u32) -> bf::TargetDevice {
+    bf::TargetDevice { pipe_id: 0, ..everywhere(device_id) }
+}
+
+fn subscribe(device_id: u32) -> bf::StreamMessageRequest {
+    let notifications =
+        bf::subscribe::Notifications { enable_learn_notifications: true, ..Default::default() };
+    let subscribe = bf::Subscribe {
+        is_master: true,
+        device_id,
+        notifications: Some(notifications),
+        ..Default::default()
+    };
+    let update = Some(bf::stream_message_request::Update::Subscribe(subscribe));
+    bf::StreamMessageRequest { client_id: CLIENT_ID, update }
+}
+
+/// The tables of the program that the switch runs, and the driver's own. A file that the topology names has to say the same.
+fn info(
+    switch: &Switch,
+    tofino: &Tofino,
+    config: &bf::GetForwardingPipelineConfigResponse,
+) -> Result<Info, BfrtError> {
+    let program = config.config.iter().find(|c| c.p4_name == tofino.program).ok_or_else(|| {
+        let others: Vec<&str> = config.config.iter().map(|c| c.p4_name.as_str()).collect();
+        BfrtError::Unfit(format!(
+            "it runs no program `{}` (but: {}); name the one that is ours with program: NAME in the topology",
+            tofino.program,
+            if others.is_empty() { "none".into() } else { others.join(", ") }
+        ))
+    })?;
+    let running =
+        Info::parse(&program.bfruntime_info, &format!("the program `{}` that it runs", tofino.program))?;
+    if let Some(folder) = &switch.artifacts {
+        let path = folder.join(BF_RT);
+        let text = std::fs::read(&path).map_err(|e| BfrtError::Unfit(format!("{}: {e}", path.display())))?;
+        if !Info::parse(&text, &path.display().to_string())?.agrees(&running) {
+            return Err(BfrtError::Unfit(format!(
+                "it runs another build of `{}` than that of {}: load that one, or name the folder of the one that runs",
+                tofino.program,
+                path.display()
+            )));
+        }
+    }
+    let own = config.non_p4_config.as_ref().map(|c| c.bfruntime_info.as_slice()).unwrap_or_default();
+    Ok(running.and(Info::parse(own, "the list of its driver's own tables")?))
+}
+
+/// What became of each part of a request.
+pub(super) fn errors(status: &tonic::Status) -> impl Iterator<Item = bf::Error> {
+    use prost::Message;
+    let details = p4runtime_proto::google::rpc::Status::decode(status.details()).unwrap_or_default().details;
+    details.into_iter().filter_map(|any| bf::Error::decode(any.value.as_slice()).ok())
+}
+
+/// The status' message, and the first part that failed.
+pub(super) fn explain(status: &tonic::Status) -> String {
+    let failed = errors(status).enumerate().find(|(_, e)| e.canonical_code != tonic::Code::Ok as i32);
+    let text = match status.message() {
+        "" => format!("{:?}", status.code()),
+        message => message.to_owned(),
+    };
+    match failed {
+        Some((index, e)) => format!("{text} (part {}: {})", index + 1, e.message),
+        None => text,
+    }
+}

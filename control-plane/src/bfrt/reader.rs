@@ -1,0 +1,155 @@
+//! Reading a Tofino back: entries, groups, counters.
+
+use super::BfrtError;
+use super::client::explain;
+use super::groups::{self, GROUP, Groups, NODE};
+use super::info::Info;
+use super::proto as bf;
+use super::{convert, row::Row};
+use crate::p4::{Cell, ClientError};
+use bf::bf_runtime_client::BfRuntimeClient;
+use p4runtime_proto::p4::v1 as rt;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_stream::StreamExt;
+use tonic::transport::Channel;
+
+/// Entries in one Read request.
+const ENTRIES_PER_READ: usize = 1024;
+
+/// A switch, for reading.
+#[derive(Clone, Debug)]
+pub struct BfrtReader {
+    pub(super) name: String,
+    pub(super) device: u32,
+    pub(super) client_id: u32,
+    pub(super) program: String,
+    pub(super) info: Arc<Info>,
+    pub(super) rpc: BfRuntimeClient<Channel>,
+}
+
+impl BfrtReader {
+    /// Whether the switch has what a controller gives it first: programs start with empty tables.
+    pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
+        let table = self.info.table("own_ip").map_err(|e| self.unfit(e))?;
+        Ok(!self.all_of(table.id).await?.is_empty())
+    }
+
+    /// All entries of these tables.
+    pub async fn entries(
+        &self,
+        tables: impl Iterator<Item = u32>,
+    ) -> Result<Vec<rt::TableEntry>, ClientError> {
+        let mut out = Vec::new();
+        for table in tables {
+            out.extend(self.all_of(table).await?.iter().filter_map(convert::entry_back));
+        }
+        Ok(out)
+    }
+
+    /// All multicast groups.
+    pub async fn groups(&self) -> Result<Vec<rt::MulticastGroupEntry>, ClientError> {
+        let all = self.held_groups().await?;
+        Ok(all.iter().map(|(&id, group)| groups::entry_back(id, group)).collect())
+    }
+
+    pub(super) async fn held_groups(&self) -> Result<Groups, ClientError> {
+        let table = |name| self.info.table(name).map(|t| t.id).map_err(|e| self.unfit(e));
+        let (groups, nodes) = (self.all_of(table(GROUP)?).await?, self.all_of(table(NODE)?).await?);
+        Ok(groups::read(&self.info, &groups, &nodes))
+    }
+
+    /// Cells of counters, given as (counter, index), in the order asked.
+    pub async fn cells(&self, cells: &[(u32, u16)]) -> Result<Vec<Cell>, ClientError> {
+        let mut found = HashMap::new();
+        for some in cells.chunks(ENTRIES_PER_READ) {
+            let one = |&(counter_id, index): &(u32, u16)| {
+                let index = Some(rt::Index { index: index.into() });
+                let entry = rt::CounterEntry { counter_id, index, data: None };
+                Ok(from_chip(convert::counter(&self.info, &entry)?))
+            };
+            let asked = some.iter().map(one).collect::<Result<_, BfrtError>>().map_err(|e| self.unfit(e))?;
+            for entry in self.read(asked).await? {
+                if let Some((index, packets, bytes)) = convert::counter_back(&self.info, &entry) {
+                    found.insert((entry.table_id, index), Cell { packets, bytes });
+                }
+            }
+        }
+        let cell = |&(counter, index): &(u32, u16)| found.get(&(counter, index.into())).copied();
+        Ok(cells.iter().map(|c| cell(c).unwrap_or_default()).collect())
+    }
+
+    /// All cells of counter `id` that have counted, as (index, packets, bytes).
+    pub(super) async fn counter(&self, id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
+        let table = self.info.by_id(id).ok_or_else(|| self.info.missing(format!("counter number {id}")));
+        let all = table.and_then(|t| Row::of(&self.info, &t.name)).map_err(|e| self.unfit(e))?.entry();
+        let cells = self.read(vec![from_chip(all)]).await?;
+        let cells = cells.iter().filter_map(|e| convert::counter_back(&self.info, e));
+        Ok(cells.filter(|c| c.1 != 0).map(|(index, p, b)| (index as usize, p, b)).collect())
+    }
+
+    pub(super) async fn all_of(&self, table_id: u32) -> Result<Vec<bf::TableEntry>, ClientError> {
+        self.read(vec![bf::TableEntry { table_id, ..Default::default() }]).await
+    }
+
+    /// What `entries` ask for; those that are not there are left out.
+    pub(super) async fn read(
+        &self,
+        entries: Vec<bf::TableEntry>,
+    ) -> Result<Vec<bf::TableEntry>, ClientError> {
+        let entity = |e| bf::Entity { entity: Some(bf::entity::Entity::TableEntry(e)) };
+        let request = bf::ReadRequest {
+            target: Some(everywhere(self.device)),
+            client_id: self.client_id,
+            entities: entries.into_iter().map(entity).collect(),
+            p4_name: self.program.clone(),
+        };
+        let mut out = Vec::new();
+        let mut stream = match self.rpc.clone().read(request).await {
+            Ok(stream) => stream.into_inner(),
+            // An empty table is not found.
+            Err(e) if is_absent(&e) => return Ok(out),
+            Err(e) => return Err(self.refused("reading it back", &e)),
+        };
+        while let Some(response) = stream.next().await {
+            let response = match response {
+                Ok(response) => response,
+                Err(e) if is_absent(&e) => break,
+                Err(e) => return Err(self.refused("reading it back", &e)),
+            };
+            out.extend(response.entities.into_iter().filter_map(|e| {
+                let bf::entity::Entity::TableEntry(entry) = e.entity?;
+                Some(entry)
+            }));
+        }
+        Ok(out)
+    }
+
+    pub(super) fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
+        ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
+    }
+
+    pub(super) fn unfit(&self, why: BfrtError) -> ClientError {
+        ClientError::Program { switch: self.name.clone(), why: Box::new(why) }
+    }
+}
+
+/// All pipes, both directions.
+pub(super) fn everywhere(device_id: u32) -> bf::TargetDevice {
+    bf::TargetDevice { device_id, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }
+}
+
+/// Counters are read from the chip, not from what the driver remembers.
+fn from_chip(entry: bf::TableEntry) -> bf::TableEntry {
+    bf::TableEntry { table_flags: Some(bf::TableFlags { from_hw: true, ..Default::default() }), ..entry }
+}
+
+fn is_absent(status: &tonic::Status) -> bool {
+    let mut errors = super::client::errors(status).peekable();
+    match errors.peek() {
+        None => status.code() == tonic::Code::NotFound,
+        Some(_) => {
+            errors.all(|e| [tonic::Code::Ok, tonic::Code::NotFound].contains(&e.canonical_code.into()))
+        }
+    }
+}

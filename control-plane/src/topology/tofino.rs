@@ -1,0 +1,205 @@
+//! A Tofino as a topology names it.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::build::Builder;
+use super::model::Switch;
+use super::read::Table;
+
+/// Where a Tofino is, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tofino {
+    /// Which of the two.
+    pub chip: Chip,
+    /// What its control server speaks.
+    pub api: TofinoApi,
+    /// That server.
+    pub address: SocketAddr,
+    /// The program's name on the switch (BF Runtime).
+    pub program: String,
+    /// How ports are set up; `None`: they are somebody else's affair.
+    pub ports: Option<PortSetup>,
+}
+
+/// A generation of the chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chip {
+    /// Tofino 1 (tna).
+    Tofino,
+    /// Tofino 2 (t2na).
+    Tofino2,
+}
+
+/// A control API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TofinoApi {
+    /// That of the chip's driver (`bf_switchd`).
+    BfRuntime,
+    /// As Stratum serves it.
+    P4Runtime,
+}
+
+/// How the ports of links are set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSetup {
+    /// Gigabits per second.
+    pub speed: u32,
+    /// Forward error correction.
+    pub fec: Fec,
+    /// Lanes of a port.
+    pub lanes: u32,
+    /// Autonegotiation; `None`: as the cable has it.
+    pub autoneg: Option<bool>,
+}
+
+/// Forward error correction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fec {
+    /// None.
+    None,
+    /// Fire code.
+    Firecode,
+    /// Reed-Solomon.
+    ReedSolomon,
+}
+
+impl Chip {
+    /// The device port that leads back into the pipeline, and that packets of the packet generator come in at
+    /// (p4/arch/tna/ops.p4: `PORT_AGAIN`).
+    pub fn port_again(self) -> u32 {
+        match self {
+            Chip::Tofino => 68,
+            Chip::Tofino2 => 6,
+        }
+    }
+
+    /// Device ports of cables: those of pipe 0, which has the registers.
+    pub fn ports(self) -> std::ops::RangeInclusive<u32> {
+        match self {
+            Chip::Tofino => 1..=63,
+            Chip::Tofino2 => 8..=71,
+        }
+    }
+
+    /// Applications of the packet generator.
+    pub fn generators(self) -> u32 {
+        match self {
+            Chip::Tofino => 8,
+            Chip::Tofino2 => 16,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Chip::Tofino => "tofino",
+            Chip::Tofino2 => "tofino2",
+        }
+    }
+}
+
+/// Keys of a switch that go with kind: tofino.
+pub(super) const KEYS: [&str; 5] = ["chip", "api", "program", "ports", "device_id"];
+/// Gigabits per second that a port can have, with its usual number of lanes.
+const SPEEDS: [(&str, (u32, u32)); 7] = [
+    ("10G", (10, 1)),
+    ("25G", (25, 1)),
+    ("40G", (40, 4)),
+    ("50G", (50, 2)),
+    ("100G", (100, 4)),
+    ("200G", (200, 4)),
+    ("400G", (400, 8)),
+];
+
+impl Builder<'_> {
+    /// What a Tofino's entry says beside `kind`; `None` when something is wrong, which was said.
+    pub(crate) fn tofino(&mut self, table: &Table<'_>) -> Option<Tofino> {
+        if table.get("chip").is_none() {
+            let message = format!("{} does not say which chip it is", table.what);
+            self.reader.error(table.place, message, "chip: tofino or tofino2");
+        }
+        let chips = [("tofino", Chip::Tofino), ("tofino2", Chip::Tofino2)];
+        let chip = self.reader.choice(table, "chip", &chips).map(|at| at.value);
+        let apis = [("bfrt", TofinoApi::BfRuntime), ("p4runtime", TofinoApi::P4Runtime)];
+        let api = self.reader.choice(table, "api", &apis).map_or(TofinoApi::BfRuntime, |at| at.value);
+        let address = self.address(table, "address").map(|at| at.value);
+        if table.get("address").is_none() {
+            let message = format!("{} runs already, and does not say where", table.what);
+            self.reader.error(
+                table.place,
+                message,
+                "address: IP:PORT of its control server (bf_switchd: port 50052)",
+            );
+        }
+        if api == TofinoApi::P4Runtime {
+            for (key, is_there, expected) in [
+                (
+                    "artifacts",
+                    table.get("artifacts").is_none(),
+                    "artifacts: folder with p4info.txtpb and device.bin",
+                ),
+                ("ports", table.get("ports").is_some(), "no ports: P4Runtime has no way to set them up"),
+                (
+                    "program",
+                    table.get("program").is_some(),
+                    "no program: P4Runtime has one program per switch",
+                ),
+            ] {
+                if is_there {
+                    let message =
+                        format!("{} speaks P4Runtime, which '{key}' does not go with so", table.what);
+                    self.reader.error(table.place_of(key), message, expected);
+                }
+            }
+        }
+        let name = |t: &str| (!t.is_empty() && t.len() < 64).then(|| t.to_owned());
+        let program = self.reader.opt(table, "program", "the program's name on the switch", name);
+        let program = program.map_or_else(|| "zsr".to_owned(), |at| at.value);
+        let ports = self.port_setup(table);
+        Some(Tofino { chip: chip?, api, address: address?, program, ports })
+    }
+
+    fn port_setup(&mut self, table: &Table<'_>) -> Option<PortSetup> {
+        let node = table.get("ports")?;
+        let what = format!("ports of {}", table.what);
+        let ports = self.reader.table(node, &what, &["speed", "fec", "lanes", "autoneg"])?;
+        let (speed, usual) = self.reader.choice(&ports, "speed", &SPEEDS).map_or((100, 4), |at| at.value);
+        let fecs = [("none", Fec::None), ("fc", Fec::Firecode), ("rs", Fec::ReedSolomon)];
+        let fec = self.reader.choice(&ports, "fec", &fecs).map_or(Fec::None, |at| at.value);
+        let lanes = self.reader.integer(&ports, "lanes", 1..=8).map_or(usual, |at| at.value as u32);
+        let autoneg = [("on", Some(true)), ("off", Some(false)), ("default", None)];
+        let autoneg = self.reader.choice(&ports, "autoneg", &autoneg).and_then(|at| at.value);
+        Some(PortSetup { speed, fec, lanes, autoneg })
+    }
+
+    /// Reports links that lead to ports which a Tofino does not have.
+    pub(crate) fn tofino_ports(&mut self) {
+        let wrong = |switch: &Switch, port: u32| {
+            let chip = switch.kind.tofino()?.chip;
+            (!chip.ports().contains(&port)).then_some(chip)
+        };
+        let mut found = Vec::new();
+        for link in &self.topology.links {
+            let switch = &self.topology.switches[link.switch];
+            if let Some(chip) = wrong(switch, link.port) {
+                let message = format!(
+                    "device port {} of switch '{}' is no port for cables in pipe 0 of a {}",
+                    link.port,
+                    switch.name,
+                    chip.name()
+                );
+                let (first, last) = (chip.ports().start().to_owned(), chip.ports().end().to_owned());
+                found.push((
+                    link.place,
+                    message,
+                    format!("to: {}:PORT, PORT from {first} to {last}", switch.name),
+                ));
+            }
+        }
+        for (place, message, expected) in found {
+            self.reader.error(place, message, expected);
+        }
+    }
+}
