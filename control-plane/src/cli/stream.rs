@@ -293,6 +293,9 @@ fn copy_out(args: &ConsumeArgs, kind: proto::FlowKind, reader: &mut SegmentReade
             Err(SegmentReadError::Ring(PopError::Cancelled)) => return Err(Stop::Quietly),
             // Of a producer's segments, each consumer of a load balance gets some.
             Err(SegmentReadError::Sequence { .. }) if kind == proto::FlowKind::LoadBalance => continue,
+            Err(SegmentReadError::Ring(e @ PopError::Aborted(_))) => {
+                return Err(Stop::Failed(ended(&args.stream, e)));
+            }
             Err(e) => return Err(failed(e)),
         };
         for record in segment.records() {
@@ -309,6 +312,18 @@ fn copy_out(args: &ConsumeArgs, kind: proto::FlowKind, reader: &mut SegmentReade
         out.flush().map_err(written)?;
     }
     Ok(false)
+}
+
+/// What became of the flow whose ring says `e`, which is all that a ring can say.
+fn ended(args: &StreamArgs, e: PopError) -> String {
+    match find(args) {
+        Ok(flow) if flow.state() == proto::FlowState::Failed => {
+            format!("flow `{}` has failed: {}", flow.name, flow.reason)
+        }
+        Ok(flow) => format!("flow `{}`: {e}: its member was taken out, or lost its agent", flow.name),
+        Err(Stop::Failed(why) | Stop::Usage(why)) => format!("{e}: {why}"),
+        Err(Stop::Quietly) => e.to_string(),
+    }
 }
 
 fn written(e: io::Error) -> Stop {

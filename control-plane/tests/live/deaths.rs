@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::system::{HOSTS, System, line, say, signal};
+use super::system::{HOSTS, System, done, line, say, signal};
 
 #[test]
 fn a_killed_program_is_an_event_and_its_successor_goes_on() {
@@ -153,13 +153,14 @@ fn flows_end_with_their_switch_and_one_that_is_started_anew_takes_new_ones() {
     let mut events = system.events();
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--weight", "7"]);
     system.well(&["flow", "create", "g", "-p", "h1", "-c", "h2"]);
-    let (mut waiting, _) = system.start(&["consume", "f"]);
+    let waiting = system.command(&["consume", "f"]).stderr(Stdio::piped()).spawn().expect("it runs");
     events.next("program-attached");
     signal(system.pid("switch"), "-KILL");
     events.next("switch-lost");
     assert_eq!(events.next("flow-failed")["flow"], "f");
     assert_eq!(events.next("flow-failed")["flow"], "g");
-    assert_eq!(waiting.wait().expect("it ends").code(), Some(1));
+    let told = done(waiting.wait_with_output().expect("it ends"));
+    assert!(told.code == Some(1) && told.err.contains("flow `f` has failed: switch `s1`"), "{}", told.err);
     for args in [&["flow", "create", "h", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "f"]] {
         let refused = system.zsr(args);
         assert_eq!(refused.code, Some(1), "{}", refused.out);
