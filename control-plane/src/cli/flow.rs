@@ -60,8 +60,13 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
             shown(session.call(|mut c| async move { c.get_flow(request).await })?)
         }
         FlowCommand::Set { name, settings: changed } => {
-            let settings = Some(settings(changed));
-            let request = proto::SetFlowRequest { name: name.clone(), settings };
+            let settings = settings(changed);
+            if settings == proto::Settings::default() {
+                let message =
+                    "name at least one setting to change (zsr flow set --help lists them)".to_owned();
+                return Err(ClientError::Refused { message, invalid: true });
+            }
+            let request = proto::SetFlowRequest { name: name.clone(), settings: Some(settings) };
             shown(session.call(|mut c| async move { c.set_flow(request).await })?)
         }
         FlowCommand::AddProducer { name, member } => {

@@ -147,9 +147,10 @@ fn as_json(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
 }
 
 fn live(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
-    let io = |source| ClientError::Io { what: "the terminal", source };
     let mut before = look(session)?;
-    let mut terminal = ratatui::try_init().map_err(io)?;
+    let no_terminal =
+        |source| ClientError::Io { what: "a live view needs a terminal (--json does not)", source };
+    let mut terminal = ratatui::try_init().map_err(no_terminal)?;
     let done = view(args, session, &mut terminal, &mut before);
     ratatui::restore();
     done

@@ -24,6 +24,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often a wait looks for signals.
 const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const PAUSE: Duration = Duration::from_millis(20);
+/// With less room than this on its file system a process can't even say what is wrong.
+const ROOM: u64 = 4096;
 
 /// Why a system did not come up. Whatever had been started is ended again.
 #[derive(Debug, thiserror::Error)]
@@ -285,8 +287,9 @@ impl Up<'_> {
             return Ok(());
         }
         let status = child.wait();
-        let reason = last_words(place, &started.process)
-            .unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
+        let reason = last_words(place, &started.process).or_else(|| full(place));
+        let reason =
+            reason.unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
         Err(UpError::Process { process: started.process.clone(), reason })
     }
 }
@@ -297,6 +300,19 @@ fn last_words(place: &Place, process: &str) -> Option<String> {
     let _ = std::fs::File::open(place.log(process)).ok()?.read_to_string(&mut log);
     let last = log.lines().rev().find(|l| !l.trim().is_empty())?;
     Some(last.trim_start_matches("error: ").to_owned())
+}
+
+/// Why nothing may be in a log.
+fn full(place: &Place) -> Option<String> {
+    let folder = place.folder();
+    let found = rustix::fs::statvfs(folder).ok()?;
+    let left = found.f_bavail * found.f_frsize;
+    (left < ROOM).then(|| {
+        format!(
+            "the file system of {} is full ({left} B are left): make room there, or set XDG_RUNTIME_DIR to a folder elsewhere",
+            folder.display()
+        )
+    })
 }
 
 /// The request for a flow of a topology.
