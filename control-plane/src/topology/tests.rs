@@ -83,7 +83,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, tick: 20}", 2, 22, "'tick' of switch 's1' is '20'");
     one_error("- name: s1", "- {name: s1, tick: 2s}", 2, 22, "too big");
     one_error("- name: s1", "- {name: s1, kind: sofd}", 2, 22, "did you mean 'soft'?");
-    one_error("- name: s1", "- {name: s1, chip: tofino}", 2, 22, "goes with kind: tofino");
+    one_error("- name: s1", "- {name: s1, chip: tofino}", 2, 16, "goes with kind: tofino");
     one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
@@ -492,5 +492,54 @@ proptest! {
         if let Err(e) = parse(&text) {
             prop_assert!(!e.to_string().is_empty());
         }
+    }
+}
+
+const CHIP: &str = "\
+switches:
+  - {name: s1, kind: tofino, chip: tofino2, address: '10.0.0.9:50052', artifacts: build, ports: {speed: 200G, autoneg: off}}
+hosts:
+  - {name: h1, nic: {interface: eth1}}
+links: ['h1 -> s1:8']
+flows: []
+";
+
+#[test]
+fn a_tofino_as_an_operator_writes_it() {
+    let t = parse(CHIP).unwrap_or_else(|e| panic!("{e}"));
+    let tofino = t.switches[0].kind.tofino().expect("a Tofino");
+    assert_eq!(
+        (tofino.chip, tofino.api, tofino.program.as_str()),
+        (Chip::Tofino2, TofinoApi::BfRuntime, "zsr")
+    );
+    let ports = PortSetup { speed: 200, fec: Fec::None, lanes: 4, autoneg: Some(false) };
+    assert_eq!((tofino.ports.as_ref(), t.switches[0].device_id), (Some(&ports), 0));
+    assert_eq!(t.switches[0].tick, std::time::Duration::from_micros(5));
+    assert!(t.needs_processes().is_some_and(|what| what.contains("a Tofino")));
+}
+
+#[test]
+fn what_does_not_go_with_a_tofino_is_named() {
+    for (from, to, part) in [
+        ("chip: tofino2, ", "", "does not say which chip"),
+        ("address: '10.0.0.9:50052', ", "", "does not say where"),
+        ("s1:8", "s1:7", "device port 7 of switch 's1' is no port for cables"),
+        (
+            "chip: tofino2",
+            "chip: tofino2, cpu_port: 510",
+            "'cpu_port' of switch 's1' goes with kind: soft or bmv2",
+        ),
+        (
+            "artifacts: build, ports: {speed: 200G, autoneg: off}",
+            "api: p4runtime",
+            "artifacts: folder with p4info",
+        ),
+        ("artifacts: build", "api: p4runtime, artifacts: build", "no ports"),
+        ("artifacts: build", "binary: x", "'binary' of switch 's1' goes with kind: bmv2"),
+    ] {
+        let text = CHIP.replacen(from, to, 1);
+        assert_ne!(text, CHIP);
+        let found = parse(&text).expect_err(part).to_string();
+        assert!(found.contains(part), "{found:?} lacks {part:?}");
     }
 }

@@ -1,0 +1,166 @@
+//! A table as bf-rt.json has it, and whether an entry is one of it. Reads the file by itself: nothing here is the controller's.
+
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use zsr_control_plane::bfrt::proto as bf;
+
+use bf::data_field::Value;
+
+/// All tables by number.
+#[derive(Debug)]
+pub struct Tables(pub HashMap<u32, Table>);
+
+#[derive(Debug)]
+pub struct Table {
+    pub name: String,
+    keys: Vec<Field>,
+    data: Vec<Field>,
+    actions: Vec<(u32, String, Vec<Field>)>,
+    pub size: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    id: u32,
+    name: String,
+    kind: String,
+    width: u32,
+    repeated: bool,
+    mandatory: bool,
+    words: Vec<String>,
+}
+
+fn field(json: &Json) -> Field {
+    let f = json.get("singleton").unwrap_or(json);
+    let is = |key: &str| [json, f].iter().any(|j| j[key].as_bool().unwrap_or(false));
+    let kind = f["type"]["type"].as_str().expect("a type").to_owned();
+    let width = match kind.as_str() {
+        "bytes" => f["type"]["width"].as_u64().expect("a width") as u32,
+        other => other.strip_prefix("uint").map_or(0, |bits| bits.parse().expect("bits")),
+    };
+    let words = f["type"]["choices"].as_array().into_iter().flatten();
+    Field {
+        id: f["id"].as_u64().expect("an id") as u32,
+        name: f["name"].as_str().expect("a name").to_owned(),
+        kind,
+        width,
+        repeated: is("repeated"),
+        mandatory: is("mandatory"),
+        words: words.map(|w| w.as_str().expect("a word").to_owned()).collect(),
+    }
+}
+
+fn fields(json: &Json) -> Vec<Field> {
+    let all = json.as_array().into_iter().flatten();
+    all.filter(|f| f.get("singleton").unwrap_or(f).get("type").is_some()).map(field).collect()
+}
+
+impl Tables {
+    pub fn read(files: &[&str]) -> Self {
+        let mut out = HashMap::new();
+        for file in files {
+            let json: Json = serde_json::from_str(file).expect("JSON");
+            for t in json["tables"].as_array().expect("tables") {
+                let actions = t["action_specs"].as_array().into_iter().flatten();
+                let action = |a: &Json| {
+                    let name = a["name"].as_str().expect("a name").to_owned();
+                    (a["id"].as_u64().expect("an id") as u32, name, fields(&a["data"]))
+                };
+                let table = Table {
+                    name: t["name"].as_str().expect("a name").to_owned(),
+                    keys: fields(&t["key"]),
+                    data: fields(&t["data"]),
+                    actions: actions.map(action).collect(),
+                    size: t["size"].as_u64().unwrap_or(0),
+                };
+                out.insert(t["id"].as_u64().expect("an id") as u32, table);
+            }
+        }
+        Tables(out)
+    }
+}
+
+impl Table {
+    /// Whether it is one of the program's, in which nothing may be left out.
+    fn of_program(&self) -> bool {
+        self.name.starts_with("pipe.")
+    }
+
+    /// The key's values in the order of their fields.
+    pub fn key(&self, key: &bf::TableKey) -> Result<Vec<u64>, String> {
+        let mut out = Vec::new();
+        for f in &self.keys {
+            let mut given = key.fields.iter().filter(|k| k.field_id == f.id);
+            let Some(one) = given.next() else { return Err(format!("{}: no key `{}`", self.name, f.name)) };
+            if given.next().is_some() {
+                return Err(format!("{}: key `{}` twice", self.name, f.name));
+            }
+            let Some(bf::key_field::MatchType::Exact(exact)) = &one.match_type else {
+                return Err(format!("{}: key `{}` is exact", self.name, f.name));
+            };
+            out.push(self.number(f, &exact.value)?);
+        }
+        match key.fields.iter().find(|k| self.keys.iter().all(|f| f.id != k.field_id)) {
+            Some(k) => Err(format!("{}: no key has number {}", self.name, k.field_id)),
+            None => Ok(out),
+        }
+    }
+
+    fn number(&self, f: &Field, bytes: &[u8]) -> Result<u64, String> {
+        let value = bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b));
+        let (expected, found) = (f.width.div_ceil(8) as usize, bytes.len());
+        if expected != found || (f.width < 64 && value >> f.width != 0) {
+            let width = f.width;
+            return Err(format!("{}: `{}` has {width} bits, and got {bytes:?}", self.name, f.name));
+        }
+        Ok(value)
+    }
+
+    /// Name of the action, and every datum by name.
+    pub fn data(
+        &self,
+        data: &bf::TableData,
+        whole: bool,
+    ) -> Result<(String, HashMap<String, Value>), String> {
+        let action = self.actions.iter().find(|(id, ..)| *id == data.action_id);
+        let (name, of_action) = match action {
+            Some((_, name, of_action)) => (name.clone(), of_action.as_slice()),
+            None if data.action_id == 0 && !self.of_program() => (String::new(), &[][..]),
+            None if data.action_id == 0 && self.actions.is_empty() => (String::new(), &[][..]),
+            None => return Err(format!("{}: no action has number {}", self.name, data.action_id)),
+        };
+        let known: Vec<&Field> = of_action.iter().chain(&self.data).collect();
+        let mut out = HashMap::new();
+        for d in &data.fields {
+            let Some(f) = known.iter().find(|f| f.id == d.field_id) else {
+                return Err(format!("{}: `{name}` has no datum number {}", self.name, d.field_id));
+            };
+            let value = d.value.clone().ok_or(format!("{}: `{}` without value", self.name, f.name))?;
+            self.datum(f, &value)?;
+            if out.insert(f.name.clone(), value).is_some() {
+                return Err(format!("{}: `{}` twice", self.name, f.name));
+            }
+        }
+        let lacks = |f: &&&Field| whole && !out.contains_key(&f.name);
+        let must = |f: &&&Field| f.mandatory || (self.of_program() && of_action.iter().any(|a| a.id == f.id));
+        match known.iter().filter(must).find(lacks) {
+            Some(f) => Err(format!("{}: no datum `{}`", self.name, f.name)),
+            None => Ok((name, out)),
+        }
+    }
+
+    fn datum(&self, f: &Field, value: &Value) -> Result<(), String> {
+        let fits = |n: &u32| f.width >= 32 || n >> f.width == 0;
+        let is_number = f.kind == "bytes" || f.kind.starts_with("uint");
+        let right = match value {
+            Value::Stream(bytes) if is_number && !f.repeated => return self.number(f, bytes).map(|_| ()),
+            Value::Stream(_) => f.kind == "bytes" && f.repeated,
+            Value::BoolVal(_) => f.kind == "bool" && !f.repeated,
+            Value::StrVal(s) => f.kind == "string" && (f.words.is_empty() || f.words.contains(s)),
+            Value::IntArrVal(all) => f.kind.starts_with("uint") && f.repeated && all.val.iter().all(fits),
+            Value::BoolArrVal(_) => f.kind == "bool" && f.repeated,
+            _ => false,
+        };
+        if right { Ok(()) } else { Err(format!("{}: `{}` got {value:?}", self.name, f.name)) }
+    }
+}

@@ -1,0 +1,31 @@
+//! The files that a server answers with: ours, written from p4/arch/tna by the rules of the format, or the compiler's.
+
+use std::path::PathBuf;
+use zsr_control_plane::topology::Chip;
+
+fn here(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt").join(name)
+}
+
+/// The program's tables.
+pub fn program() -> String {
+    std::fs::read_to_string(here("bf-rt.json")).expect("our bf-rt.json")
+}
+
+/// The tables of a chip's driver, as far as the controller uses them.
+pub fn driver(chip: Chip) -> String {
+    std::fs::read_to_string(here(&format!("driver-{}.json", chip.name()))).expect("the driver's tables")
+}
+
+/// What the compiler made for a chip: `ZSR_BF_RT` names the folder with `tofino/bf-rt.json` and `tofino2/bf-rt.json`.
+pub fn compiled(chip: Chip) -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os("ZSR_BF_RT")?);
+    let path = folder.join(chip.name()).join("bf-rt.json");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text),
+        Err(e) => {
+            println!("SKIPPED for {}: {}: {e}", chip.name(), path.display());
+            None
+        }
+    }
+}

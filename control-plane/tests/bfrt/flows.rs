@@ -1,0 +1,334 @@
+//! A controller's whole life at a Tofino: set-up, flows of every kind, members that come and go, take-over, deletion.
+
+use super::files::{compiled, driver, program};
+use super::server::Recorder;
+use bf::data_field::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use tokio::net::UnixListener;
+use zsr_control_plane::bfrt::proto as bf;
+use zsr_control_plane::controller::proto::controller_client::ControllerClient;
+use zsr_control_plane::controller::proto::{self, FlowKind};
+use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
+use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
+use zsr_control_plane::topology::{Chip, Topology};
+use zsr_host_agent::agent::Agent;
+use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
+use zsr_link::memory_link;
+use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_switch::p4runtime::empty_program;
+use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_wire::Mac;
+
+const HOSTS: usize = 4;
+
+/// Hosts with NICs and agents, and a recorder in place of their switch.
+struct Rig {
+    chip: Chip,
+    recorder: Recorder,
+    topology: Topology,
+    folder: tempfile::TempDir,
+    runtime: tokio::runtime::Runtime,
+    stop: Arc<AtomicBool>,
+    fabric: Option<JoinHandle<FabricStats>>,
+}
+
+impl Rig {
+    fn new(chip: Chip, program: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let recorder = Recorder::new(program, &driver(chip));
+        let address = runtime.block_on(recorder.serve());
+        let first = chip.ports().start() + 3;
+        let hosts: Vec<String> =
+            (1..=HOSTS).map(|n| format!("  - {{name: h{n}, nic: {{interface: e{n}}}}}\n")).collect();
+        let links: Vec<String> =
+            (1..=HOSTS).map(|n| format!("  - h{n} -> s1:{}\n", first + n as u32)).collect();
+        let text = format!(
+            "switches:\n  - {{name: s1, kind: tofino, chip: {}, api: bfrt, address: '{address}', ports: {{speed: 100G, fec: rs}}}}\n\
+             hosts:\n{}links:\n{}flows: []\n",
+            chip.name(),
+            hosts.concat(),
+            links.concat()
+        );
+        let topology =
+            Topology::parse("rig.yaml".as_ref(), text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let thread: Arc<OnceLock<Thread>> = Arc::default();
+        let wake = {
+            let thread = thread.clone();
+            move || {
+                if let Some(thread) = thread.get() {
+                    thread.unpark();
+                }
+            }
+        };
+        let mut stations = Vec::new();
+        for host in &topology.hosts {
+            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let (handle, queue) = nic_queue(wake.clone());
+            let backend = SoftNicBackend::new("soft0", handle, &config, host.mtu).expect("a NIC");
+            let agent = Agent::with_shared_memory(&host.name, backend, None);
+            let (host_end, switch_end) = memory_link(LINK_DEPTH);
+            stations.push(Station::new(
+                Nic::new(config),
+                queue,
+                (Box::new(host_end), Box::new(switch_end)),
+                1,
+            ));
+            let listener = {
+                let _inside = runtime.enter();
+                UnixListener::bind(folder.path().join(&host.name)).expect("a socket")
+            };
+            runtime.spawn(async move { agent.serve_unix(listener, std::future::pending()).await });
+        }
+        // Nothing but the NICs' own work is done there.
+        let switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
+        let (_, control) = control_queue(wake);
+        let stop = Arc::new(AtomicBool::new(false));
+        let fabric = Fabric { switch, control, stations, stop: stop.clone() };
+        let fabric = std::thread::spawn(move || fabric.run());
+        thread.set(fabric.thread().clone()).expect("once");
+        Rig { chip, recorder, topology, folder, runtime, stop, fabric: Some(fabric) }
+    }
+
+    fn start(&self) -> Result<Controller, StartError> {
+        let agents = self.topology.hosts.iter();
+        let agents = agents.map(|h| (format!("unix://{}", self.folder.path().join(&h.name).display()), None));
+        let setup = Setup {
+            name: "rig".into(),
+            topology: &self.topology,
+            artifacts: &Artifacts::built_in().expect("the program"),
+            p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address,
+            agents: agents.collect(),
+            journal: Some(&self.folder.path().join("journal")),
+        };
+        self.runtime.block_on(start(setup))
+    }
+
+    fn client(&self, controller: &Controller) -> ControllerClient<tonic::transport::Channel> {
+        let socket = self.folder.path().join("controller");
+        let _ = std::fs::remove_file(&socket);
+        self.runtime.block_on(async {
+            tokio::spawn(serve(controller.clone(), UnixListener::bind(&socket).expect("a socket")));
+            let uri = format!("unix://{}", socket.display());
+            let endpoint = tonic::transport::Endpoint::from_shared(uri).expect("a URI");
+            ControllerClient::new(endpoint.connect().await.expect("a service"))
+        })
+    }
+
+    /// Ends a controller, and waits until the switch has noticed.
+    fn end(&self, controller: Controller) {
+        controller.stop();
+        let gone = controller.is_gone();
+        drop(controller);
+        self.runtime.block_on(gone);
+    }
+
+    fn sound(&self) {
+        assert_eq!(self.recorder.state().problems, [""; 0]);
+    }
+
+    fn count(&self, table: &str) -> usize {
+        self.recorder.held(table).len()
+    }
+
+    /// Entries of flows, less the probe; groups, less that of flooded frames; their nodes.
+    fn of_flows(&self) -> (usize, usize, usize) {
+        let tables = [
+            ".peers",
+            ".routes",
+            ".qps",
+            ".producers",
+            ".producer_rings",
+            ".producer_list",
+            ".members",
+            ".flows",
+            ".worker_rings",
+            ".workers",
+            ".doorbells",
+        ];
+        let entries: usize = tables.iter().map(|t| self.count(t)).sum();
+        (entries - 1, self.count("$pre.mgid") - 1, self.count("$pre.node") - 1)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(fabric) = self.fabric.take() {
+            fabric.thread().unpark();
+            let _ = fabric.join();
+        }
+    }
+}
+
+fn flow(name: &str, kind: FlowKind, producers: &[&str], consumers: &[&str]) -> proto::CreateFlowRequest {
+    let members = |hosts: &[&str]| {
+        hosts.iter().map(|h| proto::Member { host: (*h).into(), ..Default::default() }).collect()
+    };
+    proto::CreateFlowRequest {
+        name: name.into(),
+        kind: kind.into(),
+        producers: members(producers),
+        consumers: members(consumers),
+        item_size: 64,
+        ring_size: 4096,
+        ..Default::default()
+    }
+}
+
+fn number(data: &std::collections::HashMap<String, Value>, name: &str) -> u64 {
+    match &data[name] {
+        Value::Stream(bytes) => bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b)),
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// What a chip is given before any flow.
+fn set_up(rig: &Rig) {
+    let again = u64::from(rig.chip.port_again());
+    assert_eq!(rig.count(".solve_reth_0") + rig.count(".solve_bare_3"), 512);
+    assert_eq!(rig.count("$PORT"), HOSTS);
+    let (_, _, port) = &rig.recorder.held("$PORT")[0];
+    assert_eq!(port["$SPEED"], Value::StrVal("BF_SPEED_100G".into()));
+    assert_eq!(port["$FEC"], Value::StrVal("BF_FEC_TYP_REED_SOLOMON".into()));
+    let (port, _, recirculation) = &rig.recorder.held("pktgen.port_cfg")[0];
+    assert_eq!(*port, [again]);
+    assert!(recirculation.values().all(|v| *v == Value::BoolVal(true)) && recirculation.len() == 2);
+    for (session, action, data) in rig.recorder.held("$mirror.cfg") {
+        assert_eq!((session[0], action.as_str()), (number(&data, "$ucast_egress_port") + 1, "$normal"));
+    }
+    assert_eq!(rig.count("$mirror.cfg"), HOSTS);
+    // One application for each class of ticks, of which the fastest is the topology's.
+    let timers = rig.recorder.held("pktgen.app_cfg");
+    let on = |d: &std::collections::HashMap<_, _>| d.get("app_enable") == Some(&Value::BoolVal(true));
+    let periods: Vec<u64> = timers
+        .iter()
+        .filter(|(_, action, data)| action == "trigger_timer_periodic" && on(data))
+        .map(|(_, _, data)| number(data, "timer_nanosec"))
+        .collect();
+    let tick = rig.topology.switches[0].tick.as_nanos() as u64;
+    assert_eq!(periods, [1, 256, 4096, 65536].map(|n| n * tick));
+    rig.sound();
+}
+
+fn life(chip: Chip, program: &str) {
+    let rig = Rig::new(chip, program);
+    let controller = rig.start().expect("a controller");
+    set_up(&rig);
+    assert_eq!(rig.of_flows(), (0, 0, 0));
+    let base = rig.recorder.held("$pre.node");
+
+    let mut client = rig.client(&controller);
+    let run = &rig.runtime;
+    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1", "h2"], &["h3", "h4"]);
+    run.block_on(client.create_flow(shuffle)).expect("created");
+    let balance = flow("balance", FlowKind::LoadBalance, &["h1"], &["h2", "h3"]);
+    run.block_on(client.create_flow(balance)).expect("created");
+    let replicate = flow("replicate", FlowKind::Replicate, &["h4"], &["h1", "h2"]);
+    run.block_on(client.create_flow(replicate)).expect("created");
+    rig.sound();
+    // Ticks go round, each for a worker of its own.
+    let groups = rig.recorder.held("$pre.mgid");
+    assert_eq!(groups.len(), 1 + 1 + 2, "flooded frames, ticks, a replicate's data and polls: {groups:?}");
+    let again = Value::IntArrVal(bf::data_field::IntArray { val: vec![chip.port_again()] });
+    let ticks = rig.recorder.held("$pre.node").into_iter().filter(|(key, _, _)| key[0] >> 16 == 1);
+    let ticks: Vec<u64> = ticks
+        .map(|(_, _, data)| {
+            assert_eq!(data["$DEV_PORT"], again);
+            number(&data, "$MULTICAST_RID")
+        })
+        .collect();
+    assert_eq!(ticks.len(), 2 + 2 + 1);
+    for (worker, _, data) in rig.recorder.held(".workers") {
+        // 20 and 1,000 µs, in units of 256 ns.
+        if ticks.contains(&worker[0]) {
+            assert_eq!((number(&data, "poll_interval"), number(&data, "poll_timeout")), (79, 3907));
+        }
+    }
+
+    let before = rig.of_flows();
+    let guest = proto::Member { name: "guest".into(), host: "h3".into(), ..Default::default() };
+    let join = proto::AddMemberRequest { flow: "replicate".into(), member: Some(guest) };
+    run.block_on(client.add_consumer(join)).expect("joined");
+    assert!(rig.of_flows().0 > before.0);
+    let leave = proto::RemoveMemberRequest { flow: "replicate".into(), member: "guest".into(), force: true };
+    run.block_on(client.remove_member(leave)).expect("left");
+    assert_eq!(rig.of_flows(), before);
+    let stats =
+        run.block_on(client.get_stats(proto::GetStatsRequest::default())).expect("counters").into_inner();
+    assert_eq!(stats.flows.len(), 3);
+    rig.sound();
+
+    // A successor finds everything as it should be.
+    drop(client);
+    rig.end(controller);
+    let written = rig.recorder.state().updates.len();
+    let controller = rig.start().expect("a successor");
+    let since: Vec<_> = rig.recorder.state().updates[written..].to_vec();
+    let of_program =
+        since.iter().filter(|(_, table)| table.starts_with("pipe.") || table.starts_with("$pre.m"));
+    assert_eq!(of_program.count(), 0, "{since:?}");
+    let mut client = rig.client(&controller);
+    for name in ["shuffle", "balance", "replicate"] {
+        let delete = proto::DeleteFlowRequest { name: name.into(), force: true };
+        run.block_on(client.delete_flow(delete)).expect("deleted");
+    }
+    assert_eq!(rig.of_flows(), (0, 0, 0));
+    assert_eq!(rig.recorder.held("$pre.node"), base);
+    rig.sound();
+}
+
+#[test]
+fn flows_of_every_kind_on_a_tofino() {
+    life(Chip::Tofino, &program());
+}
+
+#[test]
+fn flows_of_every_kind_on_a_tofino_2() {
+    life(Chip::Tofino2, &program());
+}
+
+#[test]
+fn as_the_compiler_has_it() {
+    if std::env::var_os("ZSR_BF_RT").is_none() {
+        println!("SKIPPED: ZSR_BF_RT names no folder with the Tofino compiler's output (docs/tofino.md)");
+    }
+    for chip in [Chip::Tofino, Chip::Tofino2] {
+        if let Some(program) = compiled(chip) {
+            life(chip, &program);
+        }
+    }
+}
+
+#[test]
+fn what_a_program_lacks_is_named() {
+    let lacks =
+        program().replace("zsr.route.routes\"", "zsr.route.ways\"").replace("\"mtu_mask\"", "\"mtu_bits\"");
+    let rig = Rig::new(Chip::Tofino2, &lacks);
+    let e = rig.start().err().expect("refused").to_string();
+    for part in [
+        "switch `s1`",
+        "table `routes`",
+        "parameter `mtu_mask` of action `worker_ring`",
+        "compile p4/arch/tna",
+    ] {
+        assert!(e.contains(part), "{e:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn a_second_controller_is_refused() {
+    let rig = Rig::new(Chip::Tofino, &program());
+    let first = rig.start().expect("a controller");
+    let e = rig.start().err().expect("refused").to_string();
+    assert!(e.contains("switch `s1`: subscribing"), "{e}");
+    rig.sound();
+    drop(first);
+}

@@ -1,0 +1,7 @@
+//! The controller against a recorded BF Runtime server, which checks every request against bf-rt.json.
+
+mod check;
+mod files;
+mod flows;
+mod server;
+mod wrong;

@@ -1,0 +1,355 @@
+//! A BF Runtime server that records: it holds entries as a driver does, and notes whatever is wrong with a request. Of the data
+//! plane it has the one thing that the controller waits for, the answer to EV_QUERY.
+
+use super::check::Tables;
+use bf::bf_runtime_server::{BfRuntime, BfRuntimeServer};
+use bf::data_field::Value;
+use bf::table_entry::Value as Key;
+use bf::update::Type;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+use zsr_control_plane::bfrt::proto as bf;
+
+/// Name of the program.
+pub const PROGRAM: &str = "zsr";
+/// EV_QUERY (p4/common/types.p4), and where a generated packet has its event and its worker: 6 bytes are the generator's.
+const EV_QUERY: u8 = 38;
+const EVENT: usize = 14 - 6;
+const WORKER: usize = 16 - 6;
+const REPORT_STATE: u8 = 4;
+
+/// Entries of one table by key.
+type Entries = BTreeMap<Vec<u64>, (String, HashMap<String, Value>, bf::TableEntry)>;
+
+#[derive(Debug)]
+pub struct State {
+    tables: Tables,
+    files: (String, String),
+    entries: HashMap<u32, Entries>,
+    /// What was wrong.
+    pub problems: Vec<String>,
+    /// Updates by kind and table.
+    pub updates: Vec<(Type, String)>,
+    stream: Option<mpsc::Sender<Result<bf::StreamMessageResponse, Status>>>,
+    bound: bool,
+}
+
+/// The server, and the way to look into it.
+#[derive(Clone, Debug)]
+pub struct Recorder(Arc<Mutex<State>>);
+
+impl Recorder {
+    /// With the tables of these two files.
+    pub fn new(program: &str, driver: &str) -> Self {
+        Recorder(Arc::new(Mutex::new(State {
+            tables: Tables::read(&[program, driver]),
+            files: (program.into(), driver.into()),
+            entries: HashMap::new(),
+            problems: Vec::new(),
+            updates: Vec::new(),
+            stream: None,
+            bound: false,
+        })))
+    }
+
+    /// Serves it on a free port of this host.
+    pub async fn serve(&self) -> SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let service = BfRuntimeServer::new(self.clone()).max_decoding_message_size(64 << 20);
+        let server = tonic::transport::Server::builder().add_service(service);
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        address
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test has panicked in it")
+    }
+
+    /// Entries of the table whose name ends in `name`.
+    pub fn held(&self, name: &str) -> Vec<(Vec<u64>, String, HashMap<String, Value>)> {
+        let state = self.state();
+        let id = state.tables.0.iter().find(|(_, t)| t.name.ends_with(name)).map(|(id, _)| *id);
+        let entries = id.and_then(|id| state.entries.get(&id)).into_iter().flatten();
+        entries.map(|(key, (action, data, _))| (key.clone(), action.clone(), data.clone())).collect()
+    }
+}
+
+impl State {
+    /// Carries out one update, or says what is wrong with it.
+    pub fn update(&mut self, update: &bf::Update) -> Result<(), String> {
+        let Some(bf::entity::Entity::TableEntry(entry)) =
+            update.entity.as_ref().and_then(|e| e.entity.as_ref())
+        else {
+            return Err("no entry".into());
+        };
+        let kind = Type::try_from(update.r#type).map_err(|e| e.to_string())?;
+        let Some(table) = self.tables.0.get(&entry.table_id) else {
+            return Err(format!("no table has number {}", entry.table_id));
+        };
+        let Some(Key::Key(key)) = &entry.value else { return Err(format!("{}: no key", table.name)) };
+        let key = table.key(key)?;
+        let name = table.name.clone();
+        let size = table.size;
+        // Rows of these are there from the beginning.
+        let fixed = name.contains("pktgen.") || name.contains(".count_");
+        let content = match (&entry.data, kind) {
+            (Some(data), Type::Insert | Type::Modify) => {
+                Some(table.data(data, kind == Type::Insert || name.starts_with("pipe."))?)
+            }
+            (None, Type::Delete) => None,
+            _ => return Err(format!("{name}: {kind:?} with the wrong data")),
+        };
+        let held = self.entries.entry(entry.table_id).or_default();
+        match (kind, held.contains_key(&key)) {
+            // The driver takes it as a new value.
+            (Type::Insert, true) if name == "$pre.prune" => {}
+            (Type::Insert, true) => return Err(format!("{name}: {key:?} is there already")),
+            (Type::Modify | Type::Delete, false) if !fixed => {
+                return Err(format!("{name}: {key:?} is not there"));
+            }
+            _ => {}
+        }
+        match content {
+            None => drop(held.remove(&key)),
+            Some((action, data)) => {
+                let old = held.entry(key.clone()).or_default();
+                if !action.is_empty() {
+                    old.0.clone_from(&action);
+                }
+                old.1.extend(data);
+                let whole = kind == Type::Insert || name.starts_with("pipe.");
+                if whole || old.2.value.is_none() {
+                    old.2 = entry.clone();
+                } else if let (Some(all), Some(new)) = (&mut old.2.data, &entry.data) {
+                    all.fields.retain(|f| new.fields.iter().all(|n| n.field_id != f.field_id));
+                    all.fields.extend(new.fields.iter().cloned());
+                }
+            }
+        }
+        if held.len() as u64 > size {
+            return Err(format!("{name}: more than {size} entries"));
+        }
+        self.updates.push((kind, name.clone()));
+        self.groups(&name)?;
+        if name.ends_with("pktgen.app_cfg") {
+            self.generate(entry.table_id, &key);
+        }
+        Ok(())
+    }
+
+    /// Every node that a group names is there and in no other group.
+    fn groups(&self, changed: &str) -> Result<(), String> {
+        if !changed.starts_with("$pre.m") && !changed.starts_with("$pre.node") {
+            return Ok(());
+        }
+        let of = |name: &str| {
+            let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
+            id.and_then(|id| self.entries.get(&id)).cloned().unwrap_or_default()
+        };
+        let (groups, nodes) = (of("$pre.mgid"), of("$pre.node"));
+        let mut named = std::collections::HashSet::new();
+        for (group, (_, data, _)) in &groups {
+            let Some(Value::IntArrVal(ids)) = data.get("$MULTICAST_NODE_ID") else { continue };
+            let Some(Value::BoolArrVal(valid)) = data.get("$MULTICAST_NODE_L1_XID_VALID") else {
+                return Err("$pre.mgid: lists of different lengths".into());
+            };
+            if valid.val.len() != ids.val.len() {
+                return Err("$pre.mgid: lists of different lengths".into());
+            }
+            for &id in &ids.val {
+                if !nodes.contains_key(&vec![u64::from(id)]) {
+                    return Err(format!("$pre.mgid: group {group:?} names node {id:#x}, which is not there"));
+                }
+                if !named.insert(id) {
+                    return Err(format!("$pre.mgid: node {id:#x} is in two groups"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A packet that the generator makes once, if the controller has just asked for one.
+    fn generate(&mut self, table: u32, key: &[u64]) {
+        let Some((action, data, _)) = self.entries.get(&table).and_then(|e| e.get(key)) else { return };
+        if data.get("app_enable") != Some(&Value::BoolVal(true)) || !action.ends_with("one_shot") {
+            return;
+        }
+        let number = |name: &str| match data.get(name) {
+            Some(Value::Stream(b)) => b.iter().fold(0, |n, &b| n << 8 | u64::from(b)),
+            _ => 0,
+        };
+        let place = vec![number("pkt_buffer_offset"), number("pkt_len")];
+        let id = self.tables.0.iter().find(|(_, t)| t.name.ends_with("pktgen.pkt_buffer")).map(|(id, _)| *id);
+        let entry = id.and_then(|id| self.entries.get(&id)).and_then(|e| e.get(&place));
+        let Some(Value::Stream(packet)) = entry.and_then(|(_, data, _)| data.get("buffer")).cloned() else {
+            self.problems.push(format!("the generator has no packet at {place:?}"));
+            return;
+        };
+        if packet.len() as u64 != place[1] || packet[6..8] != [0x88, 0xb5] {
+            self.problems.push(format!("not an internal frame: {packet:?}"));
+        } else if packet[EVENT] == EV_QUERY {
+            self.answer([packet[WORKER], packet[WORKER + 1]]);
+        }
+    }
+
+    /// A worker says that it is idle.
+    fn answer(&self, worker: [u8; 2]) {
+        let json: serde_json::Value = serde_json::from_str(&self.files.0).expect("JSON");
+        let filter = &json["learn_filters"][0];
+        let fields = filter["fields"].as_array().expect("fields").iter().map(|f| {
+            let width = f["type"]["width"].as_u64().expect("a width").div_ceil(8) as usize;
+            let bytes = match f["name"].as_str() {
+                Some("reason") => vec![REPORT_STATE],
+                Some("worker") => worker.to_vec(),
+                _ => vec![0; width],
+            };
+            bf::DataField {
+                field_id: f["id"].as_u64().expect("an id") as u32,
+                value: Some(Value::Stream(bytes)),
+            }
+        });
+        let digest = bf::DigestList {
+            digest_id: filter["id"].as_u64().expect("an id") as u32,
+            list_id: 1,
+            data: vec![bf::TableData { action_id: 0, fields: fields.collect() }],
+            target: None,
+        };
+        let update = Some(bf::stream_message_response::Update::Digest(digest));
+        if let Some(stream) = &self.stream {
+            let _ = stream.try_send(Ok(bf::StreamMessageResponse { update }));
+        }
+    }
+
+    fn request(&mut self, client: u32, program: &str, target: Option<bf::TargetDevice>) {
+        if client != 1 || program != PROGRAM || target.is_none_or(|t| t.device_id != 0) || !self.bound {
+            self.problems.push(format!("a request of client {client} for program `{program}` at {target:?}"));
+        }
+    }
+}
+
+type Out<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl BfRuntime for Recorder {
+    type ReadStream = Out<bf::ReadResponse>;
+    type StreamChannelStream = ReceiverStream<Result<bf::StreamMessageResponse, Status>>;
+
+    async fn write(&self, request: Request<bf::WriteRequest>) -> Result<Response<bf::WriteResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state.request(request.client_id, &request.p4_name, request.target);
+        for update in &request.updates {
+            if let Err(problem) = state.update(update) {
+                state.problems.push(problem.clone());
+                return Err(Status::invalid_argument(problem));
+            }
+        }
+        Ok(Response::new(bf::WriteResponse::default()))
+    }
+
+    async fn read(&self, request: Request<bf::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state.request(request.client_id, &request.p4_name, request.target);
+        let mut out = Vec::new();
+        for entity in request.entities {
+            let Some(bf::entity::Entity::TableEntry(asked)) = entity.entity else { continue };
+            let Some(table) = state.tables.0.get(&asked.table_id) else {
+                state.problems.push(format!("no table has number {}", asked.table_id));
+                continue;
+            };
+            let key = match &asked.value {
+                Some(Key::Key(key)) => match table.key(key) {
+                    Ok(key) => Some(key),
+                    Err(problem) => {
+                        state.problems.push(problem);
+                        continue;
+                    }
+                },
+                _ => None,
+            };
+            let held = state.entries.get(&asked.table_id).into_iter().flatten();
+            let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
+            out.extend(wanted.map(|(_, (_, _, entry))| bf::Entity {
+                entity: Some(bf::entity::Entity::TableEntry(entry.clone())),
+            }));
+        }
+        if out.is_empty() {
+            return Err(Status::not_found("nothing is there"));
+        }
+        let answer = bf::ReadResponse { entities: out, status: Vec::new() };
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<bf::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<bf::SetForwardingPipelineConfigResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        if state.stream.is_none() {
+            state.problems.push("bound before it has subscribed".into());
+        }
+        if !request.config.iter().any(|c| c.p4_name == PROGRAM) {
+            return Err(Status::not_found("no such program"));
+        }
+        state.bound = true;
+        Ok(Response::new(bf::SetForwardingPipelineConfigResponse::default()))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        _: Request<bf::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<bf::GetForwardingPipelineConfigResponse>, Status> {
+        let (program, driver) = self.state().files.clone();
+        let config = bf::ForwardingPipelineConfig {
+            p4_name: PROGRAM.into(),
+            bfruntime_info: program.into_bytes(),
+            profiles: Vec::new(),
+        };
+        Ok(Response::new(bf::GetForwardingPipelineConfigResponse {
+            config: vec![config],
+            non_p4_config: Some(bf::NonP4Config { bfruntime_info: driver.into_bytes() }),
+        }))
+    }
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<bf::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let mut requests = request.into_inner();
+        let (answers, out) = mpsc::channel(1024);
+        let own = self.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = requests.next().await {
+                let Some(bf::stream_message_request::Update::Subscribe(mut subscribe)) = message.update
+                else {
+                    own.state().problems.push("the stream is for subscriptions".into());
+                    continue;
+                };
+                let code =
+                    if own.state().stream.is_some() { tonic::Code::AlreadyExists } else { tonic::Code::Ok };
+                subscribe.status =
+                    Some(p4runtime_proto::google::rpc::Status { code: code.into(), ..Default::default() });
+                if code == tonic::Code::Ok {
+                    own.state().stream = Some(answers.clone());
+                }
+                let update = Some(bf::stream_message_response::Update::Subscribe(subscribe));
+                let _ = answers.send(Ok(bf::StreamMessageResponse { update })).await;
+            }
+            let mut state = own.state();
+            // Only the one who has subscribed leaves a place.
+            if state.stream.as_ref().is_some_and(|s| s.same_channel(&answers)) {
+                (state.stream, state.bound) = (None, false);
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(out)))
+    }
+}
