@@ -1,5 +1,5 @@
 """A system of processes (`zsr up`) whose flows are driven with `zsr produce` and `zsr consume`, and checked line by line."""
-import json, os, shutil, subprocess, tempfile, time
+import json, os, shutil, subprocess, tempfile, threading, time
 
 PATIENCE = 300  # seconds for one flow
 
@@ -34,6 +34,21 @@ class System:
 
     def start(self, *args, **more):
         return subprocess.Popen([self.zsr, *args], env=self.env, **more)
+
+    def event(self, **wanted):
+        """Waits for an event with these fields (`text`: words in it; `after`: a number), among those that were and those to come."""
+        words, after = wanted.pop("text", ""), wanted.pop("after", 0)
+        with self.start("events", "--follow", "--json", stdout=subprocess.PIPE, text=True) as watching:
+            clock = threading.Timer(PATIENCE, watching.kill)
+            clock.start()
+            try:
+                for event in map(json.loads, watching.stdout):
+                    if event["number"] > after and words in event["text"] and wanted.items() <= event.items():
+                        return event
+            finally:
+                clock.cancel()
+                watching.kill()
+        raise Failed(f"no event {wanted} {words!r} came: {self.json('events')}")
 
     def pids(self):
         done = subprocess.run([self.zsr, "status", "--json"], env=self.env, capture_output=True, text=True, timeout=PATIENCE)

@@ -156,13 +156,48 @@ workload: {kind: synthetic}
 """
 
 
+def plug(port):
+    ip(f"-n {SCRATCH} link add t-s{port} mtu 9000 type veth peer name t-h{port} mtu 9000")
+    for end in (f"t-s{port}", f"t-h{port}"):
+        ip(f"-n {SCRATCH} link set {end} up")
+
+
+def unplugged(s):
+    """Interfaces that go down and vanish under a running system: events, state, and the system when they are back."""
+
+    def state():
+        shown = s.json("status")[0]
+        troubles = {p["port"]: p["trouble"] for p in shown["switch"]["ports"] if p["trouble"]}
+        return troubles | {h["name"]: h["trouble"] for h in shown["hosts"] if h["trouble"]}
+
+    at_switch = lambda n: {"port": n, "interface": f"t-s{n}", "host": None}
+    at_host = lambda n: {"port": n, "interface": f"t-h{n}", "host": f"h{n}"}
+    expect("no port has a trouble at first", not state())
+    ip(f"-n {SCRATCH} link set t-s1 down")
+    said = s.event(kind="link-down", **at_switch(1), text="ip link set t-s1 up")
+    s.event(kind="link-down", **at_host(1), text="no carrier")
+    expect(f"an interface that goes down is an event, and so is the other end: {said['text']}",
+           state().keys() == {1, "h1"} and state()[1] == said["text"])
+    ip(f"-n {SCRATCH} link set t-s1 up")
+    s.event(kind="link-up", **at_switch(1)), s.event(kind="link-up", **at_host(1))
+    ip(f"-n {SCRATCH} link delete t-s3")
+    said = s.event(kind="link-down", **at_switch(3), text="no interface t-s3")
+    s.event(kind="link-down", **at_host(3), text="no interface t-h3")
+    expect(f"an interface that vanishes is one: {said['text']}", state().keys() == {3, "h3"})
+    plug(3)
+    s.event(kind="link-up", **at_switch(3)), s.event(kind="link-up", **at_host(3))
+    expect("events say when they are back, also made anew", not state())
+    ip(f"-n {SCRATCH} link set t-h1 mtu 1500")
+    said = s.event(kind="link-down", **at_host(1), text="mtu 4224")
+    ip(f"-n {SCRATCH} link set t-h1 mtu 9000")
+    expect(f"an MTU that becomes too small is one: {said['text']}", s.event(kind="link-up", after=said["number"], **at_host(1)))
+
+
 def interfaces():
     """Interfaces that the topology names, in a namespace of this group's, which is entered for all of it."""
     ip(f"-n {SCRATCH} link set lo up")
     for port in (1, 3):
-        ip(f"-n {SCRATCH} link add t-s{port} mtu 9000 type veth peer name t-h{port} mtu 9000")
-        for end in (f"t-s{port}", f"t-h{port}"):
-            ip(f"-n {SCRATCH} link set {end} up")
+        plug(port)
     program = Path("/tmp") / f"zsr-{NAME}.sh"
     program.write_text(f'#!/bin/sh\nexec ip netns exec {SCRATCH} {ZSR} "$@"\n')
     program.chmod(0o755)
@@ -178,16 +213,12 @@ def interfaces():
     with System(str(program), topology, "--system", NAME) as s:
         s.up()
         came = s.drive("a", LINES) + s.drive("b", LINES)
-        log = Path(s.folder) / "zsr" / NAME / "switch.log"
-        ip(f"-n {SCRATCH} link set t-s1 down")
-        while "ip link set t-s1 up" not in log.read_text():
-            pass
-        ip(f"-n {SCRATCH} link set t-s1 up")
+        unplugged(s)
         s.run("flow", "delete", "a")
         s.run("flow", "create", "again", "-p", "h1", "-c", "h3", "--item-size", "1KiB")
         came += s.drive("again", 100)
         s.down()
-    ok(f"interfaces and sockets in one topology, an interface that was down: {came} lines checked")
+    ok(f"interfaces and sockets in one topology, interfaces that were down and gone: {came} lines checked")
     if XDP:
         names = ("t-h1", "t-s1", "t-s3")
         text = MIXED.replace("{name: t-h3}", "{name: t-h3, by: xdp}")

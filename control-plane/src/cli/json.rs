@@ -83,9 +83,13 @@ pub(super) fn ring(r: &proto::Ring) -> Value {
     })
 }
 
+/// A text, or nothing.
+fn some(text: &str) -> Value {
+    if text.is_empty() { Value::Null } else { text.into() }
+}
+
 /// An event.
 pub(super) fn event(e: &proto::Event) -> Value {
-    let some = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     json!({
         "number": e.number,
         "time_ms": e.time_ms,
@@ -94,6 +98,8 @@ pub(super) fn event(e: &proto::Event) -> Value {
         "member": some(&e.member),
         "ring": some(&e.ring),
         "host": some(&e.host),
+        "port": (e.port != 0).then_some(e.port),
+        "interface": some(&e.interface),
         "text": e.text,
     })
 }
@@ -108,13 +114,15 @@ pub(super) fn status(
     let host = |h: &proto::Host| {
         json!({
             "name": h.name, "ip": h.ip, "port": h.port, "mtu": h.mtu, "connected": h.connected,
-            "rings": h.rings, "agent": h.agent, "programs": h.programs,
+            "rings": h.rings, "agent": h.agent, "programs": h.programs, "trouble": some(&h.trouble),
         })
     };
+    let port = |p: &proto::Port| json!({"port": p.port, "link": p.link, "interface": some(&p.interface), "trouble": some(&p.trouble)});
     let switch = system.and_then(|s| s.switch.as_ref()).map(|s| {
         json!({
             "name": s.name, "p4runtime": s.p4runtime, "connected": s.connected, "workers": s.workers,
             "producer_rings": s.producer_rings, "queue_pairs": s.queue_pairs,
+            "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         })
     });
     json!({

@@ -155,7 +155,7 @@ fn capture(args: &PcapArgs, link: &str) -> Result<(), PcapError> {
     if let Err(e) = known {
         complain(format_args!("packets have no comments until the controller answers: {e}"));
     }
-    let request = Request { link: Some(end.name.clone()), snaplen: args.snaplen };
+    let request = Request { link: Some(end.name.clone()), snaplen: args.snaplen, ..Request::default() };
     let begin_ns = now_ns();
     let (capture, _) = Capture::open(&socket, &request)?;
     let stop = on_signal(&capture)?;

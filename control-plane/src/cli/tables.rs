@@ -94,7 +94,11 @@ pub(super) fn rings(rings: &[proto::Ring]) -> String {
 /// An event.
 pub(super) fn event(e: &proto::Event) -> String {
     let mut out = format!("{:>6}  {}", e.number, word(e.kind().as_str_name(), "EVENT_KIND_"));
-    for (what, name) in [("flow", &e.flow), ("member", &e.member), ("ring", &e.ring), ("host", &e.host)] {
+    if e.port != 0 {
+        out += &format!("  port {}", e.port);
+    }
+    let about = [("flow", &e.flow), ("member", &e.member), ("ring", &e.ring), ("host", &e.host)];
+    for (what, name) in about.into_iter().chain([("interface", &e.interface)]) {
         if !name.is_empty() {
             out += &format!("  {what} {name}");
         }
@@ -141,5 +145,12 @@ pub(super) fn status(
             agent,
         ]);
     }
-    out + &text(&t)
+    out += &text(&t);
+    for p in system.switch.iter().flat_map(|s| &s.ports).filter(|p| !p.trouble.is_empty()) {
+        out += &format!("port {} ({}): {}\n", p.port, p.link, p.trouble);
+    }
+    for h in system.hosts.iter().filter(|h| !h.trouble.is_empty()) {
+        out += &format!("host {}: {}\n", h.name, h.trouble);
+    }
+    out
 }

@@ -181,5 +181,6 @@ pub(super) fn host(h: &Host, connected: bool, rings: u32) -> proto::Host {
         programs: h.programs.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
         connected,
         rings,
+        trouble: String::new(),
     }
 }

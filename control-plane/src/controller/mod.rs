@@ -20,6 +20,7 @@ pub mod dataplane;
 pub mod difference;
 pub mod events;
 pub mod journal;
+mod links;
 pub mod model;
 mod operations;
 pub mod refusal;
@@ -74,6 +75,7 @@ struct Inner {
     work: tokio::sync::Mutex<Work>,
     connected: Mutex<std::collections::HashMap<String, bool>>,
     switch_connected: AtomicBool,
+    links: links::Links,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,

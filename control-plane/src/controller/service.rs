@@ -86,7 +86,10 @@ impl Service for Controller {
         }
         let host = |h: &super::model::Host| {
             let rings = rings.get(h.name.as_str()).copied().unwrap_or(0);
-            convert::host(h, self.is_connected(&h.name), rings)
+            proto::Host {
+                trouble: inner.links.at_host(&h.name),
+                ..convert::host(h, self.is_connected(&h.name), rings)
+            }
         };
         let mut hosts: Vec<proto::Host> = state.hosts.values().map(host).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
@@ -100,6 +103,7 @@ impl Service for Controller {
                 workers: used.workers,
                 producer_rings: used.producers,
                 queue_pairs: used.qps,
+                ports: inner.links.ports(),
             }),
             hosts,
             pid: std::process::id(),

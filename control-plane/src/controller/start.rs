@@ -7,6 +7,7 @@ use super::dataplane::{Context, DataPlane, replication};
 use super::difference::Difference;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
+use super::links::Links;
 use super::model::{DeclaredRing, Host};
 use super::proto::EventKind;
 use super::refusal::Refusal;
@@ -125,6 +126,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         work: tokio::sync::Mutex::new(Work { switch: client, journal }),
         connected: Mutex::new(HashMap::new()),
         switch_connected: AtomicBool::new(true),
+        links: Links::of(setup.topology),
         started: Instant::now(),
         resting,
         states: tokio::sync::broadcast::channel(256).0,

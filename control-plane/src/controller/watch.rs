@@ -4,6 +4,7 @@
 use super::Controller;
 use super::alloc::Resting;
 use super::events::of_flow;
+use super::links::End;
 use super::model::Flow;
 use super::proto::{self, EventKind};
 use super::rest::WorkerState;
@@ -87,6 +88,9 @@ impl Controller {
                     let mut stream = stream.into_inner();
                     while let Ok(Some(event)) = stream.message().await {
                         match event.event {
+                            Some(AgentEvent::Link(link)) => {
+                                self.link_is(End::Host(host.to_owned()), &link.interface, &link.trouble);
+                            }
                             Some(AgentEvent::Ring(ring)) => self.ring_event(host, &ring).await,
                             // The state of rings is looked up when it is needed; only departures can be missed.
                             Some(AgentEvent::Missed(_)) => self.check_rings_of(host).await,
@@ -96,6 +100,7 @@ impl Controller {
                 }
                 Err(_) => {
                     if self.set_connected(host, false) {
+                        self.0.links.forget(host);
                         self.host_event(EventKind::AgentLost, host, "its agent does not answer");
                         self.host_gone(host, "its host's agent does not answer").await;
                     }

@@ -69,6 +69,26 @@ pub(super) async fn run(
     error.map_or(Ok(()), |e| Err(e.into()))
 }
 
+/// Between two looks at a NIC's port.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Says how the port of a NIC of the system's is, as long as the process lives.
+async fn watch_nic(agent: Agent, interface: String) {
+    let mut before = None;
+    loop {
+        let trouble = agent.nic_trouble();
+        if trouble != before {
+            match &trouble {
+                Some(why) => eprintln!("the NIC: {why}"),
+                None => eprintln!("the NIC: its port works again"),
+            }
+            agent.set_link(&interface, trouble.clone());
+            before = trouble;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Result<Running, RoleError> {
     if let NicKind::Verbs { device, port, gid_index } = &host.nic {
         let config =
@@ -83,7 +103,9 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
                 found.name, host.mac
             )));
         }
+        let interface = nic.interface().to_owned();
         let agent = Agent::with_shared_memory(&host.name, nic, None);
+        tokio::spawn(watch_nic(agent.clone(), interface));
         return Ok(Running { agent, nic: None, captures: None });
     }
     let link = topology.links.iter().position(|l| l.host == number);
@@ -95,8 +117,19 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     let backend =
         SoftNicBackend::new("soft0", handle, &config, host.mtu).map_err(|e| other("the NIC")(&e))?;
     let agent = Agent::with_shared_memory(&host.name, backend, None);
+    let interface = match &host.nic {
+        NicKind::Soft { interface: Some(interface) } => interface.name.clone(),
+        _ => String::new(),
+    };
     let mut node = PortLoop::new(NicNode { nic: Nic::new(config), queue }, &waker, LoopConfig::default())?;
-    node.on_trouble(|_, e| eprintln!("the link: {e}"));
+    let told = agent.clone();
+    node.on_trouble(move |_, trouble| {
+        match trouble {
+            Some(e) => eprintln!("the link: {e}"),
+            None => eprintln!("the link: frames pass again"),
+        }
+        told.set_link(&interface, trouble.map(ToString::to_string));
+    });
     let (mut captures, cable) = (Captures::default(), &topology.links[link]);
     let point = captures.point(&cable.name, cable.port, &format!("host {}", host.name));
     node.add_port(0, ports::at_host(place, link, cable, host, point)?)?;

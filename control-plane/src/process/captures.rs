@@ -21,6 +21,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 
 use super::place::Place;
+use super::troubles::{Troubled, Troubles};
 use zsr_link::{TapPoint, TapReader, TapRecord};
 use zsr_wire::frame::MAX_FRAME;
 
@@ -46,6 +47,9 @@ pub struct Request {
     pub link: Option<String>,
     /// Bytes of each frame that are wanted.
     pub snaplen: u16,
+    /// In place of all that: what is wrong with the links, now and from now on, an [`Answer`] each time.
+    #[serde(default)]
+    pub troubles: bool,
 }
 
 /// What it is told: one line of JSON. If a link was taken, [`TapRecord`]s follow.
@@ -57,6 +61,9 @@ pub struct Answer {
     pub refused: Option<String>,
     /// All links of this process.
     pub links: Vec<LinkName>,
+    /// What is wrong, if that was asked for.
+    #[serde(default)]
+    pub troubled: Troubled,
 }
 
 /// A link, as its owner knows it.
@@ -74,9 +81,15 @@ pub struct LinkName {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     links: Vec<(LinkName, TapPoint)>,
+    troubles: Troubles,
 }
 
 impl Captures {
+    /// Where troubles of these links are noted.
+    pub(super) fn troubles(&self) -> &Troubles {
+        &self.troubles
+    }
+
     /// Where the port of a link is watched.
     pub(super) fn point(&mut self, name: &str, port: u32, end: &str) -> TapPoint {
         let point = TapPoint::new();
@@ -87,7 +100,7 @@ impl Captures {
     /// Serves captures at `listener`, in tasks of the runtime that this is called in, until the [`Serving`] is ended.
     pub(super) fn serve(self, listener: UnixListener) -> Serving {
         let (alive, ended) = mpsc::channel();
-        let links = std::sync::Arc::new(self.links);
+        let (links, troubles) = (std::sync::Arc::new(self.links), self.troubles);
         let task = tokio::spawn(async move {
             let running = std::sync::Arc::new(());
             loop {
@@ -97,8 +110,9 @@ impl Captures {
                     continue;
                 };
                 let (links, running, alive) = (links.clone(), running.clone(), alive.clone());
+                let troubles = troubles.clone();
                 tokio::spawn(async move {
-                    if let Ok(Some((stream, reader))) = admit(stream, &links, &running).await {
+                    if let Ok(Some((stream, reader))) = admit(stream, &links, &troubles, &running).await {
                         let thread = std::thread::Builder::new().name("zsr-capture".into());
                         // Without a thread the client finds the connection closed.
                         let _ = thread.spawn(move || {
@@ -134,6 +148,7 @@ impl Serving {
 async fn admit(
     stream: tokio::net::UnixStream,
     links: &[(LinkName, TapPoint)],
+    troubles: &Troubles,
     running: &std::sync::Arc<()>,
 ) -> io::Result<Option<(UnixStream, TapReader)>> {
     let mut stream = BufReader::new(stream);
@@ -145,6 +160,10 @@ async fn admit(
     };
     let mut stream = stream.into_inner();
     let (answer, reader) = match serde_json::from_str::<Request>(&line) {
+        Ok(request) if request.troubles => {
+            troubles.serve(&mut stream).await?;
+            return Ok(None);
+        }
         Ok(request) => answer(&request, links, std::sync::Arc::strong_count(running)),
         Err(e) => (Answer { refused: Some(format!("not a request: {e}")), ..Answer::default() }, None),
     };
@@ -240,7 +259,10 @@ pub struct Capture {
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Nobody serves captures.
-    #[error("no process of system `{system}` that owns a link answers; see zsr status")]
+    #[error(
+        "no process of system `{system}` that owns an end of a link answers (see zsr status); where both ends are the system's, \
+         as an RDMA NIC's and those of a bmv2 with interfaces of its own, capture there: tcpdump -i INTERFACE"
+    )]
     NoOwner {
         /// The system.
         system: String,

@@ -15,6 +15,7 @@ mod place;
 mod ports;
 mod roles;
 mod switch;
+mod troubles;
 mod up;
 
 pub use captures::{Answer, Capture, CaptureError, LinkName, Request, Stopper, ends};

@@ -2,6 +2,7 @@
 
 use super::lock::Lock;
 use super::place::{Place, PlaceError};
+use super::troubles::follow;
 use super::{agent, switch};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
@@ -16,6 +17,9 @@ use zsr_link::LinkError;
 
 /// How long a controller waits for its switch to come up.
 const SWITCH: Duration = Duration::from_secs(10);
+
+/// Between two attempts to hear of the switch's ports.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Which process this is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,6 +246,17 @@ async fn control(
         SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
     })?;
     let listener = listen(&place.controller())?;
+    let (ports, told) = (place.captures(None), controller.clone());
+    tokio::spawn(async move {
+        loop {
+            // An error: the switch's process is not there, which is for others to tell.
+            let _ = follow(&ports, |troubled| told.ports_are(&troubled)).await;
+            tokio::select! {
+                () = told.stopped() => return,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    });
     ready();
     let stopping = controller.clone();
     tokio::spawn(async move {

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
-use zsr_link::{AnyPort, LinkError, LoopConfig, PortLoop, Waker};
+use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
 
@@ -51,10 +51,6 @@ fn open_links(place: &Place, topology: &Topology) -> Result<(Vec<(u16, AnyPort)>
     Ok((links, captures))
 }
 
-fn trouble(port: u16, e: &LinkError) {
-    eprintln!("port {port}: {e}");
-}
-
 async fn soft(
     place: &Place,
     topology: &Topology,
@@ -70,8 +66,8 @@ async fn soft(
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
     let mut node = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
-    node.on_trouble(trouble);
     let (links, captures) = open_links(place, topology)?;
+    node.on_trouble(captures.troubles().teller());
     for (number, link) in links {
         node.add_port(number, link)?;
     }
@@ -115,18 +111,23 @@ async fn on_bmv2(
             (Some(process), address, Some(packets))
         }
     };
-    let (mut bridge, mut injector, mut watched) = (None, None, None);
+    let (mut bridge, mut injector) = (None, None);
+    let watched;
     match (packets, &spec.tick_interface) {
         (Some(packets), _) => {
             let (links, captures) = open_links(place, topology)?;
-            watched = Some(captures.serve(listen(&place.captures(None))?));
+            let tell = captures.troubles().teller();
+            watched = captures.serve(listen(&place.captures(None))?);
             let mut dataplane = Dataplane::connect(packets, spec.device_id).await?;
             dataplane.free().await?;
-            bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), trouble)?);
+            bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), tell)?);
         }
         (None, Some(interface)) => {
             let link = ports::on_interface(interface, TICK_MTU, None)?;
-            injector = Some(Injector::start(link, timer(spec), trouble)?);
+            // Its ports are bmv2's own: nothing here can be captured, and one link can go down.
+            let captures = Captures::default();
+            injector = Some(Injector::start(link, timer(spec), captures.troubles().teller())?);
+            watched = captures.serve(listen(&place.captures(None))?);
         }
         (None, None) => return Err(RoleError::NoTicks(spec.name.clone())),
     }
@@ -158,9 +159,7 @@ async fn on_bmv2(
         },
     };
     drop((bridge, injector));
-    if let Some(watched) = watched {
-        watched.end();
-    }
+    watched.end();
     if let Some(process) = process {
         tokio::task::block_in_place(|| process.stop());
     }

@@ -90,7 +90,7 @@ pub struct Bridge {
 
 impl Bridge {
     /// Joins each link to the port of its number, from when on bmv2 has a program. `trouble` hears of what goes wrong at
-    /// which port, from the bridge's thread. The runtime that this is called in carries the stream.
+    /// which port, and when that is over, from the bridge's thread. The runtime that this is called in carries the stream.
     ///
     /// # Errors
     /// A port is given twice, or there is no thread.
@@ -98,7 +98,7 @@ impl Bridge {
         dataplane: Dataplane,
         links: Vec<(u16, AnyPort)>,
         ticks: Option<Ticks>,
-        trouble: impl Fn(u16, &LinkError) + Send + Sync + 'static,
+        trouble: impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static,
     ) -> Result<Bridge, Bmv2Error> {
         let waker = Waker::new()?;
         let (opened, stream) = mpsc::channel();

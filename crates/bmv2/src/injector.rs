@@ -13,14 +13,14 @@ pub struct Injector(Option<LoopThread<Source>>);
 
 impl Injector {
     /// Sends `ticks` over `link` from now on; their port's number is the far end's affair. `trouble` hears of what goes
-    /// wrong there.
+    /// wrong there, and when that is over.
     ///
     /// # Errors
     /// There is no thread.
     pub fn start(
         link: AnyPort,
         ticks: Ticks,
-        trouble: impl Fn(u16, &LinkError) + Send + Sync + 'static,
+        trouble: impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static,
     ) -> Result<Injector, Bmv2Error> {
         let port = ticks.port;
         let mut source = PortLoop::new(

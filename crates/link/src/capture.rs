@@ -72,4 +72,8 @@ impl<P: Port> Port for Capture<P> {
     fn trouble(&mut self) -> Option<LinkError> {
         self.inner.trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        self.inner.is_troubled()
+    }
 }

@@ -100,6 +100,10 @@ impl<P: Port> Port for Counted<P> {
     fn trouble(&mut self) -> Option<LinkError> {
         self.inner.trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        self.inner.is_troubled()
+    }
 }
 
 #[cfg(test)]

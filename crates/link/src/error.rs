@@ -104,6 +104,14 @@ pub enum LinkError {
         /// The interface.
         interface: String,
     },
+    /// Nothing is at the other end of the interface's cable.
+    #[error(
+        "the interface {interface} has no carrier, frames there are lost: see to the cable, and that the other end is up"
+    )]
+    NoCarrier {
+        /// The interface.
+        interface: String,
+    },
     /// The interface carries too small packets.
     #[error(
         "the interface {interface} has MTU {has}, the link needs {needs}: `ip link set {interface} mtu {needs}`, at \

@@ -178,4 +178,8 @@ impl<P: Port> Port for Faulty<P> {
     fn trouble(&mut self) -> Option<LinkError> {
         self.inner.trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        self.inner.is_troubled()
+    }
 }

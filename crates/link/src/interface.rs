@@ -66,7 +66,13 @@ impl Watch {
             what: "asking for its state",
             source,
         });
-        match found.and_then(|found| usable(found, &self.name, self.mtu)).and_then(attach) {
+        // A link may be opened before its other end is up, so this is no reason to refuse one.
+        let carries = |found: Interface| match found.running {
+            true => Ok(found),
+            false => Err(LinkError::NoCarrier { interface: self.name.clone() }),
+        };
+        let found = found.and_then(|found| usable(found, &self.name, self.mtu));
+        match found.and_then(carries).and_then(attach) {
             Ok(()) => self.told = None,
             Err(error) => {
                 let kind = Some(discriminant(&error));
@@ -88,6 +94,7 @@ impl Watch {
 pub(crate) struct Interface {
     pub(crate) index: i32,
     pub(crate) up: bool,
+    pub(crate) running: bool,
     pub(crate) mtu: u32,
     pub(crate) ethernet: bool,
 }
@@ -119,6 +126,7 @@ pub(crate) fn look_up(socket: BorrowedFd<'_>, name: &str) -> io::Result<Option<I
     Ok(Some(Interface {
         index,
         up: i32::from(flags) & libc::IFF_UP != 0,
+        running: i32::from(flags) & libc::IFF_RUNNING != 0,
         mtu: mtu.max(0) as u32,
         ethernet: family == libc::ARPHRD_ETHER,
     }))

@@ -75,6 +75,11 @@ pub trait Port {
     fn trouble(&mut self) -> Option<LinkError> {
         None
     }
+
+    /// Whether the last trouble that was told has not gone yet.
+    fn is_troubled(&self) -> bool {
+        false
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -116,5 +121,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn trouble(&mut self) -> Option<LinkError> {
         (**self).trouble()
+    }
+
+    fn is_troubled(&self) -> bool {
+        (**self).is_troubled()
     }
 }

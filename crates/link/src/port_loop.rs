@@ -125,8 +125,8 @@ impl<N: Node> PortLoop<N> {
         self.ports.add(port, link)
     }
 
-    /// Has `f` told what goes wrong at which port, from the loop's thread, which waits for it.
-    pub fn on_trouble(&mut self, f: impl Fn(u16, &LinkError) + Send + Sync + 'static) {
+    /// Has `f` told what goes wrong at which port, and when that is over (`None`), from the loop's thread, which waits for it.
+    pub fn on_trouble(&mut self, f: impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static) {
         self.ports.on_trouble(Arc::new(f));
     }
 

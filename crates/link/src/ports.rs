@@ -14,8 +14,8 @@ use crate::wake::Waker;
 /// A port of any kind, for a loop that runs in a thread of its own.
 pub type AnyPort = Box<dyn Port + Send>;
 
-/// Told what goes wrong at which port.
-pub type TroubleFn = dyn Fn(u16, &LinkError) + Send + Sync;
+/// Told what goes wrong at which port, and when that is over (`None`).
+pub type TroubleFn = dyn Fn(u16, Option<&LinkError>) + Send + Sync;
 
 /// What has passed one port of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +48,8 @@ struct Slot {
     /// A frame of the node's for which the link had no room.
     held: Option<Frame>,
     stats: PortStats,
+    /// A trouble was told, and not its end.
+    troubled: bool,
 }
 
 impl Slot {
@@ -109,6 +111,7 @@ impl Ports {
             watched: false,
             held: None,
             stats: PortStats::default(),
+            troubled: false,
         });
         Ok(())
     }
@@ -247,10 +250,13 @@ impl Ports {
     pub(crate) fn report(&mut self, reports: &mut Vec<PortReport>) {
         reports.clear();
         for slot in &mut self.slots {
-            if let Some(error) = slot.link.trouble()
-                && let Some(tell) = &self.trouble
-            {
-                tell(slot.port, &error);
+            let error = slot.link.trouble();
+            let over = error.is_none() && slot.troubled && !slot.link.is_troubled();
+            if error.is_some() || over {
+                slot.troubled = !over;
+                if let Some(tell) = &self.trouble {
+                    tell(slot.port, error.as_ref());
+                }
             }
             reports.push(PortReport {
                 port: slot.port,

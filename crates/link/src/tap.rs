@@ -297,6 +297,10 @@ impl<P: Port> Port for Tapped<P> {
     fn trouble(&mut self) -> Option<LinkError> {
         self.inner.trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        self.inner.is_troubled()
+    }
 }
 
 impl<P: std::fmt::Debug> std::fmt::Debug for Tapped<P> {

@@ -231,13 +231,17 @@ fn links_without_a_descriptor_and_troubles_are_served() {
     running.add_port(1, Box::new(inner)).unwrap();
     // A peer of the wrong kind: no datagram socket.
     let peer = dir.path().join("stream");
-    let _stream = std::os::unix::net::UnixListener::bind(&peer).unwrap();
+    let stream = std::os::unix::net::UnixListener::bind(&peer).unwrap();
     running.add_port(2, Box::new(UnixPort::open(&dir.path().join("x"), &peer).unwrap())).unwrap();
     let (told, troubles) = mpsc::channel();
-    running.on_trouble(move |port, error| drop(told.send((port, error.to_string()))));
+    running.on_trouble(move |port, error| drop(told.send((port, error.map(ToString::to_string)))));
     let running = running.spawn("toy").unwrap();
     let (port, message) = troubles.recv().unwrap();
-    assert!(port == 2 && message.contains("stream"), "{port}: {message}");
+    assert!(port == 2 && message.as_ref().is_some_and(|m| m.contains("stream")), "{port}: {message:?}");
+    drop(stream);
+    std::fs::remove_file(&peer).unwrap();
+    let _right = std::os::unix::net::UnixDatagram::bind(&peer).unwrap();
+    assert_eq!(troubles.recv().unwrap(), (2, None), "its end is told as well");
     let mut pool = FramePool::default();
     outer.send(0, Frame::copy_from(&[1, 42]).unwrap(), &mut pool).unwrap();
     running.handle().wake();

@@ -4,7 +4,9 @@ use std::net::Ipv4Addr;
 
 use zsr_wire::{Mac, Psn, Qpn};
 
-use super::{AgentError, AgentEvent, EventKind, OpenRing, QueuePair, RingInfo, RingRequest, RingState};
+use super::{
+    AgentError, AgentEvent, EventKind, LinkState, OpenRing, QueuePair, RingInfo, RingRequest, RingState,
+};
 use crate::nic::{NicInfo, QpTarget};
 use crate::proto;
 use crate::ring::{ByteOrder, Role};
@@ -159,6 +161,12 @@ pub(super) fn event(event: AgentEvent) -> proto::Event {
         detail: event.detail,
     };
     proto::Event { event: Some(proto::event::Event::Ring(ring)) }
+}
+
+pub(super) fn link(link: &LinkState) -> proto::Event {
+    let LinkState { interface, trouble } = link.clone();
+    let link = proto::LinkEvent { interface, trouble: trouble.unwrap_or_default() };
+    proto::Event { event: Some(proto::event::Event::Link(link)) }
 }
 
 pub(super) fn missed(events: u64) -> proto::Event {

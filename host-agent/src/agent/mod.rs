@@ -19,7 +19,7 @@ mod service;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::SharedMemory;
@@ -137,6 +137,15 @@ pub struct AgentEvent {
     pub detail: String,
 }
 
+/// How the cable of the NIC is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// The system's interface there, if it has one.
+    pub interface: String,
+    /// Why frames are lost, and what to do.
+    pub trouble: Option<String>,
+}
+
 /// The agent of one host and one NIC. Clones are the same agent.
 #[derive(Clone)]
 pub struct Agent(Arc<Inner>);
@@ -149,6 +158,7 @@ struct Inner {
     shared: bool,
     table: Mutex<Table>,
     events: broadcast::Sender<AgentEvent>,
+    link: watch::Sender<LinkState>,
 }
 
 #[derive(Default)]
@@ -178,7 +188,15 @@ impl Agent {
 
     fn build(name: String, nic: Box<dyn NicBackend>, memory_limit: Option<u64>, shared: bool) -> Self {
         let (events, _) = broadcast::channel(EVENT_BACKLOG);
-        Self(Arc::new(Inner { name, nic, memory_limit, shared, table: Mutex::default(), events }))
+        Self(Arc::new(Inner {
+            name,
+            nic,
+            memory_limit,
+            shared,
+            table: Mutex::default(),
+            events,
+            link: watch::Sender::default(),
+        }))
     }
 
     /// The host's name.
@@ -194,6 +212,26 @@ impl Agent {
     /// What happens to rings from now on.
     pub fn events(&self) -> broadcast::Receiver<AgentEvent> {
         self.0.events.subscribe()
+    }
+
+    /// How the NIC's cable is, which its driver says with [`set_link`](Self::set_link).
+    pub fn link(&self) -> watch::Receiver<LinkState> {
+        self.0.link.subscribe()
+    }
+
+    /// Why nothing passes the NIC's port at this moment, as far as the NIC itself can tell.
+    pub fn nic_trouble(&self) -> Option<String> {
+        self.0.nic.trouble().map(|e| e.to_string())
+    }
+
+    /// Notes how the NIC's cable is; watchers are told if that is news.
+    pub fn set_link(&self, interface: &str, trouble: Option<String>) {
+        let fresh = LinkState { interface: interface.to_owned(), trouble };
+        self.0.link.send_if_modified(|link| {
+            let news = link.trouble != fresh.trouble;
+            *link = fresh;
+            news
+        });
     }
 
     /// Makes a ring in fresh memory, registers it, and makes its queue pairs. Blocks on the NIC.

@@ -225,7 +225,7 @@ impl agent_server::Agent for AgentService {
         _request: Request<proto::WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let (to_client, stream) = mpsc::channel(16);
-        tokio::spawn(forward(self.agent.events(), to_client, self.stop.clone()));
+        tokio::spawn(forward(self.agent.events(), self.agent.link(), to_client, self.stop.clone()));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 }
@@ -233,17 +233,24 @@ impl agent_server::Agent for AgentService {
 /// Hands events on until the server stops or the client goes.
 async fn forward(
     mut events: broadcast::Receiver<super::AgentEvent>,
+    mut link: watch::Receiver<super::LinkState>,
     to_client: mpsc::Sender<Result<proto::Event, Status>>,
     mut stop: watch::Receiver<bool>,
 ) {
+    // A watcher takes it for well until it is told.
+    if link.borrow().trouble.is_some() {
+        link.mark_changed();
+    }
     loop {
         let event = tokio::select! {
-            event = events.recv() => event,
+            event = events.recv() => event.map(convert::event),
+            // Fails only when the agent has gone, and with it the events.
+            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
             _ = stop.wait_for(|&stopped| stopped) => return,
             () = to_client.closed() => return,
         };
         let event = match event {
-            Ok(event) => convert::event(event),
+            Ok(event) => event,
             Err(broadcast::error::RecvError::Lagged(events)) => convert::missed(events),
             Err(broadcast::error::RecvError::Closed) => return,
         };

@@ -129,6 +129,11 @@ pub trait NicBackend: Send + Sync + 'static {
     /// [`NicError`]: unknown queue pair, NIC stopped.
     fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError>;
 
+    /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do.
+    fn trouble(&self) -> Option<NicError> {
+        None
+    }
+
     /// The doorbell of the ring with this secret, at the switch that `target` names: by default a UDP socket of the host.
     ///
     /// # Errors

@@ -206,6 +206,10 @@ impl Port for PacketPort {
     fn trouble(&mut self) -> Option<LinkError> {
         self.watch.take_trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        !self.watch.is_usable()
+    }
 }
 
 impl std::fmt::Debug for PacketPort {

@@ -233,6 +233,10 @@ impl Port for UnixPort {
     fn trouble(&mut self) -> Option<LinkError> {
         self.trouble.take()
     }
+
+    fn is_troubled(&self) -> bool {
+        self.told
+    }
 }
 
 impl std::fmt::Debug for UnixPort {

@@ -228,6 +228,10 @@ impl Port for XdpPort {
     fn trouble(&mut self) -> Option<LinkError> {
         self.watch.take_trouble()
     }
+
+    fn is_troubled(&self) -> bool {
+        !self.watch.is_usable()
+    }
 }
 
 impl std::fmt::Debug for XdpPort {

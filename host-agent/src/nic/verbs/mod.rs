@@ -84,6 +84,11 @@ impl VerbsNic {
         Ok(nic)
     }
 
+    /// The network interface behind the device's port.
+    pub fn interface(&self) -> &str {
+        &self.choice.interface
+    }
+
     fn set_up(&mut self) -> Result<(), NicError> {
         let (verbs, device, port) = (&self.verbs, &self.choice.device, self.choice.port);
         let failed = |what: &str, source: io::Error| error::os(what, device, &source);
@@ -187,6 +192,10 @@ fn memlock_limit() -> Option<u64> {
 }
 
 impl NicBackend for VerbsNic {
+    fn trouble(&self) -> Option<NicError> {
+        sysfs::trouble(Path::new(sysfs::CLASS), Path::new(sysfs::NET), &self.choice)
+    }
+
     fn info(&self) -> NicInfo {
         self.info.clone()
     }

@@ -95,6 +95,25 @@ pub(super) fn choose(class: &Path, net: &Path, wanted: &VerbsConfig) -> Result<C
     }))
 }
 
+/// Why what was chosen can't be used any more.
+pub(super) fn trouble(class: &Path, net: &Path, used: &Choice) -> Option<NicError> {
+    let same = VerbsConfig {
+        device: Some(used.device.clone()),
+        port: Some(used.port),
+        gid_index: Some(used.gid_index),
+        ip: None,
+    };
+    match choose(class, net, &same) {
+        Ok(found) if found.ip == used.ip => None,
+        Ok(_) => Some(error::no_gid(
+            &used.device,
+            used.port,
+            &format!("RoCEv2 GID with the address {} any more", used.ip),
+        )),
+        Err(e) => Some(e),
+    }
+}
+
 fn choose_gid(
     folder: &Path,
     net: &Path,
@@ -201,6 +220,15 @@ mod tests {
         sys.device("ib0", "4: ACTIVE\n", &[(LINK_LOCAL, "IB/RoCE v1\n")]);
         let no_ip = sys.choose(&VerbsConfig::default()).unwrap_err();
         assert!(no_ip.kind == crate::nic::NicErrorKind::Invalid && no_ip.message.contains("ip addr add"));
+
+        sys.device("up0", "4: ACTIVE\n", &[(IPV4, "RoCE v2\n")]);
+        let used = sys.choose(&VerbsConfig { device: Some("up0".into()), ..VerbsConfig::default() }).unwrap();
+        let trouble = || trouble(&sys.0.path().join("ib"), &sys.0.path().join("net"), &used);
+        assert_eq!(trouble(), None);
+        sys.device("up0", "1: DOWN\n", &[(IPV4, "RoCE v2\n")]);
+        assert!(trouble().unwrap().message.contains("DOWN"));
+        fs::remove_dir_all(sys.0.path().join("ib/up0")).unwrap();
+        assert!(trouble().unwrap().message.contains("no RDMA device up0"));
 
         let missing = VerbsConfig { device: Some("mlx5_7".into()), ..VerbsConfig::default() };
         let missing = sys.choose(&missing).unwrap_err().message;

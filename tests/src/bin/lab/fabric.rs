@@ -181,7 +181,7 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
     for (number, port) in ports {
         fabric.add_port(number, port)?;
     }
-    fabric.on_trouble(|port, error| eprintln!("port {port}: {error}"));
+    fabric.on_trouble(|port, error| error.iter().for_each(|e| eprintln!("port {port}: {e}")));
     let start = Instant::now();
     let fabric = fabric.spawn("switch")?;
     let done = runtime.block_on(async {

@@ -1,0 +1,83 @@
+//! What is wrong with the links of a process, at this moment: told by the threads of its ports, followed by the controller
+//! over the socket for captures, which whoever owns ports has.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use zsr_link::LinkError;
+
+use super::captures::{Answer, Request};
+
+/// Per port, why frames are lost there and what to do. Ports that work are not in it.
+pub type Troubled = BTreeMap<u32, String>;
+
+/// The state of a process' links. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Troubles(Arc<watch::Sender<Troubled>>);
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Troubles(Arc::new(watch::channel(Troubled::new()).0))
+    }
+}
+
+impl Troubles {
+    /// For [`zsr_link::PortLoop::on_trouble`]: notes it, and has it in the log as well.
+    pub(super) fn teller(&self) -> impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static {
+        let own = self.clone();
+        move |port, trouble| {
+            match trouble {
+                Some(e) => eprintln!("port {port}: {e}"),
+                None => eprintln!("port {port}: frames pass again"),
+            }
+            own.0.send_modify(|ports| {
+                match trouble {
+                    Some(e) => ports.insert(port.into(), e.to_string()),
+                    None => ports.remove(&port.into()),
+                };
+            });
+        }
+    }
+
+    /// Sends what there is, and then every change, until the client goes or the process ends.
+    pub(super) async fn serve(&self, stream: &mut tokio::net::UnixStream) -> io::Result<()> {
+        let mut now = self.0.subscribe();
+        let (mut from_client, mut to_client) = stream.split();
+        loop {
+            let troubled = now.borrow_and_update().clone();
+            let mut line = serde_json::to_string(&Answer { troubled, ..Answer::default() })?;
+            line.push('\n');
+            to_client.write_all(line.as_bytes()).await?;
+            let mut byte = [0];
+            tokio::select! {
+                changed = now.changed() => if changed.is_err() { return Ok(()) },
+                // A client has nothing more to say, so this is its end.
+                _ = tokio::io::AsyncReadExt::read(&mut from_client, &mut byte) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Follows the troubles of the process whose socket is `socket`, until it ends.
+///
+/// # Errors
+/// Nobody answers there, or not as expected.
+pub async fn follow(socket: &Path, mut tell: impl FnMut(Troubled)) -> io::Result<()> {
+    let mut stream = BufReader::new(UnixStream::connect(socket).await?);
+    let mut line = serde_json::to_string(&Request { troubles: true, ..Request::default() })?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).await?;
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let answer: Answer = serde_json::from_str(&line)?;
+        tell(answer.troubled);
+    }
+}
