@@ -16,7 +16,7 @@ const UPDATES_PER_WRITE: usize = 1024;
 /// The status of a failed Write travels in a header and names every update.
 const MAX_STATUS: u32 = 4 << 20;
 /// How long the switch may take for a Write.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
 /// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
 const MAX_MESSAGE: usize = 64 << 20;
 
