@@ -102,7 +102,7 @@ pub(super) fn timers(info: &Info, chip: Chip, packets: &[TimerPacket]) -> Result
 
 /// Stops all applications.
 pub(super) fn silence(info: &Info, chip: Chip) -> Result<Vec<bf::Update>, BfrtError> {
-    (0..chip.generators()).map(|app| Ok(enable(info, app, false)?)).collect()
+    (0..chip.generators()).map(|app| enable(info, app, false)).collect()
 }
 
 /// Sends `packet` by application `app`: once, or again and again.

@@ -98,7 +98,7 @@ impl BfrtClient {
         let config = rpc.get_forwarding_pipeline_config(request).await;
         let config = config.map_err(|e| refused("asking for its program", &e))?.into_inner();
         let info = info(switch, tofino, &config)
-            .map_err(|why| ClientError::Program { switch: name.clone(), why })?;
+            .map_err(|why| ClientError::Program { switch: name.clone(), why: why.into() })?;
         let reader = BfrtReader {
             name: name.clone(),
             device,

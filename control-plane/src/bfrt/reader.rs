@@ -130,7 +130,7 @@ impl BfrtReader {
     }
 
     pub(super) fn unfit(&self, why: BfrtError) -> ClientError {
-        ClientError::Program { switch: self.name.clone(), why }
+        ClientError::Program { switch: self.name.clone(), why: why.into() }
     }
 }
 

@@ -58,7 +58,7 @@ pub enum ClientError {
         /// Name of the switch.
         switch: String,
         /// What does not fit.
-        why: crate::bfrt::BfrtError,
+        why: Box<crate::bfrt::BfrtError>,
     },
     /// The stream ended.
     #[error("switch `{switch}`: the connection is lost")]

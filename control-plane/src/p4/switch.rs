@@ -72,7 +72,7 @@ impl SwitchClient {
             }
             TofinoApi::P4Runtime => {
                 let compiled = Compiled::load(switch)
-                    .map_err(|why| ClientError::Program { switch: switch.name.clone(), why })?;
+                    .map_err(|why| ClientError::Program { switch: switch.name.clone(), why: why.into() })?;
                 let session =
                     P4RuntimeSession::connect(&switch.name, address, switch.device_id, election_id).await?;
                 Session::Chip(session, Box::new(compiled))
@@ -89,7 +89,7 @@ impl SwitchClient {
                 let schema = Schema::new(&compiled.p4info).with_clock(Clock::Slices);
                 let unfit = |e: super::SchemaError| ClientError::Program {
                     switch: session.name.clone(),
-                    why: crate::bfrt::BfrtError::Unfit(format!("{}: {e}", compiled.folder.display())),
+                    why: crate::bfrt::BfrtError::Unfit(format!("{}: {e}", compiled.folder.display())).into(),
                 };
                 for (table, action) in TABLES {
                     schema.check(table, action).map_err(unfit)?;
