@@ -3,6 +3,8 @@
 use super::files::{compiled, driver, program};
 use super::server::Recorder;
 use bf::data_field::Value;
+use p4runtime_proto::p4::v1 as rt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -11,14 +13,14 @@ use zsr_control_plane::bfrt::proto as bf;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 use zsr_control_plane::controller::proto::{self, FlowKind};
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
-use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use zsr_control_plane::topology::{Chip, Topology};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::p4runtime::empty_program;
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::Mac;
 
@@ -37,20 +39,35 @@ struct Rig {
 
 impl Rig {
     fn new(chip: Chip, program: &str) -> Self {
+        Self::speaking(chip, program, None)
+    }
+
+    /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given.
+    fn speaking(chip: Chip, program: &str, compiled: Option<&Path>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("a runtime");
         let recorder = Recorder::new(program, &driver(chip));
-        let address = runtime.block_on(recorder.serve());
+        let (handle, control) = control_queue(|| ());
+        let (address, api) = runtime.block_on(async {
+            let Some(compiled) = compiled else {
+                return (recorder.serve().await, "api: bfrt, ports: {speed: 100G, fec: rs}".to_owned());
+            };
+            let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            let server = P4RuntimeServer::new(handle, std::num::NonZeroU64::MIN);
+            tokio::spawn(server.serve(listener, std::future::pending()));
+            (address, format!("api: p4runtime, artifacts: '{}'", compiled.display()))
+        });
         let first = chip.ports().start() + 3;
         let hosts: Vec<String> =
             (1..=HOSTS).map(|n| format!("  - {{name: h{n}, nic: {{interface: e{n}}}}}\n")).collect();
         let links: Vec<String> =
             (1..=HOSTS).map(|n| format!("  - h{n} -> s1:{}\n", first + n as u32)).collect();
         let text = format!(
-            "switches:\n  - {{name: s1, kind: tofino, chip: {}, api: bfrt, address: '{address}', ports: {{speed: 100G, fec: rs}}}}\n\
+            "switches:\n  - {{name: s1, kind: tofino, chip: {}, address: '{address}', {api}}}\n\
              hosts:\n{}links:\n{}flows: []\n",
             chip.name(),
             hosts.concat(),
@@ -87,9 +104,8 @@ impl Rig {
             };
             runtime.spawn(async move { agent.serve_unix(listener, std::future::pending()).await });
         }
-        // Nothing but the NICs' own work is done there.
+        // Where there is a recorder, nothing but the NICs' own work is done there.
         let switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
-        let (_, control) = control_queue(wake);
         let stop = Arc::new(AtomicBool::new(false));
         let fabric = Fabric { switch, control, stations, stop: stop.clone() };
         let fabric = std::thread::spawn(move || fabric.run());
@@ -332,4 +348,45 @@ fn a_second_controller_is_refused() {
     assert!(e.contains("switch `s1`: subscribing"), "{e}");
     rig.sound();
     drop(first);
+}
+
+/// The software switch stands in for Stratum, with its own program for the chip's: what is special about a chip is in entries and
+/// groups all the same.
+#[test]
+fn through_p4runtime_a_chip_gets_its_own_ports_and_times() {
+    let compiled = tempfile::tempdir().expect("a folder");
+    let built_in = Artifacts::built_in().expect("the program");
+    let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/artifacts");
+    for (from, to) in [("zsr-v1model.p4info.txtpb", "p4info.txtpb"), ("zsr-v1model.json", "device.bin")] {
+        std::fs::copy(artifacts.join(from), compiled.path().join(to)).expect("copied");
+    }
+    let rig = Rig::speaking(Chip::Tofino2, &program(), Some(compiled.path()));
+    let controller = rig.start().expect("a controller");
+    let mut client = rig.client(&controller);
+    let run = &rig.runtime;
+    run.block_on(client.create_flow(flow("f", FlowKind::Shuffle, &["h1"], &["h2"]))).expect("created");
+
+    let address = rig.topology.switches[0].kind.tofino().expect("a Tofino").address;
+    let reader = run.block_on(P4RuntimeReader::connect("s1", address, 1)).expect("the switch");
+    let groups = run.block_on(reader.groups()).expect("groups");
+    // Polls once in a tick, as often as it can.
+    let ticks = groups.iter().find(|g| g.multicast_group_id == 1).expect("the group of ticks");
+    let port = rt::replica::PortKind::Port(vec![rig.chip.port_again() as u8]);
+    assert_eq!(ticks.replicas[0].port_kind, Some(port));
+    let schema = Schema::new(&built_in.p4info);
+    let workers = run.block_on(reader.entries(std::iter::once(schema.table("workers").expect("a table"))));
+    let times = |e: &rt::TableEntry| match e.action.as_ref().and_then(|a| a.r#type.as_ref()) {
+        Some(rt::table_action::Type::Action(a)) => {
+            a.params[7..9].iter().map(|p| p.value.clone()).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    // 1 and 5 ms, in units of 256 ns.
+    let expected = [3907u16, 19532].map(|n| n.to_be_bytes().to_vec());
+    assert!(workers.expect("entries").iter().any(|e| times(e) == expected));
+
+    let delete = proto::DeleteFlowRequest { name: "f".into(), force: true };
+    run.block_on(client.delete_flow(delete)).expect("deleted");
+    let left = run.block_on(reader.groups()).expect("groups");
+    assert_eq!(left.iter().filter(|g| g.multicast_group_id != 2).count(), 0, "{left:?}");
 }
