@@ -18,7 +18,7 @@ pub struct BfrtDigests {
 }
 
 impl BfrtDigests {
-    /// The next list: its messages, each with its members in the order of [`FIELDS`].
+    /// The next list: its messages, each with its members in the order of `FIELDS`.
     pub async fn next(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
         while let Some(message) = self.responses.next().await {
             let message = message.map_err(|e| ClientError::Refused {
