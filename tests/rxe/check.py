@@ -67,7 +67,7 @@ def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=N
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="zsr-rxe") as folder:
+    with tempfile.TemporaryDirectory(prefix="zsr-guests-") as folder:
         guests = {}
         try:
             for h, (ip, mac) in HOSTS.items():
@@ -203,9 +203,9 @@ def product_refuses(guests):
             raise Failed(f"{name}: expected an error with {words}, got {status}: {said} {left}")
         print(f"OK rxe: zsr agent: {name}: {said.strip().removeprefix('error: ')}", flush=True)
 
-    refused("missing device", lambda t: t.replace("rxe0", "mlx5_0"), "no RDMA device mlx5_0", "there are: rxe0")
+    refused("missing device", lambda t: t.replace("device: rxe0", "device: mlx5_0"), "no RDMA device mlx5_0", "there are: rxe0")
     refused("another address than the topology's", lambda t: t.replace(":01'", ":77'"), "02:00:00:01:00:01", "put mac")
-    refused("a GID index without one", lambda t: t.replace("rxe0", "rxe0, gid_index: 200"), "at index 200")
+    refused("a GID index without one", lambda t: t.replace("device: rxe0", "device: rxe0, gid_index: 200"), "at index 200")
     refused("an address that no GID has", lambda t: t.replace("10.0.1.1,", "10.0.9.9,"), "10.0.9.9", "ip addr add")
 
 
