@@ -4,8 +4,9 @@
 use super::BfrtError;
 use super::info::{Field, Info, Table};
 use super::proto as bf;
-use super::row::{Row, Value, data, number, only_key, padded};
+use super::row::{Row, Value, data, only_key, padded};
 use crate::p4::schema::canonical;
+use crate::p4::schema::number;
 use p4runtime_proto::p4::v1 as rt;
 
 const PACKETS: &str = "$COUNTER_SPEC_PKTS";

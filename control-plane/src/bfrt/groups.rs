@@ -7,7 +7,8 @@
 use super::BfrtError;
 use super::info::Info;
 use super::proto as bf;
-use super::row::{Row, Value, data, number, only_key};
+use super::row::{Row, Value, data, only_key};
+use crate::p4::schema::number;
 use bf::data_field::Value as Wire;
 use bf::update::Type;
 use p4runtime_proto::p4::v1 as rt;

@@ -3,6 +3,7 @@
 use super::BfrtError;
 use super::info::{Action, Field, Form, Info, Table};
 use super::proto as bf;
+use crate::p4::schema::number;
 use bf::data_field::Value as Wire;
 
 /// What a field is given.
@@ -117,11 +118,6 @@ pub(super) fn padded(table: &str, field: &Field, value: u64) -> Result<Vec<u8>, 
             form: field.form.to_string(),
         }),
     }
-}
-
-/// The number in big-endian bytes.
-pub(super) fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
 /// What field `name` of an entry that was read is.

@@ -89,7 +89,7 @@ impl Controller {
         let mut work = self.0.work.lock().await;
         let plan = Plan::new(&base.topology, 0, 1)?;
         let given = async {
-            give_program(&mut client, &base.artifacts, &self.0.plane, &base.topology).await?;
+            give_program(&mut client, &base.artifacts, &self.0.plane, &plan).await?;
             Ok::<_, StartError>(client.set_up(&plan).await?)
         };
         let Ok(given) = tokio::time::timeout(PROGRAM, given).await else { return Ok(None) };
@@ -112,12 +112,15 @@ impl Controller {
         self.0.switch_connected.store(true, Ordering::Relaxed);
         let text = format!("switch `{}` is there, and was given its program", switch.name);
         self.0.events.emit(EventKind::SwitchFound, of_host("", text));
-        for flow in &lost {
-            let why = "the switch was started anew and has lost the flow; create it again";
-            self.0.events.emit(EventKind::FlowDeleted, of_flow(&flow.name, why));
-        }
+        lost.iter().for_each(|flow| self.says_lost(&flow.name));
         self.0.reweighed.notify_one();
         Ok(Some(digests))
+    }
+
+    /// A flow went with its switch.
+    pub(super) fn says_lost(&self, flow: &str) {
+        let why = "the switch was started anew and has lost the flow; create it again";
+        self.0.events.emit(EventKind::FlowDeleted, of_flow(flow, why));
     }
 
     fn address_of_switch(&self) -> SocketAddr {

@@ -170,8 +170,8 @@ pub(super) fn free_ring(r: &DeclaredRing, programs: &dyn Fn(&str) -> String) -> 
     }
 }
 
-/// A host with what is known of its agent.
-pub(super) fn host(h: &Host, connected: bool, rings: u32) -> proto::Host {
+/// A host with what is known of its agent and its link.
+pub(super) fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> proto::Host {
     proto::Host {
         name: h.name.clone(),
         ip: h.station.ip.to_string(),
@@ -181,6 +181,6 @@ pub(super) fn host(h: &Host, connected: bool, rings: u32) -> proto::Host {
         programs: h.programs.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
         connected,
         rings,
-        trouble: String::new(),
+        trouble,
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     ports: Vec<proto::Port>,
-    troubled: Mutex<BTreeMap<End, (String, String)>>,
+    troubled: Mutex<BTreeMap<End, String>>,
 }
 
 impl Links {
@@ -36,7 +36,7 @@ impl Links {
         Links { ports: topology.links.iter().map(port).collect(), ..Links::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<End, (String, String)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<End, String>> {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -44,16 +44,15 @@ impl Links {
     pub(super) fn ports(&self) -> Vec<proto::Port> {
         let troubled = self.lock();
         let with = |p: &proto::Port| {
-            let trouble = troubled.get(&End::Switch(p.port)).map(|(_, why)| why.clone());
-            proto::Port { trouble: trouble.unwrap_or_default(), ..p.clone() }
+            let trouble = troubled.get(&End::Switch(p.port)).cloned().unwrap_or_default();
+            proto::Port { trouble, ..p.clone() }
         };
         self.ports.iter().map(with).collect()
     }
 
     /// What is wrong at a host's end; empty if nothing is.
     pub(super) fn at_host(&self, host: &str) -> String {
-        let of_host = |(_, why): &(String, String)| why.clone();
-        self.lock().get(&End::Host(host.to_owned())).map(of_host).unwrap_or_default()
+        self.lock().get(&End::Host(host.to_owned())).cloned().unwrap_or_default()
     }
 
     /// Nobody knows any more how a host's end is.
@@ -93,12 +92,12 @@ impl Controller {
         let mut troubled = self.0.links.lock();
         let before = match why {
             "" => troubled.remove(&end),
-            why => troubled.insert(end.clone(), (interface.to_owned(), why.to_owned())),
+            why => troubled.insert(end, why.to_owned()),
         };
         // Under the lock, so that events come in the order of what they tell.
         let (kind, text) = match (before, why) {
             (None, "") => return,
-            (Some((_, said)), why) if said == why => return,
+            (Some(said), why) if said == why => return,
             (_, "") => (EventKind::LinkUp, "frames pass again"),
             (_, why) => (EventKind::LinkDown, why),
         };

@@ -75,6 +75,11 @@ impl Controller {
         Err(Refusal::new(Kind::Unavailable, message))
     }
 
+    /// Waits until the data plane has taken all packets that it was sent before.
+    async fn caught_up(&self, work: &mut Work) -> Result<(), Refusal> {
+        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
+    }
+
     /// Waits until those of `workers`, which are held, have nothing under way, for at most `time`; says which of them have
     /// something all the same.
     pub(super) async fn rest(
@@ -113,7 +118,7 @@ impl Controller {
             work.switch.packet_out(tail.packet()).await?;
         }
         // Behind the resets, which are answered by nothing.
-        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
+        self.caught_up(work).await
     }
 
     /// A worker whose transfer does not come to an end, because one of those in it is leaving and does not answer any more:
@@ -179,7 +184,7 @@ impl Controller {
             let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() };
             work.switch.packet_out(poll.packet()).await?;
         }
-        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
+        self.caught_up(work).await
     }
 
     /// A worker's transfer is given up together with the worker, its producer stays, for other workers.
@@ -213,7 +218,7 @@ impl Controller {
         work.switch.packet_out(reset.packet()).await?;
         let poll = Reset { poll_qp: ring.ids.poll.index, ..Default::default() };
         work.switch.packet_out(poll.packet()).await?;
-        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
+        self.caught_up(work).await
     }
 
     /// Has workers look at once at what they wait for, in place of when their back-off ends.
@@ -239,7 +244,7 @@ impl Controller {
                 }
             }
             let cleaned = match cleaned {
-                Ok(()) => self.ask(&mut work, self.0.plane.room().probe()).await.map(|_| ()),
+                Ok(()) => self.caught_up(&mut work).await,
                 Err(e) => Err(e),
             };
             let cleaned = match (cleaned, self.zeros(&numbers)) {

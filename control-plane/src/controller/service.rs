@@ -86,10 +86,7 @@ impl Service for Controller {
         }
         let host = |h: &super::model::Host| {
             let rings = rings.get(h.name.as_str()).copied().unwrap_or(0);
-            proto::Host {
-                trouble: inner.links.at_host(&h.name),
-                ..convert::host(h, self.is_connected(&h.name), rings)
-            }
+            convert::host(h, self.is_connected(&h.name), rings, inner.links.at_host(&h.name))
         };
         let mut hosts: Vec<proto::Host> = state.hosts.values().map(host).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));

@@ -98,12 +98,13 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     let reader = client.reader();
 
     let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
+    let plan = Plan::new(&bare, 0, 1)?;
     // With flows in the store the switch should have their entries; if it has no program, it was started anew.
     let taken_up = !recovered.flows.is_empty() && reader.has_pipeline().await?;
     if !taken_up {
-        give_program(&mut client, setup.artifacts, &plane, &bare).await?;
+        give_program(&mut client, setup.artifacts, &plane, &plan).await?;
     }
-    client.set_up(&Plan::new(&bare, 0, 1)?).await?;
+    client.set_up(&plan).await?;
     let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
     for name in lost.keys() {
         journal.end(name, None)?;
@@ -135,10 +136,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         alive: channel::channel(()).0,
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
-    for name in lost.keys() {
-        let why = "the switch was started anew and has lost the flow; create it again";
-        controller.0.events.emit(EventKind::FlowDeleted, of_flow(name, why));
-    }
+    lost.keys().for_each(|name| controller.says_lost(name));
     controller.watch(digests, given_back);
     Ok(controller)
 }
@@ -148,10 +146,10 @@ pub(super) async fn give_program(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
     plane: &DataPlane,
-    bare: &Topology,
+    plan: &Plan<'_>,
 ) -> Result<(), StartError> {
-    let (plan, schema) = (Plan::new(bare, 0, 1)?, plane.schema());
-    install::base(client, artifacts, schema, &plan).await?;
+    let schema = plane.schema();
+    install::base(client, artifacts, schema, plan).await?;
     client.enable_digest(schema.digest(REPORT)?).await?;
     Ok(client.insert(vec![plane.probe()?]).await?)
 }

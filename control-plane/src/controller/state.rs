@@ -8,6 +8,7 @@ use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingIds};
 use crate::topology::{Pace, RingRole, Routing, parse_routing};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -482,9 +483,12 @@ impl State {
     pub fn set(&mut self, name: &str, flow: Option<Flow>) {
         if let Some(old) = self.flows.remove(name) {
             if old.failed.is_none()
-                && let Some(count) = self.weights.get_mut(&old.settings.weight)
+                && let Entry::Occupied(mut count) = self.weights.entry(old.settings.weight)
             {
-                *count -= 1;
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
             for ring in old.rings() {
                 self.rings.remove(&ring.name);
@@ -500,12 +504,10 @@ impl State {
         if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.limits.contains_key(name) {
             Arc::make_mut(&mut self.limits).remove(name);
         }
-        let Some(flow) = flow else {
-            self.weights.retain(|_, count| *count > 0);
-            return;
-        };
-        *self.weights.entry(flow.settings.weight).or_insert(0) += u32::from(flow.failed.is_none());
-        self.weights.retain(|_, count| *count > 0);
+        let Some(flow) = flow else { return };
+        if flow.failed.is_none() {
+            *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
+        }
         for member in flow.members() {
             for ring in &member.rings {
                 let user =

@@ -230,10 +230,8 @@ impl P4RuntimeSession {
 
     /// Has the switch take `packet` as if it had come in at its CPU port.
     pub async fn packet_out(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
-        let packet = rt::PacketOut { payload, metadata: Vec::new() };
-        let update = Some(rt::stream_message_request::Update::Packet(packet));
         let lost = |_| ClientError::Lost { switch: self.name.clone() };
-        self.requests.send(rt::StreamMessageRequest { update }).await.map_err(lost)
+        self.requests.send(packet_message(payload)).await.map_err(lost)
     }
 
     /// Ends the session, if nobody holds its digests: what is asked from now on is refused.
@@ -253,9 +251,7 @@ impl P4RuntimeSession {
                 loop {
                     ticks.tick().await;
                     let Some(requests) = requests.upgrade() else { return };
-                    let packet = rt::PacketOut { payload: packet.clone(), metadata: Vec::new() };
-                    let update = Some(rt::stream_message_request::Update::Packet(packet));
-                    if requests.send(rt::StreamMessageRequest { update }).await.is_err() {
+                    if requests.send(packet_message(packet.clone())).await.is_err() {
                         return;
                     }
                 }
@@ -272,6 +268,11 @@ impl P4RuntimeSession {
     fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
         ClientError::Refused { switch: self.name.clone(), what: what.into(), message: explain(status) }
     }
+}
+
+fn packet_message(payload: Vec<u8>) -> rt::StreamMessageRequest {
+    let packet = rt::PacketOut { payload, metadata: Vec::new() };
+    rt::StreamMessageRequest { update: Some(rt::stream_message_request::Update::Packet(packet)) }
 }
 
 impl P4RuntimeDigests {
@@ -326,7 +327,7 @@ pub(crate) fn chain(e: &dyn std::error::Error) -> String {
 fn fields(data: &rt::P4Data) -> Vec<u64> {
     match &data.data {
         Some(rt::p4_data::Data::Bitstring(bytes)) => {
-            vec![bytes.iter().fold(0u64, |n, &b| n << 8 | u64::from(b))]
+            vec![super::schema::number(bytes)]
         }
         Some(rt::p4_data::Data::Struct(list)) => list.members.iter().flat_map(fields).collect(),
         Some(rt::p4_data::Data::Tuple(list)) => list.members.iter().flat_map(fields).collect(),

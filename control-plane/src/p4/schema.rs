@@ -241,6 +241,11 @@ fn values<'a>(
     }))
 }
 
+/// The number in big-endian bytes.
+pub(crate) fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+}
+
 /// The shortest big-endian byte string (P4Runtime specification, "Bytestrings"); zero is one byte.
 pub(crate) fn canonical(value: u64) -> Vec<u8> {
     let bytes = value.to_be_bytes();

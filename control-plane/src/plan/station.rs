@@ -86,5 +86,5 @@ pub(super) fn ip(a: Ipv4Addr) -> u64 {
 }
 
 pub(super) fn mac(a: MacAddr) -> u64 {
-    a.0.iter().fold(0, |n, &b| n << 8 | u64::from(b))
+    crate::p4::schema::number(&a.0)
 }

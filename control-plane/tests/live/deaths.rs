@@ -93,12 +93,7 @@ fn a_killed_agent_is_an_event_and_its_member_can_be_dropped() {
     assert!(refused.code == Some(1) && refused.err.contains("`h1`"), "{}", refused.err);
     assert_eq!(system.json(&["flow", "list"]).len(), 1);
     // The rest of the flow moves on.
-    let (mut producer, _) = system.start(&["produce", "f"]);
-    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
-    say(&mut producer, "still here\n");
-    drop(producer.stdin.take());
-    assert_eq!(line(&mut lines), "still here");
-    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    carries_a_line(&system);
     system.down();
 }
 
@@ -118,12 +113,7 @@ fn flows_outlive_their_controller() {
     assert_eq!(line(&mut said), "ready");
     let after = system.json(&["flow", "show", "f"]);
     assert_eq!(after[0]["producers"], before[0]["producers"]);
-    let (mut producer, _) = system.start(&["produce", "f"]);
-    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
-    say(&mut producer, "as before\n");
-    drop(producer.stdin.take());
-    assert_eq!(line(&mut lines), "as before");
-    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    carries_a_line(&system);
     system.well(&["flow", "delete", "f"]);
     assert_eq!(system.switch()["queue_pairs"], 0);
     system.down();
@@ -244,15 +234,20 @@ fn a_command_that_is_killed_has_happened_or_not() {
     system.down();
 }
 
-/// A new flow does what flows do, and goes without a trace.
-fn moves(system: &System) {
-    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+/// Programs of flow `f` find each other, and see the end of the stream.
+fn carries_a_line(system: &System) {
     let (mut producer, _) = system.start(&["produce", "f"]);
     let (mut consumer, mut lines) = system.start(&["consume", "f"]);
     say(&mut producer, "as before\n");
     drop(producer.stdin.take());
     assert_eq!(line(&mut lines), "as before");
     assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+}
+
+/// A new flow does what flows do, and goes without a trace.
+fn moves(system: &System) {
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    carries_a_line(system);
     system.well(&["flow", "delete", "f"]);
     assert_eq!(system.switch()["queue_pairs"], 0);
 }
