@@ -137,7 +137,9 @@ impl Rig {
             }
         }
         let mut switch = setup::switch(&plan, &addresses);
-        switch.add_timer(ticks::timer(TICK)).expect("a timer");
+        for timer in ticks::timers(TICK) {
+            switch.add_timer(timer).expect("a timer");
+        }
         let mut net = Network::new(1);
         let switch = net.add(SwitchNode::new(switch, Wire::default()));
         let nics: Vec<_> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();

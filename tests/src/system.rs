@@ -210,7 +210,9 @@ impl System {
             set(&mut switch, psn, r.id, spec.psn_from << 8);
             counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
         }
-        switch.add_timer(ticks::timer(TICK)).expect("a timer");
+        for timer in ticks::timers(TICK) {
+            switch.add_timer(timer).expect("a timer");
+        }
         let mut net = Network::new(spec.seed);
         let switch =
             net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));

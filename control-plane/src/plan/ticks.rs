@@ -7,7 +7,7 @@ use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsr_soft_switch::TimerPort;
+use zsr_soft_switch::{Numbers, TimerPort};
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
 pub const GROUP_TICK: u32 = 1;
@@ -74,16 +74,27 @@ pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplic
     by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter())).collect()
 }
 
-/// The timer of the software switch.
-pub fn timer(tick: Duration) -> TimerPort {
+/// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
+/// ticks would keep packets waiting, and one for the others.
+pub fn timers(tick: Duration) -> [TimerPort; 2] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
-    TimerPort {
+    let tick_ns = (tick.as_nanos() as u64).max(1);
+    let often = TimerPort {
         port: PORT_TIMER,
-        interval_ns: (tick.as_nanos() as u64).max(1),
+        interval_ns: tick_ns,
         template: admin::timer_packet(0),
         count: 1,
-        index_offset: Some(admin::NEXT),
-    }
+        numbers: None,
+        yields: true,
+    };
+    // Every eighth number is not for the busy ones.
+    let others = TimerPort {
+        interval_ns: tick_ns.saturating_mul(8),
+        numbers: Some(Numbers { offset: admin::NEXT, first: 7, step: 8 }),
+        yields: false,
+        ..often.clone()
+    };
+    [often, others]
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::captures::Captures;
 use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::plan::{FIRST_RESERVED_PORT, ticks};
+use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
 use crate::topology::{Bmv2, Switch, SwitchKind, Topology};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -61,11 +61,13 @@ async fn soft(
     let program = empty_program().map_err(|e| other("the switch's empty program")(&e))?;
     let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
     let mut switch = zsr_soft_switch::Switch::new(&program, config);
-    switch.add_timer(ticks::timer(spec.tick)).map_err(|e| other("the switch's timer")(&e))?;
+    for timer in ticks::timers(spec.tick) {
+        switch.add_timer(timer).map_err(|e| other("the switch's timer")(&e))?;
+    }
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
-    let mut node = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
+    let mut node = PortLoop::new(SwitchNode::new(switch, control), &waker, LoopConfig::default())?;
     let (links, captures) = open_links(place, topology)?;
     node.on_trouble(captures.troubles().teller());
     for (number, link) in links {
@@ -88,8 +90,8 @@ async fn soft(
 
 /// The timer of the software switch, for a bmv2, which has none.
 fn timer(spec: &Switch) -> Ticks {
-    let timer = ticks::timer(spec.tick);
-    Ticks { port: timer.port, interval: spec.tick, packet: timer.template, number_at: timer.index_offset }
+    let (packet, number_at) = (admin::timer_packet(0), Some(admin::NEXT));
+    Ticks { port: PORT_TIMER, interval: spec.tick, packet, number_at }
 }
 
 async fn on_bmv2(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use zsr_host_agent::nic::NicQueue;
 use zsr_link::{Port, SendError};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{ControlQueue, Switch};
+use zsr_soft_switch::{ControlQueue, Switch, TimerShare};
 use zsr_wire::{Frame, FramePool};
 
 /// Frames that one node handles before the next has its turn: few enough to stay in the first-level cache.
@@ -110,7 +110,7 @@ impl Fabric {
         for (i, s) in self.stations.iter().enumerate() {
             station_of[usize::from(s.port)] = i;
         }
-        let mut last_work = start;
+        let (mut last_work, mut timers) = (start, TimerShare::default());
         while !self.stop.load(Ordering::Relaxed) {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
@@ -147,8 +147,7 @@ impl Fabric {
                 frames += self.switch.run_pending(now, BURST, &mut pool, &mut out);
                 deliver(&mut self.stations, &station_of, now, &mut out, &mut pool, &mut stats);
             }
-            if self.switch.next_timer().is_some_and(|t| t <= now) {
-                self.switch.fire_timers(now, &mut pool, &mut out);
+            if timers.fire(&mut self.switch, frames > 0, now, &mut pool, &mut out) > 0 {
                 deliver(&mut self.stations, &station_of, now, &mut out, &mut pool, &mut stats);
             }
             stats.frames += frames as u64;

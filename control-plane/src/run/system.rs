@@ -75,7 +75,9 @@ impl<'t> System<'t> {
             &program,
             SwitchConfig { cpu_port: switch_spec.cpu_port as u16, ..Default::default() },
         );
-        switch.add_timer(ticks::timer(switch_spec.tick))?;
+        for timer in ticks::timers(switch_spec.tick) {
+            switch.add_timer(timer)?;
+        }
 
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

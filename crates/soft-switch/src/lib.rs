@@ -44,4 +44,6 @@ pub use handle::{CallFuture, ControlQueue, SwitchHandle, SwitchStopped, control_
 pub use info::*;
 pub use node::SwitchNode;
 pub use program::Program;
-pub use switch::{PortStats, Recirculation, Stats, Switch, SwitchConfig, TimerId, TimerPort};
+pub use switch::{
+    Numbers, PortStats, Recirculation, Stats, Switch, SwitchConfig, TimerId, TimerPort, TimerShare,
+};

@@ -4,7 +4,7 @@ use zsr_link::Node;
 use zsr_wire::{Frame, FramePool};
 
 use crate::handle::ControlQueue;
-use crate::switch::Switch;
+use crate::switch::{Switch, TimerShare};
 
 /// Packets that wait for another pass, or came as packet-outs, and are run per round.
 const BURST: usize = 64;
@@ -16,6 +16,16 @@ pub struct SwitchNode {
     pub switch: Switch,
     /// What other threads ask of it.
     pub control: ControlQueue,
+    timers: TimerShare,
+    /// Whether frames came since the last round.
+    came: bool,
+}
+
+impl SwitchNode {
+    /// `switch`, asked by `control`.
+    pub fn new(switch: Switch, control: ControlQueue) -> Self {
+        SwitchNode { switch, control, timers: TimerShare::default(), came: false }
+    }
 }
 
 impl Node for SwitchNode {
@@ -28,15 +38,14 @@ impl Node for SwitchNode {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) {
+        self.came = true;
         self.switch.process(now_ns, port, frame, pool, out);
     }
 
     fn work(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
         let mut done = self.control.drain(&mut self.switch);
-        if self.switch.next_timer().is_some_and(|t| t <= now_ns) {
-            // Something was due, also if no packet came of it.
-            done += 1 + self.switch.fire_timers(now_ns, pool, out);
-        }
+        let waiting = std::mem::take(&mut self.came);
+        done += self.timers.fire(&mut self.switch, waiting, now_ns, pool, out);
         if self.switch.has_pending() {
             done += self.switch.run_pending(now_ns, BURST, pool, out);
         }

@@ -249,7 +249,7 @@ fn ports_that_do_not_exist_drop() {
 fn timers_number_their_packets_and_coalesce() {
     let mut b = bench();
     let timer =
-        TimerPort { port: 3, interval_ns: 100, template: cmd(1, 4, 0, 0), count: 3, index_offset: Some(6) };
+        TimerPort { port: 3, interval_ns: 100, template: cmd(1, 4, 0, 0), count: 3, numbers: Some(Numbers { offset: 6, first: 0, step: 1 }), yields: false };
     let id = b.switch.add_timer(timer.clone()).unwrap();
     let mut out = Vec::new();
     let mut fire = |b: &mut Bench, now| {
@@ -271,7 +271,7 @@ fn timers_number_their_packets_and_coalesce() {
     for bad in [
         TimerPort { interval_ns: 0, ..timer.clone() },
         TimerPort { count: 0, ..timer.clone() },
-        TimerPort { index_offset: Some(usize::MAX), ..timer.clone() },
+        TimerPort { numbers: Some(Numbers { offset: usize::MAX, first: 0, step: 1 }), ..timer.clone() },
         TimerPort { template: vec![0; 10_000], ..timer },
     ] {
         assert!(b.switch.add_timer(bad).is_err());

@@ -9,7 +9,7 @@ mod timer;
 
 pub use config::{Recirculation, SwitchConfig};
 pub use stats::{PortStats, Stats};
-pub use timer::{TimerId, TimerPort};
+pub use timer::{Numbers, TimerId, TimerPort, TimerShare};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct Switch {
     notify_waker: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Of the packet at hand.
     pass: u32,
+    /// Ingress passes of all packets so far.
+    passes: u64,
     stats: stats::AllStats,
     allowed: Option<Box<[bool]>>,
 }
@@ -73,6 +75,7 @@ impl Switch {
             notify: None,
             notify_waker: None,
             pass: 1,
+            passes: 0,
             stats: stats::AllStats::default(),
             allowed,
             program: program.clone(),
@@ -110,6 +113,7 @@ impl Switch {
         let mut old = std::mem::replace(self, fresh);
         std::mem::swap(&mut self.timers, &mut old.timers);
         std::mem::swap(&mut self.stats, &mut old.stats);
+        self.passes = old.passes;
         self.notify = old.notify.take();
         self.notify_waker = old.notify_waker.take();
         self.ports_down = std::mem::take(&mut old.ports_down);

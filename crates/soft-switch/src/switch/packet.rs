@@ -151,6 +151,7 @@ impl Switch {
     }
 
     fn ingress(&mut self, port: u16, frame: Frame, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) {
+        self.passes += 1;
         let error = self.parse(&frame);
         let ingress_size = self.core.packet_length;
         let Switch { program, core, stats, .. } = self;

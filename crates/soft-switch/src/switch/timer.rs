@@ -17,8 +17,57 @@ pub struct TimerPort {
     pub template: Vec<u8>,
     /// Packets per firing.
     pub count: u16,
-    /// Where each packet gets its number, as a big-endian u16: from 0, counted over all firings, modulo 65536.
-    pub index_offset: Option<usize>,
+    /// The numbers that packets get.
+    pub numbers: Option<Numbers>,
+    /// Whether it may come late, in favour of packets that wait: see [`TimerShare`].
+    pub yields: bool,
+}
+
+/// How the packets of a timer are numbered, over all firings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Where in the packet its number lies, a big-endian u16.
+    pub offset: usize,
+    /// The first.
+    pub first: u16,
+    /// From one to the next, modulo 65536.
+    pub step: u16,
+}
+
+/// How much of a thread timers that [yield](TimerPort::yields) get beside packets from ports: with packets waiting, they fire when
+/// others have had [`OTHERS`](Self::OTHERS) times the passes of their last firing. One that makes thousands of copies would
+/// otherwise leave no time to do what these ask for. With nothing waiting, they fire when they are due.
+#[derive(Debug, Default)]
+pub struct TimerShare {
+    /// Passes of the switch when they may fire again.
+    from: u64,
+}
+
+impl TimerShare {
+    /// Passes of other packets per pass of a timer's.
+    pub const OTHERS: u64 = 3;
+
+    /// Fires what is due; `waiting` says that ports had packets when they were last looked at. Returns how many things were done.
+    pub fn fire(
+        &mut self,
+        switch: &mut Switch,
+        waiting: bool,
+        now_ns: u64,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) -> usize {
+        if switch.next_timer().is_none_or(|due| due > now_ns) {
+            return 0;
+        }
+        let all = !waiting || switch.passes >= self.from;
+        let before = switch.passes;
+        let made = switch.fire(now_ns, all, pool, out);
+        if all {
+            self.from = switch.passes + (switch.passes - before) * Self::OTHERS;
+        }
+        // Something was due, also if no packet came of it.
+        made + 1
+    }
 }
 
 /// Names a timer.
@@ -30,7 +79,7 @@ struct Timer {
     spec: TimerPort,
     /// When it fires next; a new timer fires as soon as it is asked.
     due: u64,
-    /// Number of the next packet.
+    /// Of the next packet.
     number: u16,
 }
 
@@ -53,7 +102,7 @@ impl Switch {
         if timer.template.len() > MAX_FRAME {
             return bad("the timer's packet is longer than a frame");
         }
-        if timer.index_offset.is_some_and(|o| o.checked_add(2).is_none_or(|end| end > timer.template.len())) {
+        if timer.numbers.is_some_and(|n| n.offset.checked_add(2).is_none_or(|end| end > timer.template.len())) {
             return bad("the index lies beyond the end of the timer's packet");
         }
         let timers = &mut self.timers.timers;
@@ -61,7 +110,8 @@ impl Switch {
             timers.push(None);
             timers.len() - 1
         });
-        timers[at] = Some(Timer { spec: timer, due: 0, number: 0 });
+        let number = timer.numbers.map_or(0, |n| n.first);
+        timers[at] = Some(Timer { spec: timer, due: 0, number });
         Ok(TimerId(at as u32))
     }
 
@@ -97,27 +147,37 @@ impl Switch {
 
     /// Fires all timers that are due. Intervals that were missed count as one firing. Returns the packets made.
     pub fn fire_timers(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
+        self.fire(now_ns, true, pool, out)
+    }
+
+    /// As [`fire_timers`](Self::fire_timers), unless `all` without those that yield.
+    fn fire(
+        &mut self,
+        now_ns: u64,
+        all: bool,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) -> usize {
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
-            if t.due > now_ns {
+            if t.due > now_ns || (t.spec.yields && !all) {
                 continue;
             }
             let interval = t.spec.interval_ns;
             let missed = if t.due == 0 { 0 } else { (now_ns - t.due) / interval };
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
-            let (port, count, offset) = (t.spec.port, t.spec.count, t.spec.index_offset);
+            let (port, count, numbers) = (t.spec.port, t.spec.count, t.spec.numbers);
             for _ in 0..count {
                 let mut frame = pool.take();
                 let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
                 frame.append(&t.spec.template);
-                let number = t.number;
-                t.number = number.wrapping_add(1);
-                if let Some(o) = offset
-                    && let Some(b) = frame.bytes_mut().get_mut(o..o + 2)
+                if let Some(n) = numbers
+                    && let Some(b) = frame.bytes_mut().get_mut(n.offset..n.offset + 2)
                 {
-                    b.copy_from_slice(&number.to_be_bytes());
+                    b.copy_from_slice(&t.number.to_be_bytes());
+                    t.number = t.number.wrapping_add(n.step);
                 }
                 self.process(now_ns, port, frame, pool, out);
                 made += 1;

@@ -174,10 +174,12 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
     let mut clients = runtime.block_on(connect(&options.agents))?;
     let addresses = runtime.block_on(create_rings(topology, &plan, &mut clients))?;
     let mut switch = switch_in_hand(&plan, &addresses, &Artifacts::built_in()?)?;
-    switch.add_timer(ticks::timer(plan.switch.tick))?;
+    for timer in ticks::timers(plan.switch.tick) {
+        switch.add_timer(timer)?;
+    }
     let waker = Waker::new()?;
     let (_handle, control) = control_queue(|| ());
-    let mut fabric = PortLoop::new(SwitchNode { switch, control }, &waker, LoopConfig::default())?;
+    let mut fabric = PortLoop::new(SwitchNode::new(switch, control), &waker, LoopConfig::default())?;
     for (number, port) in ports {
         fabric.add_port(number, port)?;
     }
