@@ -28,9 +28,9 @@ fn main() {
 
     let seconds = 5;
     // Statistics of so many rings take a moment themselves, so processor time is another window's.
-    let (before, asked) = (polls(&live), Instant::now());
+    let (before, asked) = (sums(&live).polls, Instant::now());
     std::thread::sleep(Duration::from_secs(seconds));
-    let polled = (polls(&live) - before) as f64 / asked.elapsed().as_secs_f64();
+    let polled = (sums(&live).polls - before) as f64 / asked.elapsed().as_secs_f64();
     let before = live.processor_time();
     std::thread::sleep(Duration::from_secs(seconds));
     let cores = (live.processor_time() - before).as_secs_f64() / seconds as f64;
@@ -47,6 +47,7 @@ fn main() {
     while pump.popped().contains(&0) {
         std::thread::sleep(Duration::from_millis(10));
     }
+    let before = sums(&live);
     let counted = windows(1, Duration::from_secs(seconds), &|| pump.popped()).remove(0);
     let least = counted.iter().copied().fold(f64::MAX, f64::min);
     let most = counted.iter().copied().fold(0.0, f64::max);
@@ -56,6 +57,14 @@ fn main() {
         counted.iter().sum::<f64>() / 1e6,
         least / 1e3,
         most / 1e3
+    );
+    let after = sums(&live);
+    let transfers = after.transfers - before.transfers;
+    println!(
+        "  {:.0} transfers/s, {:.2} polls and {:.3} retries per transfer",
+        transfers as f64 / seconds as f64,
+        (after.polls - before.polls) as f64 / transfers as f64,
+        (after.retries - before.retries) as f64 / transfers as f64,
     );
     drop(pump);
     let delete = |name: String| {
@@ -70,11 +79,24 @@ fn main() {
     print("delete", &times);
 }
 
-/// Polls sent to rings, since they were made.
-fn polls(live: &Live) -> u64 {
+/// Of all flows, since they were made.
+#[derive(Default)]
+struct Sums {
+    polls: u64,
+    transfers: u64,
+    retries: u64,
+}
+
+fn sums(live: &Live) -> Sums {
     let stats =
         live.session.call(|mut c| async move { c.get_stats(proto::GetStatsRequest::default()).await });
-    stats.unwrap_or_else(|e| panic!("{e}")).flows.iter().map(|f| f.polls).sum()
+    let mut sums = Sums::default();
+    for flow in stats.unwrap_or_else(|e| panic!("{e}")).flows {
+        sums.polls += flow.polls;
+        sums.transfers += flow.transfers;
+        sums.retries += flow.retries;
+    }
+    sums
 }
 
 /// Mean and median of each tenth.

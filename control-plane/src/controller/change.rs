@@ -54,11 +54,12 @@ impl<E: Into<Refusal>> From<E> for Failure {
 pub(super) struct Surroundings {
     pub(super) hosts: Arc<Hosts>,
     pub(super) limits: Arc<Limits>,
+    pub(super) patience: Duration,
 }
 
 impl Surroundings {
     pub(super) fn context(&self, hold: bool) -> Context<'_> {
-        Context { hosts: &self.hosts, limits: &self.limits, hold }
+        Context { hosts: &self.hosts, limits: &self.limits, patience: self.patience, hold }
     }
 }
 
@@ -148,7 +149,11 @@ impl Controller {
         let inner = &self.0;
         let around = {
             let state = self.state();
-            Surroundings { hosts: state.hosts.clone(), limits: state.limits.clone() }
+            Surroundings {
+                hosts: state.hosts.clone(),
+                limits: state.limits.clone(),
+                patience: state.patience,
+            }
         };
         let entities = |flow: Option<&Flow>, hold| {
             flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
@@ -284,6 +289,7 @@ impl Controller {
             let difference = Difference::between(old, new);
             [difference.additions(), difference.removals()].concat()
         };
+        self.0.crowd.notify_one();
         work.switch.update(updates.into_iter()).await
     }
 

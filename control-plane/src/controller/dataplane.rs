@@ -41,6 +41,8 @@ pub struct Context<'c> {
     pub hosts: &'c Hosts,
     /// What weights leave to flows.
     pub limits: &'c Limits,
+    /// No timeout is shorter.
+    pub patience: Duration,
     /// The flow's workers begin no transfer.
     pub hold: bool,
 }
@@ -51,6 +53,11 @@ impl Context<'_> {
         let own = Some(flow.settings.rate_cap_bps / 8).filter(|_| flow.settings.rate_cap_bps != 0);
         let shared = self.limits.get(&flow.name).copied();
         own.into_iter().chain(shared).min()
+    }
+
+    fn times(&self, s: &Settings) -> Times {
+        let own = times(s);
+        Times { poll_timeout: own.poll_timeout.max(self.patience), rto: own.rto.max(self.patience), ..own }
     }
 
     fn host(&self, name: &str) -> Result<&Host, PlanError> {
@@ -158,7 +165,7 @@ impl DataPlane {
                 Target::Ring { data_qp: first.ids.data.index, poll_qp }
             },
             flow: flow.number,
-            times: times(&flow.settings),
+            times: context.times(&flow.settings),
         };
         for (place, &producer) in producers.iter().enumerate() {
             out.push(table(spec.list_entry(&self.schema, place as u16, spec.producers, producer)?));
@@ -206,6 +213,11 @@ impl DataPlane {
             times: times(&Settings::of_items(4)),
         };
         Ok(spec.entry(&self.schema)?)
+    }
+
+    /// Whether packets may wait for as long as there are many: not in a chip.
+    pub fn queues(&self) -> bool {
+        !self.timer.is_named()
     }
 
     /// The multicast group that makes each worker of a flow tick, by worker.

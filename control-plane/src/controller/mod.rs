@@ -23,6 +23,7 @@ pub mod journal;
 mod links;
 pub mod model;
 mod operations;
+mod patience;
 pub mod refusal;
 mod rest;
 mod service;
@@ -83,6 +84,8 @@ struct Inner {
     states: tokio::sync::broadcast::Sender<rest::WorkerState>,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
+    /// Other workers tick.
+    crowd: tokio::sync::Notify,
     /// Turns true when the controller has to end.
     stop: channel::Sender<bool>,
     /// Gone when the last clone is.

@@ -1,6 +1,7 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
 use super::change::{Farewell, rings_only_in};
+use super::dataplane::Ticks;
 use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
@@ -232,6 +233,12 @@ impl Controller {
 
     /// Deletes all flows and ends.
     pub async fn shutdown(&self) -> Result<(), Refusal> {
+        // First of all, so that none of the busy ones keeps the switch from the rest.
+        let ticking =
+            self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
+        let mut work = self.0.work.lock().await;
+        let _ = self.run_workers(&mut work, &ticking, &Ticks::new()).await;
+        drop(work);
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
         let mut result = Ok(());
         for name in names {

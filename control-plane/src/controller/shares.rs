@@ -128,16 +128,16 @@ impl Controller {
     }
 
     async fn write_limits(&self, work: &mut Work, mut limits: Limits) -> Result<(), Refusal> {
-        let (hosts, old, flows) = {
+        let (hosts, old, patience, flows) = {
             let state = self.state();
             limits.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
             let changed = |f: &&Flow| state.limits.get(&f.name) != limits.get(&f.name);
             let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
-            (state.hosts.clone(), state.limits.clone(), flows)
+            (state.hosts.clone(), state.limits.clone(), state.patience, flows)
         };
         let (mut additions, mut removals) = (Vec::new(), Vec::new());
         for flow in &flows {
-            let context = |limits| Context { hosts: &hosts, limits, hold: false };
+            let context = |limits| Context { hosts: &hosts, limits, patience, hold: false };
             let before = self.0.plane.entities(flow, &context(&old))?;
             let after = self.0.plane.entities(flow, &context(&limits))?;
             let difference = Difference::between(before, after);

@@ -132,11 +132,14 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         resting,
         states: tokio::sync::broadcast::channel(256).0,
         reweighed: tokio::sync::Notify::new(),
+        crowd: tokio::sync::Notify::new(),
         stop: channel::channel(false).0,
         alive: channel::channel(()).0,
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
     lost.keys().for_each(|name| controller.says_lost(name));
+    // What was taken up may be a crowd.
+    controller.0.crowd.notify_one();
     controller.watch(digests, given_back);
     Ok(controller)
 }
@@ -190,7 +193,8 @@ async fn settle(
     let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
     let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
     let held = reader.entities(tables.into_iter(), |group| group != GROUP_FLOOD).await?;
-    let context = Context { hosts: &state.hosts, limits: &state.limits, hold: false };
+    let context =
+        Context { hosts: &state.hosts, limits: &state.limits, patience: state.patience, hold: false };
     let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
         wanted.extend(plane.entities(flow, &context)?);

@@ -11,6 +11,7 @@ use crate::topology::{Pace, RingRole, Routing, parse_routing};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
@@ -80,6 +81,8 @@ pub struct State {
     pub troubles: HashMap<String, String>,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
+    /// No timeout of a flow is shorter, as there are so many busy workers.
+    pub patience: Duration,
     /// Members that are to be taken out of their flows.
     pub leaving: HashSet<(String, String)>,
     /// How many flows, of those that have not failed, have a weight.
@@ -527,6 +530,7 @@ impl State {
         self.numbers.forget();
         self.ticking.clear();
         self.limits = Arc::default();
+        self.patience = Duration::ZERO;
     }
 
     /// Whether there is more than one weight, so that shares have to be kept.

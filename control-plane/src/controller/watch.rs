@@ -52,6 +52,7 @@ impl Controller {
             tokio::select! {
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
+                () = own.keep_patience() => {}
             }
         });
     }

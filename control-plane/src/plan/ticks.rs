@@ -42,6 +42,11 @@ impl Timer {
         Timer { tick: switch.tick, named: switch.kind.tofino().is_some() }
     }
 
+    /// Whether timer packets name their group.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
+    }
+
     /// The multicast group that makes `worker` tick, for a flow that polls at `poll_interval`.
     pub fn group_of(&self, worker: u16, poll_interval: Duration) -> u32 {
         let ratio = poll_interval.as_nanos() / self.tick.as_nanos().max(1);

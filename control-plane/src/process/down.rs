@@ -8,8 +8,12 @@ use crate::controller::proto;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
-/// How long flows may take to be deleted, and processes to end.
+/// How long processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long each flow may take longer to be deleted.
+const PER_FLOW: Duration = Duration::from_millis(20);
+/// From how many on it is told that there are flows to delete: it will take a second.
+const MANY: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How to end a system.
@@ -49,7 +53,14 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
     };
     if !how.quick && alive("controller").is_some() {
         let asked = client::Session::open(place).and_then(|session| {
-            session.call_within(PATIENCE, |mut c| async move { c.shutdown(proto::ShutdownRequest {}).await })
+            let list = session.call(|mut c| async move { c.list_flows(proto::ListFlowsRequest {}).await })?;
+            let flows = list.flows.len() as u32;
+            if flows >= MANY {
+                tell(&format!("deleting {flows} flows"));
+            }
+            session.call_within(PATIENCE + PER_FLOW * flows, |mut c| async move {
+                c.shutdown(proto::ShutdownRequest {}).await
+            })
         });
         if let Err(e) = asked {
             tell(&format!("the controller did not end in good order: {e}"));

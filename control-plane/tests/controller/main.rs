@@ -1,6 +1,7 @@
 //! The controller over its service, with switch, NICs and agents behind it.
 
 mod changes;
+mod crowd;
 mod kinds;
 mod refusals;
 mod rig;

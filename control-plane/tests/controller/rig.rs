@@ -67,7 +67,9 @@ impl Rig {
             }
         };
         let mut switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
-        switch.add_timer(ticks::timer(topology.switches[0].tick)).expect("a timer");
+        for timer in ticks::timers(topology.switches[0].tick) {
+            switch.add_timer(timer).expect("a timer");
+        }
         let (handle, control) = control_queue(wake.clone());
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {

@@ -248,8 +248,14 @@ fn ports_that_do_not_exist_drop() {
 #[test]
 fn timers_number_their_packets_and_coalesce() {
     let mut b = bench();
-    let timer =
-        TimerPort { port: 3, interval_ns: 100, template: cmd(1, 4, 0, 0), count: 3, numbers: Some(Numbers { offset: 6, first: 0, step: 1 }), yields: false };
+    let timer = TimerPort {
+        port: 3,
+        interval_ns: 100,
+        template: cmd(1, 4, 0, 0),
+        count: 3,
+        numbers: Some(Numbers { offset: 6, first: 0, step: 1 }),
+        yields: false,
+    };
     let id = b.switch.add_timer(timer.clone()).unwrap();
     let mut out = Vec::new();
     let mut fire = |b: &mut Bench, now| {
@@ -276,6 +282,40 @@ fn timers_number_their_packets_and_coalesce() {
     ] {
         assert!(b.switch.add_timer(bad).is_err());
     }
+}
+
+#[test]
+fn timers_that_yield_leave_time_to_packets() {
+    let mut b = bench();
+    let timer = TimerPort {
+        port: 3,
+        interval_ns: 100,
+        template: cmd(1, 4, 0, 0),
+        count: 2,
+        numbers: None,
+        yields: true,
+    };
+    let numbers = Some(Numbers { offset: 6, first: 7, step: 8 });
+    b.switch.add_timer(TimerPort { port: 5, numbers, yields: false, count: 1, ..timer.clone() }).unwrap();
+    b.switch.add_timer(timer).unwrap();
+    let (mut share, mut out) = (TimerShare::default(), Vec::new());
+    let mut fire = |b: &mut Bench, waiting, now| {
+        let done = share.fire(&mut b.switch, waiting, now, &mut b.pool, &mut out);
+        let data: Vec<u32> = b.collect(std::mem::take(&mut out)).iter().map(|f| seen(f).data).collect();
+        assert_eq!(done, if data.is_empty() { 0 } else { data.len() + 1 });
+        data
+    };
+    assert_eq!(fire(&mut b, true, 1000), [7, 0, 0], "nothing was owed");
+    assert!(fire(&mut b, true, 1099).is_empty(), "not due");
+    let owed = 3 * TimerShare::OTHERS;
+    assert_eq!(fire(&mut b, true, 1100), [15], "packets wait");
+    // The other timer's packet was one.
+    for _ in 1..owed {
+        b.send(7, &cmd(1, 4, 0, 0));
+    }
+    assert_eq!(fire(&mut b, true, 1200), [23, 0, 0], "they had their passes");
+    assert_eq!(fire(&mut b, true, 1300), [31]);
+    assert_eq!(fire(&mut b, false, 1400), [39, 0, 0], "no packet waits");
 }
 
 #[test]

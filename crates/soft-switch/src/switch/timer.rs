@@ -102,7 +102,8 @@ impl Switch {
         if timer.template.len() > MAX_FRAME {
             return bad("the timer's packet is longer than a frame");
         }
-        if timer.numbers.is_some_and(|n| n.offset.checked_add(2).is_none_or(|end| end > timer.template.len())) {
+        if timer.numbers.is_some_and(|n| n.offset.checked_add(2).is_none_or(|end| end > timer.template.len()))
+        {
             return bad("the index lies beyond the end of the timer's packet");
         }
         let timers = &mut self.timers.timers;
@@ -151,13 +152,7 @@ impl Switch {
     }
 
     /// As [`fire_timers`](Self::fire_timers), unless `all` without those that yield.
-    fn fire(
-        &mut self,
-        now_ns: u64,
-        all: bool,
-        pool: &mut FramePool,
-        out: &mut Vec<(u16, Frame)>,
-    ) -> usize {
+    fn fire(&mut self, now_ns: u64, all: bool, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
