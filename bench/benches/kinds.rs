@@ -58,20 +58,23 @@ fn balance(live: &Live) {
             let mut consumer = pu::attach_consumer(ring.programs.as_ref(), &ring.name, Cancel::new())
                 .unwrap_or_else(|e| panic!("{e}"));
             std::thread::spawn(move || {
-                // Works off what it has at its speed; time that it had nothing to do in is lost.
+                // Works off what it has at its speed; time that it had nothing to do in is lost, not what a sleep was too long.
                 let mut free_at = Instant::now();
                 loop {
+                    let waits = consumer.peek().map(|view| view.keep()).is_err();
                     let mut view = match consumer.wait() {
                         Ok(view) => view,
                         Err(PopError::Closed) => break,
                         Err(e) => panic!("{}: {e}", ring.name),
                     };
+                    if waits {
+                        free_at = free_at.max(Instant::now());
+                    }
                     let items = view.len().min(4);
                     view.advance(items);
                     view.keep();
                     count.fetch_add((items * ITEM) as u64, Ordering::Relaxed);
-                    free_at =
-                        free_at.max(Instant::now()) + Duration::from_secs_f64((items * ITEM) as f64 / speed);
+                    free_at += Duration::from_secs_f64((items * ITEM) as f64 / speed);
                     std::thread::sleep(free_at.saturating_duration_since(Instant::now()));
                 }
                 begun.elapsed()

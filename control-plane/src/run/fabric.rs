@@ -157,7 +157,7 @@ impl Fabric {
                     stats.busy_ns += round.elapsed().as_nanos() as u64;
                 }
             } else {
-                self.rest(start, last_work);
+                self.rest(start, last_work, &timers);
             }
         }
         stats.links = self.stations.iter().map(Station::stats).collect();
@@ -165,7 +165,7 @@ impl Fabric {
     }
 
     /// Nothing to do: leave the core to the PUs, until the next timer at the latest.
-    fn rest(&self, start: Instant, last_work: Instant) {
+    fn rest(&self, start: Instant, last_work: Instant, timers: &TimerShare) {
         if last_work.elapsed() < SPIN {
             std::thread::yield_now();
             return;
@@ -175,7 +175,7 @@ impl Fabric {
             let due = [s.nic.next_timeout(), s.host_end.next_due(), s.switch_end.next_due()];
             due.into_iter().flatten().min()
         });
-        let next = nics.chain(self.switch.next_timer()).min();
+        let next = nics.chain(timers.next(&self.switch)).min();
         let wait = next.map_or(Duration::from_millis(10), |t| Duration::from_nanos(t.saturating_sub(now)));
         if !wait.is_zero() {
             std::thread::park_timeout(wait);

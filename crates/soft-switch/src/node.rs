@@ -53,6 +53,6 @@ impl Node for SwitchNode {
     }
 
     fn next_due(&self) -> Option<u64> {
-        if self.switch.has_pending() { Some(0) } else { self.switch.next_timer() }
+        if self.switch.has_pending() { Some(0) } else { self.timers.next(&self.switch) }
     }
 }

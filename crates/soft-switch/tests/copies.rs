@@ -284,38 +284,51 @@ fn timers_number_their_packets_and_coalesce() {
     }
 }
 
+/// A timer that yields, of two packets.
+fn yielding() -> TimerPort {
+    let template = cmd(1, 4, 0, 0);
+    TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true }
+}
+
+/// What came of a round at `now`.
+fn round(b: &mut Bench, share: &mut TimerShare, waiting: bool, now: u64) -> Vec<u32> {
+    let mut out = Vec::new();
+    let done = share.fire(&mut b.switch, waiting, now, &mut b.pool, &mut out);
+    let data: Vec<u32> = b.collect(out).iter().map(|f| seen(f).data).collect();
+    assert_eq!(done, if data.is_empty() { 0 } else { data.len() + 1 });
+    data
+}
+
 #[test]
-fn timers_that_yield_leave_time_to_packets() {
-    let mut b = bench();
-    let timer = TimerPort {
-        port: 3,
-        interval_ns: 100,
-        template: cmd(1, 4, 0, 0),
-        count: 2,
-        numbers: None,
-        yields: true,
-    };
+fn timers_that_yield_leave_passes_to_packets() {
+    let (mut b, mut share) = (bench(), TimerShare::default());
     let numbers = Some(Numbers { offset: 6, first: 7, step: 8 });
-    b.switch.add_timer(TimerPort { port: 5, numbers, yields: false, count: 1, ..timer.clone() }).unwrap();
-    b.switch.add_timer(timer).unwrap();
-    let (mut share, mut out) = (TimerShare::default(), Vec::new());
-    let mut fire = |b: &mut Bench, waiting, now| {
-        let done = share.fire(&mut b.switch, waiting, now, &mut b.pool, &mut out);
-        let data: Vec<u32> = b.collect(std::mem::take(&mut out)).iter().map(|f| seen(f).data).collect();
-        assert_eq!(done, if data.is_empty() { 0 } else { data.len() + 1 });
-        data
-    };
-    assert_eq!(fire(&mut b, true, 1000), [7, 0, 0], "nothing was owed");
-    assert!(fire(&mut b, true, 1099).is_empty(), "not due");
-    let owed = 3 * TimerShare::OTHERS;
-    assert_eq!(fire(&mut b, true, 1100), [15], "packets wait");
+    b.switch.add_timer(TimerPort { port: 5, numbers, yields: false, count: 1, ..yielding() }).unwrap();
+    b.switch.add_timer(yielding()).unwrap();
+    assert_eq!(round(&mut b, &mut share, true, 1000), [7, 0, 0], "nothing was owed");
+    assert!(round(&mut b, &mut share, true, 1001).is_empty(), "not due");
+    assert_eq!(round(&mut b, &mut share, true, 1100), [15], "packets wait");
     // The other timer's packet was one.
-    for _ in 1..owed {
+    for _ in 1..3 * TimerShare::OTHERS {
         b.send(7, &cmd(1, 4, 0, 0));
     }
-    assert_eq!(fire(&mut b, true, 1200), [23, 0, 0], "they had their passes");
-    assert_eq!(fire(&mut b, true, 1300), [31]);
-    assert_eq!(fire(&mut b, false, 1400), [39, 0, 0], "no packet waits");
+    assert_eq!(round(&mut b, &mut share, true, 1200), [23, 0, 0], "they had their passes");
+    assert!(round(&mut b, &mut share, true, 1201).is_empty());
+    assert_eq!(round(&mut b, &mut share, true, 1300), [31]);
+    assert_eq!(round(&mut b, &mut share, false, 1400), [39, 0, 0], "no packet waits");
+}
+
+#[test]
+fn timers_that_yield_rest_for_as_long_as_they_took() {
+    let (mut b, mut share) = (bench(), TimerShare::default());
+    b.switch.add_timer(yielding()).unwrap();
+    assert_eq!(round(&mut b, &mut share, false, 1000), [0, 0]);
+    // A third of the passes in what takes 300 ns is this one's.
+    b.send(7, &cmd(1, 4, 0, 0));
+    assert!(round(&mut b, &mut share, false, 1300).is_empty());
+    assert_eq!(share.next(&b.switch), Some(1500));
+    assert!(round(&mut b, &mut share, false, 1499).is_empty());
+    assert_eq!(round(&mut b, &mut share, false, 1500), [0, 0]);
 }
 
 #[test]

@@ -4,12 +4,14 @@ mod config;
 mod digest;
 mod packet;
 mod replication;
+mod share;
 mod stats;
 mod timer;
 
 pub use config::{Recirculation, SwitchConfig};
+pub use share::TimerShare;
 pub use stats::{PortStats, Stats};
-pub use timer::{Numbers, TimerId, TimerPort, TimerShare};
+pub use timer::{Numbers, TimerId, TimerPort};
 
 use std::collections::VecDeque;
 use std::sync::Arc;

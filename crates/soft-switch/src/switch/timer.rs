@@ -19,7 +19,7 @@ pub struct TimerPort {
     pub count: u16,
     /// The numbers that packets get.
     pub numbers: Option<Numbers>,
-    /// Whether it may come late, in favour of packets that wait: see [`TimerShare`].
+    /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
     pub yields: bool,
 }
 
@@ -32,42 +32,6 @@ pub struct Numbers {
     pub first: u16,
     /// From one to the next, modulo 65536.
     pub step: u16,
-}
-
-/// How much of a thread timers that [yield](TimerPort::yields) get beside packets from ports: with packets waiting, they fire when
-/// others have had [`OTHERS`](Self::OTHERS) times the passes of their last firing. One that makes thousands of copies would
-/// otherwise leave no time to do what these ask for. With nothing waiting, they fire when they are due.
-#[derive(Debug, Default)]
-pub struct TimerShare {
-    /// Passes of the switch when they may fire again.
-    from: u64,
-}
-
-impl TimerShare {
-    /// Passes of other packets per pass of a timer's.
-    pub const OTHERS: u64 = 3;
-
-    /// Fires what is due; `waiting` says that ports had packets when they were last looked at. Returns how many things were done.
-    pub fn fire(
-        &mut self,
-        switch: &mut Switch,
-        waiting: bool,
-        now_ns: u64,
-        pool: &mut FramePool,
-        out: &mut Vec<(u16, Frame)>,
-    ) -> usize {
-        if switch.next_timer().is_none_or(|due| due > now_ns) {
-            return 0;
-        }
-        let all = !waiting || switch.passes >= self.from;
-        let before = switch.passes;
-        let made = switch.fire(now_ns, all, pool, out);
-        if all {
-            self.from = switch.passes + (switch.passes - before) * Self::OTHERS;
-        }
-        // Something was due, also if no packet came of it.
-        made + 1
-    }
 }
 
 /// Names a timer.
@@ -140,7 +104,16 @@ impl Switch {
 
     /// When [`fire_timers`](Self::fire_timers) wants to be called next, in nanoseconds; `None` for never.
     pub fn next_timer(&self) -> Option<u64> {
-        let timers = self.timers.timers.iter().flatten().map(|t| t.due).min();
+        [self.next_due(false), self.next_due(true)].into_iter().flatten().min()
+    }
+
+    /// The same of what yields, or of all else.
+    pub(super) fn next_due(&self, yields: bool) -> Option<u64> {
+        let timers = self.timers.timers.iter().flatten().filter(|t| t.spec.yields == yields);
+        let timers = timers.map(|t| t.due).min();
+        if yields {
+            return timers;
+        }
         let sweep = self.sweeps_needed().then_some(self.timers.sweep_due);
         let digest = self.digests.iter().filter_map(|d| d.due()).min();
         [timers, sweep, digest].into_iter().flatten().min()
@@ -152,7 +125,13 @@ impl Switch {
     }
 
     /// As [`fire_timers`](Self::fire_timers), unless `all` without those that yield.
-    fn fire(&mut self, now_ns: u64, all: bool, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
+    pub(super) fn fire(
+        &mut self,
+        now_ns: u64,
+        all: bool,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) -> usize {
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
