@@ -50,7 +50,7 @@ impl TimerShare {
         if let Some(last) = self.last.take() {
             // Its part of a round in which others had passes, too.
             let passes = (switch.passes - last.before).max(1);
-            let took = u128::from(now_ns - last.at) * u128::from(last.behind - last.before);
+            let took = u128::from(now_ns.saturating_sub(last.at)) * u128::from(last.behind - last.before);
             self.rested = now_ns + (took / u128::from(passes)) as u64;
         }
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now_ns);
