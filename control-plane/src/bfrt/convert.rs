@@ -5,8 +5,7 @@ use super::BfrtError;
 use super::info::{Field, Info, Table};
 use super::proto as bf;
 use super::row::{Row, Value, data, only_key, padded};
-use crate::p4::schema::canonical;
-use crate::p4::schema::number;
+use crate::p4::schema::{canonical, number};
 use p4runtime_proto::p4::v1 as rt;
 
 const PACKETS: &str = "$COUNTER_SPEC_PKTS";

@@ -13,6 +13,7 @@ use super::difference::Difference;
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::rest::WorkerState;
+use super::state::State;
 use super::{Controller, Work};
 use crate::p4::ClientError;
 use crate::plan::ticks;
@@ -51,6 +52,7 @@ impl<E: Into<Refusal>> From<E> for Failure {
 }
 
 /// What the entries of flows depend on, as it was when the change began.
+#[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) hosts: Arc<Hosts>,
     pub(super) limits: Arc<Limits>,
@@ -58,6 +60,10 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
+    pub(super) fn of(state: &State) -> Self {
+        Surroundings { hosts: state.hosts.clone(), limits: state.limits.clone(), patience: state.patience }
+    }
+
     pub(super) fn context(&self, hold: bool) -> Context<'_> {
         Context { hosts: &self.hosts, limits: &self.limits, patience: self.patience, hold }
     }
@@ -147,14 +153,7 @@ impl Controller {
         farewell: Farewell<'_>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
-        let around = {
-            let state = self.state();
-            Surroundings {
-                hosts: state.hosts.clone(),
-                limits: state.limits.clone(),
-                patience: state.patience,
-            }
-        };
+        let around = Surroundings::of(&self.state());
         let entities = |flow: Option<&Flow>, hold| {
             flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
         };
@@ -255,6 +254,31 @@ impl Controller {
         work.switch.update(difference.additions().into_iter()).await?;
         self.run_workers(work, had, has).await?;
         work.switch.update(difference.removals().into_iter()).await
+    }
+
+    /// Writes what is other in the entries of `flows`, who stay as they are, when `after` is around them and not `before`.
+    pub(super) async fn rewrite(
+        &self,
+        work: &mut Work,
+        flows: &[Flow],
+        (before, after): (&Surroundings, &Surroundings),
+    ) -> Result<(), Refusal> {
+        let (mut additions, mut removals) = (Vec::new(), Vec::new());
+        for flow in flows {
+            let entities = |around: &Surroundings| self.0.plane.entities(flow, &around.context(false));
+            let difference = Difference::between(entities(before)?, entities(after)?);
+            additions.extend(difference.additions());
+            removals.extend(difference.removals());
+        }
+        work.switch.update(additions.into_iter()).await?;
+        Ok(work.switch.update(removals.into_iter()).await?)
+    }
+
+    /// Has workers stop, if the switch answers: one that does not runs none.
+    pub(super) async fn stop_workers(&self, work: &mut Work, ticks: &Ticks) {
+        if self.0.switch_connected.load(Ordering::Relaxed) {
+            let _ = self.run_workers(work, ticks, &Ticks::new()).await;
+        }
     }
 
     /// Tells the switch which workers run: those that ran, without `had`, with `has`.

@@ -9,7 +9,7 @@
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `again`: a switch that goes and comes.
+//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes.
 
 mod again;
 pub mod agents;
@@ -30,6 +30,7 @@ mod service;
 pub mod settings;
 mod shares;
 mod sharing;
+mod silence;
 mod start;
 pub mod state;
 mod stats;

@@ -1,7 +1,6 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
 use super::change::{Farewell, rings_only_in};
-use super::dataplane::Ticks;
 use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
@@ -11,8 +10,6 @@ use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::topology::{RingRole, show_size};
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use zsr_host_agent::proto::{self as agent, Role};
 
@@ -237,7 +234,7 @@ impl Controller {
         let ticking =
             self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
         let mut work = self.0.work.lock().await;
-        let _ = self.run_workers(&mut work, &ticking, &Ticks::new()).await;
+        self.stop_workers(&mut work, &ticking).await;
         drop(work);
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
         let mut result = Ok(());
@@ -262,10 +259,7 @@ impl Controller {
         let _ = work.journal.end(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
-        // A switch that does not answer runs no workers.
-        if self.0.switch_connected.load(Ordering::Relaxed) {
-            let _ = self.run_workers(work, &self.0.plane.tick_groups(&failed), &BTreeMap::new()).await;
-        }
+        self.stop_workers(work, &self.0.plane.tick_groups(&failed)).await;
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 

@@ -2,8 +2,7 @@
 //! would have them repeat what is only late, and the repetitions delay the rest, until nothing moves. So no timeout is shorter
 //! than what a round of all busy workers may take.
 
-use super::dataplane::Context;
-use super::difference::Difference;
+use super::change::Surroundings;
 use super::model::Flow;
 use super::refusal::Refusal;
 use super::{Controller, Work};
@@ -37,25 +36,19 @@ impl Controller {
     }
 
     async fn write_patience(&self, work: &mut Work) -> Result<(), Refusal> {
-        let (hosts, limits, before, after, flows) = {
+        let (before, after, flows) = {
             let state = self.state();
             let busy = state.ticking.get(&GROUP_TICK).map_or(0, |workers| workers.len());
-            let after = shortest(busy, state.patience);
-            if after == state.patience {
+            let patience = shortest(busy, state.patience);
+            if patience == state.patience {
                 return Ok(());
             }
+            let before = Surroundings::of(&state);
             let flows: Vec<Flow> = state.flows.values().cloned().collect();
-            (state.hosts.clone(), state.limits.clone(), state.patience, after, flows)
+            (before.clone(), Surroundings { patience, ..before }, flows)
         };
-        let mut additions = Vec::new();
-        for flow in &flows {
-            let context = |patience| Context { hosts: &hosts, limits: &limits, patience, hold: false };
-            let old = self.0.plane.entities(flow, &context(before))?;
-            let new = self.0.plane.entities(flow, &context(after))?;
-            additions.extend(Difference::between(old, new).additions());
-        }
-        work.switch.update(additions.into_iter()).await?;
-        self.state().patience = after;
+        self.rewrite(work, &flows, (&before, &after)).await?;
+        self.state().patience = after.patience;
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Weights of flows, kept: measures what flows move and whether they would move more, asks [`Sharing`] what each may move, and
 //! has the switch hold them to it, by the means of rate caps.
 
-use super::dataplane::{Context, Limits};
-use super::difference::Difference;
+use super::change::Surroundings;
+use super::dataplane::Limits;
 use super::model::Flow;
 use super::refusal::Refusal;
 use super::sharing::{Demand, Sharing};
@@ -128,25 +128,16 @@ impl Controller {
     }
 
     async fn write_limits(&self, work: &mut Work, mut limits: Limits) -> Result<(), Refusal> {
-        let (hosts, old, patience, flows) = {
+        let (before, flows) = {
             let state = self.state();
             limits.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
             let changed = |f: &&Flow| state.limits.get(&f.name) != limits.get(&f.name);
             let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
-            (state.hosts.clone(), state.limits.clone(), state.patience, flows)
+            (Surroundings::of(&state), flows)
         };
-        let (mut additions, mut removals) = (Vec::new(), Vec::new());
-        for flow in &flows {
-            let context = |limits| Context { hosts: &hosts, limits, patience, hold: false };
-            let before = self.0.plane.entities(flow, &context(&old))?;
-            let after = self.0.plane.entities(flow, &context(&limits))?;
-            let difference = Difference::between(before, after);
-            additions.extend(difference.additions());
-            removals.extend(difference.removals());
-        }
-        work.switch.update(additions.into_iter()).await?;
-        work.switch.update(removals.into_iter()).await?;
-        self.state().limits = Arc::new(limits);
+        let after = Surroundings { limits: Arc::new(limits), ..before.clone() };
+        self.rewrite(work, &flows, (&before, &after)).await?;
+        self.state().limits = after.limits;
         Ok(())
     }
 }

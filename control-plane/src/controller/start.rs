@@ -3,7 +3,8 @@
 
 use super::agents::Agents;
 use super::alloc::{Allocator, Number};
-use super::dataplane::{Context, DataPlane, replication};
+use super::change::Surroundings;
+use super::dataplane::{DataPlane, replication};
 use super::difference::Difference;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
@@ -193,11 +194,10 @@ async fn settle(
     let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
     let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
     let held = reader.entities(tables.into_iter(), |group| group != GROUP_FLOOD).await?;
-    let context =
-        Context { hosts: &state.hosts, limits: &state.limits, patience: state.patience, hold: false };
+    let around = Surroundings::of(state);
     let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
-        wanted.extend(plane.entities(flow, &context)?);
+        wanted.extend(plane.entities(flow, &around.context(false))?);
     }
     // Workers run when everything that they need is there.
     for flow in recovered.flows.values().filter(|f| f.failed.is_none()) {

@@ -62,6 +62,13 @@ pub struct User {
     pub ring: String,
 }
 
+impl User {
+    /// `member` of `flow`, which has `ring`.
+    pub(super) fn new(flow: &Flow, member: &Member, ring: &Ring) -> Self {
+        User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() }
+    }
+}
+
 /// All that is.
 #[derive(Debug, Default)]
 pub struct State {
@@ -513,8 +520,7 @@ impl State {
         }
         for member in flow.members() {
             for ring in &member.rings {
-                let user =
-                    User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() };
+                let user = User::new(&flow, member, ring);
                 if ring.ids.is_producer {
                     self.by_producer.insert(ring.ids.id, user.clone());
                 }

@@ -9,6 +9,7 @@ use super::model::Flow;
 use super::proto::{self, EventKind};
 use super::rest::WorkerState;
 use super::settings::Policy;
+use super::silence::Heard;
 use super::state::User;
 use crate::p4::Digests;
 use crate::plan::report::{Reason, Report};
@@ -184,7 +185,7 @@ impl Controller {
     }
 
     /// What the flow's policy says when members are gone.
-    async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
+    pub(super) async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
         let mut work = self.0.work.lock().await;
         let (policy, members) = match self.state().flows.get(flow) {
             Some(flow) if flow.failed.is_none() => {
@@ -224,11 +225,15 @@ impl Controller {
     /// Reports, until there are no more.
     async fn take_reports(&self, mut digests: Digests) {
         // What follows from a report may wait for the change under way, which may wait for the answer behind that report.
-        let (to_policies, mut reports) = mpsc::unbounded_channel();
+        let (to_policies, mut reports) = mpsc::unbounded_channel::<Report>();
         let own = self.clone();
         tokio::spawn(async move {
+            let mut heard = Heard::default();
             while let Some(report) = reports.recv().await {
-                own.report(report).await;
+                match report.reason {
+                    Reason::Silent(_) => own.no_progress(&report, &mut heard).await,
+                    _ => own.fatal(&report).await,
+                }
             }
         });
         while let Ok(list) = digests.next().await {
@@ -247,9 +252,9 @@ impl Controller {
         }
     }
 
-    /// A report of the data plane: who is concerned, and what follows.
-    async fn report(&self, report: Report) {
-        let Report { worker, producer, qp, .. } = report;
+    /// A worker has stopped: whose fault that is, and the end of its flow.
+    async fn fatal(&self, report: &Report) {
+        let Report { worker, producer, qp, .. } = *report;
         let who = {
             let state = self.state();
             let Some(flow) = state.flow_of_worker(worker) else { return };
@@ -257,19 +262,8 @@ impl Controller {
             producer.cloned().or_else(|| consumer_of(flow, worker, qp))
         };
         let Some(who) = who else { return };
-        let what = format!("ring `{}` {}", who.ring, report.reason);
-        if !report.reason.is_fatal() {
-            let event = proto::Event {
-                member: who.member.clone(),
-                ring: who.ring.clone(),
-                ..of_flow(&who.flow, what.clone())
-            };
-            self.0.events.emit(EventKind::MemberSilent, event);
-            self.members_gone(&who.flow, &[who.member], &what).await;
-            return;
-        }
         let mut work = self.0.work.lock().await;
-        self.fail_flow(&mut work, &who.flow, &what).await;
+        self.fail_flow(&mut work, &who.flow, &format!("ring `{}` {}", who.ring, report.reason)).await;
     }
 }
 
@@ -278,5 +272,5 @@ fn consumer_of(flow: &Flow, worker: u16, qp: u16) -> Option<User> {
     let rings = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
     let here = rings().find(|(_, r)| [r.ids.data.index, r.ids.poll.index].contains(&qp));
     let (member, ring) = here.or_else(|| rings().find(|(_, r)| r.ids.worker == worker))?;
-    Some(User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() })
+    Some(User::new(flow, member, ring))
 }

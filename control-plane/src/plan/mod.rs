@@ -61,8 +61,10 @@ pub(crate) const TABLES: [(&str, &str); 23] = [
     ("worker_rings", "worker_ring"),
     ("workers", "worker"),
 ];
+/// Counts packets that came, by connection.
+pub(crate) const RECEIVED: &str = "received";
 /// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] = ["received", "sent", "transfers", "producer_transfers", "retries"];
+pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, "sent", "transfers", "producer_transfers", "retries"];
 /// The digest of reports.
 pub const REPORT: &str = "report_t";
 

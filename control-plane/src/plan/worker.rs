@@ -218,7 +218,8 @@ fn mtu_code(mtu: u32) -> u64 {
     u64::from(mtu.max(256).ilog2().min(12) - 7)
 }
 
-/// Retries until a peer has been silent for `dead_after`: each waits twice as long as the one before, up to 64 times `rto`.
+/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The second report,
+/// which says who is silent (`controller/silence.rs`), comes when `dead_after` is over.
 fn max_tries(times: &Times) -> u64 {
     let micros = Clock::Microseconds;
     let dead = micros.units(times.dead_after);
@@ -231,7 +232,7 @@ fn max_tries(times: &Times) -> u64 {
         wait = (wait * 2).min(longest);
         tries += 1;
     }
-    tries.max(1)
+    (tries - 1).max(1)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::controller::proto;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
-/// How long processes may take to end.
+/// How long processes may take to end, and a controller without flows to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long each flow may take longer to be deleted.
 const PER_FLOW: Duration = Duration::from_millis(20);

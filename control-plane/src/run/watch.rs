@@ -5,6 +5,7 @@ use crate::p4::Digests;
 use crate::plan::Plan;
 use crate::plan::report::{Reason, Report};
 use crate::topology::{Policy, Topology};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use zsr_host_agent::agent::Agent;
 
@@ -91,10 +92,17 @@ impl Reports {
 
     /// Takes in reports until the switch's stream ends.
     pub async fn watch(self, mut digests: Digests, names: Names) {
+        // A transfer that does not move is reported at each retry, and told once.
+        let mut stalled = HashMap::new();
         while let Ok(list) = digests.next().await {
             for report in list {
-                let report = Report::decode(&report);
-                let Some((text, rings)) = report.and_then(|r| names.explain(&r)) else { continue };
+                let Some(report) = Report::decode(&report) else { continue };
+                if let Reason::Silent(_) = report.reason
+                    && stalled.insert(report.worker, report.psn) == Some(report.psn)
+                {
+                    continue;
+                }
+                let Some((text, rings)) = names.explain(&report) else { continue };
                 if rings.is_empty() {
                     self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text);
                     continue;

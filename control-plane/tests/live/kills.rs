@@ -35,6 +35,7 @@ impl Scene {
             settings: Some(proto::Settings {
                 policy: Some(policy.into()),
                 rto_us: Some(5000),
+                dead_after_us: Some(1_000_000),
                 ..Default::default()
             }),
             ..Default::default()
@@ -65,6 +66,20 @@ impl Scene {
         assert_eq!(self.events.next("agent-lost")["host"], host);
     }
 
+    /// A host hangs, and `member` is found missing: by its silence in a transfer, if one was under way, or else its agent's.
+    fn hang(&mut self, host: &str, member: &str) {
+        let agent = self.system.pid(&format!("agent.{host}"));
+        signal(agent, "-STOP");
+        loop {
+            let event = self.events.next_of(&["member-silent", "member-removed"]);
+            assert_eq!(event["member"], member, "{event}");
+            if event["kind"] == "member-removed" {
+                break;
+            }
+        }
+        signal(agent, "-KILL");
+    }
+
     /// All who are left end, nothing stays.
     fn end(self, dead: Option<usize>) -> (HashMap<u64, u64>, Log, Log) {
         let mut pushed = HashMap::new();
@@ -82,18 +97,39 @@ impl Scene {
     }
 }
 
-/// A consumer's host dies, the others go on.
-fn consumer_dropped(kind: FlowKind) -> (HashMap<u64, u64>, Log, Log) {
+/// How a host is lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Killed,
+    Hangs,
+}
+
+/// A consumer's host is lost, the others go on.
+fn consumer_dropped(kind: FlowKind, loss: Loss) -> (HashMap<u64, u64>, Log, Log) {
     let mut scene = Scene::of(kind, Policy::DropMember);
-    scene.kill("h4");
-    assert_eq!(scene.events.next("member-removed")["member"], "c1");
+    match loss {
+        Loss::Hangs => scene.hang("h4", "c1"),
+        Loss::Killed => {
+            scene.kill("h4");
+            assert_eq!(scene.events.next("member-removed")["member"], "c1");
+        }
+    }
     scene.moves();
     scene.end(None)
 }
 
 #[test]
 fn a_load_balance_goes_on_without_a_dead_consumer() {
-    let (pushed, stays, dead) = consumer_dropped(FlowKind::LoadBalance);
+    balance_goes_on(Loss::Killed);
+}
+
+#[test]
+fn a_load_balance_goes_on_without_a_consumer_that_hangs() {
+    balance_goes_on(Loss::Hangs);
+}
+
+fn balance_goes_on(loss: Loss) {
+    let (pushed, stays, dead) = consumer_dropped(FlowKind::LoadBalance, loss);
     // Nothing comes twice to those who are left, and nothing is missing but what the dead one had been given.
     let mut had: HashMap<u64, Vec<u64>> = HashMap::new();
     let lost: std::collections::HashSet<_> = dead.iter().collect();
@@ -109,17 +145,24 @@ fn a_load_balance_goes_on_without_a_dead_consumer() {
 }
 
 #[test]
-fn a_replicate_goes_on_without_a_dead_consumer() {
-    let (pushed, stays, dead) = consumer_dropped(FlowKind::Replicate);
-    each_once(&pushed, std::iter::once(&stays));
-    part_of(&stays, &dead);
+fn a_replicate_goes_on_without_a_lost_consumer() {
+    for loss in [Loss::Killed, Loss::Hangs] {
+        let (pushed, stays, dead) = consumer_dropped(FlowKind::Replicate, loss);
+        each_once(&pushed, std::iter::once(&stays));
+        part_of(&stays, &dead);
+    }
 }
 
-/// A producer's host dies; what it had pushed comes up to some item, what the others push comes all.
-fn producer_dropped(kind: FlowKind) {
+/// A producer's host is lost; what it had pushed comes up to some item, what the others push comes all.
+fn producer_dropped(kind: FlowKind, loss: Loss) {
     let mut scene = Scene::of(kind, Policy::DropMember);
-    scene.kill("h1");
-    assert_eq!(scene.events.next("member-removed")["member"], "p0");
+    match loss {
+        Loss::Hangs => scene.hang("h1", "p0"),
+        Loss::Killed => {
+            scene.kill("h1");
+            assert_eq!(scene.events.next("member-removed")["member"], "p0");
+        }
+    }
     scene.moves();
     let (mut pushed, c0, c1) = scene.end(Some(0));
     let all = c0.iter().chain(if kind == FlowKind::Replicate { &[][..] } else { &c1[..] });
@@ -148,17 +191,23 @@ fn producer_dropped(kind: FlowKind) {
 
 #[test]
 fn a_shuffle_goes_on_without_a_dead_producer() {
-    producer_dropped(FlowKind::Shuffle);
+    producer_dropped(FlowKind::Shuffle, Loss::Killed);
 }
 
 #[test]
 fn a_load_balance_goes_on_without_a_dead_producer() {
-    producer_dropped(FlowKind::LoadBalance);
+    producer_dropped(FlowKind::LoadBalance, Loss::Killed);
 }
 
 #[test]
 fn a_replicate_goes_on_without_a_dead_producer() {
-    producer_dropped(FlowKind::Replicate);
+    producer_dropped(FlowKind::Replicate, Loss::Killed);
+}
+
+#[test]
+fn flows_go_on_without_a_producer_that_hangs() {
+    producer_dropped(FlowKind::Shuffle, Loss::Hangs);
+    producer_dropped(FlowKind::Replicate, Loss::Hangs);
 }
 
 #[test]

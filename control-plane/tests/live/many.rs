@@ -8,7 +8,7 @@ use super::churn::member;
 use super::system::{HOSTS, System};
 
 /// More than a tick's copies once had passes for, at the switch.
-const FLOWS: u64 = 260;
+const FLOWS: u64 = 400;
 
 #[test]
 fn hundreds_of_busy_flows_all_move() {

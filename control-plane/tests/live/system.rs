@@ -164,11 +164,16 @@ pub struct Events {
 impl Events {
     /// The next event of this kind.
     pub fn next(&mut self, kind: &str) -> Value {
+        self.next_of(&[kind])
+    }
+
+    /// The next event of one of these kinds.
+    pub fn next_of(&mut self, kinds: &[&str]) -> Value {
         loop {
             let mut line = String::new();
-            assert_ne!(self.lines.read_line(&mut line).expect("text"), 0, "events ended before {kind}");
+            assert_ne!(self.lines.read_line(&mut line).expect("text"), 0, "events ended before {kinds:?}");
             let event: Value = serde_json::from_str(&line).expect("JSON");
-            if event["kind"] == kind {
+            if event["kind"].as_str().is_some_and(|kind| kinds.contains(&kind)) {
                 return event;
             }
         }

@@ -332,6 +332,25 @@ fn timers_that_yield_rest_for_as_long_as_they_took() {
 }
 
 #[test]
+fn timers_that_yield_and_come_to_nothing_fire_rarely() {
+    let mut b = bench();
+    // For a group that is not there yet.
+    b.switch.add_timer(TimerPort { template: cmd(7, 0, 4, 0), count: 1, ..yielding() }).unwrap();
+    let mut out = Vec::new();
+    for n in 0..u64::from(TimerPort::FUTILE) {
+        assert!(n == 0 || b.switch.next_timer() == Some(n * 100 + 1000));
+        b.switch.fire_timers(n * 100 + 1000, &mut b.pool, &mut out);
+    }
+    let rarely = u64::from(TimerPort::FUTILE - 1) * 100 + 1000 + TimerPort::RARE * 100;
+    assert_eq!(b.switch.next_timer(), Some(rarely));
+    assert!(out.is_empty());
+    b.switch.multicast_group_insert(4, vec![Replica { port: 1, instance: 10 }]).unwrap();
+    b.switch.fire_timers(rarely, &mut b.pool, &mut out);
+    assert_eq!(b.collect(out).len(), 1);
+    assert_eq!(b.switch.next_timer(), Some(rarely + 100), "something came of it");
+}
+
+#[test]
 fn all_frames_come_back_to_the_pool() {
     let mut b = bench();
     b.pool = FramePool::with_frames(8);

@@ -19,8 +19,16 @@ pub struct TimerPort {
     pub count: u16,
     /// The numbers that packets get.
     pub numbers: Option<Numbers>,
-    /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
+    /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare). While nothing comes of its packets
+    /// it fires [`RARE`](Self::RARE) times as seldom.
     pub yields: bool,
+}
+
+impl TimerPort {
+    /// Firings in a row without a packet that left or went round again, from which on the next are put off.
+    pub const FUTILE: u32 = 1000;
+    /// Intervals from one of these to the next.
+    pub const RARE: u64 = 32;
 }
 
 /// How the packets of a timer are numbered, over all firings.
@@ -45,6 +53,8 @@ struct Timer {
     due: u64,
     /// Of the next packet.
     number: u16,
+    /// Firings that nothing came of, since something did.
+    futile: u32,
 }
 
 /// All timers.
@@ -76,7 +86,7 @@ impl Switch {
             timers.len() - 1
         });
         let number = timer.numbers.map_or(0, |n| n.first);
-        timers[at] = Some(Timer { spec: timer, due: 0, number });
+        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0 });
         Ok(TimerId(at as u32))
     }
 
@@ -143,6 +153,7 @@ impl Switch {
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
             let (port, count, numbers) = (t.spec.port, t.spec.count, t.spec.numbers);
+            let (passes, left) = (self.passes, out.len());
             for _ in 0..count {
                 let mut frame = pool.take();
                 let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
@@ -155,6 +166,15 @@ impl Switch {
                 }
                 self.process(now_ns, port, frame, pool, out);
                 made += 1;
+            }
+            let futile = self.passes - passes == u64::from(count) && out.len() == left;
+            if let Some(Some(t)) = self.timers.timers.get_mut(i)
+                && t.spec.yields
+            {
+                t.futile = if futile { t.futile.saturating_add(1) } else { 0 };
+                if t.futile >= TimerPort::FUTILE {
+                    t.due = t.due.saturating_add(interval.saturating_mul(TimerPort::RARE - 1));
+                }
             }
         }
         if self.sweeps_needed() && self.timers.sweep_due <= now_ns {
