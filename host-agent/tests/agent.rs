@@ -356,7 +356,7 @@ fn watchers_see_what_happens_in_order_and_end_with_the_server() {
     run(async {
         let Served { mut client, agent, shutdown, server, pair: _pair } = serve(None).await;
         let mut events =
-            client.watch_events(proto::WatchEventsRequest {}).await.expect("watching").into_inner();
+            client.watch_events(proto::WatchEventsRequest::default()).await.expect("watching").into_inner();
         agent.create_ring(RingRequest::new("c", Role::Consumer, 64, 4096)).expect("made");
         let mut rx = agent.attach_consumer("c", Cancel::new()).expect("attach");
         agent.abort_ring("c", "flow f failed").expect("aborted");

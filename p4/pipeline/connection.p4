@@ -41,8 +41,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.do_head = DO_GET;
         m.do_producer_tail = DO_GET;
         m.do_producer_psn = DO_GET;
-        m.do_due = DO_SET;
-        m.do_tries = DO_SET;
+        m.do_due = DO_MATCH;
     }
     // A poll's answer: is it the outstanding poll's? Then the next pass notes the word.
     action producer_word() {
@@ -71,11 +70,13 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.producer_step = m.b.psn | TAIL_SENT;
         m.do_producer_due = DO_SET;
     }
+    // It lacks a fragment, but it is there. That the producer sends fragments says nothing of who is to take them.
     action gap() {
         m.event = EV_GAP;
         m.do_transfer = DO_GET;
         m.do_consumer_psn = DO_GET;
         m.do_from = DO_MATCH;
+        m.do_tries = DO_SET;
     }
     action producer_refused() {
         m.event = EV_REFUSED;

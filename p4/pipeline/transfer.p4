@@ -142,7 +142,7 @@ control Transfer(inout meta_t m) {
                 }
                 if (m.do_tries != DO_NOTHING) { tries.apply(m); }
                 if (m.event == EV_RETRY) {
-                    m.tries_left = m.max_tries - m.tries;
+                    m.tries_left = m.max_tries |-| m.tries;
                     backoff.apply(m);
                 }
                 if (m.do_due != DO_NOTHING) { due.apply(m); }

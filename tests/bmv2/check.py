@@ -46,17 +46,20 @@ def refused(what, words, *args, topology=ONE, system=()):
 class Running:
     """A bmv2 that nobody of ours has started."""
 
-    def __init__(self, device):
+    def __init__(self, device, interfaces=None):
+        """With the packet stream, or with `interfaces` (by port) of its own."""
         free = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
         self.address, self.packets, thrift = (f"127.0.0.1:{s.getsockname()[1]}" for s in free)
         for s in free:
             s.close()
+        ports = [arg for port, name in (interfaces or {}).items() for arg in ("-i", f"{port}@{name}")]
+        stream = [] if interfaces else ["--dp-grpc-server-addr", self.packets]
         self.process = subprocess.Popen(
-            [BMV2, "--no-p4", "--device-id", str(device), "--thrift-port", thrift.split(":")[1], "--",
-             "--grpc-server-addr", self.address, "--dp-grpc-server-addr", self.packets, "--cpu-port", "510"],
+            [BMV2, "--no-p4", "--device-id", str(device), "--thrift-port", thrift.split(":")[1], *ports, "--",
+             "--grpc-server-addr", self.address, *stream, "--cpu-port", "510"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
-        for at in (self.address, self.packets):
+        for at in (self.address, self.packets)[: 1 if interfaces else 2]:
             host, port = at.split(":")
             while True:
                 try:
@@ -96,6 +99,60 @@ def running():
     with Running(0) as bmv2:
         refused("another device id", ["--device-id 1", "device_id"], *bmv2.args())
         refused("nobody at the address", ["start bmv2 there"], "--bmv2", "127.0.0.1:1", "--packets", bmv2.packets)
+
+
+INTERFACES = """name: interfaces
+switches:
+  - {{name: s1, kind: bmv2, address: '{address}', tick: {{interval: 2ms, interface: ticks}}}}
+hosts:
+{hosts}
+links:
+{links}
+flows:
+  - {{name: shuffle, producers: [h1, h2], consumers: [h3, h4], item_size: 64, ring_size: 64KiB}}
+  - {{name: balance, kind: load-balance, producers: [h1, h2], consumers: [h3, h4], item_size: 64, ring_size: 64KiB}}
+  - {{name: replicate, kind: replicate, producers: [h1, h2], consumers: [h3, h4], item_size: 64, ring_size: 64KiB}}
+workload: {{kind: synthetic}}
+"""
+
+
+def interfaces():
+    """A bmv2 on interfaces of its own, as in a lab: veth pairs here, in a network namespace that ends with this process."""
+    hosts = ["h1", "h2", "h3", "h4"]
+
+    def ip(line):
+        subprocess.run(["ip", *line.split()], check=True)
+
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    ip("link set lo up")
+    for near, far in [(h, "to-" + h) for h in hosts] + [("ticks", "to-ticks")]:
+        ip(f"link add {near} mtu 9000 type veth peer name {far} mtu 9000")
+        ip(f"link set {near} up")
+        ip(f"link set {far} up")
+    with Running(1, {n: "to-" + h for n, h in enumerate(hosts, 1)} | {500: "to-ticks"}) as bmv2:
+        text = INTERFACES.format(
+            address=bmv2.address,
+            hosts="\n".join(f"  - {{name: {h}, nic: {{interface: {h}}}}}" for h in hosts),
+            links="\n".join(f"  - {{from: {h}, to: s1:{n}, interface: to-{h}}}" for n, h in enumerate(hosts, 1)))
+        with tempfile.TemporaryDirectory(prefix="zsr-bmv2-") as folder:
+            path = Path(folder) / "interfaces.yaml"
+            path.write_text(text)
+            drive("a bmv2 with interfaces of its own, every flow kind", path)
+            with System(ZSR, path) as s:
+                s.up()
+                said = s.run("pcap", "h1-s1-1", "--count", "1", "-w", os.devnull, code=1)
+                s.down()
+            lost = Path(folder) / "lost.yaml"
+            lost.write_text(text.replace("interface: ticks", "interface: nothing"))
+            refused("no interface for ticks", ["nothing"], topology=lost)
+
+
+def in_a_namespace():
+    done = subprocess.run(["unshare", "-Urn", "ip", "link", "set", "lo", "up"], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"SKIPPED: bmv2: interfaces of its own: no network namespace here: {done.stderr.strip()}", flush=True)
+    elif subprocess.run(["unshare", "-Urn", sys.executable, *sys.argv[:4], "interfaces"]).returncode != 0:
+        raise Failed("see above")
 
 
 def bad_programs(folder):
@@ -159,6 +216,10 @@ def deaths():
 
 def main():
     try:
+        if sys.argv[4:] == ["interfaces"]:
+            interfaces()
+            return
+        in_a_namespace()
         for topology in sorted((ROOT / "topologies").glob("*.yaml")):
             drive(f"{topology.stem} on bmv2", topology, "--bmv2", BMV2)
         running()

@@ -115,3 +115,24 @@ fn a_whole_transfer_and_what_repeats_it() {
         lose(Spec { big_endian: [true; 2], seed: 8, ..SPEC }, &kinds);
     }
 }
+
+/// What the producer sends is no sign of life of the consumer.
+#[test]
+fn a_consumer_that_only_answers_polls_is_retried_ever_less_often() {
+    const RETRIES: usize = 8;
+    let reads = Rc::new(Cell::new(0));
+    let mut system = System::new(SPEC);
+    let counted = reads.clone();
+    system.switch().filter = Box::new(move |kind| {
+        counted.set(counted.get() + usize::from(kind == Kind::Read));
+        matches!(kind, Kind::Write(_) | Kind::Commit) && counted.get() <= RETRIES
+    });
+    let mut times = Vec::new();
+    system.run(|system| {
+        if times.len() < reads.get() {
+            times.push(system.net.now());
+        }
+    });
+    let waits: Vec<u64> = times.windows(2).take(RETRIES - 1).map(|t| t[1] - t[0]).collect();
+    assert!(waits.windows(2).skip(1).take(5).all(|w| w[1] > w[0] * 3 / 2), "{waits:?}");
+}

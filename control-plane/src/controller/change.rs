@@ -251,8 +251,8 @@ impl Controller {
         had: &Ticks,
         has: &Ticks,
     ) -> Result<(), ClientError> {
-        work.switch.update(difference.additions().into_iter()).await?;
-        self.run_workers(work, had, has).await?;
+        let ticks = self.ticks(had, has);
+        work.switch.update(difference.additions().into_iter().chain(ticks)).await?;
         work.switch.update(difference.removals().into_iter()).await
     }
 
@@ -288,8 +288,14 @@ impl Controller {
         had: &Ticks,
         has: &Ticks,
     ) -> Result<(), ClientError> {
+        let updates = self.ticks(had, has);
+        work.switch.update(updates.into_iter()).await
+    }
+
+    /// What makes the workers of `had` stop and those of `has` run.
+    fn ticks(&self, had: &Ticks, has: &Ticks) -> Vec<rt::Update> {
         if had == has {
-            return Ok(());
+            return Vec::new();
         }
         let updates = {
             let mut state = self.state();
@@ -314,7 +320,7 @@ impl Controller {
             [difference.additions(), difference.removals()].concat()
         };
         self.0.crowd.notify_one();
-        work.switch.update(updates.into_iter()).await
+        updates
     }
 
     /// As far as the switch still answers, brings it to where it was: each update by itself, since some of them have not

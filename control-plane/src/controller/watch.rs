@@ -81,7 +81,8 @@ impl Controller {
     async fn watch_agent(&self, host: &str) {
         let Ok(mut client) = self.0.agents.of(host) else { return };
         loop {
-            match client.watch_events(agent::WatchEventsRequest {}).await {
+            let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
+            match client.watch_events(agent::WatchEventsRequest { kinds }).await {
                 Ok(stream) => {
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");

@@ -11,6 +11,7 @@ use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
 use super::{Agent, AgentError, RingInfo, convert};
+use crate::proto::event::Event as Told;
 use crate::proto::{self, agent_server};
 
 /// Serving ended by an error of the network.
@@ -222,17 +223,19 @@ impl agent_server::Agent for AgentService {
 
     async fn watch_events(
         &self,
-        _request: Request<proto::WatchEventsRequest>,
+        request: Request<proto::WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let (to_client, stream) = mpsc::channel(16);
-        tokio::spawn(forward(self.agent.events(), self.agent.link(), to_client, self.stop.clone()));
+        let kinds = request.into_inner().kinds;
+        tokio::spawn(forward(self.agent.events(), kinds, self.agent.link(), to_client, self.stop.clone()));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 }
 
-/// Hands events on until the server stops or the client goes.
+/// Hands events on until the server stops or the client goes; of ring events those of `kinds`, or all if that is empty.
 async fn forward(
     mut events: broadcast::Receiver<super::AgentEvent>,
+    kinds: Vec<i32>,
     mut link: watch::Receiver<super::LinkState>,
     to_client: mpsc::Sender<Result<proto::Event, Status>>,
     mut stop: watch::Receiver<bool>,
@@ -254,6 +257,12 @@ async fn forward(
             Err(broadcast::error::RecvError::Lagged(events)) => convert::missed(events),
             Err(broadcast::error::RecvError::Closed) => return,
         };
+        if let Some(Told::Ring(ring)) = &event.event
+            && !kinds.is_empty()
+            && !kinds.contains(&ring.kind)
+        {
+            continue;
+        }
         tokio::select! {
             sent = to_client.send(Ok(event)) => if sent.is_err() { return },
             _ = stop.wait_for(|&stopped| stopped) => return,

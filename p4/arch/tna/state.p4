@@ -464,16 +464,19 @@ control DueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_WORKERS) due;
     RegisterAction<usec_t, bit<16>, bit<8>>(due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
     ACTION(put, usec_t, due, { v = m.due_at; o = v; })
+    ACTION(later, usec_t, due, { if ((int<32>)(m.due_at - v) >= 0) { v = m.due_at; } o = v; })
 
     action do_get() { m.is_due = get.execute(m.b.worker); }
     action do_put() { put.execute(m.b.worker); }
+    action do_later() { later.execute(m.b.worker); }
     table ops {
         key = { m.do_due : exact; }
-        actions = { do_get; do_put; NoAction; }
+        actions = { do_get; do_put; do_later; NoAction; }
         const default_action = NoAction();
         const entries = {
             DO_GET   : do_get();
             DO_SET   : do_put();
+            DO_MATCH : do_later();
         }
     }
     apply { ops.apply(); }

@@ -309,7 +309,7 @@ control TriesState(inout meta_t m) {
     }
 }
 
-// Worker -> when to send again. DO_GET: has it passed? DO_SET: progress.
+// Worker -> when to send again. DO_GET: has it passed? DO_SET: at `due_at`. DO_MATCH: not before `due_at`.
 control DueState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_WORKERS) due;
     apply {
@@ -318,8 +318,13 @@ control DueState(inout meta_t m) {
         } else {
             usec_t at;
             due.read(at, (bit<32>)m.b.worker);
-            at = at - m.now;
-            m.is_due = (bit<8>)at[31:31];
+            if (m.do_due == DO_MATCH) {
+                at = m.due_at - at;
+                if (at[31:31] == 0) { due.write((bit<32>)m.b.worker, m.due_at); }
+            } else {
+                at = at - m.now;
+                m.is_due = (bit<8>)at[31:31];
+            }
         }
     }
 }

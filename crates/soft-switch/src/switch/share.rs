@@ -38,7 +38,7 @@ impl TimerShare {
     }
 
     /// Fires what is due, once per round of whoever drives the switch; `waiting` says that ports had packets in the round before.
-    /// Returns how many things were done.
+    /// Returns how many things were done: none if nothing came of what fired.
     pub fn fire(
         &mut self,
         switch: &mut Switch,
@@ -60,14 +60,15 @@ impl TimerShare {
         if !all && !is_due(switch.next_due(false)) {
             return 0;
         }
-        let before = switch.passes;
+        let (before, left) = (switch.passes, out.len());
         let made = switch.fire(now_ns, all, pool, out);
+        // Nothing came of it: no reason to look for more.
+        let futile = out.len() == left && switch.passes - before == made as u64;
         if all {
             let behind = switch.passes;
             self.from = behind + (behind - before) * Self::OTHERS;
             self.last = Some(Firing { at: now_ns, before, behind });
         }
-        // Something was due, also if no packet came of it.
-        made + 1
+        if futile { 0 } else { made + 1 }
     }
 }
