@@ -122,7 +122,9 @@ fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     p4c.current_dir(root).args(["--target", chip.name, "--arch", chip.arch]);
     // Stages first, then containers: so a field's container is free as soon as the last stage has read it.
     p4c.arg("--alt-phv-alloc").args(chip.options).args(["--verbose", "-g", "-Ttable_summary:1", "-o"]);
-    execute(p4c.arg(&out).arg("p4/arch/tna/main.p4"))?;
+    // What BF Runtime knows of the program, for the controller and its tests (ZSR_BF_RT).
+    p4c.arg(&out).arg("--bf-rt-schema").arg(out.join("bf-rt.json"));
+    execute(p4c.arg("p4/arch/tna/main.p4"))?;
     let pipe = out.join("pipe");
     let program = std::fs::read_dir(&pipe)
         .map_err(|e| format!("{}: {e}", pipe.display()))?

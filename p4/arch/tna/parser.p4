@@ -12,14 +12,23 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state own_packet {
         m.trusted = 1;
-        transition ethernet;
-    }
-    state ethernet {
         pkt.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_INTERNAL : internal;
             default            : outside;
         }
+    }
+    state ethernet {
+        pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_INTERNAL : forged;
+            default            : outside;
+        }
+    }
+    // From outside: nothing of it is taken for a bridge header, which egress would act on.
+    state forged {
+        m.internal = 1;
+        transition outside;
     }
     // What no table may have written before it is read.
     state outside {
