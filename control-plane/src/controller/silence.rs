@@ -1,6 +1,5 @@
-//! Whose silence it is. The switch only says that a transfer does not move, once per retry; what it hears from each of the
-//! transfer's members between two retries says who is gone, and is told once. A producer that is not heard comes first: without items, consumers
-//! have nothing to answer.
+//! Whose silence it is. The switch only says that a transfer does not move, once per retry; which of the transfer's members it
+//! has asked and not heard over two retries says who is gone, and is told once.
 
 use super::Controller;
 use super::events::of_flow;
@@ -8,13 +7,16 @@ use super::model::{Flow, Member, Ring};
 use super::proto::{self, EventKind};
 use super::refusal::Refusal;
 use super::state::User;
-use crate::plan::{PlanError, RECEIVED, report::Report};
-use std::collections::HashMap;
+use crate::plan::{PlanError, RECEIVED, SENT, report::Report};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 // Phases (p4/common/types.p4).
 const TAIL: u8 = 3;
 const CLOSING: u8 = 4;
+
+/// Received and sent so far, by connection.
+type Packets = HashMap<u16, (u64, u64)>;
 
 /// What was heard of the members of transfers that did not move, by worker.
 #[derive(Debug, Default)]
@@ -26,8 +28,9 @@ struct Transfer {
     /// Of its consumers, which says which transfer it is.
     psn: u32,
     phase: u8,
-    /// Packets by connection.
-    packets: HashMap<u16, u64>,
+    /// At the last two reports. What answers a retry may be counted before its report is here, so that only what does not change
+    /// over two of them was not heard.
+    packets: VecDeque<Packets>,
     /// Whose silence was told.
     told: Option<Vec<User>>,
 }
@@ -62,13 +65,16 @@ impl Suspects {
         self.producer.iter().chain(&self.consumers).map(|(_, qp)| *qp)
     }
 
-    /// Who of them has not been heard.
+    /// Who of them is silent.
     fn silent(self, is_silent: impl Fn(u16) -> bool) -> Vec<User> {
-        match self.producer {
-            Some((user, qp)) if is_silent(qp) => vec![user],
-            _ => self.consumers.into_iter().filter(|(_, qp)| is_silent(*qp)).map(|(user, _)| user).collect(),
-        }
+        let all = self.producer.into_iter().chain(self.consumers);
+        all.filter(|(_, qp)| is_silent(*qp)).map(|(user, _)| user).collect()
     }
+}
+
+/// Whether a connection was asked between two looks, and not heard.
+fn is_silent(earlier: Option<&(u64, u64)>, now: Option<&(u64, u64)>) -> bool {
+    matches!((earlier, now), (Some(earlier), Some(now)) if earlier.0 == now.0 && earlier.1 != now.1)
 }
 
 impl Controller {
@@ -81,8 +87,14 @@ impl Controller {
         };
         let connections: Vec<u16> = suspects.connections().collect();
         // A switch that can't be read has a report of its own, and this one comes again.
-        let Ok(packets) = self.received(&connections).await else { return };
-        let now = Transfer { flow: flow.clone(), psn: report.psn, phase: report.phase, packets, told: None };
+        let Ok(packets) = self.packets(&connections).await else { return };
+        let now = Transfer {
+            flow: flow.clone(),
+            psn: report.psn,
+            phase: report.phase,
+            packets: [packets].into(),
+            told: None,
+        };
         let before = match heard.0.entry(report.worker) {
             Entry::Occupied(before) if before.get().is(&now) => before.into_mut(),
             other => {
@@ -90,8 +102,13 @@ impl Controller {
                 return;
             }
         };
-        let silent = suspects.silent(|qp| before.packets.get(&qp) == now.packets.get(&qp));
-        before.packets = now.packets;
+        before.packets.extend(now.packets);
+        if before.packets.len() < 3 {
+            return;
+        }
+        let earlier = before.packets.pop_front().unwrap_or_default();
+        let latest = before.packets.back().cloned().unwrap_or_default();
+        let silent = suspects.silent(|qp| is_silent(earlier.get(&qp), latest.get(&qp)));
         if before.told.as_ref() == Some(&silent) {
             return;
         }
@@ -115,12 +132,15 @@ impl Controller {
         self.members_gone(&flow, &members, &why).await;
     }
 
-    /// Packets that came on connections so far.
-    async fn received(&self, connections: &[u16]) -> Result<HashMap<u16, u64>, Refusal> {
-        let counter = self.0.plane.schema().counter(RECEIVED).map_err(PlanError::from)?;
-        let cells: Vec<(u32, u16)> = connections.iter().map(|&qp| (counter, qp)).collect();
+    /// What was received and sent on connections so far.
+    async fn packets(&self, connections: &[u16]) -> Result<Packets, Refusal> {
+        let counter = |name| self.0.plane.schema().counter(name).map_err(PlanError::from);
+        let (received, sent) = (counter(RECEIVED)?, counter(SENT)?);
+        let cells: Vec<(u32, u16)> =
+            connections.iter().flat_map(|&qp| [(received, qp), (sent, qp)]).collect();
         let counted = self.reader().cells(&cells).await?;
-        Ok(connections.iter().copied().zip(counted.iter().map(|c| c.packets)).collect())
+        let pairs = counted.chunks_exact(2).map(|c| (c[0].packets, c[1].packets));
+        Ok(connections.iter().copied().zip(pairs).collect())
     }
 }
 
@@ -142,11 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn consumers_have_nothing_to_answer_while_the_producer_is_silent() {
-        assert_eq!(members(suspects().silent(|_| true)), ["p"]);
-        assert_eq!(members(suspects().silent(|qp| qp != 1)), ["c0", "c1"]);
-        assert_eq!(members(suspects().silent(|qp| qp == 3)), ["c1"]);
-        assert!(members(suspects().silent(|_| false)).is_empty());
+    fn who_was_asked_and_not_heard_is_silent() {
+        assert!(is_silent(Some(&(5, 7)), Some(&(5, 9))));
+        assert!(!is_silent(Some(&(5, 7)), Some(&(6, 9))), "heard");
+        assert!(!is_silent(Some(&(5, 7)), Some(&(5, 7))), "not asked");
+        assert!(!is_silent(None, Some(&(5, 7))));
+        assert_eq!(members(suspects().silent(|qp| qp != 2)), ["p", "c1"]);
     }
 
     #[test]

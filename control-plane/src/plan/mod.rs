@@ -63,8 +63,10 @@ pub(crate) const TABLES: [(&str, &str); 23] = [
 ];
 /// Counts packets that came, by connection.
 pub(crate) const RECEIVED: &str = "received";
+/// Counts packets that the switch made or rewrote, by connection.
+pub(crate) const SENT: &str = "sent";
 /// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, "sent", "transfers", "producer_transfers", "retries"];
+pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, SENT, "transfers", "producer_transfers", "retries"];
 /// The digest of reports.
 pub const REPORT: &str = "report_t";
 

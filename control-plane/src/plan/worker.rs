@@ -218,7 +218,7 @@ fn mtu_code(mtu: u32) -> u64 {
     u64::from(mtu.max(256).ilog2().min(12) - 7)
 }
 
-/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The second report,
+/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The third report,
 /// which says who is silent (`controller/silence.rs`), comes when `dead_after` is over.
 fn max_tries(times: &Times) -> u64 {
     let micros = Clock::Microseconds;
@@ -226,13 +226,13 @@ fn max_tries(times: &Times) -> u64 {
     let mut waited = 0;
     let mut wait = micros.units(times.rto);
     let longest = wait * 64;
-    let mut tries = 0;
+    let mut tries = 0u64;
     while waited < dead && tries < 1 << 20 {
         waited += wait;
         wait = (wait * 2).min(longest);
         tries += 1;
     }
-    (tries - 1).max(1)
+    tries.saturating_sub(2).max(1)
 }
 
 #[cfg(test)]

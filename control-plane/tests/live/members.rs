@@ -1,9 +1,9 @@
 //! Programs at rings of a running system, as threads of this process: they attach as any process would.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,11 @@ const LEAST: u64 = 300;
 const LISTEN: Duration = Duration::from_millis(1);
 /// After how long without an item a flow is taken to hang.
 const HANGS: Duration = Duration::from_secs(60);
+
+/// How many wait for items of any popper, and how they are told: yielding in a loop starves the rest of a machine.
+static AWAITED: AtomicU64 = AtomicU64::new(0);
+static PASSED: Mutex<()> = Mutex::new(());
+static CAME: Condvar = Condvar::new();
 
 fn item(producer: u64, number: u64) -> [u8; ITEM] {
     let mut item = [(producer * 31 + number) as u8; ITEM];
@@ -171,7 +176,11 @@ impl Popper {
                 let (producer, number) = (word(0), word(8));
                 assert!(buffer == item(producer, number), "{name}: an item is not as it was");
                 log.push((producer, number));
-                count.fetch_add(1, Ordering::Relaxed);
+                count.fetch_add(1, Ordering::SeqCst);
+                if AWAITED.load(Ordering::SeqCst) > 0 {
+                    drop(PASSED.lock().expect("nobody panics"));
+                    CAME.notify_all();
+                }
             }
         };
         Popper { thread: std::thread::spawn(pop), popped, cancel }
@@ -179,7 +188,7 @@ impl Popper {
 
     /// How many items it has popped.
     pub fn popped(&self) -> u64 {
-        self.popped.load(Ordering::Relaxed)
+        self.popped.load(Ordering::SeqCst)
     }
 
     /// What it has popped, once it has seen the end.
@@ -209,9 +218,14 @@ pub fn moves_on<'p>(
     before: u64,
     state: &dyn Fn() -> String,
 ) {
-    let begun = Instant::now();
-    while poppers.clone().map(Popper::popped).sum::<u64>() <= before {
-        assert!(begun.elapsed() < HANGS, "no item has come for a minute: {}", state());
-        std::thread::yield_now();
+    let until = Instant::now() + HANGS;
+    let is_there = || poppers.clone().map(Popper::popped).sum::<u64>() > before;
+    AWAITED.fetch_add(1, Ordering::SeqCst);
+    let mut passed = PASSED.lock().expect("nobody panics");
+    while !is_there() && Instant::now() < until {
+        passed = CAME.wait_timeout(passed, until - Instant::now()).expect("nobody panics").0;
     }
+    drop(passed);
+    AWAITED.fetch_sub(1, Ordering::SeqCst);
+    assert!(is_there(), "no item has come for a minute: {}", state());
 }
