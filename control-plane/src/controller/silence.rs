@@ -3,7 +3,7 @@
 
 use super::Controller;
 use super::events::of_flow;
-use super::model::{Flow, Member, Ring};
+use super::model::{Flow, Ring};
 use super::proto::{self, EventKind};
 use super::refusal::Refusal;
 use super::state::User;
@@ -42,39 +42,24 @@ impl Transfer {
 }
 
 /// Who may be keeping a transfer, and their connections.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Suspects {
-    producer: Option<(User, u16)>,
-    consumers: Vec<(User, u16)>,
-}
-
-impl Suspects {
-    fn of(flow: &Flow, report: &Report) -> Self {
-        let all = || flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
-        let of = |(member, ring): (&Member, &Ring)| (User::new(flow, member, ring), ring.ids.data.index);
-        let producer = all().find(|(_, r)| r.ids.is_producer && r.ids.id == report.producer).map(of);
-        let consumers = all().filter(|(_, r)| !r.ids.is_producer && r.ids.worker == report.worker).map(of);
-        match report.phase {
-            TAIL => Suspects { producer, consumers: Vec::new() },
-            CLOSING => Suspects { producer: None, consumers: consumers.collect() },
-            _ => Suspects { producer, consumers: consumers.collect() },
-        }
-    }
-
-    fn connections(&self) -> impl Iterator<Item = u16> {
-        self.producer.iter().chain(&self.consumers).map(|(_, qp)| *qp)
-    }
-
-    /// Who of them is silent.
-    fn silent(self, is_silent: impl Fn(u16) -> bool) -> Vec<User> {
-        let all = self.producer.into_iter().chain(self.consumers);
-        all.filter(|(_, qp)| is_silent(*qp)).map(|(user, _)| user).collect()
-    }
+fn suspects(flow: &Flow, report: &Report) -> Vec<(User, u16)> {
+    let may = |ring: &Ring| match ring.ids.is_producer {
+        true => ring.ids.id == report.producer && report.phase != CLOSING,
+        false => ring.ids.worker == report.worker && report.phase != TAIL,
+    };
+    let all = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+    all.filter(|(_, r)| may(r)).map(|(m, r)| (User::new(flow, m, r), r.ids.data.index)).collect()
 }
 
 /// Whether a connection was asked between two looks, and not heard.
 fn is_silent(earlier: Option<&(u64, u64)>, now: Option<&(u64, u64)>) -> bool {
     matches!((earlier, now), (Some(earlier), Some(now)) if earlier.0 == now.0 && earlier.1 != now.1)
+}
+
+/// Who of them is.
+fn silent(suspects: Vec<(User, u16)>, earlier: &Packets, latest: &Packets) -> Vec<User> {
+    let is_silent = |qp: &u16| is_silent(earlier.get(qp), latest.get(qp));
+    suspects.into_iter().filter(|(_, qp)| is_silent(qp)).map(|(user, _)| user).collect()
 }
 
 impl Controller {
@@ -83,9 +68,9 @@ impl Controller {
         let (flow, suspects) = {
             let state = self.state();
             let Some(flow) = state.flow_of_worker(report.worker) else { return };
-            (flow.name.clone(), Suspects::of(flow, report))
+            (flow.name.clone(), suspects(flow, report))
         };
-        let connections: Vec<u16> = suspects.connections().collect();
+        let connections: Vec<u16> = suspects.iter().map(|(_, qp)| *qp).collect();
         // A switch that can't be read has a report of its own, and this one comes again.
         let Ok(packets) = self.packets(&connections).await else { return };
         let now = Transfer {
@@ -103,12 +88,9 @@ impl Controller {
             }
         };
         before.packets.extend(now.packets);
-        if before.packets.len() < 3 {
-            return;
-        }
-        let earlier = before.packets.pop_front().unwrap_or_default();
-        let latest = before.packets.back().cloned().unwrap_or_default();
-        let silent = suspects.silent(|qp| is_silent(earlier.get(&qp), latest.get(&qp)));
+        let [earlier, _, latest] = before.packets.make_contiguous() else { return };
+        let silent = silent(suspects, earlier, latest);
+        before.packets.pop_front();
         if before.told.as_ref() == Some(&silent) {
             return;
         }
@@ -149,16 +131,8 @@ mod tests {
     use super::*;
     use crate::plan::report::Reason;
 
-    fn user(member: &str) -> User {
-        User { flow: "f".into(), member: member.into(), ring: format!("f.{member}") }
-    }
-
-    fn suspects() -> Suspects {
-        Suspects { producer: Some((user("p"), 1)), consumers: vec![(user("c0"), 2), (user("c1"), 3)] }
-    }
-
-    fn members(silent: Vec<User>) -> Vec<String> {
-        silent.into_iter().map(|u| u.member).collect()
+    fn suspect(member: &str, qp: u16) -> (User, u16) {
+        (User { flow: "f".into(), member: member.into(), ring: format!("f.{member}") }, qp)
     }
 
     #[test]
@@ -167,7 +141,11 @@ mod tests {
         assert!(!is_silent(Some(&(5, 7)), Some(&(6, 9))), "heard");
         assert!(!is_silent(Some(&(5, 7)), Some(&(5, 7))), "not asked");
         assert!(!is_silent(None, Some(&(5, 7))));
-        assert_eq!(members(suspects().silent(|qp| qp != 2)), ["p", "c1"]);
+        let all = vec![suspect("p", 1), suspect("c0", 2), suspect("c1", 3)];
+        let earlier = Packets::from([(1, (5, 7)), (2, (5, 7)), (3, (5, 7))]);
+        let latest = Packets::from([(1, (5, 9)), (2, (6, 9)), (3, (5, 9))]);
+        let members: Vec<String> = silent(all, &earlier, &latest).into_iter().map(|u| u.member).collect();
+        assert_eq!(members, ["p", "c1"]);
     }
 
     #[test]
@@ -186,11 +164,12 @@ mod tests {
             let [worker, producer] = [1, 7];
             let report =
                 Report { reason: Reason::Silent(9), worker, producer, qp: 0, role: None, phase, psn: 0 };
-            Suspects::of(&flow, &report)
+            suspects(&flow, &report)
         };
-        assert_eq!(of(2), suspects());
-        assert_eq!(of(TAIL), Suspects { consumers: Vec::new(), ..suspects() });
-        assert_eq!(of(CLOSING), Suspects { producer: None, ..suspects() });
+        let (producer, consumers) = (suspect("p", 1), [suspect("c0", 2), suspect("c1", 3)]);
+        assert_eq!(of(2), [&[producer.clone()][..], &consumers[..]].concat());
+        assert_eq!(of(TAIL), [producer]);
+        assert_eq!(of(CLOSING), consumers);
     }
 
     fn ring(name: &str, id: u16, is_producer: bool, qp: u16) -> serde_json::Value {

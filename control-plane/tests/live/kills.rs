@@ -80,6 +80,17 @@ impl Scene {
         signal(agent, "-KILL");
     }
 
+    /// A host is lost, and with it `member`.
+    fn lose(&mut self, host: &str, member: &str, loss: Loss) {
+        match loss {
+            Loss::Hangs => self.hang(host, member),
+            Loss::Killed => {
+                self.kill(host);
+                assert_eq!(self.events.next("member-removed")["member"], member);
+            }
+        }
+    }
+
     /// All who are left end, nothing stays.
     fn end(self, dead: Option<usize>) -> (HashMap<u64, u64>, Log, Log) {
         let mut pushed = HashMap::new();
@@ -107,13 +118,7 @@ enum Loss {
 /// A consumer's host is lost, the others go on.
 fn consumer_dropped(kind: FlowKind, loss: Loss) -> (HashMap<u64, u64>, Log, Log) {
     let mut scene = Scene::of(kind, Policy::DropMember);
-    match loss {
-        Loss::Hangs => scene.hang("h4", "c1"),
-        Loss::Killed => {
-            scene.kill("h4");
-            assert_eq!(scene.events.next("member-removed")["member"], "c1");
-        }
-    }
+    scene.lose("h4", "c1", loss);
     scene.moves();
     scene.end(None)
 }
@@ -156,13 +161,7 @@ fn a_replicate_goes_on_without_a_lost_consumer() {
 /// A producer's host is lost; what it had pushed comes up to some item, what the others push comes all.
 fn producer_dropped(kind: FlowKind, loss: Loss) {
     let mut scene = Scene::of(kind, Policy::DropMember);
-    match loss {
-        Loss::Hangs => scene.hang("h1", "p0"),
-        Loss::Killed => {
-            scene.kill("h1");
-            assert_eq!(scene.events.next("member-removed")["member"], "p0");
-        }
-    }
+    scene.lose("h1", "p0", loss);
     scene.moves();
     let (mut pushed, c0, c1) = scene.end(Some(0));
     let all = c0.iter().chain(if kind == FlowKind::Replicate { &[][..] } else { &c1[..] });
