@@ -13,4 +13,5 @@ pub mod program;
 pub mod report;
 pub mod run;
 pub mod topology;
+pub mod tuples;
 pub mod workload;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::{
-    AgentArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs, PcapArgs,
-    ProduceArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+    AgentArgs, BarrierArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs,
+    PcapArgs, ProduceArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
 use crate::topology::{InputFormat, Overrides, parse_delimiter};
 
@@ -52,6 +52,8 @@ pub enum Command {
     Produce(ProduceArgs),
     /// Pop from a flow to standard output, as one of its consumers
     Consume(ConsumeArgs),
+    /// Wait until so many programs, on any hosts, wait at the barrier of this name
+    Barrier(BarrierArgs),
     /// Run the software switch of a system in the foreground
     Switch(RoleArgs),
     /// Run agent and NIC of one host of a system in the foreground

@@ -42,6 +42,12 @@ pub enum ClientError {
     /// The controller has gone.
     #[error("the controller went away: {0}")]
     Lost(String),
+    /// The controller takes longer than it may.
+    #[error("the controller has not answered within {} s", .after.as_secs_f64())]
+    Late {
+        /// How long was waited.
+        after: Duration,
+    },
     /// The system refused.
     #[error("{what}: {source}")]
     Io {
@@ -120,7 +126,7 @@ impl Session {
         match self.runtime.block_on(async { tokio::time::timeout(time, call).await }) {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(refused(&status)),
-            Err(_) => Err(ClientError::Lost(format!("no answer within {} s", time.as_secs()))),
+            Err(_) => Err(ClientError::Late { after: time }),
         }
     }
 }

@@ -105,6 +105,7 @@ fn request(create: &CreateArgs) -> proto::CreateFlowRequest {
         ring_size: create.ring_size.unwrap_or(0),
         settings: Some(settings(&create.settings)),
         routing: create.routing.clone().unwrap_or_default(),
+        schema: create.schema.clone().unwrap_or_default(),
     }
 }
 

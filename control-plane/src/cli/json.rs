@@ -42,6 +42,8 @@ pub(super) fn flow(f: &proto::Flow) -> Value {
         "ring_size": f.ring_size,
         "mtu": f.mtu,
         "routing": f.routing,
+        "schema": f.schema,
+        "tuple_size": f.tuple_size,
         "version": f.version,
         "settings": {
             "weight": s.weight(),

@@ -227,6 +227,10 @@ pub struct CreateArgs {
     /// hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin [default: hash]
     #[arg(long, value_name = "FUNCTION")]
     pub routing: Option<String>,
+    /// What its records are: NAME: TYPE, ... with types i8 to i64, u8 to u64, f32, f64, bytes(N), decimal, date, text
+    /// [default: any records]
+    #[arg(long, value_name = "COLUMNS")]
+    pub schema: Option<String>,
     /// Settings
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -401,9 +405,12 @@ pub struct StreamArgs {
     /// Which member of the flow to be [default: the first whose rings are free]
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
-    /// Bytes of a record [default: records are lines of text]
+    /// Bytes of a record [default: records are lines of text; those of a flow with a schema stand for its tuples]
     #[arg(long, value_name = "N", value_parser = size32)]
     pub record_size: Option<u32>,
+    /// Character between columns, or tab
+    #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
+    pub delimiter: u8,
 }
 
 /// Options of `zsr produce`.
@@ -412,13 +419,11 @@ pub struct ProduceArgs {
     /// As for both
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Column to hash: a number from 1; OFFSET:LENGTH in bytes for records of equal size; * for the whole record
+    /// Column to hash: a name of the schema, or a number from 1; OFFSET:LENGTH in bytes for records of equal size; * for the
+    /// whole record
     /// [default: what the flow's routing says]
     #[arg(long, value_name = "COL")]
     pub key: Option<String>,
-    /// Character between columns, or tab
-    #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
-    pub delimiter: u8,
     /// At the end of the input, leave without ending the stream: another program can go on
     #[arg(long)]
     pub keep_open: bool,
@@ -433,6 +438,22 @@ pub struct ConsumeArgs {
     /// Leave after so many records; the rest is for the next program
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
+}
+
+/// Options of `zsr barrier`.
+#[derive(Debug, Args)]
+pub struct BarrierArgs {
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// Name of the barrier
+    pub name: String,
+    /// How many wait for each other; all name the same number
+    #[arg(short = 'n', long, value_name = "N")]
+    pub participants: u32,
+    /// Give up after so long, such as 10s [default: never]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
 }
 
 /// Options of `zsr completion`.

@@ -4,6 +4,7 @@
 //! Results go to standard output, everything else to standard error.
 
 mod args;
+mod barrier;
 mod check;
 pub mod client;
 mod events;
@@ -70,6 +71,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Pcap(args) => pcap::pcap(&args),
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),
+        Command::Barrier(args) => barrier::wait(&args),
         Command::Switch(args) => system::role(&args, &Role::Switch, None),
         Command::Agent(args) => {
             system::role(&args.role, &Role::Agent { host: args.host.clone(), listen: args.listen }, None)

@@ -5,8 +5,9 @@ use super::live_args::{ConsumeArgs, ProduceArgs, StreamArgs};
 use super::{FAILED, OK, USAGE, complain};
 use crate::controller::proto;
 use crate::process::Place;
-use crate::program::{FlowProducer, Options, ProgramError};
+use crate::program::{FlowProducer, Options, ProgramError, check_size, schema_of};
 use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_key, parse_routing};
+use crate::tuples::Schema;
 use crate::workload::{KeyReader, Router};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -99,7 +100,9 @@ pub(super) fn produce(args: &ProduceArgs) -> u8 {
 fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let cancel = cancelled_by_signals()?;
     let flow = find(&args.stream)?;
-    let (routing, key) = routing(args, &flow)?;
+    let schema = schema_of(&flow)?;
+    check_size(&flow, schema.as_ref(), args.stream.record_size)?;
+    let (routing, key) = routing(args, &flow, schema.as_ref())?;
     let place = Place::find(args.stream.system.system.as_deref()).map_err(failed)?;
     let options = Options {
         member: args.stream.member.clone(),
@@ -108,9 +111,19 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     };
     let mut producer = FlowProducer::attach(&place, &args.stream.flow, &options)?;
     let mut router = Router::new(&routing, producer.consumers());
+    // Lines stand for tuples, unless these are asked for as bytes.
+    let tuples = schema.filter(|_| args.stream.record_size.is_none());
+    let mut tuple = Vec::new();
     let mut push = |event: Input<'_>| -> Result<(), Stop> {
         let (record, number) = match event {
-            Input::Record(record, number) => (record, number),
+            Input::Record(line, number) => match &tuples {
+                Some(schema) => {
+                    let encoded = schema.encode(line, args.stream.delimiter, &mut tuple);
+                    encoded.map_err(|e| Stop::Failed(format!("record {}: {e}", number + 1)))?;
+                    (tuple.as_slice(), number)
+                }
+                None => (line, number),
+            },
             // Whoever waits for more must not keep what there is.
             Input::Pause => return Ok(producer.flush()?),
         };
@@ -151,7 +164,9 @@ impl From<ProgramError> for Stop {
     fn from(e: ProgramError) -> Self {
         match e {
             e if e.is_cancelled() => Stop::Quietly,
-            ProgramError::NoMember { .. } | ProgramError::Records(_) => Stop::Usage(e.to_string()),
+            ProgramError::NoMember { .. } | ProgramError::Records(_) | ProgramError::Tuples { .. } => {
+                Stop::Usage(e.to_string())
+            }
             e => failed(e),
         }
     }
@@ -188,32 +203,45 @@ fn await_input(input: &BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Resu
 }
 
 /// How records are routed, and where their keys are.
-fn routing(args: &ProduceArgs, flow: &proto::Flow) -> Result<(Routing, KeyReader), Stop> {
+fn routing(
+    args: &ProduceArgs,
+    flow: &proto::Flow,
+    schema: Option<&Schema>,
+) -> Result<(Routing, KeyReader), Stop> {
     let bad = |what: String| Stop::Usage(what);
     let routing = match &args.key {
         Some(key) => Routing::Hash(parse_key(key).ok_or_else(|| {
-            bad(format!("--key {key}: expected a number from 1, OFFSET:LENGTH in bytes, or *"))
+            bad(format!(
+                "--key {key}: expected a column by name or number from 1, OFFSET:LENGTH in bytes, or *"
+            ))
         })?),
         None => parse_routing(&flow.routing).ok_or_else(|| {
             bad(format!("flow `{}`: routing {} is not known here", flow.name, flow.routing))
         })?,
     };
+    if let Some(schema) = schema {
+        let resolved = schema.resolve(&routing, args.stream.delimiter, flow.consumers.len());
+        let (routing, records) = resolved
+            .map_err(|e| bad(format!("flow `{}`: {}: expected {}", flow.name, e.message, e.expected)))?;
+        let key = KeyReader::new(routing.key(), &records, schema.columns());
+        return Ok((routing, key));
+    }
     let routed = flow.kind() == proto::FlowKind::Shuffle;
     let format = match args.stream.record_size {
         Some(record_size) => FileFormat::Binary { record_size },
-        None => FileFormat::Delimited { delimiter: args.delimiter, header: false },
+        None => FileFormat::Delimited { delimiter: args.stream.delimiter, header: false },
     };
     if routed
         && flow.consumers.len() > 1
         && let KeyRef::Name(name) = routing.key()
     {
         return Err(bad(format!(
-            "flow `{}` routes by column `{name}`, but the input has no header: name the column by number with --key",
+            "flow `{}` routes by column `{name}`, but the input has no header and the flow no schema: name the column by number with --key",
             flow.name
         )));
     }
     let input = FileInput { path: "-".into(), format };
-    let key = KeyReader::new(routing.key(), &Workload::File(input));
+    let key = KeyReader::new(routing.key(), &Workload::File(input), &[]);
     Ok((routing, key))
 }
 
@@ -265,11 +293,13 @@ pub(super) fn consume(args: &ConsumeArgs) -> u8 {
 fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
     let cancel = cancelled_by_signals()?;
     let flow = find(&args.stream)?;
+    let schema = schema_of(&flow)?;
+    check_size(&flow, schema.as_ref(), args.stream.record_size)?;
     let attach_one = |socket: &Path, ring: &str| pu::attach_consumer(socket, ring, cancel.clone());
     let (_, mut rings) = attach(&args.stream, &flow.consumers, attach_one)?;
     let Some(ring) = rings.pop() else { return Ok(()) };
     let mut reader = SegmentReader::new(ring);
-    let done = copy_out(args, flow.kind(), &mut reader);
+    let done = copy_out(args, flow.kind(), schema.as_ref(), &mut reader);
     match done {
         // The handle's own end: there was nothing left to give back.
         Ok(true) => Ok(()),
@@ -282,10 +312,17 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
 }
 
 /// Copies records until the stream ends (true) or enough were read (false).
-fn copy_out(args: &ConsumeArgs, kind: proto::FlowKind, reader: &mut SegmentReader) -> Result<bool, Stop> {
+fn copy_out(
+    args: &ConsumeArgs,
+    kind: proto::FlowKind,
+    schema: Option<&Schema>,
+    reader: &mut SegmentReader,
+) -> Result<bool, Stop> {
     let mut out = io::BufWriter::with_capacity(CHUNK, io::stdout().lock());
     let mut left = args.count.unwrap_or(u64::MAX);
     let text = args.stream.record_size.is_none();
+    let tuples = schema.filter(|_| text);
+    let mut line = Vec::new();
     while left > 0 {
         let segment = match reader.next_segment() {
             Ok(segment) => segment,
@@ -304,6 +341,14 @@ fn copy_out(args: &ConsumeArgs, kind: proto::FlowKind, reader: &mut SegmentReade
                 break;
             }
             left -= 1;
+            let record = match tuples {
+                Some(schema) => {
+                    line.clear();
+                    schema.decode(record, args.stream.delimiter, &mut line).map_err(failed)?;
+                    line.as_slice()
+                }
+                None => record,
+            };
             out.write_all(record)
                 .and_then(|()| if text { out.write_all(b"\n") } else { Ok(()) })
                 .map_err(written)?;

@@ -68,6 +68,10 @@ pub(super) fn flow(f: &proto::Flow) -> String {
         s.rto_us(),
         s.dead_after_us() / 1000,
     );
+    if !f.schema.is_empty() {
+        let size = if f.tuple_size == 0 { "lines".into() } else { format!("{} B each", f.tuple_size) };
+        out += &format!("  tuples ({}), {size}\n", f.schema);
+    }
     let all: Vec<proto::Ring> =
         f.producers.iter().chain(&f.consumers).flat_map(|m| m.rings.iter().cloned()).collect();
     out + &rings(&all)

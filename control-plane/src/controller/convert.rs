@@ -28,6 +28,7 @@ pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Ref
         item_size: request.item_size,
         ring_size: request.ring_size,
         routing: request.routing,
+        schema: request.schema,
     })
 }
 
@@ -114,6 +115,8 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> S
         producers: f.producers.iter().map(member).collect(),
         consumers: f.consumers.iter().map(member).collect(),
         version: f.version,
+        schema: f.schema.clone(),
+        tuple_size: f.tuple_size(),
     }
 }
 

@@ -159,6 +159,7 @@ mod tests {
             owner: String::new(),
             settings: Settings::of_items(64),
             routing: "hash".into(),
+            schema: "id: u64, note: bytes(8)".into(),
             producers: Vec::new(),
             consumers: Vec::new(),
             version: 1,

@@ -14,6 +14,7 @@
 mod again;
 pub mod agents;
 pub mod alloc;
+mod barriers;
 mod change;
 mod convert;
 pub mod dataplane;
@@ -78,6 +79,7 @@ struct Inner {
     connected: Mutex<std::collections::HashMap<String, bool>>,
     switch_connected: AtomicBool,
     links: links::Links,
+    barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,

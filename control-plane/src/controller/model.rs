@@ -5,6 +5,7 @@ use super::settings::Settings;
 use crate::plan::{Qp, RingAddress, RingIds, Station};
 pub use crate::topology::FlowKind;
 use crate::topology::RingRole;
+use crate::tuples::Schema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -96,6 +97,9 @@ pub struct Flow {
     pub settings: Settings,
     /// How producers route.
     pub routing: String,
+    /// What its records are; empty: anything.
+    #[serde(default)]
+    pub schema: String,
     /// Those that push.
     pub producers: Vec<Member>,
     /// Those that pop.
@@ -125,6 +129,12 @@ impl Flow {
     /// Numbers of its workers: one per consumer, or one for all of a replicate flow.
     pub fn workers(&self) -> BTreeSet<u16> {
         self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()
+    }
+
+    /// Bytes of a record by its schema; 0: they differ, or there is none.
+    pub fn tuple_size(&self) -> u32 {
+        let schema = (!self.schema.is_empty()).then(|| Schema::parse(&self.schema).ok());
+        schema.flatten().and_then(|s| s.tuple_size()).unwrap_or(0)
     }
 
     /// All of its numbers.

@@ -202,6 +202,19 @@ impl Service for Controller {
         Ok(Response::new(self.stats(&request.into_inner().flow).await?))
     }
 
+    async fn barrier(&self, request: Request<proto::BarrierRequest>) -> Answer<proto::BarrierResponse> {
+        let proto::BarrierRequest { name, participants } = request.into_inner();
+        tokio::select! {
+            biased;
+            met = self.0.barriers.meet(&name, participants) => met?,
+            () = self.stopped() => {
+                let message = format!("barrier `{name}`: the controller ends; ask again when there is another");
+                return Err(Status::unavailable(message));
+            }
+        }
+        Ok(Response::new(proto::BarrierResponse {}))
+    }
+
     async fn shutdown(&self, _request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
         let own = self.clone();
         self.to_its_end(async move { Controller::shutdown(&own).await }).await?;

@@ -3,6 +3,7 @@
 
 use super::agents::Agents;
 use super::alloc::{Allocator, Number};
+use super::barriers::Barriers;
 use super::change::Surroundings;
 use super::dataplane::{DataPlane, replication};
 use super::difference::Difference;
@@ -129,6 +130,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         connected: Mutex::new(HashMap::new()),
         switch_connected: AtomicBool::new(true),
         links: Links::of(setup.topology),
+        barriers: Barriers::default(),
         started: Instant::now(),
         resting,
         states: tokio::sync::broadcast::channel(256).0,

@@ -7,7 +7,8 @@ use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingIds};
-use crate::topology::{Pace, RingRole, Routing, parse_routing};
+use crate::topology::{Pace, RingRole, Routing, fits_item, parse_routing};
+use crate::tuples::Schema;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub struct NewFlow {
     pub settings: Changes,
     /// How producers route; empty for hash.
     pub routing: String,
+    /// What its records are; empty for anything.
+    pub schema: String,
 }
 
 /// Who has a ring, or a number of the switch.
@@ -160,7 +163,7 @@ impl State {
                 "`{name}` is a host's name, and rings of a flow are named for the flow"
             )));
         }
-        check_routing(new)?;
+        let schema = check_records(new)?;
         for (members, what) in [(&new.producers, "producer"), (&new.consumers, "consumer")] {
             if members.is_empty() {
                 return Err(invalid(format!("flow `{name}` has no {what}")));
@@ -174,6 +177,13 @@ impl State {
             size => size,
         };
         check_power(name, "item_size", item_size, 4, MAX_ITEM)?;
+        if let Some(size) = schema.as_ref().and_then(Schema::tuple_size)
+            && let Err(expected) = fits_item(size, item_size)
+        {
+            return Err(invalid(format!(
+                "flow `{name}`: tuples of {size} B do not fit into items of {item_size} B: expected {expected}"
+            )));
+        }
         let ring_size = match new.ring_size {
             0 => DEFAULT_RING.max(item_size * 4),
             size => size,
@@ -190,6 +200,7 @@ impl State {
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
             settings: Settings::of_items(item_size).at(&self.pace).with(&new.settings, name, item_size)?,
             routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
+            schema: schema.map(|s| s.to_string()).unwrap_or_default(),
             producers: Vec::new(),
             consumers: Vec::new(),
             version: 1,
@@ -559,22 +570,35 @@ fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), Refusal> {
     Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
 }
 
-fn check_routing(new: &NewFlow) -> Result<(), Refusal> {
+/// Routing and schema, and that they go with each other.
+fn check_records(new: &NewFlow) -> Result<Option<Schema>, Refusal> {
     let (name, routing) = (&new.name, &new.routing);
-    match parse_routing(routing) {
-        None if routing.is_empty() => Ok(()),
-        None => Err(invalid(format!(
-            "flow `{name}`: `{routing}` is no routing: expected hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin"
-        ))),
+    let routing = match parse_routing(routing) {
+        None if routing.is_empty() => None,
+        None => {
+            return Err(invalid(format!(
+                "flow `{name}`: `{routing}` is no routing: expected hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin"
+            )));
+        }
         Some(Routing::Range { bounds, .. }) if bounds.len() + 1 != new.consumers.len() => {
             let (bounds, consumers) = (bounds.len(), new.consumers.len());
-            Err(invalid(format!(
+            return Err(invalid(format!(
                 "flow `{name}`: {bounds} bounds of a range are for {} consumers, the flow has {consumers}",
                 bounds + 1
-            )))
+            )));
         }
-        Some(_) => Ok(()),
+        routing => routing,
+    };
+    if new.schema.is_empty() {
+        return Ok(None);
     }
+    let schema = Schema::parse(&new.schema).map_err(|e| invalid(format!("flow `{name}`: {e}")))?;
+    if let Some(routing) = routing {
+        schema.resolve(&routing, b',', new.consumers.len()).map_err(|e| {
+            invalid(format!("flow `{name}`: routing {}: {}: expected {}", new.routing, e.message, e.expected))
+        })?;
+    }
+    Ok(Some(schema))
 }
 
 /// A shuffle by range has as many consumers as ranges.

@@ -7,7 +7,10 @@ use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
-use crate::topology::{Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology};
+use crate::topology::{
+    Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology, default_schema,
+};
+use crate::tuples::Schema;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
 use std::io::Read;
@@ -356,6 +359,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
             }),
         }),
         routing: routing(&flow.routing),
+        schema: schema(flow),
     }
 }
 
@@ -374,6 +378,15 @@ fn member(topology: &Topology, flow: &Flow, endpoint: &Endpoint) -> proto::Membe
         name: endpoint.name.clone(),
         host: topology.hosts[endpoint.host].name.clone(),
         rings: names.filter(|n| !n.starts_with(&own)).collect(),
+    }
+}
+
+/// The schema that a flow's file declares: what a workload of the topology makes has none of its own here, as programs bring
+/// their own records.
+fn schema(flow: &Flow) -> String {
+    match flow.schema == default_schema(&flow.workload) {
+        true => String::new(),
+        false => Schema::of(&flow.schema).to_string(),
     }
 }
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use crate::cli::client::{ClientError, Session};
 use crate::controller::proto;
 use crate::process::{Place, PlaceError};
+use crate::tuples::{Schema, SchemaTextError};
 use follow::Follower;
 use zsr_host_agent::pu::{self, PuError};
 use zsr_host_agent::ring::{Cancel, Producer, PushError};
@@ -41,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Options {
     /// Which member of the flow to be; `None`: the first whose rings are free.
     pub member: Option<String>,
-    /// Bytes of a record; `None`: they differ.
+    /// Bytes of a record; `None`: those of the flow's tuples, or they differ.
     pub record_size: Option<u32>,
     /// Ends blocking calls.
     pub cancel: Cancel,
@@ -67,6 +68,26 @@ pub enum ProgramError {
         /// The member asked for.
         member: String,
     },
+    /// The program's records are not the flow's.
+    #[error("flow `{flow}` has tuples ({schema}), {size}: not records of {asked} B")]
+    Tuples {
+        /// The flow.
+        flow: String,
+        /// What it carries.
+        schema: String,
+        /// How many bytes these have.
+        size: String,
+        /// What the program wants to push.
+        asked: u32,
+    },
+    /// The flow's schema is not known to this version.
+    #[error("flow `{flow}`: {why}")]
+    Schema {
+        /// The flow.
+        flow: String,
+        /// What is not known.
+        why: SchemaTextError,
+    },
     /// Records do not fit into the flow's items.
     #[error(transparent)]
     Records(#[from] SegmentSetupError),
@@ -80,6 +101,16 @@ pub enum ProgramError {
         flow: String,
         /// What became of it.
         why: String,
+    },
+    /// At a barrier.
+    #[error("barrier `{name}`: not all {participants} participants came within {} s", .after.as_secs_f64())]
+    Alone {
+        /// The barrier.
+        name: String,
+        /// Who had to come.
+        participants: u32,
+        /// How long was waited.
+        after: Duration,
     },
     /// The function that chooses a consumer.
     #[error("{0}")]
@@ -110,6 +141,7 @@ pub struct FlowProducer {
     flow: String,
     member: String,
     options: Options,
+    schema: Option<Schema>,
     lanes: Vec<Lane>,
     /// How many rings it has had.
     attached: u32,
@@ -125,12 +157,15 @@ impl FlowProducer {
         let follower = Follower::start(place, flow);
         let session = Session::open(place)?;
         let found = get(&session, flow)?;
+        let schema = schema_of(&found)?;
+        let record_size = check_size(&found, schema.as_ref(), options.record_size)?;
         let mut producer = FlowProducer {
             session,
             follower,
             flow: flow.to_owned(),
             member: String::new(),
-            options: options.clone(),
+            options: Options { record_size, ..options.clone() },
+            schema,
             lanes: Vec::new(),
             attached: 0,
         };
@@ -152,6 +187,11 @@ impl FlowProducer {
     /// The member that it is.
     pub fn member(&self) -> &str {
         &self.member
+    }
+
+    /// What the flow's records are, if it says so. Where they have a size, [`push`](Self::push) takes tuples of that size.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
     }
 
     /// How many consumers records can be routed to.
@@ -337,6 +377,63 @@ impl FlowProducer {
 
     fn ended(&self, why: String) -> ProgramError {
         ProgramError::Ended { flow: self.flow.clone(), why }
+    }
+}
+
+/// Waits until as many programs as `participants`, on any hosts of the system, wait at the barrier `name`.
+///
+/// # Errors
+/// [`ProgramError`]: no system, `timeout` is over, others wait there for another number, the controller ends.
+pub fn barrier(
+    place: &Place,
+    name: &str,
+    participants: u32,
+    timeout: Option<Duration>,
+) -> Result<(), ProgramError> {
+    let session = Session::open(place)?;
+    let request = proto::BarrierRequest { name: name.to_owned(), participants };
+    let met = session
+        .call_within(timeout.unwrap_or(Duration::MAX), |mut c| async move { c.barrier(request).await });
+    match met {
+        Ok(_) => Ok(()),
+        Err(ClientError::Late { after }) => {
+            Err(ProgramError::Alone { name: name.to_owned(), participants, after })
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// What records of `flow` are, if it says so.
+///
+/// # Errors
+/// [`ProgramError::Schema`].
+pub(crate) fn schema_of(flow: &proto::Flow) -> Result<Option<Schema>, ProgramError> {
+    if flow.schema.is_empty() {
+        return Ok(None);
+    }
+    let schema = Schema::parse(&flow.schema);
+    schema.map(Some).map_err(|why| ProgramError::Schema { flow: flow.name.clone(), why })
+}
+
+/// The size that a program's records have, which asks for `asked`.
+///
+/// # Errors
+/// [`ProgramError::Tuples`].
+pub(crate) fn check_size(
+    flow: &proto::Flow,
+    schema: Option<&Schema>,
+    asked: Option<u32>,
+) -> Result<Option<u32>, ProgramError> {
+    let Some(schema) = schema else { return Ok(asked) };
+    match (schema.tuple_size(), asked) {
+        (size, None) => Ok(size),
+        (Some(size), Some(asked)) if size == asked => Ok(Some(size)),
+        (size, Some(asked)) => Err(ProgramError::Tuples {
+            flow: flow.name.clone(),
+            schema: flow.schema.clone(),
+            size: size.map_or("lines of any length".into(), |s| format!("{s} B each")),
+            asked,
+        }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What flows carry: schema, workload, and their agreement with the routing function.
 
 use super::build::Builder;
+use super::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 use super::diag::Place;
 use super::model::{Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, TpchTable, Workload};
 use super::nodes::ITEM_SIZES;
@@ -120,8 +121,7 @@ impl Builder<'_> {
                     self.reader.error(key.place, message, "each name once");
                 }
                 let label = format!("type of column '{}'", shorten(&key.text));
-                let expected = "i8 to i64, u8 to u64, f32, f64, decimal, date, text or bytes(N)";
-                if let Some(kind) = self.reader.parsed(kind, &label, expected, column_type) {
+                if let Some(kind) = self.reader.parsed(kind, &label, COLUMN_TYPE_HELP, column_type) {
                     columns.push(Column { name: key.text.clone(), kind: kind.value });
                 }
             }
@@ -325,50 +325,5 @@ pub(crate) fn default_schema(workload: &Workload) -> Vec<Column> {
             FileFormat::Delimited { .. } => Vec::new(),
             FileFormat::Binary { record_size } => vec![column("record", ColumnType::Bytes(record_size))],
         },
-    }
-}
-
-fn column_type(text: &str) -> Option<ColumnType> {
-    let bits = |digits: &str| match digits {
-        "8" | "16" | "32" | "64" => digits.parse().ok(),
-        _ => None,
-    };
-    match text {
-        "decimal" => return Some(ColumnType::Decimal),
-        "date" => return Some(ColumnType::Date),
-        "text" | "string" => return Some(ColumnType::Text),
-        "f32" => return Some(ColumnType::Float(32)),
-        "f64" => return Some(ColumnType::Float(64)),
-        _ => {}
-    }
-    if let Some(count) = text.strip_prefix("bytes(").and_then(|t| t.strip_suffix(')')) {
-        let count = units::integer(count.trim())?;
-        return u32::try_from(count).ok().filter(|n| (1..=1 << 20).contains(n)).map(ColumnType::Bytes);
-    }
-    match text.split_at_checked(1)? {
-        ("i", digits) => bits(digits).map(ColumnType::Int),
-        ("u", digits) => bits(digits).map(ColumnType::Uint),
-        _ => None,
-    }
-}
-
-fn type_name(kind: ColumnType) -> String {
-    match kind {
-        ColumnType::Int(bits) => format!("i{bits}"),
-        ColumnType::Uint(bits) => format!("u{bits}"),
-        ColumnType::Float(bits) => format!("f{bits}"),
-        ColumnType::Decimal => "decimal".into(),
-        ColumnType::Date => "date".into(),
-        ColumnType::Text => "text".into(),
-        ColumnType::Bytes(n) => format!("bytes({n})"),
-    }
-}
-
-/// Bytes of a column in a binary record; unknown for text, decimals and dates.
-pub(crate) fn fixed_width(kind: ColumnType) -> Option<u64> {
-    match kind {
-        ColumnType::Int(bits) | ColumnType::Uint(bits) | ColumnType::Float(bits) => Some(u64::from(bits) / 8),
-        ColumnType::Bytes(n) => Some(u64::from(n)),
-        ColumnType::Decimal | ColumnType::Date | ColumnType::Text => None,
     }
 }

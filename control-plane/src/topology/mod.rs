@@ -12,6 +12,7 @@
 pub mod addr;
 mod build;
 mod cables;
+mod columns;
 mod data;
 mod diag;
 mod flows;
@@ -30,12 +31,15 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
-pub(crate) use data::parse_delimiter;
+pub(crate) use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
+pub(crate) use data::{default_schema, fits_item, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
-pub(crate) use routing::{parse_key, parse_routing};
+pub(crate) use read::{NAME_HELP, is_name};
+pub use routing::KeyError;
+pub(crate) use routing::{check as check_routing, parse_key, parse_routing};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;
 pub(crate) use units::{duration as parse_duration, rate as parse_rate, size as parse_size};

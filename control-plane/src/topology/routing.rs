@@ -1,7 +1,7 @@
 //! The routing function of a flow: its syntax, and its agreement with the workload.
 
 use super::build::Builder;
-use super::data::fixed_width;
+use super::columns::fixed_width;
 use super::model::{Bound, Column, ColumnType, FileFormat, KeyRef, Routing, Workload};
 use super::read::{Table, is_name, nearest};
 use super::units;

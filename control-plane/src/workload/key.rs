@@ -1,6 +1,6 @@
 //! Where the key of a tuple is.
 
-use crate::topology::{FileFormat, KeyRef, Workload};
+use crate::topology::{Column, ColumnType, FileFormat, KeyRef, Workload, fixed_width};
 
 use super::route::KeyForm;
 
@@ -40,8 +40,9 @@ pub enum KeyError {
 }
 
 impl KeyReader {
-    /// The reader for `key` in the tuples of `workload`. Names of columns must have become numbers.
-    pub fn new(key: &KeyRef, workload: &Workload) -> Self {
+    /// The reader for `key` in the tuples of `workload`, which have the columns `schema`, if that is known. Names of columns
+    /// must have become numbers.
+    pub fn new(key: &KeyRef, workload: &Workload, schema: &[Column]) -> Self {
         let delimiter = match workload {
             Workload::File(input) => match input.format {
                 FileFormat::Delimited { delimiter, .. } => delimiter,
@@ -57,7 +58,12 @@ impl KeyReader {
                 KeyPlace::Bytes { offset: *offset as usize, length: *length as usize }
             }
         };
-        KeyReader { place, form: if binary { KeyForm::Binary } else { KeyForm::Text } }
+        let form = match key {
+            _ if !binary => KeyForm::Text,
+            KeyRef::Bytes { offset, length } if is_signed(*offset, *length, schema) => KeyForm::Signed,
+            _ => KeyForm::Binary,
+        };
+        KeyReader { place, form }
     }
 
     /// How the key's bytes stand for a number.
@@ -96,13 +102,24 @@ impl KeyReader {
     }
 }
 
+/// Whether these bytes are a column of signed numbers.
+fn is_signed(offset: u32, length: u32, schema: &[Column]) -> bool {
+    let mut begin = 0;
+    schema.iter().any(|column| {
+        let width = fixed_width(column.kind).unwrap_or(0);
+        let here = begin == u64::from(offset) && width == u64::from(length);
+        begin += width;
+        here && matches!(column.kind, ColumnType::Int(_))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::topology::FileInput;
 
     fn reader(format: FileFormat, key: KeyRef) -> KeyReader {
-        KeyReader::new(&key, &Workload::File(FileInput { path: "x".into(), format }))
+        KeyReader::new(&key, &Workload::File(FileInput { path: "x".into(), format }), &[])
     }
 
     #[test]
@@ -122,5 +139,15 @@ mod tests {
         assert_eq!(r.key(b"12345678"), Ok(&b"5678"[..]));
         assert_eq!(r.key(b"1234567"), Err(KeyError::TooShort { found: 7, wanted: 8 }));
         assert_eq!(r.form(), KeyForm::Binary);
+    }
+
+    #[test]
+    fn a_schema_tells_which_bytes_have_a_sign() {
+        let column = |name: &str, kind| Column { name: name.into(), kind };
+        let schema = [column("a", ColumnType::Uint(32)), column("b", ColumnType::Int(32))];
+        let records =
+            Workload::File(FileInput { path: "x".into(), format: FileFormat::Binary { record_size: 8 } });
+        let form = |offset| KeyReader::new(&KeyRef::Bytes { offset, length: 4 }, &records, &schema).form();
+        assert_eq!((form(0), form(4), form(2)), (KeyForm::Binary, KeyForm::Signed, KeyForm::Binary));
     }
 }

@@ -51,6 +51,8 @@ pub enum KeyForm {
     Text,
     /// Up to 8 bytes, least significant first, unsigned.
     Binary,
+    /// 1 to 8 bytes, least significant first, two's complement.
+    Signed,
 }
 
 impl Router {
@@ -167,6 +169,11 @@ fn integer(key: &[u8], form: KeyForm) -> Option<i128> {
             bytes.get_mut(..key.len())?.copy_from_slice(key);
             Some(i128::from(u64::from_le_bytes(bytes)))
         }
+        KeyForm::Signed => {
+            let unsigned = integer(key, KeyForm::Binary)?;
+            let above = 1 << (8 * key.len());
+            Some(if unsigned >= above / 2 { unsigned - above } else { unsigned })
+        }
     }
 }
 
@@ -216,6 +223,10 @@ mod tests {
         assert_eq!(text.tuple(b"m", KeyForm::Text, 0), Ok(1));
         assert_eq!(r.tuple(&[9, 0, 0, 0], KeyForm::Binary, 0), Ok(1));
         assert!(r.tuple(&[0; 9], KeyForm::Binary, 0).is_err());
+        let signed = |key: &[u8]| r.tuple(key, KeyForm::Signed, 0);
+        assert_eq!((signed(&[0xfa]), signed(&[0xfb, 0xff]), signed(&[10])), (Ok(0), Ok(1), Ok(2)));
+        assert_eq!((signed(&i64::MIN.to_le_bytes()), signed(&i64::MAX.to_le_bytes())), (Ok(0), Ok(2)));
+        assert!(signed(&[0; 9]).is_err());
     }
 
     #[test]

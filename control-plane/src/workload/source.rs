@@ -88,7 +88,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     Ok(Prepared {
         flow: flow.kind,
         kind,
-        key: KeyReader::new(routing.key(), &flow.workload),
+        key: KeyReader::new(routing.key(), &flow.workload, &flow.schema),
         router: Router::new(&routing, flow.kind.lanes(flow.consumers.len())),
         item_size: flow.item_size,
         seed,

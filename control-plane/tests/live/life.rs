@@ -1,7 +1,7 @@
 //! Up, flows, programs, down; and what is refused.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use super::system::{HOSTS, System, done, line, lives, say};
 
@@ -137,6 +137,19 @@ fn refusals_are_one_line_and_an_exit_code() {
         (&["flow", "set", "f", "--max-batch", "100"], 2, "max_batch"),
         (&["flow", "delete", "g"], 1, "no flow is called `g`"),
         (&["flow", "remove-member", "f", "h1"], 1, "the last producer"),
+        (&["flow", "create", "g", "-p", "h1", "-c", "h2", "--schema", "a: u7"], 2, "`u7` is no type"),
+        (
+            &["flow", "create", "g", "-p", "h1", "-c", "h2", "--schema", "a: u8", "--routing", "hash(b)"],
+            2,
+            "'b'",
+        ),
+        (
+            &["flow", "create", "g", "-p", "h1", "-c", "h2", "--schema", "a: bytes(99)", "--item-size", "64"],
+            2,
+            "tuples of 99 B do not fit into items of 64 B",
+        ),
+        (&["barrier", "b", "-n", "0"], 2, "0 participants"),
+        (&["barrier", "b", "-n", "2", "--timeout", "1ms"], 1, "not all 2 participants came"),
         (&["produce", "f", "--member", "h7"], 2, "no such member `h7`"),
         (&["consume", "none"], 1, "no flow is called `none`"),
         (&["up", system.path()], 1, "system `s` is up already"),
@@ -172,4 +185,89 @@ fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(system.well(&["completion", shell]).contains("add-producer"), "{shell}");
     }
+}
+
+#[test]
+fn programs_find_the_schema_with_the_flow() {
+    let system = System::up(HOSTS);
+    system.well(&[
+        "flow",
+        "create",
+        "f",
+        "-p",
+        "h1",
+        "-c",
+        "h2",
+        "h3",
+        "--item-size",
+        "256",
+        "--schema",
+        "id: i32, price: f64, note: bytes(6)",
+        "--routing",
+        "range(id, [0])",
+    ]);
+    let flow = &system.json(&["flow", "show", "f"])[0];
+    assert_eq!(flow["schema"], "id: i32, price: f64, note: bytes(6)");
+    assert_eq!(flow["tuple_size"], 18);
+    let (low, mut low_lines) = system.start(&["consume", "f", "--member", "h2"]);
+    let high = spawn(&system, &["consume", "f", "--member", "h3", "--record-size", "18"]);
+    for (args, part) in [
+        (&["produce", "f", "--record-size", "8"][..], "18 B each: not records of 8 B"),
+        (&["consume", "f", "--record-size", "8"], "18 B each: not records of 8 B"),
+        (&["produce", "f", "--key", "nonsense"], "there is no column 'nonsense'"),
+    ] {
+        let done = system.zsr(args);
+        assert!(done.code == Some(2) && done.err.contains(part), "{args:?}: {}", done.err);
+    }
+    let (mut producer, _) = system.start(&["produce", "f", "--delimiter", "|"]);
+    say(&mut producer, "-5|1.25|below\n7|-0.5|above\n-2147483648|3|\n");
+    drop(producer.stdin.take());
+    assert!(producer.wait().expect("it ends").success());
+    assert_eq!(line(&mut low_lines), "-5,1.25,below");
+    assert_eq!(line(&mut low_lines), "-2147483648,3,");
+    assert!(low.wait_with_output().expect("it ends").status.success());
+    let high = high.wait_with_output().expect("it ends");
+    let tuple = [&7i32.to_le_bytes()[..], &(-0.5f64).to_le_bytes(), b"above\0"].concat();
+    assert!(high.status.success() && high.stdout == tuple, "{:?}", high.stdout);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn a_line_that_is_no_tuple_is_named_and_not_pushed() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", "id: u8"]);
+    let mut producer = spawn(&system, &["produce", "f"]);
+    say(&mut producer, "255\n256\n");
+    let done = done(producer.wait_with_output().expect("it ends"));
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.err.contains("record 2: column `id`: `256` is not a whole number from 0 to 255"),
+        "{}",
+        done.err
+    );
+    system.down();
+}
+
+#[test]
+fn programs_wait_for_each_other_at_a_barrier() {
+    let system = System::up(HOSTS);
+    let wait = || spawn(&system, &["barrier", "ready", "--participants", "3"]);
+    for _ in 0..2 {
+        for waiting in [wait(), wait(), wait()] {
+            let done = done(waiting.wait_with_output().expect("it ends"));
+            assert_eq!(done.code, Some(0), "{}", done.err);
+        }
+    }
+    let alone = wait();
+    system.down();
+    let done = done(alone.wait_with_output().expect("it ends"));
+    assert!(done.code == Some(1) && done.err.lines().count() == 1, "{}", done.err);
+}
+
+/// A command that goes on, all of whose output is kept.
+fn spawn(system: &System, args: &[&str]) -> Child {
+    let mut command = system.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it runs")
 }
