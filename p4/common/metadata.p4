@@ -129,10 +129,11 @@ struct meta_t {
     psn_t    consumer_psn;
     psn_t    producer_psn;
     psn_t    position;             // fragment within the transfer
-    psn_t    slack;                // position less number of fragments
+    psn_t    limit;                // number of fragments; for a commit's ACK, which lies behind them, one more
+    psn_t    slack;                // position less that
     psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
-    psn_t    from_slack;           // less number of fragments
+    psn_t    from_slack;           // less number of fragments, or less what a probe has found
     bit<32>  same_head;            // 1: as the deciding pass saw it
     bit<32>  same_tail;
     bit<32>  acked;                // a bit for each member

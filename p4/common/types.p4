@@ -50,6 +50,7 @@ const bit<16> UDP_SPORT_SELF     = 0xC5A0;   // source port of packets that the 
 
 const psn_t ONE_PACKET = 0x00000100;
 const psn_t TAIL_SENT  = 0x00000001;   // in a producer's PSN register: the outstanding request is a tail, not a READ
+const psn_t PROBED     = 0x00000001;   // in a transfer's `from` register: its consumer has been asked what it has
 const bit<32> ACK_REQ  = 0x80000000;   // in the BTH
 
 // Opcodes of the RC transport (IBTA volume 1, section 9.2.1).
@@ -92,6 +93,7 @@ const event_t EV_COMMITTED     = 4;    // ACK from a consumer
 const event_t EV_TAIL_ACKED    = 5;    // ACK from a producer
 const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
 const event_t EV_REFUSED       = 7;    // fatal NAK from either
+const event_t EV_PROBED        = 8;    // ACK from a consumer that has not all of the transfer
 // Looks at a worker's next producer; each but EV_TICK notes something on the way.
 const event_t EV_TICK          = 16;
 const event_t EV_NEXT          = 17;   // nothing to do at the last one: on to the next producer
@@ -102,7 +104,7 @@ const event_t EV_FREE          = 20;   // the producer knows its tail: the worke
 const event_t EV_START         = 24;   // claim the worker
 const event_t EV_READ          = 25;   // note the transfer, send its READ
 const event_t EV_DONE          = 26;   // all consumers have it: heads and tails move on
-const event_t EV_RETRY         = 27;   // nothing moved for too long, or a gap: send again
+const event_t EV_RETRY         = 27;   // nothing moved for too long: ask the consumer what it has, or send again
 const event_t EV_RELEASE       = 28;   // a claim that came to nothing
 const event_t EV_CLOSE         = 29;   // all producers are drained: claim the worker for the last commit
 const event_t EV_LAST_COMMIT   = 30;   // write the last commit record
@@ -120,6 +122,8 @@ const event_t EV_ASK           = 40;   // becomes one EV_POLL_CONSUMER per membe
 const event_t EV_UNLOCK        = 41;   // as EV_FREE, where other workers may want the producer: frees it
 const event_t EV_CLOSED        = 42;   // the last commit is acknowledged
 const event_t EV_LOOK          = 43;   // from ingress to egress only: what a look has gathered
+const event_t EV_RESEND        = 44;   // where the consumer goes on is known: send from there
+const event_t EV_REPEAT        = 45;   // likewise, but it was known before
 
 // What a worker is doing.
 typedef bit<8> phase_t;

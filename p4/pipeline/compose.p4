@@ -48,6 +48,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.reth.length = m.b.length;
         m.egress_length = LEN_READ;
     }
+    action probe() { hdr.bth.opcode = OP_WRITE_ONLY; }
     action tail() {
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = RING_TAIL_WORD;
@@ -76,6 +77,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         ask_for_ack();
         if (m.b.kind == OUT_READ) {
             read();
+            if (m.b.last == 1) { probe(); }
         } else if (m.b.kind == OUT_TAIL) {
             tail();
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }

@@ -55,12 +55,13 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.do_poll_psn = DO_MATCH;
         m.do_consumer_due = DO_SET;
     }
-    // A consumer has the items. Are we waiting for others?
+    // A consumer has the items. Are we waiting for others? Or it says how many of them it has, having been asked.
     action committed() {
         m.event = EV_COMMITTED;
         m.do_transfer = DO_GET;
         m.do_consumer_psn = DO_GET;
         m.do_acked = DO_ADD;
+        m.do_from = DO_MATCH;
     }
     // The producer knows its tail.
     action tail_acked() {
@@ -76,7 +77,6 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.do_transfer = DO_GET;
         m.do_consumer_psn = DO_GET;
         m.do_from = DO_MATCH;
-        m.do_tries = DO_SET;
     }
     action producer_refused() {
         m.event = EV_REFUSED;

@@ -71,6 +71,19 @@ control Outcome(inout meta_t m) {
         m.b.psn = m.producer_psn + m.from;
         m.b.frags = m.from;            // egress begins there (FromBytes)
     }
+    // A WRITE of nothing under the PSN of the last commit, which the consumer has executed: it answers with the PSN of what it
+    // executed last.
+    action probe() {
+        m.sends = 1;
+        m.b.kind = OUT_READ;
+        m.b.qp = m.consumer_data_qp;
+        m.b.psn = m.consumer_psn - ONE_PACKET;
+        m.b.address = 0;
+        m.b.length = 0;
+        m.b.frags = 0;
+        m.b.last = 1;
+    }
+    action late() { m.drop_reason = DROP_STALE; }
     action tail() {
         m.sends = 1;
         m.b.kind = OUT_TAIL;
@@ -89,7 +102,7 @@ control Outcome(inout meta_t m) {
     action tell(bit<8> reason) { m.report = reason; }
 
     // What ends a pass, by event and what it found: lacking = 0: all members have the commit; frags = 0: the last commit;
-    // from_slack = 0: they have all fragments; word = 0 in EV_START: the producer has nothing behind this batch.
+    // from_slack = 0: they have all fragments (EV_PROBED: no more than was known; the lowest bit: was asked); word = 0 in EV_START: the producer has nothing behind this batch.
     table outcomes {
         key = {
             m.event       : ternary;
@@ -105,7 +118,7 @@ control Outcome(inout meta_t m) {
             m.g.settings    : ternary;
         }
         actions = {
-            again; gather; keep_turn; close; poll; commit_only; read; tail; tail_again; tell; NoAction;
+            again; gather; keep_turn; close; poll; commit_only; read; probe; late; tail; tail_again; tell; NoAction;
         }
         const default_action = NoAction();
         const entries = {
@@ -129,10 +142,16 @@ control Outcome(inout meta_t m) {
             (EV_POLL_PRODUCER, _, _, _, _, _, _, _, _, _, _)             : poll(0);
             (EV_POLL_CONSUMER, _, _, _, _, _, _, _, _, _, _)             : poll(RING_TAIL_WORD);
             (EV_REFILL,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
-            (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RETRY);
+            (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RESEND);
+            (EV_PROBED,        _, _, _, PROBED, _, _, _, _, _, _)        : again(EV_REPEAT);
+            (EV_PROBED,        _, _, _, PROBED &&& PROBED, _, _, _, _, _, _) : again(EV_RESEND);
+            (EV_PROBED,        _, _, _, _, _, _, _, _, _, _)             : late();
             (EV_RETRY, PHASE_DATA,    0, _, _, _, _, _, _, _, _)         : again(EV_DONE);
-            (EV_RETRY, PHASE_DATA,    _, _, 0, _, _, _, _, _, _)         : commit_only(0);
+            (EV_RETRY, PHASE_DATA,    _, _, 0 &&& 0xffffff00, _, _, _, _, _, _) : commit_only(0);
+            (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, 0, _, _)         : probe();
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
+            (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, 0, _, _, _, _, _, _)  : commit_only(0);
+            (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, _, _, _, _, _, _, _)  : read();
             (EV_RETRY, PHASE_TAIL,    _, _, _, _, _, _, _, _, _)         : tail_again();
             (EV_RETRY, PHASE_CLOSING, _, _, _, _, _, _, _, _, _)         : commit_only(1);
             (EV_RETRY, PHASE_CLAIMED, _, _, _, _, _, _, _, _, _)         : again(EV_RELEASE);
@@ -155,10 +174,8 @@ control Outcome(inout meta_t m) {
             else if (m.index != 0) { first_producer(); }
         } else {
             outcomes.apply();
-            if (m.event == EV_RETRY) {
-                m.counts = COUNT_RETRY;
-                if (m.tries_left == 0) { m.report = REPORT_SILENT; }
-            }
+            if (m.event == EV_RETRY || m.event == EV_RESEND) { m.counts = COUNT_RETRY; }
+            if (m.event == EV_RETRY && m.tries_left == 0) { m.report = REPORT_SILENT; }
         }
     }
 }

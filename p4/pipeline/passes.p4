@@ -5,7 +5,8 @@
 //    |-> POLL_PRODUCER ~~> PRODUCER_WORD --> VISIT  (goes on as TICK does)
 //    |-> POLL_CONSUMER ~~> CONSUMER_WORD --> ROOM   (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
 //    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> CLOSED
-//    |-> RETRY, REFILL                              --> another pass of the same packet    ~~> over the network
+//    |-> RETRY ~~> PROBED --> RESEND ~~> DATA ... (a GAP: likewise)
+//    |-> REFILL                                     --> another pass of the same packet    ~~> over the network
 
 // What every look at a producer asks for.
 #define LOOK \
@@ -28,6 +29,15 @@
     m.do_turn = DO_NOTHING; \
     m.do_producer_head = DO_SET; \
     m.b.next = NO_PLACE;
+// What sending a part of a transfer again asks for.
+#define SEND_AGAIN \
+    m.do_phase = DO_GET; \
+    m.do_transfer = DO_GET; \
+    m.do_consumer_psn = DO_GET; \
+    m.do_head = DO_GET; \
+    m.do_acked = DO_GET; \
+    m.do_producer_tail = DO_GET; \
+    m.do_producer_psn = DO_GET;
 
 control Passes(inout meta_t m) {
     action look() { LOOK }
@@ -110,16 +120,23 @@ control Passes(inout meta_t m) {
         m.do_tries = DO_SET;
     }
     action retry() {
-        m.do_phase = DO_GET;
-        m.do_transfer = DO_GET;
-        m.do_consumer_psn = DO_GET;
-        m.do_head = DO_GET;
-        m.do_acked = DO_GET;
-        m.do_producer_tail = DO_GET;
-        m.do_producer_psn = DO_GET;
-        m.do_from = DO_GET;
+        SEND_AGAIN
+        m.do_from = DO_ADD;
         m.do_due = DO_SET;
         m.do_tries = DO_ADD;
+    }
+    // The consumer has got further.
+    action resend() {
+        SEND_AGAIN
+        m.do_from = DO_GET;
+        m.do_due = DO_SET;
+        m.do_tries = DO_SET;
+    }
+    // It has not: the next retry comes when the last one said.
+    action repeat() {
+        SEND_AGAIN
+        m.do_from = DO_GET;
+        m.do_due = DO_MATCH;
     }
     action release() {
         m.do_phase = DO_MATCH;
@@ -206,7 +223,7 @@ control Passes(inout meta_t m) {
     table passes {
         key = { m.event : exact; }
         actions = {
-            tick; next_producer; visit; room; free; unlock; start; read; done; closed; retry; release; close; last_commit;
+            tick; next_producer; visit; room; free; unlock; start; read; done; closed; retry; resend; repeat; release; close; last_commit;
             fault; poll_producer; poll_consumer; note_member; gather; refill; reset; query; NoAction;
         }
         const default_action = NoAction();
@@ -222,6 +239,8 @@ control Passes(inout meta_t m) {
             EV_DONE          : done();
             EV_CLOSED        : closed();
             EV_RETRY         : retry();
+            EV_RESEND        : resend();
+            EV_REPEAT        : repeat();
             EV_RELEASE       : release();
             EV_CLOSE         : close();
             EV_LAST_COMMIT   : last_commit();

@@ -1,17 +1,33 @@
 // Where an answer lies within the transfer: fragments from its beginning, from its end, and beyond that.
 control Position(inout meta_t m) {
-    action at_producer() { m.position = m.b.psn - m.producer_psn; }
-    action at_consumer() { m.position = m.b.psn - m.consumer_psn; }
-    action nowhere()     { m.position = 0xffffffff; }
+    action at_producer() {
+        m.position = m.b.psn - m.producer_psn;
+        m.limit = m.b.frags;
+    }
+    action at_consumer() {
+        m.position = m.b.psn - m.consumer_psn;
+        m.limit = m.b.frags;
+    }
+    // A NAK names what is expected, an ACK what came last.
+    action behind_at_consumer() {
+        m.position = m.next_psn - m.consumer_psn;
+        m.limit = m.b.frags + ONE_PACKET;
+    }
+    action nowhere() {
+        m.position = 0xffffffff;
+        m.limit = 0;
+    }
     action rest() {
-        m.slack = m.position - m.b.frags;
-        m.beyond = m.position |-| m.b.frags;
+        m.slack = m.position - m.limit;
+        m.beyond = m.position |-| m.limit;
     }
     apply {
         if (m.event == EV_DATA) {
             // A late response of a producer whose transfer is over must not pass for one of the present transfer.
             if (m.other_sender == 0) { at_producer(); }
             else { nowhere(); }
+        } else if (m.event == EV_COMMITTED) {
+            behind_at_consumer();
         } else {
             at_consumer();
         }

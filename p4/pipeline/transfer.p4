@@ -54,6 +54,14 @@ control Transfer(inout meta_t m) {
         m.do_producer_psn = DO_SET;
         m.producer_step = TAIL_SENT;
     }
+    // No ACK of a commit: the consumer says what it has.
+    action probed() {
+        m.event = EV_PROBED;
+        m.do_acked = DO_NOTHING;
+    }
+    action behind_all()   { m.from_slack = m.from - m.b.frags; }
+    action behind_found() { m.from_slack = m.from - m.position; }
+    action from_the_beginning() { m.do_from = DO_NOTHING; }
     action items_at_consumer() { m.b.address = m.b.head & m.consumer_mask; }
     action items_at_producer() { m.b.address = m.b.producer_tail & m.producer_mask; }
 
@@ -100,23 +108,21 @@ control Transfer(inout meta_t m) {
             if (m.do_producer_psn != DO_NOTHING) { producer_psn.apply(m); }
             if (m.event == EV_DATA || m.event == EV_COMMITTED || m.event == EV_GAP) { position.apply(m); }
 
-            if ((m.event == EV_DATA || m.event == EV_GAP) && m.beyond != 0) { stale(); }
+            if ((m.event == EV_DATA || m.event == EV_GAP || m.event == EV_COMMITTED) && m.beyond != 0) { stale(); }
             else if (m.event == EV_DATA && m.slack == 0) { stale(); }
-            // A commit's PSN lies right behind the fragments.
-            else if (m.event == EV_COMMITTED && m.slack != 0) { stale(); }
             else if ((m.event == EV_TAIL_ACKED || m.event == EV_REFILL) && m.matched == 0) { stale(); }
             else {
                 if (m.event != EV_DATA) {
+                    if (m.event == EV_COMMITTED && m.slack != 0) { probed(); }
                     if (m.do_acked != DO_NOTHING) {
                         acked.apply(m);
                         m.lacking = m.all_members & ~m.acked;
                     }
                     // A group reads again from the beginning: its members miss different fragments.
-                    if (m.event == EV_GAP && m.group != 0) { m.do_from = DO_NOTHING; }
-                    if (m.do_from != DO_NOTHING) {
-                        from.apply(m);
-                        m.from_slack = m.from - m.b.frags;
-                    }
+                    if (m.group != 0 && (m.do_from == DO_MATCH || m.do_from == DO_ADD)) { from_the_beginning(); }
+                    if (m.do_from != DO_NOTHING) { from.apply(m); }
+                    if (m.event == EV_PROBED) { behind_found(); }
+                    else { behind_all(); }
                     // Other counters than the deciding pass saw: what it decided is void.
                     if (m.event != EV_START || (m.same_head[0:0] == 1 && m.same_tail[0:0] == 1)) {
                         m.locked = 1;

@@ -133,7 +133,7 @@ def interfaces():
         text = INTERFACES.format(
             address=bmv2.address,
             hosts="\n".join(f"  - {{name: {h}, nic: {{interface: {h}}}}}" for h in hosts),
-            links="\n".join(f"  - {{from: {h}, to: s1:{n}, interface: to-{h}}}" for n, h in enumerate(hosts, 1)))
+            links="\n".join(f"  - {{from: {h}, to: s1:{n}}}" for n, h in enumerate(hosts, 1)))
         with tempfile.TemporaryDirectory(prefix="zsr-bmv2-") as folder:
             path = Path(folder) / "interfaces.yaml"
             path.write_text(text)

@@ -5,6 +5,7 @@
 //! - one request is outstanding per queue pair; a repeat is the same request, or the rest of the same READ, never further back;
 //! - a READ response leaves as the WRITE fragment of the same position, with the same payload and the same ICRC trailer, which
 //!   is right for the new headers too; lengths add up to the READ's;
+//! - a consumer is asked what it has (a WRITE of nothing under the PSN before the transfer) only while it has not all of it;
 //! - a commit leaves directly behind the last fragment, or alone when the consumer has said that it lacks nothing else;
 //! - a tail leaves when the commit is acknowledged, a READ when the tail is.
 
@@ -38,6 +39,10 @@ pub enum Kind {
     Commit,
     /// Its ACK.
     Committed,
+    /// WRITE of nothing that a consumer acknowledges with what it has.
+    Probe,
+    /// That ACK.
+    Probed,
     /// WRITE of the commit record that closes the ring.
     LastCommit,
     /// Its ACK.
@@ -111,6 +116,14 @@ struct Request {
 impl Request {
     fn end(&self) -> u32 {
         self.counter.wrapping_add(self.length)
+    }
+
+    /// The consumer says that it has everything before `psn`.
+    fn has(&mut self, psn: u32) {
+        let position = psn.wrapping_sub(self.first) & PSN;
+        if position <= self.last.wrapping_sub(self.first) & PSN {
+            self.from = self.from.max(position);
+        }
     }
 }
 
@@ -226,7 +239,12 @@ impl Wire {
             Role::ConsumerPoll => Kind::ConsumerWord,
             Role::ProducerData if !ack => Kind::Response(packet.opcode()),
             Role::ProducerData if good => Kind::TailAck,
-            Role::ConsumerData if ack && good && c.request.items => Kind::Committed,
+            Role::ConsumerData if ack && good && c.request.items => {
+                match packet.psn().get() == c.request.last {
+                    true => Kind::Committed,
+                    false => Kind::Probed,
+                }
+            }
             Role::ConsumerData if ack && good => Kind::LastCommitted,
             Role::ConsumerData if ack => Kind::Gap,
             _ => Kind::Other,
@@ -248,12 +266,9 @@ impl Wire {
             Kind::ProducerWord | Kind::ConsumerWord if psn == r.last => r.done = true,
             Kind::TailAck if psn == r.last && !r.items => r.done = true,
             Kind::Committed | Kind::LastCommitted if psn == r.last => r.done = true,
-            Kind::Gap => {
-                let position = psn.wrapping_sub(r.first) & PSN;
-                if position <= r.last.wrapping_sub(r.first) & PSN {
-                    r.from = r.from.max(position);
-                }
-            }
+            // The one names what it expects, the other what it has.
+            Kind::Gap => r.has(psn),
+            Kind::Probed => r.has(psn + 1),
             _ => {}
         }
     }
@@ -400,6 +415,9 @@ impl Wire {
             if is_commit(frame) && packet.icrc_ok() {
                 return self.commit(index, &packet, false);
             }
+            if packet.reth().is_some_and(|r| r.length == 0) {
+                return self.probe(index, &packet);
+            }
             assert!(!packet.icrc_ok(), "a damaged fragment was made to look right");
             return Kind::Other;
         }
@@ -475,6 +493,21 @@ impl Wire {
             self.repeated_reads += 1;
         }
         Kind::Read
+    }
+
+    fn probe(&mut self, index: usize, packet: &Packet<&[u8]>) -> Kind {
+        assert!(packet.icrc_ok() && packet.ack_req() && packet.payload().is_empty());
+        let r = &self.connections[index].request;
+        // Of several consumers, the one that a transfer is for is not known before it has got something.
+        let before = if r.done && self.balanced {
+            r.last
+        } else {
+            assert!(r.items && !r.done, "a probe without a transfer");
+            assert!(r.from < r.last.wrapping_sub(r.first) & PSN, "a probe where only the commit is lacking");
+            r.first.wrapping_sub(1) & PSN
+        };
+        assert_eq!(packet.psn().get(), before, "a probe is a repeat of the last commit");
+        Kind::Probe
     }
 
     fn tail(&mut self, index: usize, packet: &Packet<&[u8]>) -> Kind {

@@ -116,6 +116,63 @@ fn a_whole_transfer_and_what_repeats_it() {
     }
 }
 
+/// Behind these comes nothing that would make the consumer say what it lacks: it is asked.
+#[test]
+fn the_end_of_a_transfer_and_what_asks_for_it() {
+    let end = [(Kind::Write(Opcode::WriteLast), 1), (Kind::Commit, 1)];
+    for more in [&[][..], &[(Kind::Probe, 2)], &[(Kind::Probed, 2)], &[(Kind::Read, 1), (Kind::Probed, 1)]] {
+        let kinds = [&end[..], more].concat();
+        lose(SPEC, &kinds);
+        lose(Spec { psn_from: 0xff_fff0, big_endian: [true; 2], seed: 9, ..SPEC }, &kinds);
+    }
+}
+
+#[test]
+fn only_what_a_consumer_lacks_is_read_again() {
+    let (cut, again) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let mut system = System::new(SPEC);
+    let (lost, sent) = (cut.clone(), again.clone());
+    system.switch().filter = Box::new(move |kind| match (kind, lost.get()) {
+        (Kind::Write(Opcode::WriteLast), 0) | (Kind::Commit, 1) => {
+            lost.set(lost.get() + 1);
+            true
+        }
+        (Kind::Write(_), 2) => {
+            sent.set(sent.get() + 1);
+            false
+        }
+        (Kind::Commit, 2) => {
+            lost.set(3);
+            false
+        }
+        _ => false,
+    });
+    system.run(|_| ());
+    assert_eq!((cut.get(), again.get()), (3, 1), "one fragment was lost, one is sent again");
+    assert_eq!(system.switch().wire.repeated_reads, 1);
+}
+
+/// A buffer on the way that overflows with every burst: each retry gets further than the one before.
+#[test]
+fn a_path_that_takes_three_fragments_at_once() {
+    let room = Rc::new(Cell::new(0));
+    let mut system = System::new(SPEC);
+    system.switch().filter = Box::new(move |kind| match kind {
+        Kind::Read => {
+            room.set(3);
+            false
+        }
+        Kind::Write(_) => {
+            let full = room.get() == 0;
+            room.set(room.get() - i32::from(!full));
+            full
+        }
+        _ => false,
+    });
+    system.run(|_| ());
+    assert!(system.switch().wire.repeated_reads > 0);
+}
+
 /// What the producer sends is no sign of life of the consumer.
 #[test]
 fn a_consumer_that_only_answers_polls_is_retried_ever_less_often() {

@@ -201,6 +201,9 @@ impl Annotator {
             {
                 say("tail")
             }
+            (Pair::Data, Opcode::WriteOnly, Some(reth)) if !ring.is_producer && reth.length == 0 => {
+                say("probe")
+            }
             (Pair::Data, Opcode::WriteOnly, Some(reth)) if !ring.is_producer && reth.address < ITEMS => {
                 self.commit(h, ring, names)
             }

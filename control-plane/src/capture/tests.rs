@@ -166,6 +166,7 @@ fn a_consumers_link_names_the_producer_once_its_commit_record_has_come() {
         // 2000 bytes up to byte 8192 + 3000 of the second producer.
         link.down(H3, 0x3003, 7, Message::WriteOnly(reth(0, 16)), &commit(2, SIZE + 3000, order));
         link.up(H3, 0x3001, 6, Message::Acknowledge(ack(Syndrome::Nak(NakCode::PsnSequence))), &[]);
+        link.down(H3, 0x3003, 4, Message::WriteOnly(reth(0, 0)), &[]);
         link.up(H3, 0x3001, 7, Message::Acknowledge(ack(Syndrome::ACK)), &[]);
         let of = "producer=rows.h2.h3 consumer=rows.h3 transfer=1000+2000";
         assert_eq!(
@@ -175,6 +176,7 @@ fn a_consumers_link_names_the_producer_once_its_commit_record_has_come() {
                 &format!("flow=rows what=write {of} fragment=2/2"),
                 &format!("flow=rows what=commit {of}"),
                 "flow=rows what=nak consumer=rows.h3",
+                "flow=rows what=probe consumer=rows.h3",
                 "flow=rows what=ack consumer=rows.h3",
             ]
         );

@@ -89,14 +89,15 @@ impl Settings {
         }
     }
 
-    /// These settings with the times that suit a switch.
-    pub fn at(self, pace: &Pace) -> Self {
+    /// What a flow has that asks for nothing else, on a switch that `pace` suits.
+    pub fn on(pace: &Pace, item_size: u32) -> Self {
         let us = |time: std::time::Duration| time.as_micros() as u64;
         Settings {
             poll_interval_us: us(pace.poll_interval),
             poll_timeout_us: us(pace.poll_timeout),
             rto_us: us(pace.rto),
-            ..self
+            max_batch: pace.batch.max(item_size),
+            ..Settings::of_items(item_size)
         }
     }
 

@@ -198,7 +198,7 @@ impl State {
             ring_size,
             mtu: self.host(name, first)?.mtu,
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
-            settings: Settings::of_items(item_size).at(&self.pace).with(&new.settings, name, item_size)?,
+            settings: Settings::on(&self.pace, item_size).with(&new.settings, name, item_size)?,
             routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
             schema: schema.map(|s| s.to_string()).unwrap_or_default(),
             producers: Vec::new(),

@@ -25,13 +25,12 @@ pub(crate) struct Defaults {
     pub mtu: u32,
     pub item_size: u32,
     pub ring_size: Option<u32>,
-    pub max_batch: MaxBatch,
+    pub max_batch: Option<MaxBatch>,
     pub poll_interval: Option<Duration>,
 }
 
 /// Largest transfer that the protocol advises.
 pub(crate) const MAX_BATCH: u32 = 4 << 20;
-const DEFAULT_BATCH: u32 = 1 << 20;
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
 const DEFAULT_MTU: u32 = 1024;
@@ -78,7 +77,7 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
             mtu: DEFAULT_MTU,
             item_size: DEFAULT_ITEM,
             ring_size: None,
-            max_batch: MaxBatch::Bytes(DEFAULT_BATCH),
+            max_batch: None,
             poll_interval: None,
         },
         names: HashMap::new(),
@@ -129,7 +128,7 @@ impl Builder<'_> {
         self.defaults.ring_size =
             self.reader.pow2_size(&table, "ring_size", RING_SIZES).map(|at| at.value as u32);
         if let Some(at) = self.max_batch_rule(&table) {
-            self.defaults.max_batch = at.value;
+            self.defaults.max_batch = Some(at.value);
         }
         if let Some(at) = self.reader.duration(&table, "poll_interval", POLLS) {
             self.defaults.poll_interval = Some(at.value);

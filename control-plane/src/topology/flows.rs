@@ -97,7 +97,9 @@ impl Builder<'_> {
         self.check_hosts(&table, &producers, &consumers);
 
         let batch = self.max_batch_rule(&table);
-        let rule = batch.as_ref().map_or(self.defaults.max_batch, |at| at.value);
+        let pace = self.topology.switches.first().map_or(SwitchKind::Soft.pace(), |s| s.kind.pace());
+        let rule = batch.as_ref().map(|at| at.value).or(self.defaults.max_batch);
+        let rule = rule.unwrap_or(MaxBatch::Bytes(pace.batch.max(item_size)));
         let max_batch = match check_batch(rule, item_size) {
             Ok(bytes) => bytes,
             // The item size itself was refused.
@@ -108,7 +110,6 @@ impl Builder<'_> {
                 item_size
             }
         };
-        let pace = self.topology.switches.first().map_or(SwitchKind::Soft.pace(), |s| s.kind.pace());
         let poll = self.defaults.poll_interval.unwrap_or(pace.poll_interval);
         let defaults_poll = match hint {
             Hint::Bandwidth => poll,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Bmv2, Cable, Interface, NicKind, Pace, SwitchKind, Topology};
+use super::model::{Bmv2, Cable, Interface, MaxBatch, NicKind, Pace, SwitchKind, Topology};
 
 /// The interface of a host in its namespace.
 pub const HOST_INTERFACE: &str = "eth0";
@@ -64,14 +64,18 @@ impl Topology {
         if layout.netns { self.in_namespaces() } else { Ok(()) }
     }
 
-    /// Gives flows the times of their switch where theirs are shorter.
+    /// Gives flows the times of their switch where theirs are shorter, and its batches where theirs are longer.
     fn slow_down(&mut self) {
         let Some(switch) = self.switches.first() else { return };
-        let Pace { poll_interval, poll_timeout, rto, .. } = switch.kind.pace();
+        let Pace { poll_interval, poll_timeout, rto, batch, .. } = switch.kind.pace();
         for flow in &mut self.flows {
             flow.poll_interval = flow.poll_interval.max(poll_interval);
             flow.poll_timeout = flow.poll_timeout.max(poll_timeout);
             flow.rto = flow.rto.max(rto);
+            let batch = batch.max(flow.item_size);
+            if flow.max_batch > batch {
+                (flow.max_batch, flow.max_batch_rule) = (batch, MaxBatch::Bytes(batch));
+            }
         }
     }
 
@@ -164,6 +168,7 @@ mod tests {
         let pace = t.switches[0].kind.pace();
         assert_eq!((t.switches[0].tick, t.flows[0].poll_timeout), (pace.tick, pace.poll_timeout));
         assert_eq!(t.flows[0].rto, std::time::Duration::from_secs(5));
+        assert_eq!((pace.batch, t.flows[0].max_batch), (16 << 10, t.flows[0].item_size.max(16 << 10)));
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub enum Bmv2 {
     },
 }
 
-/// Times that suit a kind of switch: the defaults of a switch and its flows.
+/// Times and batches that suit a kind of switch: the defaults of a switch and its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// [`Switch::tick`].
@@ -72,6 +72,8 @@ pub struct Pace {
     pub poll_timeout: Duration,
     /// [`Flow::rto`].
     pub rto: Duration,
+    /// Most bytes of a transfer, unless an item has more.
+    pub batch: u32,
 }
 
 impl Default for Pace {
@@ -86,22 +88,25 @@ impl SwitchKind {
         if let SwitchKind::Tofino(tofino) = self { Some(tofino) } else { None }
     }
 
-    /// The times that suit it. bmv2 moves some thousand packets a second, the software switch some million.
+    /// What suits it. bmv2 moves some thousand packets a second, the software switch some million; it has room for 64 packets in
+    /// a queue, and for 32 in the buffer of an interface that takes segments of any size.
     pub fn pace(&self) -> Pace {
         let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        let batch = 1 << 20;
         match self {
             SwitchKind::Soft => {
-                Pace { tick: us(20), poll_interval: us(100), poll_timeout: ms(5), rto: ms(20) }
+                Pace { tick: us(20), poll_interval: us(100), poll_timeout: ms(5), rto: ms(20), batch }
             }
             SwitchKind::Bmv2(_) => {
-                Pace { tick: ms(2), poll_interval: ms(4), poll_timeout: ms(1000), rto: ms(1000) }
+                let batch = 16 << 10;
+                Pace { tick: ms(2), poll_interval: ms(4), poll_timeout: ms(1000), rto: ms(1000), batch }
             }
             SwitchKind::Tofino(Tofino { api: TofinoApi::BfRuntime, .. }) => {
-                Pace { tick: us(5), poll_interval: us(20), poll_timeout: ms(1), rto: ms(4) }
+                Pace { tick: us(5), poll_interval: us(20), poll_timeout: ms(1), rto: ms(4), batch }
             }
             // The controller sends timer packets itself.
             SwitchKind::Tofino(_) => {
-                Pace { tick: ms(1), poll_interval: ms(1), poll_timeout: ms(5), rto: ms(20) }
+                Pace { tick: ms(1), poll_interval: ms(1), poll_timeout: ms(5), rto: ms(20), batch }
             }
         }
     }

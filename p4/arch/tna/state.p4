@@ -334,18 +334,21 @@ control ProducerPsnState(inout meta_t m) {
 control FromState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) from;
     ACTION(get, psn_t, from, { o = v; })
-    ACTION(further, psn_t, from, { if (m.position > v) { v = m.position; } o = v; })
+    ACTION(probe, psn_t, from, { o = v; v = v | PROBED; })
+    ACTION(further, psn_t, from, { o = v; if (m.position > v) { v = m.position; } else { v = v & ~PROBED; } })
     ACTION(clear, psn_t, from, { v = 0; o = v; })
 
     action do_get() { m.from = get.execute(m.b.worker); }
-    action do_further() { further.execute(m.b.worker); }
+    action do_probe() { m.from = probe.execute(m.b.worker); }
+    action do_further() { m.from = further.execute(m.b.worker); }
     action do_clear() { m.from = clear.execute(m.b.worker); }
     table ops {
         key = { m.do_from : exact; }
-        actions = { do_get; do_further; do_clear; NoAction; }
+        actions = { do_get; do_probe; do_further; do_clear; NoAction; }
         const default_action = NoAction();
         const entries = {
             DO_GET   : do_get();
+            DO_ADD   : do_probe();
             DO_MATCH : do_further();
             DO_SET   : do_clear();
         }

@@ -209,8 +209,8 @@ control ProducerPsnState(inout meta_t m) {
     }
 }
 
-// Worker -> first fragment that its consumer may lack; never moves back within a transfer. DO_SET: a new transfer.
-// DO_MATCH: to `m.position` if that is further.
+// Worker -> first fragment that its consumer may lack; never moves back within a transfer. Gives the old value. DO_SET: a new
+// transfer. DO_ADD: its consumer is asked what it has (PROBED). DO_MATCH: it has said so, to `m.position` if that is further.
 control FromState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) from;
     apply {
@@ -219,7 +219,8 @@ control FromState(inout meta_t m) {
             from.read(m.from, (bit<32>)m.b.worker);
             if (m.do_from == DO_MATCH) {
                 if (m.position > m.from) { from.write((bit<32>)m.b.worker, m.position); }
-            }
+                else { from.write((bit<32>)m.b.worker, m.from & ~PROBED); }
+            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from | PROBED); }
         }
     }
 }
