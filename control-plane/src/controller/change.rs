@@ -343,7 +343,7 @@ pub(super) fn stuck(flow: &Flow, state: &WorkerState) -> Refusal {
         "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
         flow.name, state.worker, state.phase
     );
-    Refusal::new(Kind::NotNow, message)
+    Refusal::new(Kind::Stuck, message)
 }
 
 /// Workers that must have nothing under way: those that may be using a ring that goes, and that of a group that somebody joins,

@@ -15,6 +15,8 @@ pub enum Kind {
     Invalid,
     /// Not now.
     NotNow,
+    /// Not now: a transfer waits for somebody who does not answer.
+    Stuck,
     /// No room.
     Full,
     /// Switch or agent did not answer.
@@ -67,7 +69,7 @@ impl From<Refusal> for tonic::Status {
             Kind::Exists => Code::AlreadyExists,
             Kind::NotFound => Code::NotFound,
             Kind::Invalid => Code::InvalidArgument,
-            Kind::NotNow => Code::FailedPrecondition,
+            Kind::NotNow | Kind::Stuck => Code::FailedPrecondition,
             Kind::Full => Code::ResourceExhausted,
             Kind::Unavailable => Code::Unavailable,
             Kind::Unsupported => Code::Unimplemented,

@@ -10,6 +10,7 @@ use super::state::User;
 use crate::plan::{PlanError, RECEIVED, SENT, report::Report};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 // Phases (p4/common/types.p4).
 const TAIL: u8 = 3;
@@ -126,10 +127,76 @@ impl Controller {
     }
 }
 
+/// Between two looks at who answers.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Who was asked and heard while a transfer waited for somebody.
+#[derive(Debug)]
+pub(super) struct Listening {
+    until: Instant,
+    first: Packets,
+    last: Packets,
+    /// In how many looks a connection had been asked since the one before.
+    asked: HashMap<u16, u32>,
+}
+
+impl Listening {
+    /// For as long as it takes for somebody to count as dead.
+    pub(super) fn new(dead_after_us: u64) -> Self {
+        let until = Instant::now() + Duration::from_micros(dead_after_us) + LOOK;
+        Listening { until, first: Packets::new(), last: Packets::new(), asked: HashMap::new() }
+    }
+
+    fn note(&mut self, now: Packets) {
+        for (qp, packets) in &now {
+            if self.last.get(qp).is_some_and(|last| last.1 != packets.1) {
+                *self.asked.entry(*qp).or_default() += 1;
+            }
+            self.first.entry(*qp).or_insert(*packets);
+        }
+        self.last = now;
+    }
+
+    /// Whether a connection was asked twice, with time to answer, and not heard.
+    pub(super) fn is_silent(&self, qp: u16) -> bool {
+        let heard = |packets: &Packets| packets.get(&qp).map(|p| p.0);
+        self.asked.get(&qp).is_some_and(|n| *n >= 2) && heard(&self.first) == heard(&self.last)
+    }
+}
+
+impl Controller {
+    /// Listens for a while; false if that was long enough.
+    pub(super) async fn listen(&self, flow: &str, listening: &mut Listening) -> bool {
+        let connections: Vec<u16> = match self.state().flows.get(flow) {
+            Some(flow) => flow.rings().map(|r| r.ids.data.index).collect(),
+            None => return false,
+        };
+        if let Ok(packets) = self.packets(&connections).await {
+            listening.note(packets);
+        }
+        tokio::time::sleep(LOOK).await;
+        Instant::now() < listening.until
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::report::Reason;
+
+    #[test]
+    fn who_is_asked_twice_and_not_heard_is_gone() {
+        let mut listening = Listening::new(0);
+        // Of three: one answers, one does not, one is not asked.
+        for look in 0..3 {
+            assert!(![1, 2, 3].into_iter().any(|qp| listening.is_silent(qp)), "look {look}");
+            listening.note(Packets::from([(1, (5 + look, 7 + look)), (2, (5, 7 + look)), (3, (5, 7))]));
+        }
+        assert_eq!([1, 2, 3].map(|qp| listening.is_silent(qp)), [false, true, false]);
+        // It was only slow.
+        listening.note(Packets::from([(1, (8, 10)), (2, (6, 10)), (3, (5, 7))]));
+        assert!(!listening.is_silent(2));
+    }
 
     fn suspect(member: &str, qp: u16) -> (User, u16) {
         (User { flow: "f".into(), member: member.into(), ring: format!("f.{member}") }, qp)

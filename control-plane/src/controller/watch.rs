@@ -7,9 +7,10 @@ use super::events::of_flow;
 use super::links::End;
 use super::model::Flow;
 use super::proto::{self, EventKind};
+use super::refusal::Kind;
 use super::rest::WorkerState;
 use super::settings::Policy;
-use super::silence::Heard;
+use super::silence::{Heard, Listening};
 use super::state::User;
 use crate::p4::Digests;
 use crate::plan::report::{Reason, Report};
@@ -187,27 +188,64 @@ impl Controller {
 
     /// What the flow's policy says when members are gone.
     pub(super) async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
-        let mut work = self.0.work.lock().await;
-        let (policy, members) = match self.state().flows.get(flow) {
-            Some(flow) if flow.failed.is_none() => {
-                let is_there = |name: &&String| flow.members().any(|m| m.name == **name);
-                (flow.settings.policy, members.iter().filter(is_there).cloned().collect::<Vec<_>>())
+        let mut others = None;
+        loop {
+            let mut work = self.0.work.lock().await;
+            let (settings, members) = match self.state().flows.get(flow) {
+                Some(flow) if flow.failed.is_none() => {
+                    // Somebody else may have taken them out, and others may have gone since.
+                    let is_there = |name: &&String| flow.members().any(|m| m.name == **name);
+                    (flow.settings.clone(), members.iter().filter(is_there).cloned().collect::<Vec<_>>())
+                }
+                _ => return,
+            };
+            if members.is_empty() {
+                return;
             }
-            _ => return,
-        };
-        if members.is_empty() {
-            return;
-        }
-        let why = format!("member `{}`: {why}", members.join("`, `"));
-        match policy {
-            Policy::Wait => {}
-            Policy::Abort => self.fail_flow(&mut work, flow, &why).await,
-            Policy::DropMember => {
-                if let Err(refusal) = self.remove_with(&mut work, flow, &members, true, &why).await {
-                    self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
+            let why = |who: &[String]| format!("member `{}`: {why}", who.join("`, `"));
+            match settings.policy {
+                Policy::Wait => {}
+                Policy::Abort => self.fail_flow(&mut work, flow, &why(&members)).await,
+                Policy::DropMember => {
+                    let going = self.with_others(flow, members, others.as_ref());
+                    let why = why(&going);
+                    match self.remove_with(&mut work, flow, &going, true, &why).await {
+                        Err(refusal) if refusal.kind == Kind::Stuck => {
+                            drop(work);
+                            // Whoever stays may be gone, too, and not be known to be.
+                            let others = others.get_or_insert_with(|| Listening::new(settings.dead_after_us));
+                            if self.listen(flow, others).await {
+                                continue;
+                            }
+                            let mut work = self.0.work.lock().await;
+                            self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
+                        }
+                        Err(refusal) => {
+                            self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
+                        }
+                        Ok(_) => {}
+                    }
                 }
             }
+            return;
         }
+    }
+
+    /// Those who go, and those of whom it is known meanwhile that they are gone.
+    fn with_others(&self, flow: &str, mut going: Vec<String>, others: Option<&Listening>) -> Vec<String> {
+        let is_away = |host: &str| {
+            let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
+            connected.get(host) == Some(&false)
+        };
+        let state = self.state();
+        let Some(flow) = state.flows.get(flow) else { return going };
+        let silent = |m: &super::model::Member| {
+            others.is_some_and(|o| m.rings.iter().any(|r| o.is_silent(r.ids.data.index)))
+        };
+        let more = flow.members().filter(|m| is_away(&m.host) || silent(m));
+        let more: Vec<String> = more.map(|m| m.name.clone()).filter(|name| !going.contains(name)).collect();
+        going.extend(more);
+        going
     }
 
     async fn watch_switch(&self, mut digests: Digests) {

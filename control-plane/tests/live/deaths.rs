@@ -251,3 +251,19 @@ fn moves(system: &System) {
     system.well(&["flow", "delete", "f"]);
     assert_eq!(system.switch()["queue_pairs"], 0);
 }
+
+#[test]
+fn programs_learn_that_their_agent_has_died() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "64"]);
+    let mut waiting = system.command(&["consume", "f"]);
+    let waiting = waiting.stderr(std::process::Stdio::piped()).spawn().expect("it runs");
+    let mut events = system.events();
+    events.next("program-attached");
+    signal(system.pid("agent.h2"), "-KILL");
+    let done = done(waiting.wait_with_output().expect("it ends"));
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains("flow `f`") && done.err.contains("agent"), "{}", done.err);
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down_after_deaths();
+}

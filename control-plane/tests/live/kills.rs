@@ -22,6 +22,10 @@ struct Scene {
 
 impl Scene {
     fn of(kind: FlowKind, policy: Policy) -> Self {
+        Scene::with(kind, policy, vec![member("c0", 2), member("c1", 3)])
+    }
+
+    fn with(kind: FlowKind, policy: Policy, consumers: Vec<proto::Member>) -> Self {
         let system = System::up(FIVE);
         let events = system.events();
         let mut client = system.client();
@@ -29,7 +33,7 @@ impl Scene {
             name: "f".into(),
             kind: kind.into(),
             producers: vec![member("p0", 0), member("p1", 1)],
-            consumers: vec![member("c0", 2), member("c1", 3)],
+            consumers,
             item_size: 64,
             ring_size: 4096,
             settings: Some(proto::Settings {
@@ -155,6 +159,30 @@ fn a_replicate_goes_on_without_a_lost_consumer() {
         let (pushed, stays, dead) = consumer_dropped(FlowKind::Replicate, loss);
         each_once(&pushed, std::iter::once(&stays));
         part_of(&stays, &dead);
+    }
+}
+
+/// Two hosts are lost at the same moment: neither is there to let the other go.
+#[test]
+fn a_replicate_goes_on_without_two_consumers_lost_at_once() {
+    for loss in [Loss::Killed, Loss::Hangs] {
+        let consumers = vec![member("c0", 2), member("c1", 3), member("c2", 4)];
+        let mut scene = Scene::with(FlowKind::Replicate, Policy::DropMember, consumers);
+        let agents = ["agent.h4", "agent.h5"].map(|name| scene.system.pid(name));
+        let lost = if loss == Loss::Killed { "-KILL" } else { "-STOP" };
+        agents.iter().for_each(|agent| signal(*agent, lost));
+        let mut removed = [(); 2].map(|()| scene.events.next("member-removed")["member"].clone());
+        removed.sort_by_key(|name| name.to_string());
+        assert_eq!(removed, ["c1", "c2"]);
+        scene.moves();
+        if loss == Loss::Hangs {
+            agents.iter().for_each(|agent| signal(*agent, "-KILL"));
+        }
+        let second = scene.poppers.pop().expect("three").stop();
+        let (pushed, stays, first) = scene.end(None);
+        each_once(&pushed, std::iter::once(&stays));
+        part_of(&stays, &first);
+        part_of(&stays, &second);
     }
 }
 

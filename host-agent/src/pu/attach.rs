@@ -12,7 +12,7 @@ use std::time::Duration;
 use prost::Message;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::{BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION};
+use super::{BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION, lease};
 use crate::agent::framed;
 use crate::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
 use crate::proto;
@@ -64,9 +64,10 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     let memory = SharedMemory::open(file, spec.memory_len(), order)
         .map_err(|source| PuError::Memory { ring: ring(), source })?;
     let bell = attached.doorbell.then(|| stream.try_clone()).transpose().map_err(lost)?.map(Bell);
-    let memory = Leased { memory, agent: stream };
-    let joined = Ring::join(role, spec, Arc::new(memory), attached.epoch as u16)
+    let memory = Arc::new(Leased { memory, agent: stream, number: lease::number() });
+    let joined = Ring::join(role, spec, memory.clone(), attached.epoch as u16)
         .map_err(|source| PuError::Ring { ring: ring(), source })?;
+    lease::watch(memory.number, &memory.agent, Arc::downgrade(&joined));
     Ok((joined, bell))
 }
 
@@ -104,10 +105,12 @@ fn first_byte(stream: &UnixStream) -> io::Result<(u8, Option<OwnedFd>)> {
 struct Leased {
     memory: SharedMemory,
     agent: UnixStream,
+    number: u64,
 }
 
 impl Drop for Leased {
     fn drop(&mut self) {
+        lease::forget(self.number, &self.agent);
         // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
         // needs no farewell.
         let _ = self.agent.write_all(&[FAREWELL]);

@@ -15,9 +15,10 @@
 //!
 //! The connection to the agent is open for as long as the handle lives, and is how the agent knows: a process that dies is
 //! noticed at once, and what it had pushed is delivered. A handle that is [detached](Producer::detach) leaves the ring to
-//! the next program.
+//! the next program. An agent that dies takes its NIC with it: rings are aborted then, and pushes and pops say so.
 
 mod attach;
+mod lease;
 
 use std::path::{Path, PathBuf};
 
