@@ -32,13 +32,42 @@ struct Transfer {
     /// At the last two reports. What answers a retry may be counted before its report is here, so that only what does not change
     /// over two of them was not heard.
     packets: VecDeque<Packets>,
-    /// Whose silence was told.
-    told: Option<Vec<User>>,
+    /// Whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
+    /// machine that is busy: they have `dead_after` from then on, as they would have in a transfer of their own.
+    told: Option<(Vec<User>, Instant)>,
 }
 
 impl Transfer {
     fn is(&self, other: &Transfer) -> bool {
         (&self.flow, self.psn, self.phase) == (&other.flow, other.psn, other.phase)
+    }
+}
+
+impl Transfer {
+    /// Who is silent, by what was counted at another report; `None`: as was told, or it is too early to say.
+    fn silent(
+        &mut self,
+        suspects: Vec<(User, u16)>,
+        now: VecDeque<Packets>,
+        dead_after: Duration,
+    ) -> Option<Vec<User>> {
+        self.packets.extend(now);
+        let [earlier, _, .., latest] = self.packets.make_contiguous() else { return None };
+        let silent = silent(suspects, earlier, latest);
+        if let Some((told, since)) = &self.told {
+            if since.elapsed() < dead_after {
+                // All that is heard from then on counts.
+                self.packets.drain(1..self.packets.len() - 1);
+                return None;
+            }
+            if *told == silent {
+                self.packets.pop_front();
+                return None;
+            }
+        }
+        self.told = Some((silent.clone(), Instant::now()));
+        self.packets.drain(..self.packets.len() - 1);
+        Some(silent)
     }
 }
 
@@ -66,10 +95,11 @@ fn silent(suspects: Vec<(User, u16)>, earlier: &Packets, latest: &Packets) -> Ve
 impl Controller {
     /// A transfer has used up its retries: who is silent, and what the flow's policy says to that.
     pub(super) async fn no_progress(&self, report: &Report, heard: &mut Heard) {
-        let (flow, suspects) = {
+        let (flow, dead_after, suspects) = {
             let state = self.state();
             let Some(flow) = state.flow_of_worker(report.worker) else { return };
-            (flow.name.clone(), suspects(flow, report))
+            let dead_after = Duration::from_micros(flow.settings.dead_after_us);
+            (flow.name.clone(), dead_after, suspects(flow, report))
         };
         let connections: Vec<u16> = suspects.iter().map(|(_, qp)| *qp).collect();
         // A switch that can't be read has a report of its own, and this one comes again.
@@ -88,14 +118,7 @@ impl Controller {
                 return;
             }
         };
-        before.packets.extend(now.packets);
-        let [earlier, _, latest] = before.packets.make_contiguous() else { return };
-        let silent = silent(suspects, earlier, latest);
-        before.packets.pop_front();
-        if before.told.as_ref() == Some(&silent) {
-            return;
-        }
-        before.told = Some(silent.clone());
+        let Some(silent) = before.silent(suspects, now.packets, dead_after) else { return };
         let what = |user: &User| format!("ring `{}` {}", user.ring, report.reason);
         for user in &silent {
             let event = proto::Event {
@@ -133,7 +156,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Who was asked and heard while a transfer waited for somebody.
 #[derive(Debug)]
 pub(super) struct Listening {
-    until: Instant,
+    since: Instant,
+    dead_after: Duration,
     first: Packets,
     last: Packets,
     /// In how many looks a connection had been asked since the one before.
@@ -143,8 +167,13 @@ pub(super) struct Listening {
 impl Listening {
     /// For as long as it takes for somebody to count as dead.
     pub(super) fn new(dead_after_us: u64) -> Self {
-        let until = Instant::now() + Duration::from_micros(dead_after_us) + LOOK;
-        Listening { until, first: Packets::new(), last: Packets::new(), asked: HashMap::new() }
+        Listening {
+            since: Instant::now(),
+            dead_after: Duration::from_micros(dead_after_us),
+            first: Packets::new(),
+            last: Packets::new(),
+            asked: HashMap::new(),
+        }
     }
 
     fn note(&mut self, now: Packets) {
@@ -157,8 +186,11 @@ impl Listening {
         self.last = now;
     }
 
-    /// Whether a connection was asked twice, with time to answer, and not heard.
+    /// Whether a connection was asked twice, and not heard for as long as it takes to count as dead.
     pub(super) fn is_silent(&self, qp: u16) -> bool {
+        if self.since.elapsed() < self.dead_after {
+            return false;
+        }
         let heard = |packets: &Packets| packets.get(&qp).map(|p| p.0);
         self.asked.get(&qp).is_some_and(|n| *n >= 2) && heard(&self.first) == heard(&self.last)
     }
@@ -175,7 +207,7 @@ impl Controller {
             listening.note(packets);
         }
         tokio::time::sleep(LOOK).await;
-        Instant::now() < listening.until
+        listening.since.elapsed() < listening.dead_after + 2 * LOOK
     }
 }
 
@@ -183,6 +215,27 @@ impl Controller {
 mod tests {
     use super::*;
     use crate::plan::report::Reason;
+
+    #[test]
+    fn the_others_of_a_transfer_that_waited_for_somebody_have_their_own_time() {
+        let all = || vec![suspect("p", 1), suspect("c", 2)];
+        let transfer =
+            || Transfer { flow: "f".into(), psn: 0, phase: 2, packets: VecDeque::new(), told: None };
+        // At each report both have been asked; the consumer answers never, the producer until the third.
+        let at =
+            |report: u64| VecDeque::from([Packets::from([(1, (report.min(3), report)), (2, (5, report))])]);
+        let names = |silent: Vec<User>| silent.into_iter().map(|u| u.member).collect::<Vec<_>>();
+        for (dead_after, later) in
+            [(Duration::ZERO, Some(vec!["p".to_owned(), "c".to_owned()])), (Duration::MAX, None)]
+        {
+            let mut transfer = transfer();
+            let mut told =
+                (1..=8).filter_map(|report| transfer.silent(all(), at(report), dead_after).map(names));
+            assert_eq!(told.next(), Some(vec!["c".to_owned()]));
+            assert_eq!(told.next(), later);
+            assert_eq!(told.next(), None);
+        }
+    }
 
     #[test]
     fn who_is_asked_twice_and_not_heard_is_gone() {
