@@ -101,7 +101,6 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let cancel = cancelled_by_signals()?;
     let flow = find(&args.stream)?;
     let schema = schema_of(&flow)?;
-    check_size(&flow, schema.as_ref(), args.stream.record_size)?;
     let (routing, key) = routing(args, &flow, schema.as_ref())?;
     let place = Place::find(args.stream.system.system.as_deref()).map_err(failed)?;
     let options = Options {

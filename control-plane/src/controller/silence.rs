@@ -41,9 +41,7 @@ impl Transfer {
     fn is(&self, other: &Transfer) -> bool {
         (&self.flow, self.psn, self.phase) == (&other.flow, other.psn, other.phase)
     }
-}
 
-impl Transfer {
     /// Who is silent, by what was counted at another report; `None`: as was told, or it is too early to say.
     fn silent(
         &mut self,

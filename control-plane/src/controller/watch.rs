@@ -209,22 +209,18 @@ impl Controller {
                 Policy::DropMember => {
                     let going = self.with_others(flow, members, others.as_ref());
                     let why = why(&going);
-                    match self.remove_with(&mut work, flow, &going, true, &why).await {
-                        Err(refusal) if refusal.kind == Kind::Stuck => {
-                            drop(work);
-                            // Whoever stays may be gone, too, and not be known to be.
-                            let others = others.get_or_insert_with(|| Listening::new(settings.dead_after_us));
-                            if self.listen(flow, others).await {
-                                continue;
-                            }
-                            let mut work = self.0.work.lock().await;
-                            self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
+                    let removed = self.remove_with(&mut work, flow, &going, true, &why).await;
+                    let Err(refusal) = removed else { return };
+                    if refusal.kind == Kind::Stuck {
+                        drop(work);
+                        // Whoever stays may be gone, too, and not be known to be.
+                        let others = others.get_or_insert_with(|| Listening::new(settings.dead_after_us));
+                        if self.listen(flow, others).await {
+                            continue;
                         }
-                        Err(refusal) => {
-                            self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
-                        }
-                        Ok(_) => {}
+                        work = self.0.work.lock().await;
                     }
+                    self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
                 }
             }
             return;

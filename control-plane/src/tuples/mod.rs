@@ -216,7 +216,8 @@ impl fmt::Display for Schema {
     }
 }
 
-fn shorten(field: &[u8]) -> String {
+/// What is printed of a value: its first 40 characters.
+pub(crate) fn shorten(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     let mut short: String = text.chars().take(40).filter(|c| !c.is_control()).collect();
     if text.chars().nth(40).is_some() {

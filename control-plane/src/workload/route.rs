@@ -7,6 +7,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::topology::{Bound, Routing};
+use crate::tuples::shorten;
 
 /// A routing function over a number of consumers.
 #[derive(Clone, Debug)]
@@ -152,12 +153,7 @@ impl Router {
 }
 
 fn not_a_number(key: &[u8]) -> RouteError {
-    let text = String::from_utf8_lossy(key);
-    let mut short: String = text.chars().take(40).filter(|c| !c.is_control()).collect();
-    if text.chars().nth(40).is_some() {
-        short.push('…');
-    }
-    RouteError::NotANumber(short)
+    RouteError::NotANumber(shorten(key))
 }
 
 /// A key as a number.
