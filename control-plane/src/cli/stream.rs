@@ -15,7 +15,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use zsr_host_agent::pu::{self, PuError};
 use zsr_host_agent::ring::{Cancel, Consumer, PopError};
-use zsr_host_agent::segment::{SegmentReadError, SegmentReader};
+use zsr_host_agent::segment::{SegmentPushError, SegmentReadError, SegmentReader};
 
 /// What is read at once.
 const CHUNK: usize = 64 << 10;
@@ -26,6 +26,8 @@ const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 enum Stop {
     /// The command or the flow does not allow it.
     Usage(String),
+    /// What comes in is not what the flow takes; flow and rings are well.
+    Input(String),
     /// Something failed.
     Failed(String),
     /// A signal, or a reader that has gone away.
@@ -49,7 +51,7 @@ fn exit(result: Result<(), Stop>) -> u8 {
             complain(format_args!("error: {why}"));
             USAGE
         }
-        Err(Stop::Failed(why)) => {
+        Err(Stop::Input(why) | Stop::Failed(why)) => {
             complain(format_args!("error: {why}"));
             FAILED
         }
@@ -118,7 +120,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
             Input::Record(line, number) => match &tuples {
                 Some(schema) => {
                     let encoded = schema.encode(line, args.stream.delimiter, &mut tuple);
-                    encoded.map_err(|e| Stop::Failed(format!("record {}: {e}", number + 1)))?;
+                    encoded.map_err(|e| Stop::Input(format!("record {}: {e}", number + 1)))?;
                     (tuple.as_slice(), number)
                 }
                 None => (line, number),
@@ -134,7 +136,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
             router.tuple(key_of, key.form(), number).map_err(|e| e.to_string())
         };
         producer.push(record, &mut route).map_err(|e| match Stop::from(e) {
-            Stop::Failed(e) => Stop::Failed(format!("record {}: {e}", number + 1)),
+            Stop::Input(e) => Stop::Input(format!("record {}: {e}", number + 1)),
             stop => stop,
         })
     };
@@ -146,15 +148,14 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     };
     match &done {
         Ok(()) if !args.keep_open => producer.close()?,
-        // What was pushed is delivered, and another program may go on.
-        Ok(()) | Err(Stop::Quietly) => producer.leave()?,
+        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => producer.leave()?,
         // Its handles go without an end: the stream is broken, and says so.
         Err(_) => drop(producer),
     }
+    let left = "what was pushed is delivered, and another program can go on";
     match done {
-        Err(Stop::Quietly) => Err(Stop::Failed(
-            "interrupted: what was pushed is delivered, and another program can go on".to_owned(),
-        )),
+        Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
+        Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
         done => done,
     }
 }
@@ -165,6 +166,9 @@ impl From<ProgramError> for Stop {
             e if e.is_cancelled() => Stop::Quietly,
             ProgramError::NoMember { .. } | ProgramError::Records(_) | ProgramError::Tuples { .. } => {
                 Stop::Usage(e.to_string())
+            }
+            ProgramError::Route(_) | ProgramError::Push(SegmentPushError::RecordTooLong { .. }) => {
+                Stop::Input(e.to_string())
             }
             e => failed(e),
         }
@@ -253,7 +257,7 @@ fn lines(input: &mut BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Result
         match input.read_until(b'\n', &mut line) {
             Ok(0) => break,
             Ok(_) => {}
-            Err(e) => return Err(Stop::Failed(format!("standard input: {e}"))),
+            Err(e) => return Err(Stop::Input(format!("standard input: {e}"))),
         }
         let end = line.strip_suffix(b"\n").map_or(line.as_slice(), |l| l.strip_suffix(b"\r").unwrap_or(l));
         push(Input::Record(end, number))?;
@@ -272,11 +276,11 @@ fn fixed(input: &mut BufReader<File>, size: usize, cancel: &Cancel, push: Push<'
                 Ok(0) if have == 0 => return Ok(()),
                 Ok(0) => {
                     let what = format!("standard input ends with {have} of {size} B of a record");
-                    return Err(Stop::Failed(what));
+                    return Err(Stop::Input(what));
                 }
                 Ok(got) => have += got,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Stop::Failed(format!("standard input: {e}"))),
+                Err(e) => return Err(Stop::Input(format!("standard input: {e}"))),
             }
         }
         push(Input::Record(&record, number))?;
@@ -365,7 +369,7 @@ fn ended(args: &StreamArgs, e: PopError) -> String {
             format!("flow `{}` has failed: {}", flow.name, flow.reason)
         }
         Ok(flow) => format!("flow `{}`: {e}: its member was taken out, or lost its agent", flow.name),
-        Err(Stop::Failed(why) | Stop::Usage(why)) => format!("{e}: {why}"),
+        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Usage(why)) => format!("{e}: {why}"),
         Err(Stop::Quietly) => e.to_string(),
     }
 }

@@ -234,18 +234,21 @@ fn programs_find_the_schema_with_the_flow() {
 }
 
 #[test]
-fn a_line_that_is_no_tuple_is_named_and_not_pushed() {
+fn a_line_that_is_no_tuple_is_named_and_another_program_goes_on() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", "id: u8"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
     let mut producer = spawn(&system, &["produce", "f"]);
-    say(&mut producer, "255\n256\n");
+    say(&mut producer, "255\n256\n7\n");
     let done = done(producer.wait_with_output().expect("it ends"));
     assert_eq!(done.code, Some(1));
-    assert!(
-        done.err.contains("record 2: column `id`: `256` is not a whole number from 0 to 255"),
-        "{}",
-        done.err
-    );
+    let why = "record 2: column `id`: `256` is not a whole number from 0 to 255";
+    assert!(done.err.contains(why) && done.err.lines().count() == 1, "{}", done.err);
+    let (mut successor, _) = system.start(&["produce", "f"]);
+    say(&mut successor, "8\n");
+    drop(successor.stdin.take());
+    assert_eq!(["255", "8"], [line(&mut lines), line(&mut lines)].each_ref().map(String::as_str));
+    assert!(successor.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
     system.down();
 }
 
