@@ -76,6 +76,7 @@ struct meta_t {
     // Who.
     event_t  event;
     flag_t   looks;                // 1: EV_TICK to EV_FREE
+    flag_t   lists;                // 1: at the worker's next producer
     flag_t   sends;                // 1: a packet to a PU
     role_t   role;
     flag_t   swap;                 // 1: the peer's control words are little-endian
@@ -123,7 +124,8 @@ struct meta_t {
     op_t     do_due;
     op_t     do_tries;
     bit<32>  aeth;                 // syndrome (8 bits), MSN
-    psn_t    next_psn;             // the one behind it
+    psn_t    next_psn;             // the one behind the packet's
+    psn_t    next_poll_psn;        // likewise
     psn_t    consumer_step;        // operand of ConsumerPsnState
     psn_t    producer_step;        // operand of ProducerPsnState
     psn_t    consumer_psn;
@@ -141,7 +143,8 @@ struct meta_t {
     usec_t   time;                 // when a capped flow is to be refilled next
     phase_t  phase_from;
     phase_t  phase_to;
-    bit<32>  matched;              // 1: the packet answers the outstanding request
+    bit<32>  answered;             // 1: the packet answers the outstanding poll
+    bit<32>  matched;              // 1: likewise the outstanding request
     bit<8>   claimed;
     bit<8>   locked;
     bit<16>  my_lock;              // this worker's mark in LockState

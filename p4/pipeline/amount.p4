@@ -50,7 +50,8 @@ control Amount(inout meta_t m) {
     }
 }
 
-// Fragments of a transfer (RETH length over path MTU, rounded up), by shifts that each MTU fixes.
+// Fragments of a transfer (RETH length over path MTU, rounded up), by shifts that each MTU fixes. What is left in the low byte
+// EV_START takes away (steps.p4).
 control Fragments(inout meta_t m) {
     Carry() carry;
 
@@ -71,12 +72,10 @@ control Fragments(inout meta_t m) {
         }
     }
     action round_up() { m.mtu_mask = m.batch + m.mtu_mask; }
-    action whole()    { m.b.frags = m.b.frags & 0xffffff00; }
     apply {
         round_up();
         carry.apply(m.mtu_mask, m.rounded);
         fragments.apply();
-        whole();
     }
 }
 

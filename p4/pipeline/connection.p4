@@ -1,7 +1,7 @@
 // Which QP a RoCE packet is for, and what the packet means there.
 //
 //   (port, source address, QPN)       -> qps     -> role, ring, worker
-//   (role, opcode, syndrome, ICRC ok) -> meaning -> event, and what it does to the state registers
+//   (role, opcode, syndrome, ICRC ok) -> meaning -> event, and what it does to the worker's registers
 //
 // What fits no entry (wrong port, wrong source, unknown QP, an opcode that nobody asked for, a damaged packet) is counted
 // and dropped.
@@ -13,7 +13,6 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     action qp(role_t role, bit<16> ring, bit<16> worker, bit<16> qp_index, flag_t swap, bit<32> member_bit) {
         m.role = role;
         m.b.producer = ring;
-        m.sender = ring;
         m.b.worker = worker;
         m.received_qp = qp_index;
         m.b.qp = qp_index;
@@ -36,48 +35,26 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     action data() {
         m.event = EV_DATA;
         m.do_owner = DO_GET;
-        m.do_transfer = DO_GET;
-        m.do_consumer_psn = DO_GET;
-        m.do_head = DO_GET;
-        m.do_producer_tail = DO_GET;
-        m.do_producer_psn = DO_GET;
-        m.do_due = DO_MATCH;
     }
     // A poll's answer: is it the outstanding poll's? Then the next pass notes the word.
     action producer_word() {
         m.event = EV_PRODUCER_WORD;
         m.do_asker = DO_GET;
         m.do_poll_psn = DO_MATCH;
-        m.do_producer_due = DO_SET;
     }
     action consumer_word() {
         m.event = EV_CONSUMER_WORD;
         m.do_poll_psn = DO_MATCH;
-        m.do_consumer_due = DO_SET;
     }
     // A consumer has the items. Are we waiting for others? Or it says how many of them it has, having been asked.
-    action committed() {
-        m.event = EV_COMMITTED;
-        m.do_transfer = DO_GET;
-        m.do_consumer_psn = DO_GET;
-        m.do_acked = DO_ADD;
-        m.do_from = DO_MATCH;
-    }
+    action committed() { m.event = EV_COMMITTED; }
     // The producer knows its tail.
     action tail_acked() {
         m.event = EV_TAIL_ACKED;
         m.do_owner = DO_GET;
-        m.do_producer_psn = DO_MATCH;
-        m.producer_step = m.b.psn | TAIL_SENT;
-        m.do_producer_due = DO_SET;
     }
     // It lacks a fragment, but it is there. That the producer sends fragments says nothing of who is to take them.
-    action gap() {
-        m.event = EV_GAP;
-        m.do_transfer = DO_GET;
-        m.do_consumer_psn = DO_GET;
-        m.do_from = DO_MATCH;
-    }
+    action gap() { m.event = EV_GAP; }
     action producer_refused() {
         m.event = EV_REFUSED;
         m.do_owner = DO_GET;

@@ -1,11 +1,13 @@
 // Ingress in one page: whose packet is this, what does it mean, what leaves?
 //
-//   internal packet ---------------------------------> Passes --\
-//   RoCE for us -> Connection (QP, control word, ICRC, meaning) -> Transfer -> Route
-//   doorbell    -> Doorbell -----------------------------------/
-//   ARP for us  -> ArpReply
-//   the rest    -> Forward
-control ZsrIngress(inout headers_t hdr, inout meta_t m) {
+//   Arrival:  internal packet ---------------------------> Passes --\
+//             RoCE for us -> Connection (QP, ICRC, meaning) ---------+-> Claim (worker, phase) --> Transfer -> Route
+//             doorbell    -> Doorbell ------------------------------/
+//             ARP for us  -> ArpReply
+//             the rest    -> Forward
+//
+// A chip whose pipes are too short for both has Arrival in one and Departure in the next (arch/tna/folded.p4).
+control Arrival(inout headers_t hdr, inout meta_t m) {
     ArpReply() arp_reply;
     OwnAddress() own_address;
     Connection() connection;
@@ -13,8 +15,7 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
     Resume() resume;
     TickGroup() tick_group;
     Passes() passes;
-    Transfer() transfer;
-    Route() route;
+    Claim() claim;
     Forward() forward;
 
     action reject(bit<8> reason) {
@@ -22,11 +23,13 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         m.drop_reason = reason;
     }
     action fan_out(event_t event, bit<16> group) {
+        m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
         m.b.event = event;
         m.b.group = group;
         m.out_group = group;
     }
+    action nothing() { m.event = EV_NONE; }
 
     apply {
         if (m.malformed == 1) {
@@ -48,11 +51,30 @@ control ZsrIngress(inout headers_t hdr, inout meta_t m) {
         if (m.event == EV_FANOUT) {
             tick_group.apply(m.b.next, m.group);
             if (m.group != 0) { fan_out(EV_TICK, m.group); }
+            else { nothing(); }
         } else if (m.event == EV_ASK) {
             fan_out(EV_POLL_CONSUMER, m.b.next);
         } else if (m.event != EV_NONE) {
-            transfer.apply(m);
-            if (m.sends == 1 && m.b.group == 0) { route.apply(m); }
+            claim.apply(m);
         }
+    }
+}
+
+control Departure(inout meta_t m) {
+    Transfer() transfer;
+    Route() route;
+    apply {
+        transfer.apply(m);
+        if (m.sends == 1 && m.b.group == 0) { route.apply(m); }
+    }
+}
+
+// Both, where one pipe holds them.
+control ZsrIngress(inout headers_t hdr, inout meta_t m) {
+    Arrival() arrival;
+    Departure() departure;
+    apply {
+        arrival.apply(hdr, m);
+        if (m.event != EV_NONE) { departure.apply(m); }
     }
 }

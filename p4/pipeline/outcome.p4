@@ -90,7 +90,6 @@ control Outcome(inout meta_t m) {
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn;
         m.b.producer_tail = m.b.producer_tail + m.b.length;
-        m.counts = COUNT_TRANSFER;
     }
     action tail_again() {
         m.sends = 1;
@@ -174,8 +173,6 @@ control Outcome(inout meta_t m) {
             else if (m.index != 0) { first_producer(); }
         } else {
             outcomes.apply();
-            if (m.event == EV_RETRY || m.event == EV_RESEND) { m.counts = COUNT_RETRY; }
-            if (m.event == EV_RETRY && m.tries_left == 0) { m.report = REPORT_SILENT; }
         }
     }
 }

@@ -5,6 +5,8 @@
 #include "params.p4"
 #include "position.p4"
 #include "outcome.p4"
+#include "claim.p4"
+#include "steps.p4"
 #include "transfer.p4"
 #include "ingress.p4"
 #include "amount.p4"

@@ -1,12 +1,8 @@
-// One pass of the transfer's state machine: every state register in one fixed order, each at most once (connection.p4 and
-// passes.p4 say which and how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers
+// One pass of the transfer's state machine: every state register in one fixed order, each at most once (steps.p4 says which and
+// how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers
 // allow; nothing behind such a test happens for a packet that is late.
 control Transfer(inout meta_t m) {
-    OwnerState() owner;
-    AskerState() asker;
-    PollPsnState() poll_psn;
-    PhaseState() phase;
-    TurnState() turn;
+    Steps() steps;
     WorkerParams() worker_params;
     ProducerList() producer_list;
     TransferState() transfer;
@@ -33,10 +29,13 @@ control Transfer(inout meta_t m) {
     ConsumerDueState() consumer_due;
     Outcome() outcome;
 
-    // The packet answers no outstanding request, or another one was faster.
+    // The packet answers no outstanding request.
     action stale() {
         m.event = EV_NONE;
         m.drop_reason = DROP_STALE;
+        m.do_acked = DO_NOTHING;
+        m.do_from = DO_NOTHING;
+        m.do_due = DO_NOTHING;
     }
     action times() {
         m.due_at = m.now + m.rto;
@@ -59,35 +58,35 @@ control Transfer(inout meta_t m) {
         m.event = EV_PROBED;
         m.do_acked = DO_NOTHING;
     }
+    action silent()       { m.report = REPORT_SILENT; }
     action behind_all()   { m.from_slack = m.from - m.b.frags; }
     action behind_found() { m.from_slack = m.from - m.position; }
-    action from_the_beginning() { m.do_from = DO_NOTHING; }
+    action from_the_beginning() {
+        m.do_from = DO_NOTHING;
+        m.from = 0;
+    }
     action items_at_consumer() { m.b.address = m.b.head & m.consumer_mask; }
     action items_at_producer() { m.b.address = m.b.producer_tail & m.producer_mask; }
 
     apply {
-        if (m.do_owner != DO_NOTHING) { owner.apply(m); }
-        if (m.event != EV_DATA) {
-            m.next_psn = m.b.psn + ONE_PACKET;
-            if (m.do_asker != DO_NOTHING) { asker.apply(m); }
-            if (m.do_poll_psn != DO_NOTHING) { poll_psn.apply(m); }
-            m.my_lock = m.b.worker + 1;
-            if (m.do_turn == DO_GET || (m.do_turn == DO_SET && m.b.next != NO_PLACE)) { turn.apply(m); }
-            if (m.do_phase != DO_NOTHING) { phase.apply(m); }
-        }
+        steps.apply(m);
+        m.sender = m.b.producer;
+        m.my_lock = m.b.worker + 1;
+        m.next_psn = m.b.psn + ONE_PACKET;
         if (m.event != EV_RESET) { worker_params.apply(m); }
         times();
 
-        if ((m.do_phase == DO_MATCH && m.claimed == 0) || (m.do_poll_psn == DO_MATCH && m.matched == 0)) {
-            stale();
-        } else if (m.event != EV_NONE) {
-            if (m.looks == 1) {
-                if (m.do_turn != DO_NOTHING) { producer_list.apply(m); }
-            }
-            if (m.do_transfer != DO_NOTHING) { transfer.apply(m); }
+        if (m.event != EV_NONE) {
+            if (m.lists == 1) { producer_list.apply(m); }
+            else if (m.do_transfer != DO_NOTHING) { transfer.apply(m); }
             if (m.do_consumer_psn != DO_NOTHING) { consumer_psn.apply(m); }
             if (m.do_head != DO_NOTHING) { head.apply(m); }
             if (m.do_producer_tail != DO_NOTHING) { producer_tail.apply(m); }
+            // Should EV_FREE have been lost, the tail is sent under a PSN of its own.
+            if (m.event == EV_RETRY && m.g.phase == PHASE_TAIL) { tail_is_sent(); }
+            if (m.do_producer_psn != DO_NOTHING) { producer_psn.apply(m); }
+            if (m.do_tries != DO_NOTHING) { tries.apply(m); }
+
             if (m.event == EV_DATA) {
                 m.other_sender = m.b.producer - m.sender;
                 items_at_consumer();
@@ -100,65 +99,61 @@ control Transfer(inout meta_t m) {
                 producer_params.apply(m);
                 items_at_producer();
                 if (m.do_producer_head != DO_NOTHING) { producer_head.apply(m); }
-                // Should EV_FREE have been lost, the tail is sent under a PSN of its own.
-                if (m.event == EV_RETRY && m.g.phase == PHASE_TAIL) { tail_is_sent(); }
                 if (m.do_refill != DO_NOTHING) { refill.apply(m); }
-            }
-            m.b.address = m.b.address + RING_ITEMS;
-            if (m.do_producer_psn != DO_NOTHING) { producer_psn.apply(m); }
-            if (m.event == EV_DATA || m.event == EV_COMMITTED || m.event == EV_GAP) { position.apply(m); }
-
-            if ((m.event == EV_DATA || m.event == EV_GAP || m.event == EV_COMMITTED) && m.beyond != 0) { stale(); }
-            else if (m.event == EV_DATA && m.slack == 0) { stale(); }
-            else if ((m.event == EV_TAIL_ACKED || m.event == EV_REFILL) && m.matched == 0) { stale(); }
-            else {
-                if (m.event != EV_DATA) {
-                    if (m.event == EV_COMMITTED && m.slack != 0) { probed(); }
-                    if (m.do_acked != DO_NOTHING) {
-                        acked.apply(m);
-                        m.lacking = m.all_members & ~m.acked;
-                    }
-                    // A group reads again from the beginning: its members miss different fragments.
-                    if (m.group != 0 && (m.do_from == DO_MATCH || m.do_from == DO_ADD)) { from_the_beginning(); }
-                    if (m.do_from != DO_NOTHING) { from.apply(m); }
-                    if (m.event == EV_PROBED) { behind_found(); }
-                    else { behind_all(); }
-                    // Other counters than the deciding pass saw: what it decided is void.
-                    if (m.event != EV_START || (m.same_head[0:0] == 1 && m.same_tail[0:0] == 1)) {
-                        m.locked = 1;
-                        if (LOCKS(m.g.settings) || m.event == EV_RESET) {
-                            if (m.do_lock != DO_NOTHING) { lock.apply(m); }
-                        }
-                        if (m.locked == 1) {
-                            if (CAPPED(m.g.settings) || m.event == EV_RESET) {
-                                if (m.do_debt != DO_NOTHING) { debt.apply(m); }
-                            }
-                            if (m.do_credit != DO_NOTHING) { credit.apply(m); }
-                        }
-                    }
-                    if (m.event == EV_POLL_PRODUCER || m.event == EV_POLL_CONSUMER) { poll_time(); }
-                    // A transfer that takes all that is known of: ask for more at once, not after the interval; and again when
-                    // the producer has its tail, from when on its doorbell rings.
-                    else if (m.event == EV_START && m.b.word == 0) { poll_soon(); }
-                    else if (m.event == EV_TAIL_ACKED) { at_once(); }
-                    // The consumer, too, may have made room meanwhile.
-                    else if (m.event == EV_DONE) { at_once(); }
-                    if (m.do_producer_due != DO_NOTHING) { producer_due.apply(m); }
-                    if (m.do_consumer_due != DO_NOTHING) { consumer_due.apply(m); }
-                }
-                if (m.do_tries != DO_NOTHING) { tries.apply(m); }
+                // A group reads again from the beginning: its members miss different fragments.
+                if (m.group != 0 && (m.do_from == DO_MATCH || m.do_from == DO_ADD)) { from_the_beginning(); }
                 if (m.event == EV_RETRY) {
                     m.tries_left = m.max_tries |-| m.tries;
                     backoff.apply(m);
+                    if (m.tries_left == 0) { silent(); }
                 }
-                if (m.do_due != DO_NOTHING) { due.apply(m); }
-                if (m.looks == 1) {
-                    if (m.is_due == 1) { m.g.late = 1; }
-                    if (m.producer_is_due == 1) { m.g.ask_producer = 1; }
-                    if (m.consumer_is_due == 1) { m.g.ask_consumer = 1; }
-                }
-                outcome.apply(m);
+                if (m.event == EV_POLL_PRODUCER || m.event == EV_POLL_CONSUMER) { poll_time(); }
+                // A transfer that takes all that is known of: ask for more at once, not after the interval; and again when
+                // the producer has its tail, from when on its doorbell rings.
+                else if (m.event == EV_START && m.b.word == 0) { poll_soon(); }
+                else if (m.event == EV_TAIL_ACKED) { at_once(); }
+                // The consumer, too, may have made room meanwhile.
+                else if (m.event == EV_DONE) { at_once(); }
             }
+            m.b.address = m.b.address + RING_ITEMS;
+
+            if (m.event == EV_DATA || m.event == EV_COMMITTED || m.event == EV_GAP) {
+                position.apply(m);
+                if (m.beyond != 0) { stale(); }
+                else if (m.event == EV_DATA && m.slack == 0) { stale(); }
+                else if (m.event == EV_COMMITTED && m.slack != 0) { probed(); }
+            } else if ((m.event == EV_TAIL_ACKED || m.event == EV_REFILL) && m.matched == 0) {
+                stale();
+            } else {
+                // Other counters than the deciding pass saw: what it decided is void.
+                if (m.event != EV_START || (m.same_head[0:0] == 1 && m.same_tail[0:0] == 1)) {
+                    m.locked = 1;
+                    if (LOCKS(m.g.settings) || m.event == EV_RESET) {
+                        if (m.do_lock != DO_NOTHING) { lock.apply(m); }
+                    }
+                    if (m.locked == 1) {
+                        if (CAPPED(m.g.settings) || m.event == EV_RESET) {
+                            if (m.do_debt != DO_NOTHING) { debt.apply(m); }
+                        }
+                        if (m.do_credit != DO_NOTHING) { credit.apply(m); }
+                    }
+                }
+                if (m.do_producer_due != DO_NOTHING) { producer_due.apply(m); }
+                if (m.do_consumer_due != DO_NOTHING) { consumer_due.apply(m); }
+            }
+
+            if (m.do_acked != DO_NOTHING) { acked.apply(m); }
+            m.lacking = m.all_members & ~m.acked;
+            if (m.do_from != DO_NOTHING) { from.apply(m); }
+            if (m.event == EV_PROBED) { behind_found(); }
+            else { behind_all(); }
+            if (m.do_due != DO_NOTHING) { due.apply(m); }
+            if (m.looks == 1) {
+                if (m.is_due == 1) { m.g.late = 1; }
+                if (m.producer_is_due == 1) { m.g.ask_producer = 1; }
+                if (m.consumer_is_due == 1) { m.g.ask_consumer = 1; }
+            }
+            outcome.apply(m);
         }
     }
 }

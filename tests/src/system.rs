@@ -11,7 +11,7 @@ use zsr_host_agent::ring::{
 };
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::Switch;
+use zsr_soft_switch::{RegisterId, Switch};
 use zsr_wire::Mac;
 
 use crate::items::{self, Received};
@@ -25,7 +25,6 @@ const DEADLINE_NS: u64 = 400_000_000;
 const TICK: std::time::Duration = std::time::Duration::from_micros(5);
 /// Time between two looks of the processing units at their rings.
 const STEP_NS: u64 = 3_000;
-const REGISTERS: &str = "IngressShell.zsr.transfer.";
 
 /// What is to run.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +128,9 @@ fn topology(spec: &Spec) -> Topology {
 }
 
 fn set(switch: &mut Switch, register: &str, index: u16, value: u32) {
-    let name = format!("{REGISTERS}{register}");
-    let id = switch.info().register(&name).unwrap_or_else(|| panic!("no register {name}"));
+    let is_it = |name: &str| name.strip_suffix(register).is_some_and(|path| path.ends_with('.'));
+    let at = switch.info().registers.iter().position(|r| is_it(&r.name));
+    let id = RegisterId(at.unwrap_or_else(|| panic!("no register {register}")) as u32);
     switch.register_write(id, index.into(), &value.to_be_bytes()).expect("a cell of 32 bits");
 }
 
@@ -318,7 +318,7 @@ impl System {
     /// Packets that the switch dropped for a reason (P4: `DROP_*`).
     pub fn drops(&mut self, reason: usize) -> u64 {
         let switch = &self.switch().switch;
-        let id = switch.info().counter("IngressShell.count_ingress.drops").expect("a counter");
+        let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
         switch.counter_read(id, reason).expect("a cell").packets
     }
 
@@ -327,12 +327,12 @@ impl System {
         let mut text = String::new();
         let Some(node) = self.net.node::<SwitchNode>(self.switch) else { return text };
         for (id, register) in node.switch.info().registers.iter().enumerate() {
-            let id = zsr_soft_switch::RegisterId(id as u32);
+            let id = RegisterId(id as u32);
             let cells: Vec<u32> = (0..=2 * self.ids.len())
                 .filter_map(|i| node.switch.register_read(id, i).ok())
                 .map(|c| c.iter().fold(0, |n, &b| n << 8 | u32::from(b)))
                 .collect();
-            let _ = writeln!(text, "{:>40} {cells:?}", register.name.trim_start_matches(REGISTERS));
+            let _ = writeln!(text, "{:>60} {cells:?}", register.name);
         }
         for feed in &self.feeds {
             let _ = writeln!(text, "feed {} pushed {}: {:?}", feed.ring, feed.pushed, feed.memory.snapshot());

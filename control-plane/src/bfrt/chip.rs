@@ -12,7 +12,7 @@ use bf::data_field::Value as Wire;
 use bf::update::Type;
 
 pub(super) const PORT: &str = "$PORT";
-pub(super) const GENERATOR_PORT: &str = "pktgen.port_cfg";
+pub(super) const RECIRCULATION: &str = "pktgen.port_cfg";
 const GENERATOR: &str = "pktgen.app_cfg";
 const BUFFER: &str = "pktgen.pkt_buffer";
 const PRUNE: &str = "$pre.prune";
@@ -70,21 +70,29 @@ pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Ve
     ports.map(prune).collect()
 }
 
-/// Names the port that recirculates, to read it.
-pub(super) fn generator_port(info: &Info, chip: Chip) -> Result<bf::TableEntry, BfrtError> {
-    Ok(Row::of(info, GENERATOR_PORT)?.key("dev_port", chip.port_again().into())?.entry())
+/// A port that recirculates, and whether it takes the generator's packets, too.
+pub(super) type Recirculating = (u32, bool);
+
+/// Those of the program.
+pub(super) fn recirculating(chip: Chip) -> impl Iterator<Item = Recirculating> {
+    std::iter::once((chip.port_again(), true)).chain(chip.port_fold().map(|port| (port, false)))
 }
 
-/// Has that port, which is `now`, recirculate and take the generator's packets, as far as it does not.
+/// Names such a port, to read it.
+pub(super) fn recirculation_port(info: &Info, (port, _): Recirculating) -> Result<bf::TableEntry, BfrtError> {
+    Ok(Row::of(info, RECIRCULATION)?.key("dev_port", port.into())?.entry())
+}
+
+/// Has that port, which is `now`, do so, as far as it does not.
 pub(super) fn recirculation(
     info: &Info,
-    chip: Chip,
+    (port, generates): Recirculating,
     now: Option<&bf::TableEntry>,
 ) -> Result<Vec<bf::Update>, BfrtError> {
     let mut out = Vec::new();
-    for name in ["recirculation_enable", "pktgen_enable"] {
+    for name in ["recirculation_enable", "pktgen_enable"].into_iter().take(1 + usize::from(generates)) {
         if now.and_then(|e| data(info, e, name)) != Some(&Wire::BoolVal(true)) {
-            let row = Row::of(info, GENERATOR_PORT)?.key("dev_port", chip.port_again().into())?;
+            let row = Row::of(info, RECIRCULATION)?.key("dev_port", port.into())?;
             out.push(update(Type::Modify, row.with(name, Value::Bool(true))?.entry()));
         }
     }

@@ -178,9 +178,11 @@ impl BfrtClient {
             self.write_now(chip::ports(&info, setup, links(), &there)).await?;
         }
         self.write_now(chip::prunes(&info, links().map(|(port, _)| port))).await?;
-        let again = chip::generator_port(&info, chip).map_err(|e| self.reader.unfit(e))?;
-        let now = self.reader.read(vec![again]).await?;
-        self.write_now(chip::recirculation(&info, chip, now.first())).await?;
+        for port in chip::recirculating(chip) {
+            let entry = chip::recirculation_port(&info, port).map_err(|e| self.reader.unfit(e))?;
+            let now = self.reader.read(vec![entry]).await?;
+            self.write_now(chip::recirculation(&info, port, now.first())).await?;
+        }
         // Registers are in one pipe, and so must the generator's packets be.
         let timers = chip::timers(&info, chip, &Timer::of(plan.switch).packets());
         let timers = timers.map_err(|e| self.reader.unfit(e))?;

@@ -75,7 +75,16 @@ impl Chip {
         }
     }
 
-    /// Device ports of cables: those of pipe 0, which has the registers.
+    /// The recirculation port between the two pipes that ingress takes, where one pipe does not hold it (p4/arch/tna/ops.p4:
+    /// `PORT_FOLD`).
+    pub fn port_fold(self) -> Option<u32> {
+        match self {
+            Chip::Tofino => Some(196),
+            Chip::Tofino2 => None,
+        }
+    }
+
+    /// Device ports of cables: those of pipe 0, where packets arrive and leave.
     pub fn ports(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Chip::Tofino => 1..=63,

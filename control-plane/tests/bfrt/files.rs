@@ -7,9 +7,17 @@ fn here(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt").join(name)
 }
 
-/// The program's tables.
-pub fn program() -> String {
-    std::fs::read_to_string(here("bf-rt.json")).expect("our bf-rt.json")
+/// The program's tables: on a Tofino 1 the second half of ingress is in a pipe of its own (p4/arch/tna/folded.p4).
+pub fn program(chip: Chip) -> String {
+    let one_pipe = std::fs::read_to_string(here("bf-rt.json")).expect("our bf-rt.json");
+    match chip {
+        Chip::Tofino2 => one_pipe,
+        Chip::Tofino => one_pipe
+            .replace("pipe.IngressShell.zsr.departure.", "fold.FoldIngressShell.departure.")
+            .replace("pipe.IngressShell.count_departure.", "fold.FoldIngressShell.count_departure.")
+            .replace("pipe.IngressDeparser.", "fold.FoldDeparser.")
+            .replace(".IngressShell.zsr.arrival.", ".IngressShell.arrival."),
+    }
 }
 
 /// The tables of a chip's driver, as far as the controller uses them.

@@ -8,7 +8,7 @@ use zsr_control_plane::topology::Chip;
 
 /// An entry of `routes`: its numbers are taken from the file by hand.
 fn route(key: &[(u32, &[u8])], action: u32, data: &[(u32, &[u8])]) -> bf::TableEntry {
-    let json: serde_json::Value = serde_json::from_str(&program()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&program(Chip::Tofino2)).unwrap();
     let table =
         json["tables"].as_array().unwrap().iter().find(|t| t["name"].as_str().unwrap().ends_with(".routes"));
     let table = table.unwrap();
@@ -41,7 +41,7 @@ fn update(kind: Type, entry: bf::TableEntry) -> bf::Update {
 
 #[test]
 fn every_kind_of_fault_is_noticed() {
-    let recorder = Recorder::new(&program(), &driver(Chip::Tofino2));
+    let recorder = Recorder::new(&program(Chip::Tofino2), &driver(Chip::Tofino2));
     let right = || route(&[(1, &[0, 7])], 0, &[(1, &[1, 3])]);
     let mut state = recorder.state();
     assert_eq!(state.update(&update(Type::Insert, right())), Ok(()));

@@ -1,13 +1,18 @@
 // What the controller reads for reports. Names and meaning are those of arch/v1model/counters.p4.
-control CountIngress(inout meta_t m) {
+control CountArrival(inout meta_t m) {
     Counter<bit<64>, bit<16>>(ZSR_MAX_QPS, CounterType_t.PACKETS_AND_BYTES) received;
     Counter<bit<64>, bit<8>>(8, CounterType_t.PACKETS) drops;
+    apply {
+        if (m.role != 0 && m.own == 1) { received.count(m.received_qp); }
+        if (m.drop_reason != 0) { drops.count(m.drop_reason); }
+    }
+}
+
+control CountDeparture(inout meta_t m) {
     Counter<bit<64>, bit<16>>(ZSR_MAX_WORKERS, CounterType_t.PACKETS) transfers;
     Counter<bit<64>, bit<16>>(ZSR_MAX_PRODUCERS, CounterType_t.PACKETS) producer_transfers;
     Counter<bit<64>, bit<16>>(ZSR_MAX_WORKERS, CounterType_t.PACKETS) retries;
     apply {
-        if (m.role != 0 && m.own == 1) { received.count(m.received_qp); }
-        if (m.drop_reason != 0) { drops.count(m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
             transfers.count(m.b.worker);
             producer_transfers.count(m.b.producer);

@@ -31,7 +31,13 @@
 #define ZSR_OP bit<3>
 #define ZSR_FLAG bit<1>
 #define ZSR_BRIDGE header
+// A Tofino 1 has ingress in two of its pipes (folded.p4).
+#if __TARGET_TOFINO__ == 1
+#define ZSR_FOLDED
+#define ZSR_ARCH_META commit_copy_t copy; handed_t h;
+#else
 #define ZSR_ARCH_META commit_copy_t copy;
+#endif
 
 #include "../../common/types.p4"
 #include "../../common/headers.p4"
@@ -48,6 +54,18 @@ header commit_copy_t {
     psn_t    psn;
     bytes_t  head;
     bytes_t  producer_tail;
+}
+
+// What one half of ingress tells the other, beside `bridge_t`. With that the shortest frame, so that nothing pads it.
+header handed_t {
+    event_t event;
+    phase_t phase;
+    role_t  role;
+    bit<8>  pad;
+    bit<16> received_qp;
+    bit<16> index;
+    bit<32> member_bit;
+    bit<32> aeth;
 }
 
 // A message to the controller (digest): something that it has to act on or tell a person.
@@ -76,68 +94,13 @@ struct report_t {
 #include "state.p4"
 #include "../../pipeline/pipeline.p4"
 
-// Metadata is zero before it is written.
-@pa_auto_init_metadata
-// But for what every packet that uses it writes first.
-@pa_no_init("ingress", "m.position")
-@pa_no_init("ingress", "m.slack")
-@pa_no_init("ingress", "m.beyond")
-@pa_no_init("ingress", "m.consumer_psn")
-@pa_no_init("ingress", "m.producer_psn")
-@pa_no_init("ingress", "m.next_psn")
-@pa_no_init("ingress", "m.consumer_step")
-@pa_no_init("ingress", "m.from")
-@pa_no_init("ingress", "m.from_slack")
-@pa_no_init("ingress", "m.credit_left")
-@pa_no_init("ingress", "m.due_at")
-@pa_no_init("ingress", "m.poll_due_at")
-@pa_no_init("ingress", "m.wait")
-@pa_no_init("ingress", "m.max_batch")
-@pa_no_init("ingress", "m.consumer_mask")
-@pa_no_init("ingress", "m.producer_mask")
-@pa_no_init("ingress", "m.poll_interval")
-@pa_no_init("ingress", "m.poll_timeout")
-@pa_no_init("ingress", "m.rto")
-@pa_no_init("ingress", "m.max_tries")
-@pa_no_init("ingress", "m.tries")
-@pa_no_init("ingress", "m.tries_left")
-@pa_no_init("ingress", "m.all_members")
-@pa_no_init("ingress", "m.acked")
-@pa_no_init("ingress", "m.lacking")
-@pa_no_init("ingress", "m.my_lock")
-@pa_no_init("ingress", "m.other_sender")
-// Whole containers for what is handed over, which actions write field by field.
-@pa_container_size("ingress", "m.b.event", 8)
-@pa_container_size("ingress", "m.b.kind", 8)
-@pa_container_size("ingress", "m.b.worker", 16)
-@pa_container_size("ingress", "m.b.producer", 16)
-@pa_container_size("ingress", "m.b.qp", 16)
-@pa_container_size("ingress", "m.b.flow", 16)
-@pa_container_size("ingress", "m.b.next", 16)
-@pa_container_size("ingress", "m.b.hops", 16)
-@pa_container_size("ingress", "m.b.frags", 32)
-@pa_container_size("ingress", "m.b.length", 32)
-@pa_container_size("ingress", "m.b.producer_tail", 32)
-@pa_container_size("ingress", "m.b.head", 32)
-@pa_container_size("ingress", "m.b.word", 32)
-@pa_container_size("ingress", "m.b.time", 32)
-@pa_container_size("ingress", "m.b.psn", 32)
-@pa_container_size("ingress", "m.b.last", 8)
-@pa_container_size("ingress", "m.b.first", 8)
-@pa_container_size("ingress", "m.b.group", 16)
-@pa_container_size("ingress", "m.b.address", 32)
-@pa_container_size("ingress", "m.g.phase", 8)
-@pa_container_size("ingress", "m.g.settings", 8)
-@pa_container_size("ingress", "m.g.blocked", 8)
-@pa_container_size("ingress", "m.g.late", 8)
-@pa_container_size("ingress", "m.g.ask_producer", 8)
-@pa_container_size("ingress", "m.g.ask_consumer", 8)
-@pa_container_size("ingress", "m.g.producer_head", 32)
-@pa_container_size("ingress", "m.g.producer_tail", 32)
-@pa_container_size("ingress", "m.g.consumer_tail", 32)
-@pa_container_size("ingress", "m.g.head", 32)
-@pa_container_size("ingress", "m.g.debt", 32)
-@pa_container_size("ingress", "m.g.refill_at", 32)
+#ifdef ZSR_FOLDED
+#include "folded.p4"
+#else
+#include "single.p4"
+#endif
+
+// Likewise for egress.
 @pa_container_size("egress", "m.b.event", 8)
 @pa_container_size("egress", "m.b.kind", 8)
 @pa_container_size("egress", "m.b.worker", 16)
@@ -166,38 +129,6 @@ struct report_t {
 @pa_container_size("egress", "m.g.head", 32)
 @pa_container_size("egress", "m.g.debt", 32)
 @pa_container_size("egress", "m.g.refill_at", 32)
-control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
-                     in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
-                     inout ingress_intrinsic_metadata_for_tm_t tm) {
-    ZsrIngress() zsr;
-    CountIngress() count_ingress;
-
-    // All of the packet will be new.
-    action strip() {
-        hdr.ethernet.setInvalid();
-        hdr.arp.setInvalid();
-        hdr.ipv4.setInvalid();
-        hdr.udp.setInvalid();
-        hdr.doorbell.setInvalid();
-        hdr.bth.setInvalid();
-        hdr.aeth.setInvalid();
-        hdr.word.setInvalid();
-        hdr.icrc.setInvalid();
-    }
-    apply {
-        m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
-        m.b.setValid();
-        zsr.apply(hdr, m);
-        count_ingress.apply(m);
-        if (m.report != 0) { dprsr.digest_type = REPORT_TYPE; }
-        if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
-        if (m.b.event == EV_LOOK) { m.g.setValid(); }
-        tm.ucast_egress_port = m.out_port;
-        tm.mcast_grp_a = m.out_group;
-        tm.level2_exclusion_id = ig.ingress_port;       // a flooded frame does not go back to where it came from
-    }
-}
-
 control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_metadata_t eg,
                     in egress_intrinsic_metadata_from_parser_t prsr, inout egress_intrinsic_metadata_for_deparser_t dprsr,
                     inout egress_intrinsic_metadata_for_output_port_t oport) {
@@ -225,6 +156,15 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         m.copy.head = m.b.head;
         m.copy.producer_tail = m.b.producer_tail;
     }
+    // Behind an Ethernet header it is an internal packet for the next pass.
+    action stay() {
+        m.internal = 1;
+        hdr.ethernet.setValid();
+        hdr.ethernet.dst = 0;
+        hdr.ethernet.src = 0;
+        hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
+    }
+    action leave() { m.b.setInvalid(); }
     apply {
         if (m.copy.isValid()) { commit(); }
         // A replica's number says whom it is for.
@@ -232,15 +172,21 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
             if (m.b.event == EV_TICK) { m.b.worker = eg.egress_rid; }
             else { m.b.qp = eg.egress_rid; }
         }
+        if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) { stay(); }
+        else {
+            leave();
+            if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
+        }
         zsr.apply(hdr, m);
         count_egress.apply(m);
-        if (m.internal == 0) {
-            if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
-            else if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
-            m.b.setInvalid();
-        }
+        if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
     }
 }
 
 Pipeline(IngressParser(), IngressShell(), IngressDeparser(), EgressParser(), EgressShell(), EgressDeparser()) pipe;
+#ifdef ZSR_FOLDED
+Pipeline(FoldParser(), FoldIngressShell(), FoldDeparser(), PassParser(), PassShell(), PassDeparser()) fold;
+Switch(pipe, fold) main;
+#else
 Switch(pipe) main;
+#endif

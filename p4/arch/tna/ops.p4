@@ -1,7 +1,8 @@
-// The recirculation port of pipe 0, and the controller's.
+// The recirculation port of pipe 0, the controller's, and the recirculation port of pipe 1 (folded.p4).
 #if __TARGET_TOFINO__ == 1
 const port_t PORT_AGAIN = 68;
 const port_t PORT_CPU = 64;
+const port_t PORT_FOLD = 196;
 #else
 const port_t PORT_AGAIN = 6;
 const port_t PORT_CPU = 0;
@@ -9,8 +10,6 @@ const port_t PORT_CPU = 0;
 
 // Arithmetic that each architecture spells its own way.
 #define MIN32(a, b) min(b, a)
-// The XOR of four, in two steps; spoils its operands.
-#define XOR4(result, a, b, c, d) a = a ^ b; c = c ^ d; result = a ^ c
 
 // A control word of a big- or a little-endian PU, as one number: the counter, and CLOSED in its lowest bit. A hash unit that
 // computes nothing moves the bits.

@@ -103,27 +103,6 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
 }
 
-control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
-    Digest<report_t>() report;
-    apply {
-        if (dprsr.digest_type == REPORT_TYPE) {
-            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
-                          m.consumer_psn });
-        }
-        pkt.emit(m.b);
-        pkt.emit(m.g);
-        pkt.emit(hdr.ethernet);
-        pkt.emit(hdr.arp);
-        pkt.emit(hdr.ipv4);
-        pkt.emit(hdr.udp);
-        pkt.emit(hdr.doorbell);
-        pkt.emit(hdr.bth);
-        pkt.emit(hdr.aeth);
-        pkt.emit(hdr.word);
-        pkt.emit(hdr.icrc);
-    }
-}
-
 // Ingress has left the bridge in front, and of a packet that will be all new nothing behind it.
 parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_intrinsic_metadata_t eg) {
     state start {

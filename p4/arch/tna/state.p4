@@ -34,7 +34,7 @@ control AskerState(inout meta_t m) {
     action do_get() { m.b.worker = get.execute(m.b.producer); }
     action do_put() { put.execute(m.b.producer); }
     // Where both are used, only one of them gives a worker.
-    @ignore_table_dependency("IngressShell.zsr.transfer.owner.ops")
+    @ignore_table_dependency("IngressShell.zsr.arrival.claim.owner.ops")
     table ops {
         key = { m.do_asker : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -488,11 +488,11 @@ control DueState(inout meta_t m) {
 control PollPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_QPS) poll_psn;
     ACTION(get, psn_t, poll_psn, { o = v; })
-    RegisterAction<psn_t, bit<16>, bit<32>>(poll_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.next_psn; o = 1; } } };
+    RegisterAction<psn_t, bit<16>, bit<32>>(poll_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.next_poll_psn; o = 1; } } };
     ACTION(put, psn_t, poll_psn, { v = m.b.psn; o = v; })
 
     action do_get() { m.b.psn = get.execute(m.b.qp); }
-    action do_move() { m.matched = move.execute(m.b.qp); }
+    action do_move() { m.answered = move.execute(m.b.qp); }
     action do_put() { put.execute(m.b.qp); }
     table ops {
         key = { m.do_poll_psn : exact; }

@@ -1,16 +1,21 @@
 // What the controller reads for reports. Another architecture brings controls of the same names.
 
-// Packets and bytes received on each connection, packets dropped for each reason; transfers of each worker and out of each
-// producer ring, retries of each worker.
-control CountIngress(inout meta_t m) {
+// Packets and bytes received on each connection, packets dropped for each reason.
+control CountArrival(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
     counter(8, CounterType.packets) drops;
+    apply {
+        if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
+        if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
+    }
+}
+
+// Transfers of each worker and out of each producer ring, retries of each worker.
+control CountDeparture(inout meta_t m) {
     counter(ZSR_MAX_WORKERS, CounterType.packets) transfers;
     counter(ZSR_MAX_PRODUCERS, CounterType.packets) producer_transfers;
     counter(ZSR_MAX_WORKERS, CounterType.packets) retries;
     apply {
-        if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
-        if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
         if (m.counts == COUNT_TRANSFER) {
             transfers.count((bit<32>)m.b.worker);
             producer_transfers.count((bit<32>)m.b.producer);

@@ -34,7 +34,8 @@ struct report_t {
 
 control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
     ZsrIngress() zsr;
-    CountIngress() count_ingress;
+    CountArrival() count_arrival;
+    CountDeparture() count_departure;
     apply {
         m.port = (bit<16>)std.ingress_port;
         // A recirculated packet has no ingress timestamp (bmv2); it brings the one of its last egress.
@@ -43,7 +44,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
         if (std.ingress_port == PORT_TIMER || std.ingress_port == PORT_CPU) { m.trusted = 1; }
 
         zsr.apply(hdr, m);
-        count_ingress.apply(m);
+        count_arrival.apply(m);
+        count_departure.apply(m);
 
         if (m.report != 0) {
             bit<32> code = m.b.head;

@@ -3,7 +3,6 @@ const port_t PORT_AGAIN = 501;
 
 // Arithmetic that each architecture spells its own way.
 #define MIN32(a, b) ((b) < (a) ? (b) : (a))
-#define XOR4(result, a, b, c, d) result = a ^ b ^ c ^ d
 
 // A control word of a big- or a little-endian PU, as one number: the counter, and CLOSED in its lowest bit.
 control BigWord(in bit<32> count, in bit<32> flags, out bytes_t word) {

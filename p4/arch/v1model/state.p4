@@ -341,8 +341,8 @@ control PollPsnState(inout meta_t m) {
             poll_psn.read(psn, (bit<32>)m.b.qp);
             if (m.do_poll_psn == DO_MATCH) {
                 if (psn == m.b.psn) {
-                    poll_psn.write((bit<32>)m.b.qp, m.next_psn);
-                    m.matched = 1;
+                    poll_psn.write((bit<32>)m.b.qp, m.next_poll_psn);
+                    m.answered = 1;
                 }
             } else { m.b.psn = psn; }
         }

@@ -1,0 +1,172 @@
+// Ingress in two pipes, for a chip whose pipes are too short for all of it: a packet from a host, or an internal one, has
+// Arrival (pipeline/ingress.p4) in the hosts' pipe. Unless that is all there is to it, it goes on through PORT_FOLD, a
+// recirculation port of the next pipe, has Departure there and comes back to the hosts' pipe for egress.
+//
+//   hosts -> pipe: Arrival -> fold: (egress passes) -> PORT_FOLD -> fold: Departure -> pipe: egress -> hosts
+//
+// Between both every packet takes the same way, so they see packets in the same order.
+
+// Metadata is zero before it is written.
+@pa_auto_init_metadata
+@pa_no_init("ingress", "m.next_poll_psn")
+control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
+                     in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                     inout ingress_intrinsic_metadata_for_tm_t tm) {
+    Arrival() arrival;
+    CountArrival() count_arrival;
+
+    // All of the packet will be new.
+    action strip() {
+        hdr.ethernet.setInvalid();
+        hdr.arp.setInvalid();
+        hdr.ipv4.setInvalid();
+        hdr.udp.setInvalid();
+        hdr.doorbell.setInvalid();
+        hdr.bth.setInvalid();
+        hdr.aeth.setInvalid();
+        hdr.word.setInvalid();
+        hdr.icrc.setInvalid();
+    }
+    action hand_over() {
+        m.h.setValid();
+        m.h.event = m.event;
+        m.h.phase = m.g.phase;
+        m.h.role = m.role;
+        m.h.pad = 0;
+        m.h.received_qp = m.received_qp;
+        m.h.index = m.index;
+        m.h.member_bit = m.member_bit;
+        m.h.aeth = m.aeth;
+        tm.ucast_egress_port = PORT_FOLD;
+    }
+    apply {
+        m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
+        m.b.setValid();
+        arrival.apply(hdr, m);
+        count_arrival.apply(m);
+        if (m.event != EV_NONE) { hand_over(); }
+        else { tm.ucast_egress_port = m.out_port; }
+        if (m.b.kind != OUT_FORWARD && m.event != EV_DATA) { strip(); }
+        tm.mcast_grp_a = m.out_group;
+        tm.level2_exclusion_id = ig.ingress_port;       // a flooded frame does not go back to where it came from
+    }
+}
+
+control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+    apply {
+        pkt.emit(m.h);
+        pkt.emit(m.b);
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.arp);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.doorbell);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.aeth);
+        pkt.emit(hdr.word);
+        pkt.emit(hdr.icrc);
+    }
+}
+
+struct nothing_t { }
+
+// The next pipe's egress: on to its recirculation port.
+parser PassParser(packet_in pkt, out nothing_t hdr, out nothing_t m, out egress_intrinsic_metadata_t eg) {
+    state start {
+        pkt.extract(eg);
+        transition accept;
+    }
+}
+
+control PassShell(inout nothing_t hdr, inout nothing_t m, in egress_intrinsic_metadata_t eg,
+                  in egress_intrinsic_metadata_from_parser_t prsr, inout egress_intrinsic_metadata_for_deparser_t dprsr,
+                  inout egress_intrinsic_metadata_for_output_port_t oport) {
+    apply { }
+}
+
+control PassDeparser(packet_out pkt, inout nothing_t hdr, in nothing_t m, in egress_intrinsic_metadata_for_deparser_t dprsr) {
+    apply { }
+}
+
+// Only what comes through the fold is ours. The packet itself stays behind what was handed over, unread.
+parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_intrinsic_metadata_t ig) {
+    state start {
+        pkt.extract(ig);
+        pkt.advance(PORT_METADATA_SIZE);
+        transition select(ig.ingress_port) {
+            PORT_FOLD : handed;
+            default   : reject;
+        }
+    }
+    state handed {
+        pkt.extract(m.h);
+        pkt.extract(m.b);
+        m.event = m.h.event;
+        m.role = m.h.role;
+        m.received_qp = m.h.received_qp;
+        m.index = m.h.index;
+        m.member_bit = m.h.member_bit;
+        m.aeth = m.h.aeth;
+        m.g.phase = m.h.phase;
+        transition accept;
+    }
+}
+
+@pa_auto_init_metadata
+@pa_no_init("ingress", "m.position")
+@pa_no_init("ingress", "m.slack")
+@pa_no_init("ingress", "m.beyond")
+@pa_no_init("ingress", "m.consumer_psn")
+@pa_no_init("ingress", "m.producer_psn")
+@pa_no_init("ingress", "m.next_psn")
+@pa_no_init("ingress", "m.consumer_step")
+@pa_no_init("ingress", "m.from")
+@pa_no_init("ingress", "m.from_slack")
+@pa_no_init("ingress", "m.credit_left")
+@pa_no_init("ingress", "m.due_at")
+@pa_no_init("ingress", "m.poll_due_at")
+@pa_no_init("ingress", "m.wait")
+@pa_no_init("ingress", "m.max_batch")
+@pa_no_init("ingress", "m.consumer_mask")
+@pa_no_init("ingress", "m.producer_mask")
+@pa_no_init("ingress", "m.poll_interval")
+@pa_no_init("ingress", "m.poll_timeout")
+@pa_no_init("ingress", "m.rto")
+@pa_no_init("ingress", "m.max_tries")
+@pa_no_init("ingress", "m.tries")
+@pa_no_init("ingress", "m.tries_left")
+@pa_no_init("ingress", "m.all_members")
+@pa_no_init("ingress", "m.acked")
+@pa_no_init("ingress", "m.lacking")
+@pa_no_init("ingress", "m.my_lock")
+@pa_no_init("ingress", "m.other_sender")
+control FoldIngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
+                         in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                         inout ingress_intrinsic_metadata_for_tm_t tm) {
+    Departure() departure;
+    CountDeparture() count_departure;
+    Counter<bit<64>, bit<8>>(8, CounterType_t.PACKETS) late;       // what `drops` is in the other half
+    apply {
+        m.now = prsr.global_tstamp[39:8];
+        departure.apply(m);
+        count_departure.apply(m);
+        if (m.drop_reason != 0) { late.count(m.drop_reason); }
+        if (m.report != 0) { dprsr.digest_type = REPORT_TYPE; }
+        if (m.b.event == EV_LOOK) { m.g.setValid(); }
+        m.h.setInvalid();
+        tm.ucast_egress_port = m.out_port;
+        tm.mcast_grp_a = m.out_group;
+    }
+}
+
+control FoldDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+    Digest<report_t>() report;
+    apply {
+        if (dprsr.digest_type == REPORT_TYPE) {
+            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
+                          m.consumer_psn });
+        }
+        pkt.emit(m.b);
+        pkt.emit(m.g);
+    }
+}

@@ -1,0 +1,118 @@
+// A pipe that holds all of ingress.
+
+// Metadata is zero before it is written.
+@pa_auto_init_metadata
+// But for what every packet that uses it writes first.
+@pa_no_init("ingress", "m.position")
+@pa_no_init("ingress", "m.slack")
+@pa_no_init("ingress", "m.beyond")
+@pa_no_init("ingress", "m.consumer_psn")
+@pa_no_init("ingress", "m.producer_psn")
+@pa_no_init("ingress", "m.next_psn")
+@pa_no_init("ingress", "m.consumer_step")
+@pa_no_init("ingress", "m.from")
+@pa_no_init("ingress", "m.from_slack")
+@pa_no_init("ingress", "m.credit_left")
+@pa_no_init("ingress", "m.due_at")
+@pa_no_init("ingress", "m.poll_due_at")
+@pa_no_init("ingress", "m.wait")
+@pa_no_init("ingress", "m.max_batch")
+@pa_no_init("ingress", "m.consumer_mask")
+@pa_no_init("ingress", "m.producer_mask")
+@pa_no_init("ingress", "m.poll_interval")
+@pa_no_init("ingress", "m.poll_timeout")
+@pa_no_init("ingress", "m.rto")
+@pa_no_init("ingress", "m.max_tries")
+@pa_no_init("ingress", "m.tries")
+@pa_no_init("ingress", "m.tries_left")
+@pa_no_init("ingress", "m.all_members")
+@pa_no_init("ingress", "m.acked")
+@pa_no_init("ingress", "m.lacking")
+@pa_no_init("ingress", "m.my_lock")
+@pa_no_init("ingress", "m.other_sender")
+// Whole containers for what is handed over, which actions write field by field.
+@pa_container_size("ingress", "m.b.event", 8)
+@pa_container_size("ingress", "m.b.kind", 8)
+@pa_container_size("ingress", "m.b.worker", 16)
+@pa_container_size("ingress", "m.b.producer", 16)
+@pa_container_size("ingress", "m.b.qp", 16)
+@pa_container_size("ingress", "m.b.flow", 16)
+@pa_container_size("ingress", "m.b.next", 16)
+@pa_container_size("ingress", "m.b.hops", 16)
+@pa_container_size("ingress", "m.b.frags", 32)
+@pa_container_size("ingress", "m.b.length", 32)
+@pa_container_size("ingress", "m.b.producer_tail", 32)
+@pa_container_size("ingress", "m.b.head", 32)
+@pa_container_size("ingress", "m.b.word", 32)
+@pa_container_size("ingress", "m.b.time", 32)
+@pa_container_size("ingress", "m.b.psn", 32)
+@pa_container_size("ingress", "m.b.last", 8)
+@pa_container_size("ingress", "m.b.first", 8)
+@pa_container_size("ingress", "m.b.group", 16)
+@pa_container_size("ingress", "m.b.address", 32)
+@pa_container_size("ingress", "m.g.phase", 8)
+@pa_container_size("ingress", "m.g.settings", 8)
+@pa_container_size("ingress", "m.g.blocked", 8)
+@pa_container_size("ingress", "m.g.late", 8)
+@pa_container_size("ingress", "m.g.ask_producer", 8)
+@pa_container_size("ingress", "m.g.ask_consumer", 8)
+@pa_container_size("ingress", "m.g.producer_head", 32)
+@pa_container_size("ingress", "m.g.producer_tail", 32)
+@pa_container_size("ingress", "m.g.consumer_tail", 32)
+@pa_container_size("ingress", "m.g.head", 32)
+@pa_container_size("ingress", "m.g.debt", 32)
+@pa_container_size("ingress", "m.g.refill_at", 32)
+control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
+                     in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                     inout ingress_intrinsic_metadata_for_tm_t tm) {
+    ZsrIngress() zsr;
+    CountArrival() count_arrival;
+    CountDeparture() count_departure;
+
+    // All of the packet will be new.
+    action strip() {
+        hdr.ethernet.setInvalid();
+        hdr.arp.setInvalid();
+        hdr.ipv4.setInvalid();
+        hdr.udp.setInvalid();
+        hdr.doorbell.setInvalid();
+        hdr.bth.setInvalid();
+        hdr.aeth.setInvalid();
+        hdr.word.setInvalid();
+        hdr.icrc.setInvalid();
+    }
+    apply {
+        m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
+        m.b.setValid();
+        zsr.apply(hdr, m);
+        count_arrival.apply(m);
+        count_departure.apply(m);
+        if (m.report != 0) { dprsr.digest_type = REPORT_TYPE; }
+        if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
+        if (m.b.event == EV_LOOK) { m.g.setValid(); }
+        tm.ucast_egress_port = m.out_port;
+        tm.mcast_grp_a = m.out_group;
+        tm.level2_exclusion_id = ig.ingress_port;       // a flooded frame does not go back to where it came from
+    }
+}
+
+control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+    Digest<report_t>() report;
+    apply {
+        if (dprsr.digest_type == REPORT_TYPE) {
+            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
+                          m.consumer_psn });
+        }
+        pkt.emit(m.b);
+        pkt.emit(m.g);
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.arp);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.doorbell);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.aeth);
+        pkt.emit(hdr.word);
+        pkt.emit(hdr.icrc);
+    }
+}
