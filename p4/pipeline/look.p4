@@ -145,7 +145,7 @@ control Look(inout meta_t m) {
             }
             else if (m.b.next != NO_PLACE) {
                 // The list has `producers` places, of which `hops` + 1 have been looked at.
-                if ((FILL == 0 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
+                if ((m.empty == 1 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
                     next_producer();
                     if (m.is_drained == 1) { m.b.word = 1; }
                 }

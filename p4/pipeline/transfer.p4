@@ -58,6 +58,7 @@ control Transfer(inout meta_t m) {
         m.event = EV_PROBED;
         m.do_acked = DO_NOTHING;
     }
+    action count_tries()  { m.tries_left = m.max_tries |-| m.tries; }
     action silent()       { m.report = REPORT_SILENT; }
     action behind_all()   { m.from_slack = m.from - m.b.frags; }
     action behind_found() { m.from_slack = m.from - m.position; }
@@ -103,7 +104,7 @@ control Transfer(inout meta_t m) {
                 // A group reads again from the beginning: its members miss different fragments.
                 if (m.group != 0 && (m.do_from == DO_MATCH || m.do_from == DO_ADD)) { from_the_beginning(); }
                 if (m.event == EV_RETRY) {
-                    m.tries_left = m.max_tries |-| m.tries;
+                    count_tries();
                     backoff.apply(m);
                     if (m.tries_left == 0) { silent(); }
                 }

@@ -93,10 +93,28 @@ pub fn compare(root: &Path) -> Result<(), String> {
             Some(_) => {}
         }
     }
+    let whole = applied(&read(&root.join("p4/pipeline/ingress.p4"))?, "control ZsrIngress");
+    let halves = applied(&read(&folder("tna").join("folded.p4"))?, "");
+    if !halves.iter().filter(|name| whole.contains(name)).eq(&whole) {
+        return Err(format!(
+            "p4/arch/tna/folded.p4 applies {halves:?}, where p4/pipeline/ingress.p4 has {whole:?}"
+        ));
+    }
     if let Some(name) = controls[1].keys().find(|name| !controls[0].contains_key(*name)) {
         return Err(format!("p4/arch/v1model has no control {name}, which p4/arch/tna has"));
     }
     Ok(())
+}
+
+/// What is applied in a P4 text behind `from`, in order.
+fn applied(text: &str, from: &str) -> Vec<String> {
+    let behind = text.split_once(from).map_or("", |(_, behind)| behind);
+    let calls = behind
+        .split(".apply(")
+        .map(|before| before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next());
+    let mut names: Vec<String> = calls.flatten().map(str::to_owned).collect();
+    names.pop();
+    names
 }
 
 /// Name and parameters of every control in a P4 text.
@@ -125,16 +143,32 @@ fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     // What BF Runtime knows of the program, for the controller and its tests (ZSR_BF_RT).
     p4c.arg(&out).arg("--bf-rt-schema").arg(out.join("bf-rt.json"));
     execute(p4c.arg("p4/arch/tna/main.p4"))?;
-    let pipe = out.join("pipe");
-    let program = std::fs::read_dir(&pipe)
-        .map_err(|e| format!("{}: {e}", pipe.display()))?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .find(|path| path.extension().is_some_and(|e| e == "bfa"))
-        .ok_or_else(|| format!("{}: the compiler wrote no assembly", pipe.display()))?;
-    execute(
-        Command::new("bfas").current_dir(root).args(["--target", chip.name, "-o"]).arg(&pipe).arg(&program),
-    )?;
-    Ok(pipe.join("logs"))
+    let programs = assemblies(&out)?;
+    if programs.is_empty() {
+        return Err(format!("{}: the compiler wrote no assembly", out.display()));
+    }
+    for program in &programs {
+        let mut bfas = Command::new("bfas");
+        bfas.current_dir(root)
+            .args(["--target", chip.name, "-o"])
+            .arg(program.parent().unwrap_or(&out))
+            .arg(program);
+        execute(&mut bfas)?;
+    }
+    Ok(out)
+}
+
+/// What the compiler wrote for each of the program's pipes, in folders of their own.
+fn assemblies(out: &Path) -> Result<Vec<PathBuf>, String> {
+    let list = |folder: &Path| -> Result<Vec<PathBuf>, String> {
+        let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        Ok(entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect())
+    };
+    let mut found = Vec::new();
+    for pipe in list(out)?.iter().filter(|path| path.is_dir()) {
+        found.extend(list(pipe)?.into_iter().filter(|path| path.extension().is_some_and(|e| e == "bfa")));
+    }
+    Ok(found)
 }
 
 fn execute(command: &mut Command) -> Result<(), String> {
@@ -169,6 +203,13 @@ mod tests {
     fn the_architectures_belong_together() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository");
         compare(root).unwrap();
+    }
+
+    #[test]
+    fn what_is_applied_is_read_in_order() {
+        let text = "control A { apply { x.apply(m); } }\ncontrol B { apply { one.apply(m); if (m.f == 1) { two.apply(h, m); } } }";
+        assert_eq!(applied(text, "control B"), ["one", "two"]);
+        assert_eq!(applied(text, "control C"), [""; 0]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use bf::data_field::Value as Wire;
 use bf::update::Type;
 
 pub(super) const PORT: &str = "$PORT";
+pub(super) const WAYS: &str = "ways";
 pub(super) const RECIRCULATION: &str = "pktgen.port_cfg";
 const GENERATOR: &str = "pktgen.app_cfg";
 const BUFFER: &str = "pktgen.pkt_buffer";
@@ -20,14 +21,26 @@ const PRUNE: &str = "$pre.prune";
 const GENERATOR_HEADER: usize = 6;
 /// Packets lie in the generator's buffer at multiples of 16 bytes; each application has a place of its own.
 const PLACE: u32 = 64;
-/// What RoCE and Ethernet put around the payload of a path MTU, generously.
-const AROUND_MTU: u32 = 100;
+/// What RoCE, Ethernet and what one half of ingress tells the other put around the payload of a path MTU, generously.
+const AROUND_MTU: u32 = 200;
+/// Into how many parts workers are shared: by the lowest bits of their numbers.
+const SHARES: u64 = 16;
 
-/// Makes the ports of links, which are given with their path MTUs. `there` are ports that exist already.
+/// A port to be made.
+pub(super) struct Port {
+    /// Its number on the device.
+    pub number: u32,
+    /// Path MTU of what goes through it, bytes.
+    pub mtu: u32,
+    /// Whether what it sends comes in there.
+    pub loops: bool,
+}
+
+/// Makes ports. `there` are those that exist already.
 pub(super) fn ports(
     info: &Info,
     setup: &PortSetup,
-    links: impl Iterator<Item = (u32, u32)>,
+    ports: impl Iterator<Item = Port>,
     there: &[bf::TableEntry],
 ) -> Result<Vec<bf::Update>, BfrtError> {
     let speed = format!("BF_SPEED_{}G", setup.speed);
@@ -41,10 +54,10 @@ pub(super) fn ports(
         Some(true) => "PM_AN_FORCE_ENABLE",
         Some(false) => "PM_AN_FORCE_DISABLE",
     };
-    let port = |(port, mtu): (u32, u32)| {
+    let port = |Port { number, mtu, loops }| {
         // The driver takes the speed of a port only when it makes the port.
-        let exists = there.iter().any(|e| only_key(e) == Some(port.into()));
-        let mut row = Row::of(info, PORT)?.key("$DEV_PORT", port.into())?;
+        let exists = there.iter().any(|e| only_key(e) == Some(u64::from(number)));
+        let mut row = Row::of(info, PORT)?.key("$DEV_PORT", u64::from(number))?;
         if !exists {
             row = row
                 .with("$SPEED", Value::Text(&speed))?
@@ -52,12 +65,37 @@ pub(super) fn ports(
                 .with("$N_LANES", Value::Number(setup.lanes.into()))?
                 .with("$AUTO_NEGOTIATION", Value::Text(autoneg))?;
         }
+        if loops {
+            row = row.with("$LOOPBACK_MODE", Value::Text("BF_LPBK_MAC_NEAR"))?;
+        }
         let bytes = u64::from(mtu + AROUND_MTU);
         let row = row.with("$TX_MTU", Value::Number(bytes))?.with("$RX_MTU", Value::Number(bytes))?;
         let kind = if exists { Type::Modify } else { Type::Insert };
         Ok(update(kind, row.with("$PORT_ENABLE", Value::Bool(true))?.entry()))
     };
-    links.map(port).collect()
+    ports.map(port).collect()
+}
+
+/// Shares workers among `loops`, or gives them all to the chip's own; `there` are the entries that are.
+pub(super) fn ways(
+    info: &Info,
+    own: u32,
+    loops: &[u32],
+    there: &[bf::TableEntry],
+) -> Result<Vec<bf::Update>, BfrtError> {
+    let own = [own];
+    let loops = if loops.is_empty() { &own[..] } else { loops };
+    let mut out = Vec::new();
+    for (worker, &port) in (0..SHARES).zip(loops.iter().cycle()) {
+        let row = Row::of(info, WAYS)?.key("worker", worker)?.action("way")?;
+        let entry = row.with("port", Value::Number(port.into()))?.entry();
+        match there.iter().find(|e| only_key(e) == Some(worker)) {
+            None => out.push(update(Type::Insert, entry)),
+            Some(now) if data(info, now, "port") == data(info, &entry, "port") => {}
+            Some(_) => out.push(update(Type::Modify, entry)),
+        }
+    }
+    Ok(out)
 }
 
 /// A copy of a flooded frame does not go back to where the frame came from (main.p4: `level2_exclusion_id`).

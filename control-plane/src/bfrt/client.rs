@@ -171,13 +171,18 @@ impl BfrtClient {
     pub async fn set_up(&mut self, plan: &Plan<'_>) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
         let chip = self.tofino.chip;
-        let links = || plan.links().map(|l| (l.port, l.mtu));
+        let links = || plan.links().map(|l| chip::Port { number: l.port, mtu: l.mtu, loops: false });
         if let Some(setup) = &self.tofino.ports {
-            let table = info.table(chip::PORT).map_err(|e| self.reader.unfit(e))?.id;
-            let there = self.reader.all_of(table).await?;
-            self.write_now(chip::ports(&info, setup, links(), &there)).await?;
+            let mtu = links().map(|l| l.mtu).max().unwrap_or(0);
+            let loops = self.tofino.loops.iter().map(|&number| chip::Port { number, mtu, loops: true });
+            let there = self.all_of(&info, chip::PORT).await?;
+            self.write_now(chip::ports(&info, setup, links().chain(loops), &there)).await?;
         }
-        self.write_now(chip::prunes(&info, links().map(|(port, _)| port))).await?;
+        if let Some(own) = chip.port_fold() {
+            let there = self.all_of(&info, chip::WAYS).await?;
+            self.write_now(chip::ways(&info, own, &self.tofino.loops, &there)).await?;
+        }
+        self.write_now(chip::prunes(&info, links().map(|l| l.number))).await?;
         for port in chip::recirculating(chip) {
             let entry = chip::recirculation_port(&info, port).map_err(|e| self.reader.unfit(e))?;
             let now = self.reader.read(vec![entry]).await?;
@@ -187,6 +192,11 @@ impl BfrtClient {
         let timers = chip::timers(&info, chip, &Timer::of(plan.switch).packets());
         let timers = timers.map_err(|e| self.reader.unfit(e))?;
         self.write_at(in_first_pipe(self.reader.device), timers).await
+    }
+
+    async fn all_of(&self, info: &Info, table: &str) -> Result<Vec<bf::TableEntry>, ClientError> {
+        let table = info.table(table).map_err(|e| self.reader.unfit(e))?.id;
+        self.reader.all_of(table).await
     }
 
     /// Makes `updates`, in order.

@@ -106,6 +106,7 @@ impl Builder<'_> {
             "api",
             "program",
             "ports",
+            "loops",
             "device_id",
         ];
         let index = self.topology.switches.len();

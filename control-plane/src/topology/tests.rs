@@ -536,6 +536,10 @@ fn what_does_not_go_with_a_tofino_is_named() {
         ),
         ("artifacts: build", "api: p4runtime, artifacts: build", "no ports"),
         ("artifacts: build", "binary: x", "'binary' of switch 's1' goes with kind: bmv2"),
+        ("artifacts: build", "loops: [136]", "one pipe for all of ingress, and so no loops"),
+        ("chip: tofino2,", "chip: tofino, loops: [8],", "a loop of switch 's1' is '8'"),
+        ("chip: tofino2,", "chip: tofino, loops: [136, 136],", "a loop of switch 's1' is '136'"),
+        ("chip: tofino2,", "chip: tofino, loops: 136,", "'loops' of switch 's1' is"),
     ] {
         let text = CHIP.replacen(from, to, 1);
         assert_ne!(text, CHIP);

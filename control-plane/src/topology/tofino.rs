@@ -21,6 +21,9 @@ pub struct Tofino {
     pub program: String,
     /// How ports are set up; `None`: they are somebody else's affair.
     pub ports: Option<PortSetup>,
+    /// Device ports in loopback, which share what goes from one half of ingress to the other (p4/arch/tna/folded.p4); none:
+    /// [`Chip::port_fold`] takes it all.
+    pub loops: Vec<u32>,
 }
 
 /// A generation of the chip.
@@ -92,6 +95,14 @@ impl Chip {
         }
     }
 
+    /// Device ports that can be loops: those of the pipe that has the other half of ingress.
+    pub fn loops(self) -> Option<std::ops::RangeInclusive<u32>> {
+        match self {
+            Chip::Tofino => Some(129..=191),
+            Chip::Tofino2 => None,
+        }
+    }
+
     /// Applications of the packet generator.
     pub fn generators(self) -> u32 {
         match self {
@@ -110,7 +121,9 @@ impl Chip {
 }
 
 /// Keys of a switch that go with kind: tofino.
-pub(super) const KEYS: [&str; 5] = ["chip", "api", "program", "ports", "device_id"];
+pub(super) const KEYS: [&str; 6] = ["chip", "api", "program", "ports", "loops", "device_id"];
+/// As many as the program shares workers among (table `ways`).
+const MAX_LOOPS: usize = 16;
 /// Gigabits per second that a port can have, with its usual number of lanes.
 const SPEEDS: [(&str, (u32, u32)); 7] = [
     ("10G", (10, 1)),
@@ -150,6 +163,7 @@ impl Builder<'_> {
                     "artifacts: folder with p4info.txtpb and device.bin",
                 ),
                 ("ports", table.get("ports").is_some(), "no ports: P4Runtime has no way to set them up"),
+                ("loops", table.get("loops").is_some(), "no loops: they are set up by BF Runtime"),
                 (
                     "program",
                     table.get("program").is_some(),
@@ -167,7 +181,36 @@ impl Builder<'_> {
         let program = self.reader.opt(table, "program", "the program's name on the switch", name);
         let program = program.map_or_else(|| "zsr".to_owned(), |at| at.value);
         let ports = self.port_setup(table);
-        Some(Tofino { chip: chip?, api, address: address?, program, ports })
+        let loops = self.loops(table, chip);
+        Some(Tofino { chip: chip?, api, address: address?, program, ports, loops })
+    }
+
+    fn loops(&mut self, table: &Table<'_>, chip: Option<Chip>) -> Vec<u32> {
+        let nodes = self.reader.items(table, "loops", "device ports in loopback");
+        let Some(chip) = chip else { return Vec::new() };
+        let Some(range) = chip.loops() else {
+            if table.get("loops").is_some() {
+                let message = format!("{} has one pipe for all of ingress, and so no loops", table.what);
+                self.reader.error(table.place_of("loops"), message, "no loops");
+            }
+            return Vec::new();
+        };
+        let expected =
+            format!("device ports of pipe 1, each once, from {} to {}", range.start(), range.end());
+        let mut found = Vec::new();
+        for node in nodes {
+            let what = format!("a loop of {}", table.what);
+            let Some(text) = self.reader.text(node, &what, &expected) else { continue };
+            match text.parse().ok().filter(|port| range.contains(port) && !found.contains(port)) {
+                Some(port) => found.push(port),
+                None => self.reader.error(node.place, format!("{what} is '{text}'"), &*expected),
+            }
+        }
+        if found.len() > MAX_LOOPS {
+            let message = format!("{} has {} loops", table.what, found.len());
+            self.reader.error(table.place_of("loops"), message, format!("at most {MAX_LOOPS}"));
+        }
+        found
     }
 
     fn port_setup(&mut self, table: &Table<'_>) -> Option<PortSetup> {

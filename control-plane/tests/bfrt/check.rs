@@ -82,8 +82,8 @@ impl Tables {
 
 impl Table {
     /// Whether it is one of the program's, in which nothing may be left out.
-    fn of_program(&self) -> bool {
-        self.name.starts_with("pipe.")
+    pub fn of_program(&self) -> bool {
+        self.name.starts_with("pipe.") || self.name.starts_with("fold.")
     }
 
     /// The key's values in the order of their fields.

@@ -7,6 +7,14 @@ fn here(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt").join(name)
 }
 
+/// What only folded.p4 has.
+const WAYS: &str = r#"{"name": "pipe.IngressShell.ways", "id": 33570001, "table_type": "MatchAction_Direct", "size": 16,
+"annotations": [], "depends_on": [], "has_const_default_action": true, "key": [{"id": 1, "name": "worker", "repeated": false,
+"annotations": [], "mandatory": false, "match_type": "Exact", "type": {"type": "bytes", "width": 4}}], "action_specs": [{"id":
+25240001, "name": "IngressShell.way", "action_scope": "TableAndDefault", "annotations": [], "data": [{"id": 1, "name": "port",
+"repeated": false, "mandatory": true, "read_only": false, "annotations": [], "type": {"type": "bytes", "width": 9}}]}], "data": [],
+"supported_operations": [], "attributes": ["EntryScope"]}"#;
+
 /// The program's tables: on a Tofino 1 the second half of ingress is in a pipe of its own (p4/arch/tna/folded.p4).
 pub fn program(chip: Chip) -> String {
     let one_pipe = std::fs::read_to_string(here("bf-rt.json")).expect("our bf-rt.json");
@@ -16,7 +24,8 @@ pub fn program(chip: Chip) -> String {
             .replace("pipe.IngressShell.zsr.departure.", "fold.FoldIngressShell.departure.")
             .replace("pipe.IngressShell.count_departure.", "fold.FoldIngressShell.count_departure.")
             .replace("pipe.IngressDeparser.", "fold.FoldDeparser.")
-            .replace(".IngressShell.zsr.arrival.", ".IngressShell.arrival."),
+            .replace(".IngressShell.zsr.arrival.", ".IngressShell.arrival.")
+            .replacen("\"tables\": [", &format!("\"tables\": [\n{WAYS},"), 1),
     }
 }
 

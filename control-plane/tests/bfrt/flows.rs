@@ -53,7 +53,9 @@ impl Rig {
         let (handle, control) = control_queue(|| ());
         let (address, api) = runtime.block_on(async {
             let Some(compiled) = compiled else {
-                return (recorder.serve().await, "api: bfrt, ports: {speed: 100G, fec: rs}".to_owned());
+                let loops = if chip == Chip::Tofino { "loops: [136, 144], " } else { "" };
+                let api = format!("api: bfrt, {loops}ports: {{speed: 100G, fec: rs}}");
+                return (recorder.serve().await, api);
             };
             let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
             let address = listener.local_addr().expect("bound");
@@ -211,8 +213,10 @@ fn number(data: &std::collections::HashMap<String, Value>, name: &str) -> u64 {
 fn set_up(rig: &Rig) {
     let again = u64::from(rig.chip.port_again());
     assert_eq!(rig.count(".solve_reth_0") + rig.count(".solve_bare_3"), 512);
-    assert_eq!(rig.count("$PORT"), HOSTS);
-    let (_, _, port) = &rig.recorder.held("$PORT")[0];
+    let (loops, ports): (Vec<_>, Vec<_>) =
+        rig.recorder.held("$PORT").into_iter().partition(|(_, _, port)| port.contains_key("$LOOPBACK_MODE"));
+    assert_eq!(ports.len(), HOSTS);
+    let (_, _, port) = &ports[0];
     assert_eq!(port["$SPEED"], Value::StrVal("BF_SPEED_100G".into()));
     assert_eq!(port["$FEC"], Value::StrVal("BF_FEC_TYP_REED_SOLOMON".into()));
     // The generator's packets come in at one of them; a Tofino 1 has another between two pipes.
@@ -222,6 +226,13 @@ fn set_up(rig: &Rig) {
     });
     let fold = rig.chip.port_fold().map(|port| (u64::from(port), 1));
     assert!(recirculating.eq(std::iter::once((again, 2)).chain(fold)));
+    // Between both halves of a Tofino 1's ingress workers take two ways in turn.
+    let ways: Vec<u64> = rig.recorder.held("ways").iter().map(|(_, _, way)| number(way, "port")).collect();
+    let loops: Vec<u64> = loops.iter().map(|(port, ..)| port[0]).collect();
+    match rig.chip {
+        Chip::Tofino => assert!(loops == [136, 144] && ways == [136, 144].repeat(8), "{loops:?} {ways:?}"),
+        Chip::Tofino2 => assert!(loops.is_empty() && ways.is_empty()),
+    }
     for (session, action, data) in rig.recorder.held("$mirror.cfg") {
         assert_eq!((session[0], action.as_str()), (number(&data, "$ucast_egress_port") + 1, "$normal"));
     }

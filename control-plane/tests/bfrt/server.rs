@@ -97,11 +97,12 @@ impl State {
         let key = table.key(key)?;
         let name = table.name.clone();
         let size = table.size;
+        let of_program = table.of_program();
         // Rows of these are there from the beginning.
         let fixed = name.contains("pktgen.") || name.contains(".count_");
         let content = match (&entry.data, kind) {
             (Some(data), Type::Insert | Type::Modify) => {
-                Some(table.data(data, kind == Type::Insert || name.starts_with("pipe."))?)
+                Some(table.data(data, kind == Type::Insert || of_program)?)
             }
             (None, Type::Delete) => None,
             _ => return Err(format!("{name}: {kind:?} with the wrong data")),
@@ -124,7 +125,7 @@ impl State {
                     old.0.clone_from(&action);
                 }
                 old.1.extend(data);
-                let whole = kind == Type::Insert || name.starts_with("pipe.");
+                let whole = kind == Type::Insert || of_program;
                 if whole || old.2.value.is_none() {
                     old.2 = entry.clone();
                 } else if let (Some(all), Some(new)) = (&mut old.2.data, &entry.data) {

@@ -4,11 +4,11 @@
 //
 //   hosts -> pipe: Arrival -> fold: (egress passes) -> PORT_FOLD -> fold: Departure -> pipe: egress -> hosts
 //
-// Between both every packet takes the same way, so they see packets in the same order.
+// All packets of a worker take one way between both, so that both see them in one order. Where PORT_FOLD is too slow for all
+// workers, ports of that pipe in loopback share them (table `ways`).
 
 // Metadata is zero before it is written.
 @pa_auto_init_metadata
-@pa_no_init("ingress", "m.next_poll_psn")
 control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
                      in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                      inout ingress_intrinsic_metadata_for_tm_t tm) {
@@ -37,15 +37,23 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
         m.h.index = m.index;
         m.h.member_bit = m.member_bit;
         m.h.aeth = m.aeth;
-        tm.ucast_egress_port = PORT_FOLD;
+    }
+    action way(PortId_t port) { tm.ucast_egress_port = port; }
+    table ways {
+        key = { m.b.worker[3:0] : exact @name("worker"); }
+        actions = { way; }
+        const default_action = way(PORT_FOLD);
+        size = 16;
     }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
         m.b.setValid();
         arrival.apply(hdr, m);
         count_arrival.apply(m);
-        if (m.event != EV_NONE) { hand_over(); }
-        else { tm.ucast_egress_port = m.out_port; }
+        if (m.event != EV_NONE) {
+            hand_over();
+            ways.apply();
+        } else { tm.ucast_egress_port = m.out_port; }
         if (m.b.kind != OUT_FORWARD && m.event != EV_DATA) { strip(); }
         tm.mcast_grp_a = m.out_group;
         tm.level2_exclusion_id = ig.ingress_port;       // a flooded frame does not go back to where it came from
@@ -88,13 +96,13 @@ control PassDeparser(packet_out pkt, inout nothing_t hdr, in nothing_t m, in egr
     apply { }
 }
 
-// Only what comes through the fold is ours. The packet itself stays behind what was handed over, unread.
+// All ports of this pipe are loops. The packet itself stays behind what was handed over, unread.
 parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_intrinsic_metadata_t ig) {
     state start {
         pkt.extract(ig);
         pkt.advance(PORT_METADATA_SIZE);
         transition select(ig.ingress_port) {
-            PORT_FOLD : handed;
+            PIPE_FOLD : handed;
             default   : reject;
         }
     }
@@ -113,33 +121,7 @@ parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_in
 }
 
 @pa_auto_init_metadata
-@pa_no_init("ingress", "m.position")
-@pa_no_init("ingress", "m.slack")
-@pa_no_init("ingress", "m.beyond")
-@pa_no_init("ingress", "m.consumer_psn")
-@pa_no_init("ingress", "m.producer_psn")
-@pa_no_init("ingress", "m.next_psn")
-@pa_no_init("ingress", "m.consumer_step")
-@pa_no_init("ingress", "m.from")
-@pa_no_init("ingress", "m.from_slack")
-@pa_no_init("ingress", "m.credit_left")
-@pa_no_init("ingress", "m.due_at")
-@pa_no_init("ingress", "m.poll_due_at")
-@pa_no_init("ingress", "m.wait")
-@pa_no_init("ingress", "m.max_batch")
-@pa_no_init("ingress", "m.consumer_mask")
-@pa_no_init("ingress", "m.producer_mask")
-@pa_no_init("ingress", "m.poll_interval")
-@pa_no_init("ingress", "m.poll_timeout")
-@pa_no_init("ingress", "m.rto")
-@pa_no_init("ingress", "m.max_tries")
-@pa_no_init("ingress", "m.tries")
-@pa_no_init("ingress", "m.tries_left")
-@pa_no_init("ingress", "m.all_members")
-@pa_no_init("ingress", "m.acked")
-@pa_no_init("ingress", "m.lacking")
-@pa_no_init("ingress", "m.my_lock")
-@pa_no_init("ingress", "m.other_sender")
+#include "no_init.p4"
 control FoldIngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
                          in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                          inout ingress_intrinsic_metadata_for_tm_t tm) {

@@ -3,6 +3,7 @@
 const port_t PORT_AGAIN = 68;
 const port_t PORT_CPU = 64;
 const port_t PORT_FOLD = 196;
+#define PIPE_FOLD 0x080 &&& 0x180
 #else
 const port_t PORT_AGAIN = 6;
 const port_t PORT_CPU = 0;
