@@ -13,6 +13,9 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_AGAIN;
         m.b.event = EV_LOOK;
         m.b.time = m.now;
+        m.g.late = m.is_due;
+        m.g.ask_producer = m.producer_is_due;
+        m.g.ask_consumer = m.consumer_is_due;
         m.g.producer_tail = m.b.producer_tail;
         m.g.head = m.b.head;
     }

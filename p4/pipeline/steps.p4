@@ -12,6 +12,7 @@
 // What every look at a producer asks for.
 #define LOOK \
     m.looks = 1; \
+    m.g.blocked = 0; \
     m.do_head = DO_GET; \
     m.do_consumer_tail = DO_GET; \
     m.do_producer_tail = DO_GET; \

@@ -149,11 +149,6 @@ control Transfer(inout meta_t m) {
             if (m.event == EV_PROBED) { behind_found(); }
             else { behind_all(); }
             if (m.do_due != DO_NOTHING) { due.apply(m); }
-            if (m.looks == 1) {
-                if (m.is_due == 1) { m.g.late = 1; }
-                if (m.producer_is_due == 1) { m.g.ask_producer = 1; }
-                if (m.consumer_is_due == 1) { m.g.ask_consumer = 1; }
-            }
             outcome.apply(m);
         }
     }

@@ -137,7 +137,9 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
 
     // The copy of a last fragment becomes the commit right behind it.
     action commit() {
+        m.b.event = EV_NONE;
         m.b.kind = OUT_COMMIT;
+        m.b.last = 0;
         m.b.qp = m.copy.qp;
         m.b.producer = m.copy.producer;
         m.b.psn = m.copy.psn + ONE_PACKET;
