@@ -152,6 +152,7 @@ control Outcome(inout meta_t m) {
             (EV_RETRY, PHASE_DATA,    _, _, 0 &&& 0xffffff00, _, _, _, _, _, _) : commit_only(0);
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, 0, _, _)         : probe();
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
+            (EV_RESEND &&& 0xfe, PHASE_DATA, 0, _, _, _, _, _, _, _, _)  : again(EV_DONE);
             (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, 0, _, _, _, _, _, _)  : commit_only(0);
             (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, _, _, _, _, _, _, _)  : read();
             (EV_RETRY, PHASE_TAIL,    _, _, _, _, _, _, _, _, _)         : tail_again();

@@ -103,7 +103,7 @@ parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_in
         pkt.advance(PORT_METADATA_SIZE);
         transition select(ig.ingress_port) {
             PIPE_FOLD : handed;
-            default   : reject;
+            default   : accept;            // foreign: dropped
         }
     }
     state handed {
@@ -130,6 +130,7 @@ control FoldIngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrins
     Counter<bit<64>, bit<8>>(8, CounterType_t.PACKETS) late;       // what `drops` is in the other half
     apply {
         m.now = prsr.global_tstamp[39:8];
+        if (!m.h.isValid()) { dprsr.drop_ctl = 1; }
         departure.apply(m);
         count_departure.apply(m);
         if (m.drop_reason != 0) { late.count(m.drop_reason); }
