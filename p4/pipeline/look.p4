@@ -149,7 +149,8 @@ control Look(inout meta_t m) {
                     next_producer();
                     if (m.is_drained == 1) { m.b.word = 1; }
                 }
-                else if (m.is_drained == 1 && !OPEN(m.g.settings)) { again(EV_CLOSE); }
+                // Nor while it is held: its list may be about to change.
+                else if (m.is_drained == 1 && !OPEN(m.g.settings) && !HOLDS(m.g.settings)) { again(EV_CLOSE); }
             }
         }
     }

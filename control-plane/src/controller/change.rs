@@ -116,12 +116,14 @@ impl Controller {
         let gone: Vec<Ring> =
             old.iter().flat_map(|f| f.rings()).filter(|r| closing.contains(&r.name)).cloned().collect();
         let finished = new.is_some() && !farewell.force;
-        self.0.agents.close(gone.iter(), farewell.told, finished).await;
-        // The change has happened; if this cannot be written, the next start reads the same from the switch.
-        let _ = work.journal.end(name, new.as_ref());
         let weight = |f: &Option<Flow>| f.as_ref().map(|f| f.settings.weight);
         let reweighed = weight(&old) != weight(&new);
-        self.state().set(name, new);
+        // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
+        // not keep it from them.
+        self.state().set(name, new.clone());
+        self.0.agents.close(gone.iter(), farewell.told, finished).await;
+        // If this cannot be written, the next start reads the same from the switch.
+        let _ = work.journal.end(name, new.as_ref());
         if reweighed {
             self.0.reweighed.notify_one();
         }
@@ -158,9 +160,11 @@ impl Controller {
             flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
         };
         let mut before = entities(old, false)?;
+        let mut rests = false;
         if let (Some(old), Some(new)) = (old, new.as_deref_mut()) {
             let workers = to_rest(old, new, farewell.force);
-            if !workers.is_empty() {
+            rests = !workers.is_empty();
+            if rests {
                 let held = entities(Some(old), true)?;
                 let hold = Difference::between(before, held.clone());
                 work.switch.update(hold.additions().into_iter()).await?;
@@ -180,10 +184,16 @@ impl Controller {
                 inner.agents.open(new, &inner.plane, &around.hosts).await?;
                 touched = true;
             }
-            let difference = Difference::between(before.clone(), entities(new.as_deref(), false)?);
+            // Workers that rest do so until their lists are what they will be.
+            let through = entities(new.as_deref(), rests)?;
+            let freed = Difference::between(through.clone(), entities(new.as_deref(), false)?);
+            let difference = Difference::between(before.clone(), through);
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let result = self.write(work, &difference, &had, &has).await;
+            let mut result = self.write(work, &difference, &had, &has).await;
+            if result.is_ok() {
+                result = work.switch.update(freed.additions().into_iter()).await;
+            }
             if result.is_err() {
                 self.take_back(work, &difference, &has, &had).await;
             }

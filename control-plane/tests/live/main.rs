@@ -5,6 +5,7 @@ mod deaths;
 mod elastic;
 mod kills;
 mod life;
+mod lists;
 mod many;
 mod members;
 mod pcap;
