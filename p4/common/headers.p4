@@ -84,6 +84,7 @@ header doorbell_t {
     bit<32> secret;                // of the ring
     bit<32> counter;
     bit<32> flags;
+    bit<32> check;                 // CRC-32 of these, little-endian as the ICRC is
 }
 
 // What one pass tells the next. Padded to the shortest Ethernet frame.

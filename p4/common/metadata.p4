@@ -173,7 +173,8 @@ struct meta_t {
     bytes_t  producer_size;
     bit<16>  producer_poll_qp;
     bytes_t  refill;               // bytes that a capped flow may move per `refill_every`
-    bytes_t  burst;
+    bytes_t  burst;                // debt with which a transfer may begin
+    bytes_t  scarce;               // debt from which on chance decides which worker's
     usec_t   refill_every;
     usec_t   refill_late;          // time since it was due
     usec_t   refill_early;         // not 0: it is not due yet
@@ -187,6 +188,8 @@ struct meta_t {
     bytes_t  carried;
     bytes_t  closed;               // 1: the producer is
     bytes_t  debt_over;            // by how much a capped flow is ahead of its rate
+    bytes_t  debt_scarce;          // by how much its debt is over `scarce`
+    bit<8>   dice;
     bit<16>  hops_left;
     bit<8>   ask;                  // ASK_*: whose word is wanted
     bit<8>   is_drained;           // 1: this producer and those looked at before it are closed and empty

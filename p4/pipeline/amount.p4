@@ -107,12 +107,17 @@ control FromBytes(inout meta_t m) {
     }
 }
 
-// When a capped flow is refilled again. One that has long been late begins anew, rather than catch up all at once.
+// When a capped flow is refilled again, and whether its rate allows a transfer now. Its workers look in one order: did the first
+// look behind a refill always win, those behind it would get nothing. So while there is little to be had, each look is as good as any.
+// A flow that has long been late begins anew, rather than catch up all at once.
 control RefillTimes(inout meta_t m) {
+    Dice() dice;
+
     action differences() {
         m.refill_late = m.b.time - m.g.refill_at;
         m.refill_limit = m.refill_every << 4;
         m.debt_over = m.g.debt |-| m.burst;
+        m.debt_scarce = m.g.debt |-| m.scarce;
         m.time = m.g.refill_at + m.refill_every;
     }
     action excess() {
@@ -120,9 +125,14 @@ control RefillTimes(inout meta_t m) {
         m.refill_limit = m.refill_late |-| m.refill_limit;
     }
     action anew() { m.time = m.b.time; }
+    action not_this_time() { m.debt_over = 1; }
     apply {
+        dice.apply(m.dice);
         differences();
         excess();
         if (m.refill_limit != 0) { anew(); }
+        if (m.dice != 0) {
+            if (m.debt_scarce != 0) { not_this_time(); }
+        }
     }
 }

@@ -128,8 +128,10 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     }
 }
 
-// A PU's datagram that its producer ring has items: known by ring secret, source and port.
+// A PU's datagram that its producer ring has items: known by ring secret, source and port. What it says is believed, so it has a
+// check of its own.
 control Doorbell(inout headers_t hdr, inout meta_t m) {
+    BellCheck() bell_check;
     BigWord() big_word;
 
     action bell(bit<16> producer, bit<16> worker) {
@@ -150,9 +152,16 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
         size = ZSR_MAX_PRODUCERS;
     }
     action refused() { m.drop_reason = DROP_UNKNOWN_QP; }
+    action damaged() {
+        m.event = EV_NONE;
+        m.drop_reason = DROP_BAD_ICRC;
+    }
     apply {
+        bell_check.apply(hdr, m);
         doorbells.apply();
         big_word.apply(hdr.doorbell.counter, hdr.doorbell.flags, m.b.word);
-        if (m.own == 1 && m.event == EV_NONE) { refused(); }
+        if (m.event == EV_NONE) {
+            if (m.own == 1) { refused(); }
+        } else if (m.icrc != ICRC_RIGHT) { damaged(); }
     }
 }

@@ -32,9 +32,10 @@ control LookParams(inout meta_t m) {
         const default_action = NoAction();
         size = ZSR_MAX_PRODUCERS;
     }
-    action flow(bytes_t refill, bytes_t burst, usec_t refill_every) {
+    action flow(bytes_t refill, bytes_t burst, bytes_t scarce, usec_t refill_every) {
         m.refill = refill;
         m.burst = burst;
+        m.scarce = scarce;
         m.refill_every = refill_every;
     }
     table flows {

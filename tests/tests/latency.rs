@@ -1,6 +1,6 @@
 //! How long an item is on its way through an idle flow, in virtual time.
 
-use zsr_sim::LinkConfig;
+use zsr_sim::{FaultRates, LinkConfig};
 use zsr_tests::rig::Rig;
 
 /// Median of the times that `n` items take, each pushed into an idle flow at another moment of its polling, in nanoseconds.
@@ -60,5 +60,25 @@ workload: {kind: synthetic, items: 1}
         rig.run_for(2_000 * (i % 7));
         let time = rig.one_way();
         assert!(time < 100_000, "item {i} took {time} ns");
+    }
+}
+
+/// What a doorbell says is where the ring's head is: a wrong one would have the switch read what was never pushed.
+#[test]
+fn damaged_doorbells_are_not_believed() {
+    let yaml = "
+hosts: [h1, h2]
+flows:
+  - {name: f, producers: [h1], consumers: [h2], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, doorbell: true,
+     poll_interval: 1ms, rto: 100us}
+workload: {kind: synthetic, items: 1}
+";
+    let faults = FaultRates { corrupt: 0.3, ..FaultRates::NONE };
+    let mut rig = Rig::new(yaml, LinkConfig::FAST.with_faults(faults), 0);
+    rig.feeds[0].closes = false;
+    for item in 1..=300 {
+        rig.one_way();
+        rig.run_for(200_000);
+        assert_eq!(rig.sinks[0].bytes, 64 * item, "as many as were pushed");
     }
 }

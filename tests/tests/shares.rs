@@ -85,6 +85,33 @@ workload: {{kind: synthetic, items: 1}}
     }
 }
 
+/// Whoever looks first when the rate allows a transfer must not be the same every time.
+#[test]
+fn consumers_of_a_capped_flow_share_equally() {
+    for (cap, batch, consumers, time) in [
+        ("20Mbit/s", "64KiB", 2, 1000),
+        ("400Mbit/s", "16KiB", 4, 200),
+        ("2Gbit/s", "4KiB", 3, 20),
+        ("200Mbit/s", "1KiB", 5, 100),
+    ] {
+        let names: Vec<String> = (2..2 + consumers).map(|n| format!("h{n}")).collect();
+        let yaml = format!(
+            "
+hosts: [{}]
+flows:
+  - {{name: a, producers: [h1], consumers: [{}], rate_cap: {cap}, item_size: 1KiB, ring_size: 256KiB, max_batch: {batch}}}
+workload: {{kind: synthetic, items: 1}}
+",
+            hosts(1 + consumers),
+            names.join(", ")
+        );
+        let mut rig = Rig::new(&yaml, LINK, ENDLESS);
+        rig.run_for(100 * MS);
+        let shares = rig.popped_in(time * MS);
+        assert!(jain(&shares) >= 0.95, "{cap} {batch}: {shares:?}");
+    }
+}
+
 #[test]
 fn consumers_of_a_load_balance_work_at_their_own_speed() {
     let yaml = format!(

@@ -203,14 +203,15 @@ pub fn paced_batch(max_batch: u32, item_size: u32, cap: Option<u64>) -> u32 {
 /// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.
 pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, SchemaError> {
     // What a transfer moves ahead of its rate is debt, which has to fall under `burst` before the next one. It must not reach
-    // zero in between, where it would be forgotten that time has passed: so `burst` is more than one refill.
+    // zero in between, where it would be forgotten that time has passed: so `burst` is more than one refill. Between a refill
+    // less than that and `burst`, chance decides which worker of the flow begins.
     let mut every = REFILL_EVERY;
     while rate.saturating_mul(every) < 1_000_000 * 64 && every < 1 << 20 {
         every *= 2;
     }
     let refill = (rate.saturating_mul(every) / 1_000_000).clamp(1, 1 << 30);
     let every = schema.clock().units(Duration::from_micros(every));
-    schema.entry("flows", &[flow.into()], "flow", &[refill, 2 * refill, every])
+    schema.entry("flows", &[flow.into()], "flow", &[refill, 3 * refill, 2 * refill, every])
 }
 
 /// 1 to 5 for a path MTU of 256 to 4096.

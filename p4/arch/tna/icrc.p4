@@ -22,6 +22,13 @@ control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     }
 }
 
+// Likewise of a doorbell.
+control BellCheck(inout headers_t hdr, inout meta_t m) {
+    POLYNOMIAL;
+    CRC32(whole);
+    apply { m.icrc = whole.get({ hdr.doorbell.secret, hdr.doorbell.counter, hdr.doorbell.flags, hdr.doorbell.check }); }
+}
+
 // CRC state behind the headers of a READ response.
 control IcrcBefore(inout headers_t hdr, inout meta_t m) {
     POLYNOMIAL;

@@ -36,6 +36,11 @@ control Swap(inout bit<32> value) {
 control TickGroup(in bit<16> number, out bit<16> group) {
     apply { group = number; }
 }
+// One of 16, at random.
+control Dice(out bit<8> value) {
+    Random<bit<4>>() dice;
+    apply { value = (bit<8>)dice.get(); }
+}
 // A copy in another group of containers: arithmetic keeps all that it connects in one group of 16, a hash unit does not.
 control Carry(in bit<32> value, out bit<32> copy) {
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;

@@ -72,7 +72,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
-        pkt.advance(48);                   // padding of the shortest frame, which would stay behind what is made of it
+        pkt.advance(16);                   // padding of the shortest frame, which would stay behind what is made of it
         transition accept;
     }
     state bth {

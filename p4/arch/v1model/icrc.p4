@@ -18,6 +18,11 @@ control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     }
 }
 
+// Likewise of a doorbell.
+control BellCheck(inout headers_t hdr, inout meta_t m) {
+    apply { CRC32(m.icrc, { hdr.doorbell.secret, hdr.doorbell.counter, hdr.doorbell.flags, hdr.doorbell.check }); }
+}
+
 // CRC state behind the headers of a READ response.
 control IcrcBefore(inout headers_t hdr, inout meta_t m) {
     apply {

@@ -26,6 +26,10 @@ control TickGroup(in bit<16> number, out bit<16> group) {
         else { group = 0; }
     }
 }
+// One of 16, at random.
+control Dice(out bit<8> value) {
+    apply { random(value, 8w0, 8w15); }
+}
 // A copy, where a target must be told that it is one.
 control Carry(in bit<32> value, out bit<32> copy) {
     apply { copy = value; }
