@@ -5,7 +5,7 @@ use super::Controller;
 use super::alloc::Resting;
 use super::events::of_flow;
 use super::links::End;
-use super::model::Flow;
+use super::model::{Flow, Member};
 use super::proto::{self, EventKind};
 use super::refusal::Kind;
 use super::rest::WorkerState;
@@ -127,77 +127,83 @@ impl Controller {
             if failure.is_some() {
                 return;
             }
-            let lost = |m: &&super::model::Member| {
-                m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name))
-            };
-            let gone: Vec<String> = flow.members().filter(lost).map(|m| m.name.clone()).collect();
+            let lost = |m: &&Member| m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name));
+            let gone: Vec<User> = flow.members().filter(lost).flat_map(|m| User::all(&flow, m)).collect();
             let why = "its host's agent was started anew and has lost its rings";
-            if !gone.is_empty() {
-                for member in flow.members().filter(lost) {
-                    let trouble =
-                        format!("member `{}`: {why}: remove it with --force and add it again", member.name);
-                    let mut state = self.state();
-                    member
-                        .rings
-                        .iter()
-                        .for_each(|r| drop(state.troubles.insert(r.name.clone(), trouble.clone())));
-                }
-                self.members_gone(&flow.name, &gone, why).await;
+            for user in &gone {
+                let member = &user.member;
+                let trouble = format!("member `{member}`: {why}: remove it with --force and add it again");
+                self.trouble(user, Some(trouble));
             }
+            self.members_gone(&flow.name, &gone, why).await;
         }
     }
 
     async fn host_gone(&self, host: &str, why: &str) {
         let flows = self.list_flows();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
-            self.members_gone(&flow.name, &self.members_on(flow, host), why).await;
+            let names = self.members_on(flow, host);
+            let gone = flow.members().filter(|m| names.contains(&m.name));
+            let gone: Vec<User> = gone.flat_map(|m| User::all(flow, m)).collect();
+            self.members_gone(&flow.name, &gone, why).await;
         }
     }
 
     async fn ring_event(&self, host: &str, ring: &agent::RingEvent) {
         let user = self.state().user_of_ring(&ring.name).cloned();
-        // Rings that this controller has just closed, or is about to make known, concern nobody.
-        let Some(User { flow, member, .. }) = user else { return };
+        // Rings that this controller has just closed, or is about to make known, concern nobody. A program may be at one that was
+        // closed for as long as it likes, and the name be another ring's meanwhile.
+        let is_it = |user: &User| user.address.is_some_and(|a| u32::from(a.epoch) == ring.epoch);
+        let Some(user) = user.filter(is_it) else { return };
         let kind = match ring.kind() {
             RingKind::Attached => EventKind::ProgramAttached,
             RingKind::Left => EventKind::ProgramLeft,
             RingKind::Died => EventKind::ProgramDied,
             _ => return,
         };
-        {
-            let mut state = self.state();
-            match kind {
-                EventKind::ProgramDied => {
-                    let trouble = format!("member `{member}`, ring `{}`: {}", ring.name, ring.detail);
-                    state.troubles.insert(ring.name.clone(), trouble);
-                }
-                _ => drop(state.troubles.remove(&ring.name)),
-            }
-        }
+        let User { flow, member, .. } = user.clone();
+        let what = format!("ring `{}`: {}", ring.name, ring.detail);
+        let died = kind == EventKind::ProgramDied;
+        self.trouble(&user, died.then(|| format!("member `{member}`, {what}")));
         let event = proto::Event {
-            member: member.clone(),
+            member,
             ring: ring.name.clone(),
             host: host.to_owned(),
             ..of_flow(&flow, ring.detail.clone())
         };
         self.0.events.emit(kind, event);
-        if kind == EventKind::ProgramDied {
-            self.members_gone(&flow, &[member], &format!("ring `{}`: {}", ring.name, ring.detail)).await;
+        if died {
+            self.members_gone(&flow, &[user], &what).await;
         }
     }
 
-    /// What the flow's policy says when members are gone.
-    pub(super) async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
+    /// Notes what troubles a ring, or that nothing does, unless it has gone meanwhile.
+    fn trouble(&self, user: &User, trouble: Option<String>) {
+        let mut state = self.state();
+        if state.has(user) {
+            match trouble {
+                Some(trouble) => drop(state.troubles.insert(user.ring.clone(), trouble)),
+                None => drop(state.troubles.remove(&user.ring)),
+            }
+        }
+    }
+
+    /// What the flow's policy says when those who had these rings are gone.
+    pub(super) async fn members_gone(&self, flow: &str, gone: &[User], why: &str) {
         let mut others = None;
         loop {
             let mut work = self.0.work.lock().await;
-            let (settings, members) = match self.state().flows.get(flow) {
-                Some(flow) if flow.failed.is_none() => {
-                    // Somebody else may have taken them out, and others may have gone since.
-                    let is_there = |name: &&String| flow.members().any(|m| m.name == **name);
-                    (flow.settings.clone(), members.iter().filter(is_there).cloned().collect::<Vec<_>>())
+            let (settings, members) = {
+                let state = self.state();
+                let Some(flow) = state.flows.get(flow).filter(|f| f.failed.is_none()) else { return };
+                // Somebody else may have taken them out, and others may have come under their names.
+                let mut members: Vec<String> = Vec::new();
+                for user in gone.iter().filter(|user| state.has(user)) {
+                    if !members.contains(&user.member) {
+                        members.push(user.member.clone());
+                    }
                 }
-                _ => return,
+                (flow.settings.clone(), members)
             };
             if members.is_empty() {
                 return;
@@ -235,9 +241,8 @@ impl Controller {
         };
         let state = self.state();
         let Some(flow) = state.flows.get(flow) else { return going };
-        let silent = |m: &super::model::Member| {
-            others.is_some_and(|o| m.rings.iter().any(|r| o.is_silent(r.ids.data.index)))
-        };
+        let silent =
+            |m: &Member| others.is_some_and(|o| m.rings.iter().any(|r| o.is_silent(r.ids.data.index)));
         let more = flow.members().filter(|m| is_away(&m.host) || silent(m));
         let more: Vec<String> = more.map(|m| m.name.clone()).filter(|name| !going.contains(name)).collect();
         going.extend(more);
@@ -298,6 +303,10 @@ impl Controller {
         };
         let Some(who) = who else { return };
         let mut work = self.0.work.lock().await;
+        // Its flow may be gone by now, and another be called so.
+        if self.state().flow_of_worker(worker).is_none_or(|flow| flow.name != who.flow) {
+            return;
+        }
         self.fail_flow(&mut work, &who.flow, &format!("ring `{}` {}", who.ring, report.reason)).await;
     }
 }
