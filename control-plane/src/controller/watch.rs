@@ -5,7 +5,7 @@ use super::Controller;
 use super::alloc::Resting;
 use super::events::of_flow;
 use super::links::End;
-use super::model::{Flow, Member};
+use super::model::{Flow, Member, Ring};
 use super::proto::{self, EventKind};
 use super::refusal::Kind;
 use super::rest::WorkerState;
@@ -14,7 +14,7 @@ use super::silence::{Heard, Listening};
 use super::state::User;
 use crate::p4::Digests;
 use crate::plan::report::{Reason, Report};
-use std::sync::PoisonError;
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use zsr_host_agent::proto::ring_event::Kind as RingKind;
@@ -60,13 +60,12 @@ impl Controller {
     }
 
     pub(super) fn is_connected(&self, host: &str) -> bool {
-        let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.get(host).copied().unwrap_or(false)
+        self.0.connected.borrow().get(host).copied().unwrap_or(false)
     }
 
     fn set_connected(&self, host: &str, is: bool) -> bool {
-        let mut connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.insert(host.to_owned(), is) != Some(is)
+        let is_news = |known: &mut HashMap<String, bool>| known.insert(host.to_owned(), is) != Some(is);
+        self.0.connected.send_if_modified(is_news)
     }
 
     /// Why a flow waits, if it does.
@@ -127,8 +126,11 @@ impl Controller {
             if failure.is_some() {
                 return;
             }
-            let lost = |m: &&Member| m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name));
-            let gone: Vec<User> = flow.members().filter(lost).flat_map(|m| User::all(&flow, m)).collect();
+            // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
+            let lost = |r: &&Ring| r.host == host && !found.contains_key(&r.name);
+            let members = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+            let gone = members.filter(|(_, r)| lost(r)).map(|(m, r)| User::new(&flow, m, r));
+            let gone: Vec<User> = gone.collect();
             let why = "its host's agent was started anew and has lost its rings";
             for user in &gone {
                 let member = &user.member;
@@ -235,10 +237,7 @@ impl Controller {
 
     /// Those who go, and those of whom it is known meanwhile that they are gone.
     fn with_others(&self, flow: &str, mut going: Vec<String>, others: Option<&Listening>) -> Vec<String> {
-        let is_away = |host: &str| {
-            let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-            connected.get(host) == Some(&false)
-        };
+        let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
         let state = self.state();
         let Some(flow) = state.flows.get(flow) else { return going };
         let silent =
