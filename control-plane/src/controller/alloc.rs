@@ -23,6 +23,9 @@ pub enum Number {
     Flow(u16),
 }
 
+/// One of its kinds.
+pub type NumberOf = fn(u16) -> Number;
+
 /// Sizes of the P4 program. Number 0 is nobody's, of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -240,7 +243,7 @@ impl Allocator {
 
     /// When nothing was given back yet: the numbers that rest, since they are not in use and may have been.
     pub fn idle(&self, in_use: &BTreeSet<Number>) -> Vec<Number> {
-        let kinds: [(&Kind, fn(u16) -> Number); 4] = [
+        let kinds: [(&Kind, NumberOf); 4] = [
             (&self.workers, Number::Worker),
             (&self.producers, Number::Producer),
             (&self.qps, Number::Qp),

@@ -2,7 +2,7 @@
 //! [`Flow`], everything that the switch has to hold for it goes out. Changing a flow is the difference of two such lists
 //! ([`super::difference`]), so nothing here knows what changed.
 
-use super::alloc::{Number, Room, group_of};
+use super::alloc::{Number, NumberOf, Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
@@ -200,7 +200,7 @@ impl DataPlane {
     /// # Errors
     /// When program and controller do not fit.
     pub fn numbers_of(&self, entities: &[rt::Entity]) -> Result<Vec<Number>, SchemaError> {
-        let kinds: [(&str, fn(u16) -> Number); 4] = [
+        let kinds: [(&str, NumberOf); 4] = [
             ("workers", Number::Worker),
             ("producers", Number::Producer),
             ("peers", Number::Qp),

@@ -110,7 +110,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         give_program(&mut client, setup.artifacts, &plane, &plan).await?;
     }
     client.set_up(&plan).await?;
-    let holdings = unfinished::holdings(&agents).await;
+    let holdings = unfinished::holdings(&agents, agents.hosts()).await;
     let mut leaving = Vec::new();
     let mut lost = BTreeMap::new();
     if taken_up {
@@ -119,7 +119,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         lost = std::mem::take(&mut recovered.flows);
     }
     let text = settle(&mut client, &reader, &plane, &mut state, (&recovered, &leaving), taken_up).await?;
-    unfinished::close_strays(&agents, &state, &holdings, &recovered).await;
+    unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
     for name in lost.keys().chain(recovered.unfinished.keys()) {
         if leaving.iter().all(|l| l.flow != *name) {

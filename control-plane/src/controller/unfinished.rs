@@ -15,6 +15,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use zsr_host_agent::proto::{CloseRingsRequest, ListRingsRequest, Ring as Held};
 
+/// How long an agent may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
 /// How long watchers may take to have asked their agents for the first time.
 const FIRST: Duration = Duration::from_secs(10);
 
@@ -28,13 +30,14 @@ pub(super) struct Leaving {
 /// Rings by host, of agents that answer.
 pub(super) type Holdings = HashMap<String, Vec<Held>>;
 
-/// What all agents hold.
-pub(super) async fn holdings(agents: &Agents) -> Holdings {
+/// What the agents of `hosts` hold.
+pub(super) async fn holdings(agents: &Agents, hosts: impl Iterator<Item = &String>) -> Holdings {
     let mut out = Holdings::new();
-    for host in agents.hosts() {
+    for host in hosts {
         let Ok(mut client) = agents.of(host) else { continue };
+        let list = client.list_rings(ListRingsRequest::default());
         // Agents that do not answer are met again by their watchers.
-        if let Ok(rings) = client.list_rings(ListRingsRequest::default()).await {
+        if let Ok(Ok(rings)) = tokio::time::timeout(ANSWER, list).await {
             out.insert(host.clone(), rings.into_inner().rings);
         }
     }
@@ -80,15 +83,23 @@ fn farewells(recovered: &Recovered) -> HashMap<&str, (String, bool)> {
     out
 }
 
-/// Has agents destroy rings that are in no flow: an earlier controller was on its way to make or destroy them.
-pub(super) async fn close_strays(agents: &Agents, state: &State, holdings: &Holdings, recovered: &Recovered) {
-    let known: HashSet<&str> =
-        state.flows.values().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
+/// Names of all rings of flows.
+pub(super) fn known(state: &State) -> HashSet<String> {
+    state.flows.values().flat_map(|f| f.rings()).map(|r| r.name.clone()).collect()
+}
+
+/// Has agents destroy rings that are in no flow: somebody was on its way to make or destroy them.
+pub(super) async fn close_strays(
+    agents: &Agents,
+    known: &HashSet<String>,
+    holdings: &Holdings,
+    recovered: &Recovered,
+) {
     let farewells = farewells(recovered);
     for (host, rings) in holdings {
         let Ok(mut client) = agents.of(host) else { continue };
         let mut strays: HashMap<(&str, bool), Vec<String>> = HashMap::new();
-        for ring in rings.iter().filter(|r| !known.contains(r.name.as_str())) {
+        for ring in rings.iter().filter(|r| !known.contains(&r.name)) {
             let told = farewells.get(ring.name.as_str());
             let (reason, finished) =
                 told.map_or(("its flow is not there any more", false), |(told, finished)| (told, *finished));
@@ -124,6 +135,15 @@ impl Controller {
             let why = format!("member `{}` stays: {}", members.join("`, `"), refusal.message);
             self.0.events.emit(EventKind::FlowChanged, of_flow(name, why));
         }
+    }
+
+    /// An agent that did not answer when rings of its own were to be closed, and is met again, closes them now.
+    pub(super) async fn close_strays_of(&self, host: &String) {
+        // Nobody makes rings meanwhile.
+        let _work = self.0.work.lock().await;
+        let holdings = holdings(&self.0.agents, std::iter::once(host)).await;
+        let known = known(&self.state());
+        close_strays(&self.0.agents, &known, &holdings, &Recovered::default()).await;
     }
 
     /// Whether nobody is at the rings of one of these members.

@@ -78,7 +78,7 @@ impl Controller {
         flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
     }
 
-    async fn watch_agent(&self, host: &str) {
+    async fn watch_agent(&self, host: &String) {
         let Ok(mut client) = self.0.agents.of(host) else { return };
         loop {
             let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
@@ -87,6 +87,7 @@ impl Controller {
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");
                         self.check_rings_of(host).await;
+                        self.close_strays_of(host).await;
                     }
                     let mut stream = stream.into_inner();
                     while let Ok(Some(event)) = stream.message().await {

@@ -83,3 +83,37 @@ fn who_dies_at_a_ring_of_a_former_member_is_not_the_new_one_of_that_name() {
         rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
     }
 }
+
+#[test]
+fn what_an_agent_was_not_there_to_close_goes_when_it_is_met_again() {
+    let mut rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1", "h2"], &["h3"]))).expect("created");
+    rig.runtime.block_on(async {
+        for _ in 0..3 {
+            next(&mut events, EventKind::AgentFound).await;
+        }
+    });
+    rig.kill_agent(0);
+    rig.runtime.block_on(async {
+        next(&mut events, EventKind::AgentLost).await;
+        let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h1".into(), force: true };
+        client.remove_member(remove).await.expect("removed");
+    });
+    assert_eq!(rig.agents[0].rings().expect("an agent").len(), 1);
+    let mut at_agent = rig.agents[0].events();
+    rig.serve_agent(0);
+    let destroyed =
+        async { while at_agent.recv().await.expect("an agent").kind != agent::EventKind::Destroyed {} };
+    let time = std::time::Duration::from_secs(20);
+    rig.runtime.block_on(async { tokio::time::timeout(time, destroyed).await }).expect("it is told");
+    let member = Some(proto::Member { host: "h1".into(), ..Default::default() });
+    let add = proto::AddMemberRequest { flow: "f".into(), member };
+    rig.runtime.block_on(client.add_producer(add)).expect("its name is free");
+    let (mut tx, mut rx) = (producer(&rig, 1, "f.h1.h3"), consumer(&rig, 3, "f.h3"));
+    push(&mut tx, 0..10);
+    assert!((0..10).all(|n| pop(&mut rx) == n));
+    tx.detach();
+    rx.detach();
+}
