@@ -200,10 +200,11 @@ fn who_was_being_taken_out_stays_where_items_would_be_lost_unless_the_flow_does_
 fn numbers_of_a_change_that_was_broken_off_are_as_fresh() {
     let rig = Rig::new(2, "");
     let journal = rig.folder.path().join("journal");
-    // As if the controller had died when it made the flow, and when it deleted it, entries there and gone.
-    for broken in 0..3 {
+    // As if the controller had died when it made the flow; when it deleted it, entries there and gone; when it deleted the only one.
+    for broken in 0..4 {
+        let names = if broken == 3 { &["f"][..] } else { &["first", "f"] };
         let (controller, mut client) = rig.control();
-        for name in ["first", "f"] {
+        for name in names {
             rig.runtime.block_on(client.create_flow(shuffle(name, &["h1"], &["h2"]))).expect("created");
         }
         let moves = || {
@@ -236,14 +237,14 @@ fn numbers_of_a_change_that_was_broken_off_are_as_fresh() {
             open.begin("f", None).expect("written");
         }
         drop(open);
-        let (_controller, mut client) = rig.control();
+        let (controller, mut client) = rig.control();
         rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
         moves();
-        for name in ["first", "f"] {
-            let delete = proto::DeleteFlowRequest { name: name.into(), force: true };
+        for name in names {
+            let delete = proto::DeleteFlowRequest { name: (*name).into(), force: true };
             rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
         }
-        end(&rig, _controller, client);
+        end(&rig, controller, client);
     }
 }
 
