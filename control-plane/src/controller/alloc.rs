@@ -6,6 +6,7 @@
 
 use crate::p4::{Schema, SchemaError};
 use crate::plan::{FIRST_FLOW_GROUP, Qp, qp};
+use std::collections::BTreeSet;
 
 const LAST_GENERATION: u8 = 127;
 
@@ -21,6 +22,9 @@ pub enum Number {
     /// Of a flow: its rate cap, and its multicast groups.
     Flow(u16),
 }
+
+/// One of its kinds.
+pub type NumberOf = fn(u16) -> Number;
 
 /// Sizes of the P4 program. Number 0 is nobody's, of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,13 +127,15 @@ impl Kind {
 
     /// Takes `number` as in use; those skipped rest.
     fn note(&mut self, number: u16) {
-        let number = u32::from(number);
-        if number < self.next {
-            self.resting = self.resting.saturating_sub(1);
-        } else {
-            self.resting += number - self.next;
-            self.next = number + 1;
-        }
+        self.skip(number);
+        self.resting = self.resting.saturating_sub(1);
+    }
+
+    /// Numbers up to `number` may have been used: those that are not noted rest.
+    fn skip(&mut self, number: u16) {
+        let next = (u32::from(number) + 1).clamp(self.next, self.end);
+        self.resting += next - self.next;
+        self.next = next;
     }
 }
 
@@ -220,6 +226,33 @@ impl Allocator {
         for qp in qps {
             *self.generation(qp.index) = (qp.qpn >> 16) as u8;
         }
+    }
+
+    /// Notes that numbers up to these may have been in use. Which of them rest says [`idle`](Self::idle).
+    pub fn skip(&mut self, numbers: &[Number]) {
+        numbers.iter().for_each(|&n| {
+            let (kind, n) = self.kind(n);
+            kind.skip(n);
+        });
+    }
+
+    /// As many more connections may have been in use as somebody has who was about to join a group.
+    pub fn skip_joiner(&mut self) {
+        self.qps.skip((self.qps.next + 1) as u16);
+    }
+
+    /// When nothing was given back yet: the numbers that rest, since they are not in use and may have been.
+    pub fn idle(&self, in_use: &BTreeSet<Number>) -> Vec<Number> {
+        let kinds: [(&Kind, NumberOf); 4] = [
+            (&self.workers, Number::Worker),
+            (&self.producers, Number::Producer),
+            (&self.qps, Number::Qp),
+            (&self.flows, Number::Flow),
+        ];
+        let all = kinds
+            .into_iter()
+            .flat_map(|(kind, number)| (kind.first..kind.next).map(move |n| number(n as u16)));
+        all.filter(|n| !in_use.contains(n)).collect()
     }
 
     /// Gives numbers back whose registers the switch still remembers.
@@ -337,5 +370,18 @@ mod tests {
         assert_eq!((all.worker(), all.producer()), (Ok(4), Ok(1)));
         all.untouched(&[Number::Qp(2)]);
         assert_eq!(all.qp().unwrap().qpn >> 16, 6);
+    }
+
+    #[test]
+    fn what_may_have_been_used_rests_and_is_told() {
+        let mut all = Allocator::default();
+        let used = [Number::Worker(4), Number::Worker(1)];
+        all.note(&used, std::iter::empty());
+        all.skip(&[Number::Worker(5), Number::Worker(2), Number::Flow(1)]);
+        let idle = all.idle(&used.into());
+        assert_eq!(idle, [Number::Worker(2), Number::Worker(3), Number::Worker(5), Number::Flow(1)]);
+        assert_eq!((all.in_use().workers, all.workers.resting), (2, 3));
+        all.reusable(&idle);
+        assert_eq!((all.in_use().workers, all.worker(), all.flow()), (2, Ok(5), Ok(1)));
     }
 }

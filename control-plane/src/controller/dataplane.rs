@@ -2,7 +2,7 @@
 //! [`Flow`], everything that the switch has to hold for it goes out. Changing a flow is the difference of two such lists
 //! ([`super::difference`]), so nothing here knows what changed.
 
-use super::alloc::{Room, group_of};
+use super::alloc::{Number, NumberOf, Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
@@ -195,6 +195,25 @@ impl DataPlane {
         Ok(())
     }
 
+    /// What entries are about.
+    ///
+    /// # Errors
+    /// When program and controller do not fit.
+    pub fn numbers_of(&self, entities: &[rt::Entity]) -> Result<Vec<Number>, SchemaError> {
+        let kinds: [(&str, NumberOf); 4] = [
+            ("workers", Number::Worker),
+            ("producers", Number::Producer),
+            ("peers", Number::Qp),
+            ("flows", Number::Flow),
+        ];
+        let mut out = Vec::new();
+        for (name, number) in kinds {
+            let table = self.schema.table(name)?;
+            out.extend(entities.iter().filter_map(|e| key_in(table, e)).map(number));
+        }
+        Ok(out)
+    }
+
     /// A worker that never runs and answers when asked.
     ///
     /// # Errors
@@ -242,6 +261,15 @@ impl DataPlane {
             "doorbells",
         ]
     }
+}
+
+/// The key of an entry of that table, whose only field it is.
+fn key_in(table: u32, entity: &rt::Entity) -> Option<u16> {
+    let Some(rt::entity::Entity::TableEntry(entry)) = &entity.entity else { return None };
+    let field = entry.r#match.first().filter(|_| entry.table_id == table)?;
+    let Some(rt::field_match::FieldMatchType::Exact(exact)) = &field.field_match_type else { return None };
+    let number = exact.value.iter().fold(0, |n: u32, byte| n << 8 | u32::from(*byte));
+    number.try_into().ok()
 }
 
 fn table(entry: rt::TableEntry) -> rt::Entity {

@@ -31,8 +31,9 @@ enum Line {
 pub struct Recovered {
     /// Flows by name.
     pub flows: BTreeMap<String, Flow>,
-    /// Flows whose change was not completed; `flows` has what they are to be.
-    pub unfinished: Vec<String>,
+    /// Flows whose change was not completed, with what they were before it; `flows` has what they are to be. They are unfinished
+    /// until it is said what they are.
+    pub unfinished: BTreeMap<String, Option<Flow>>,
 }
 
 /// An open journal; without a file it remembers nothing.
@@ -62,8 +63,19 @@ impl Journal {
         let fresh = path.with_extension("new");
         let mut file = File::create(&fresh).map_err(fail)?;
         for (name, flow) in &recovered.flows {
-            let line = Line::End { name: name.clone(), flow: Some(flow.clone()) };
-            write(&mut file, &line).map_err(fail)?;
+            if !recovered.unfinished.contains_key(name) {
+                let line = Line::End { name: name.clone(), flow: Some(flow.clone()) };
+                write(&mut file, &line).map_err(fail)?;
+            }
+        }
+        for (name, was) in &recovered.unfinished {
+            let fallback = recovered.flows.get(name).cloned();
+            for line in [
+                Line::End { name: name.clone(), flow: was.clone() },
+                Line::Begin { name: name.clone(), fallback },
+            ] {
+                write(&mut file, &line).map_err(fail)?;
+            }
         }
         std::fs::rename(&fresh, path).map_err(fail)?;
         let file = OpenOptions::new().append(true).open(path).map_err(fail)?;
@@ -129,7 +141,7 @@ fn read(text: &[u8]) -> io::Result<Recovered> {
         }
     }
     for (name, fallback) in open {
-        out.unfinished.push(name.clone());
+        out.unfinished.insert(name.clone(), out.flows.get(&name).cloned());
         set(&mut out.flows, name, fallback);
     }
     Ok(out)
@@ -186,9 +198,12 @@ mod tests {
             journal.begin("b", None).unwrap();
         }
         let (mut journal, found) = Journal::open(&path).unwrap();
-        assert_eq!(found.unfinished, ["b"]);
+        let was = [("a", Some(flow("a"))), ("b", None), ("gone", Some(flow("gone")))];
+        assert_eq!(found.unfinished, was.map(|(name, flow)| (name.to_owned(), flow)).into());
         journal.end("a", Some(&changed)).unwrap();
-        assert_eq!(Journal::open(&path).unwrap().1.flows["a"], changed);
+        ["b", "gone"].into_iter().for_each(|name| journal.end(name, None).unwrap());
+        let found = Journal::open(&path).unwrap().1;
+        assert_eq!((found.flows["a"].clone(), found.unfinished.len()), (changed, 0));
     }
 
     #[test]

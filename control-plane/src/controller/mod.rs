@@ -8,6 +8,7 @@
 //! - [`dataplane`]: a flow as table entries, the one planning interface; [`difference`]: from one list of entries to another.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
+//! - `unfinished`: what an earlier controller had begun.
 //! - `rest`: workers at rest, registers as fresh.
 //! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes.
 
@@ -35,6 +36,7 @@ mod silence;
 mod start;
 pub mod state;
 mod stats;
+mod unfinished;
 mod watch;
 
 use crate::p4::{SwitchClient, SwitchReader};
@@ -76,7 +78,8 @@ struct Inner {
     state: Mutex<State>,
     /// Held by the change under way.
     work: tokio::sync::Mutex<Work>,
-    connected: Mutex<std::collections::HashMap<String, bool>>,
+    /// Hosts whose agents were asked, and whether they answer.
+    connected: channel::Sender<std::collections::HashMap<String, bool>>,
     switch_connected: AtomicBool,
     links: links::Links,
     barriers: barriers::Barriers,

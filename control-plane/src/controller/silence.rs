@@ -131,9 +131,8 @@ impl Controller {
             self.0.events.emit(EventKind::MemberSilent, of_flow(&flow, text));
             return;
         }
-        let members: Vec<String> = silent.iter().map(|user| user.member.clone()).collect();
         let why = silent.iter().map(what).collect::<Vec<_>>().join("; ");
-        self.members_gone(&flow, &members, &why).await;
+        self.members_gone(&flow, &silent, &why).await;
     }
 
     /// What was received and sent on connections so far.
@@ -250,7 +249,9 @@ mod tests {
     }
 
     fn suspect(member: &str, qp: u16) -> (User, u16) {
-        (User { flow: "f".into(), member: member.into(), ring: format!("f.{member}") }, qp)
+        let user =
+            User { flow: "f".into(), member: member.into(), ring: format!("f.{member}"), address: None };
+        (user, qp)
     }
 
     #[test]

@@ -10,10 +10,11 @@ use super::difference::Difference;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
-use super::model::{DeclaredRing, Host};
+use super::model::{DeclaredRing, Flow, Host};
 use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::state::State;
+use super::unfinished::{self, Leaving};
 use super::{Controller, Inner, Session, Work, again};
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
 use crate::plan::{GROUP_FLOOD, Plan, PlanError, REPORT, ticks};
@@ -30,6 +31,8 @@ use tokio::sync::watch as channel;
 
 /// Election id of the controller; whoever holds it or a higher one is the only controller.
 pub(super) const ELECTION_ID: u64 = 1;
+/// How many numbers are made fresh at once: others want the switch, too.
+const AT_ONCE: usize = 256;
 /// How long the switch may take to notice that an earlier controller is gone.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
@@ -107,16 +110,31 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         give_program(&mut client, setup.artifacts, &plane, &plan).await?;
     }
     client.set_up(&plan).await?;
-    let lost = if taken_up { BTreeMap::new() } else { std::mem::take(&mut recovered.flows) };
-    for name in lost.keys() {
-        journal.end(name, None)?;
+    let holdings = unfinished::holdings(&agents, agents.hosts()).await;
+    let mut leaving = Vec::new();
+    let mut lost = BTreeMap::new();
+    if taken_up {
+        leaving = unfinished::begin_again(&mut recovered, &holdings);
+    } else {
+        lost = std::mem::take(&mut recovered.flows);
     }
-    let text = settle(&mut client, &reader, &plane, &mut state, &recovered, taken_up).await?;
-    close_strays(&agents, &state).await;
+    let text = settle(&mut client, &reader, &plane, &mut state, (&recovered, &leaving), taken_up).await?;
+    unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
+    // From here on it does not matter that they were not completed, but for those who are still to be taken out.
+    for name in lost.keys().chain(recovered.unfinished.keys()) {
+        if leaving.iter().all(|l| l.flow != *name) {
+            journal.end(name, state.flows.get(name))?;
+        }
+    }
     let Some(digests) = client.digests() else {
         return Err(ClientError::Lost { switch: switch.name.clone() }.into());
     };
     let (resting, given_back) = tokio::sync::mpsc::unbounded_channel();
+    let in_use = state.flows.values().flat_map(|f| f.numbers()).collect();
+    for some in state.numbers.idle(&in_use).chunks(AT_ONCE) {
+        // The receiver is just below.
+        let _ = resting.send((state.numbers.era(), some.to_vec()));
+    }
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
         switch_name: switch.name.clone(),
@@ -127,7 +145,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         events: Events::default(),
         state: Mutex::new(state),
         work: tokio::sync::Mutex::new(Work { switch: client, journal }),
-        connected: Mutex::new(HashMap::new()),
+        connected: channel::channel(HashMap::new()).0,
         switch_connected: AtomicBool::new(true),
         links: Links::of(setup.topology),
         barriers: Barriers::default(),
@@ -144,6 +162,9 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     // What was taken up may be a crowd.
     controller.0.crowd.notify_one();
     controller.watch(digests, given_back);
+    for leaving in &leaving {
+        controller.take_out_again(leaving).await;
+    }
     Ok(controller)
 }
 
@@ -182,16 +203,24 @@ async fn settle(
     reader: &crate::p4::SwitchReader,
     plane: &DataPlane,
     state: &mut State,
-    recovered: &Recovered,
+    (recovered, leaving): (&Recovered, &[Leaving]),
     taken_up: bool,
 ) -> Result<String, StartError> {
+    let qps = |flow: &Flow| flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]).collect::<Vec<_>>();
+    for flow in recovered.unfinished.values().flatten() {
+        state.numbers.note(&[], qps(flow).into_iter());
+    }
     for flow in recovered.flows.values() {
         let numbers: Vec<Number> = flow.numbers().into_iter().collect();
-        state.numbers.note(&numbers, flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]));
+        state.numbers.note(&numbers, qps(flow).into_iter());
         state.set(&flow.name, Some(flow.clone()));
     }
     if !taken_up {
         return Ok("the switch was given its program".to_owned());
+    }
+    // The switch remembers them, whether it still has their entries or not.
+    for flow in recovered.unfinished.values().flatten() {
+        state.numbers.skip(&flow.numbers().into_iter().collect::<Vec<_>>());
     }
     let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
     let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -199,7 +228,9 @@ async fn settle(
     let around = Surroundings::of(state);
     let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
     for flow in recovered.flows.values() {
-        wanted.extend(plane.entities(flow, &around.context(false))?);
+        // Those of whom somebody is leaving begin nothing until it has left.
+        let hold = leaving.iter().any(|l| l.flow == flow.name);
+        wanted.extend(plane.entities(flow, &around.context(hold))?);
     }
     // Workers run when everything that they need is there.
     for flow in recovered.flows.values().filter(|f| f.failed.is_none()) {
@@ -210,6 +241,10 @@ async fn settle(
     let ticking = state.ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
     wanted.extend(ticking.map(replication));
     let difference = Difference::between(held, wanted);
+    state.numbers.skip(&plane.numbers_of(&difference.deletes)?);
+    if !recovered.unfinished.is_empty() {
+        state.numbers.skip_joiner();
+    }
     client.update(difference.additions().into_iter()).await?;
     client.update(difference.removals().into_iter()).await?;
     let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
@@ -217,31 +252,6 @@ async fn settle(
     Ok(format!(
         "{flows} flows were taken up, {unfinished} changes had not been completed; {more} entries set right, {less} taken away"
     ))
-}
-
-/// Has agents destroy rings that are in no flow: an earlier controller was on its way to make or destroy them.
-async fn close_strays(agents: &Agents, state: &State) {
-    let known: HashSet<&str> =
-        state.flows.values().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
-    for host in agents.hosts() {
-        let Ok(mut client) = agents.of(host) else { continue };
-        let all = zsr_host_agent::proto::ListRingsRequest::default();
-        // Agents that do not answer are met again by their watchers.
-        let Ok(rings) = client.list_rings(all).await else { continue };
-        let names: Vec<String> = rings
-            .into_inner()
-            .rings
-            .into_iter()
-            .map(|r| r.name)
-            .filter(|n| !known.contains(n.as_str()))
-            .collect();
-        if !names.is_empty() {
-            let reason = "its flow is not there any more".to_owned();
-            let _ = client
-                .close_rings(zsr_host_agent::proto::CloseRingsRequest { names, reason, finished: false })
-                .await;
-        }
-    }
 }
 
 fn hosts(setup: &Setup<'_>) -> Vec<Host> {

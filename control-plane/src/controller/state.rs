@@ -6,7 +6,7 @@ use super::dataplane::{Hosts, Limits};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
-use crate::plan::{MAX_MEMBERS, RingIds};
+use crate::plan::{MAX_MEMBERS, RingAddress, RingIds};
 use crate::topology::{Pace, RingRole, Routing, fits_item, parse_routing};
 use crate::tuples::Schema;
 use std::collections::btree_map::Entry;
@@ -54,7 +54,7 @@ pub struct NewFlow {
     pub schema: String,
 }
 
-/// Who has a ring, or a number of the switch.
+/// Who has a ring, or a number of the switch. Names may be used again, also for another ring: that has another address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The flow.
@@ -63,12 +63,24 @@ pub struct User {
     pub member: String,
     /// The ring.
     pub ring: String,
+    /// What its agent said of it.
+    pub address: Option<RingAddress>,
 }
 
 impl User {
     /// `member` of `flow`, which has `ring`.
     pub(super) fn new(flow: &Flow, member: &Member, ring: &Ring) -> Self {
-        User { flow: flow.name.clone(), member: member.name.clone(), ring: ring.name.clone() }
+        User {
+            flow: flow.name.clone(),
+            member: member.name.clone(),
+            ring: ring.name.clone(),
+            address: ring.address,
+        }
+    }
+
+    /// All of a member's rings.
+    pub(super) fn all<'m>(flow: &'m Flow, member: &'m Member) -> impl Iterator<Item = User> + 'm {
+        member.rings.iter().map(|ring| User::new(flow, member, ring))
     }
 }
 
@@ -133,6 +145,11 @@ impl State {
     /// Who has ring `name`.
     pub fn user_of_ring(&self, name: &str) -> Option<&User> {
         self.rings.get(name)
+    }
+
+    /// Whether that very ring is its user's.
+    pub fn has(&self, user: &User) -> bool {
+        self.rings.get(&user.ring) == Some(user)
     }
 
     /// Whose worker that is.

@@ -5,7 +5,7 @@ use super::Controller;
 use super::alloc::Resting;
 use super::events::of_flow;
 use super::links::End;
-use super::model::Flow;
+use super::model::{Flow, Member, Ring};
 use super::proto::{self, EventKind};
 use super::refusal::Kind;
 use super::rest::WorkerState;
@@ -14,7 +14,7 @@ use super::silence::{Heard, Listening};
 use super::state::User;
 use crate::p4::Digests;
 use crate::plan::report::{Reason, Report};
-use std::sync::PoisonError;
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use zsr_host_agent::proto::ring_event::Kind as RingKind;
@@ -60,13 +60,12 @@ impl Controller {
     }
 
     pub(super) fn is_connected(&self, host: &str) -> bool {
-        let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.get(host).copied().unwrap_or(false)
+        self.0.connected.borrow().get(host).copied().unwrap_or(false)
     }
 
     fn set_connected(&self, host: &str, is: bool) -> bool {
-        let mut connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.insert(host.to_owned(), is) != Some(is)
+        let is_news = |known: &mut HashMap<String, bool>| known.insert(host.to_owned(), is) != Some(is);
+        self.0.connected.send_if_modified(is_news)
     }
 
     /// Why a flow waits, if it does.
@@ -79,7 +78,7 @@ impl Controller {
         flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
     }
 
-    async fn watch_agent(&self, host: &str) {
+    async fn watch_agent(&self, host: &String) {
         let Ok(mut client) = self.0.agents.of(host) else { return };
         loop {
             let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
@@ -88,6 +87,7 @@ impl Controller {
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");
                         self.check_rings_of(host).await;
+                        self.close_strays_of(host).await;
                     }
                     let mut stream = stream.into_inner();
                     while let Ok(Some(event)) = stream.message().await {
@@ -127,77 +127,86 @@ impl Controller {
             if failure.is_some() {
                 return;
             }
-            let lost = |m: &&super::model::Member| {
-                m.rings.iter().any(|r| r.host == host && !found.contains_key(&r.name))
-            };
-            let gone: Vec<String> = flow.members().filter(lost).map(|m| m.name.clone()).collect();
+            // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
+            let lost = |r: &&Ring| r.host == host && !found.contains_key(&r.name);
+            let members = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+            let gone = members.filter(|(_, r)| lost(r)).map(|(m, r)| User::new(&flow, m, r));
+            let gone: Vec<User> = gone.collect();
             let why = "its host's agent was started anew and has lost its rings";
-            if !gone.is_empty() {
-                for member in flow.members().filter(lost) {
-                    let trouble =
-                        format!("member `{}`: {why}: remove it with --force and add it again", member.name);
-                    let mut state = self.state();
-                    member
-                        .rings
-                        .iter()
-                        .for_each(|r| drop(state.troubles.insert(r.name.clone(), trouble.clone())));
-                }
-                self.members_gone(&flow.name, &gone, why).await;
+            for user in &gone {
+                let member = &user.member;
+                let trouble = format!("member `{member}`: {why}: remove it with --force and add it again");
+                self.trouble(user, Some(trouble));
             }
+            self.members_gone(&flow.name, &gone, why).await;
         }
     }
 
     async fn host_gone(&self, host: &str, why: &str) {
         let flows = self.list_flows();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
-            self.members_gone(&flow.name, &self.members_on(flow, host), why).await;
+            let names = self.members_on(flow, host);
+            let gone = flow.members().filter(|m| names.contains(&m.name));
+            let gone: Vec<User> = gone.flat_map(|m| User::all(flow, m)).collect();
+            self.members_gone(&flow.name, &gone, why).await;
         }
     }
 
     async fn ring_event(&self, host: &str, ring: &agent::RingEvent) {
         let user = self.state().user_of_ring(&ring.name).cloned();
-        // Rings that this controller has just closed, or is about to make known, concern nobody.
-        let Some(User { flow, member, .. }) = user else { return };
+        // Rings that this controller has just closed, or is about to make known, concern nobody. A program may be at one that was
+        // closed for as long as it likes, and the name be another ring's meanwhile.
+        let is_it = |user: &User| user.address.is_some_and(|a| u32::from(a.epoch) == ring.epoch);
+        let Some(user) = user.filter(is_it) else { return };
         let kind = match ring.kind() {
             RingKind::Attached => EventKind::ProgramAttached,
             RingKind::Left => EventKind::ProgramLeft,
             RingKind::Died => EventKind::ProgramDied,
             _ => return,
         };
-        {
-            let mut state = self.state();
-            match kind {
-                EventKind::ProgramDied => {
-                    let trouble = format!("member `{member}`, ring `{}`: {}", ring.name, ring.detail);
-                    state.troubles.insert(ring.name.clone(), trouble);
-                }
-                _ => drop(state.troubles.remove(&ring.name)),
-            }
-        }
+        let User { flow, member, .. } = user.clone();
+        let what = format!("ring `{}`: {}", ring.name, ring.detail);
+        let died = kind == EventKind::ProgramDied;
+        self.trouble(&user, died.then(|| format!("member `{member}`, {what}")));
         let event = proto::Event {
-            member: member.clone(),
+            member,
             ring: ring.name.clone(),
             host: host.to_owned(),
             ..of_flow(&flow, ring.detail.clone())
         };
         self.0.events.emit(kind, event);
-        if kind == EventKind::ProgramDied {
-            self.members_gone(&flow, &[member], &format!("ring `{}`: {}", ring.name, ring.detail)).await;
+        if died {
+            self.members_gone(&flow, &[user], &what).await;
         }
     }
 
-    /// What the flow's policy says when members are gone.
-    pub(super) async fn members_gone(&self, flow: &str, members: &[String], why: &str) {
+    /// Notes what troubles a ring, or that nothing does, unless it has gone meanwhile.
+    fn trouble(&self, user: &User, trouble: Option<String>) {
+        let mut state = self.state();
+        if state.has(user) {
+            match trouble {
+                Some(trouble) => drop(state.troubles.insert(user.ring.clone(), trouble)),
+                None => drop(state.troubles.remove(&user.ring)),
+            }
+        }
+    }
+
+    /// What the flow's policy says when those who had these rings are gone.
+    pub(super) async fn members_gone(&self, flow: &str, gone: &[User], why: &str) {
         let mut others = None;
         loop {
             let mut work = self.0.work.lock().await;
-            let (settings, members) = match self.state().flows.get(flow) {
-                Some(flow) if flow.failed.is_none() => {
-                    // Somebody else may have taken them out, and others may have gone since.
-                    let is_there = |name: &&String| flow.members().any(|m| m.name == **name);
-                    (flow.settings.clone(), members.iter().filter(is_there).cloned().collect::<Vec<_>>())
+            let (settings, members) = {
+                let state = self.state();
+                let Some(flow) = state.flows.get(flow).filter(|f| f.failed.is_none()) else { return };
+                // Somebody else may have taken them out, and others may have come under their names.
+                let mut members: Vec<String> = Vec::new();
+                for user in gone.iter().filter(|user| state.has(user)) {
+                    if !members.contains(&user.member) {
+                        members.push(user.member.clone());
+                    }
                 }
-                _ => return,
+                (flow.settings.clone(), members)
             };
             if members.is_empty() {
                 return;
@@ -229,15 +238,11 @@ impl Controller {
 
     /// Those who go, and those of whom it is known meanwhile that they are gone.
     fn with_others(&self, flow: &str, mut going: Vec<String>, others: Option<&Listening>) -> Vec<String> {
-        let is_away = |host: &str| {
-            let connected = self.0.connected.lock().unwrap_or_else(PoisonError::into_inner);
-            connected.get(host) == Some(&false)
-        };
+        let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
         let state = self.state();
         let Some(flow) = state.flows.get(flow) else { return going };
-        let silent = |m: &super::model::Member| {
-            others.is_some_and(|o| m.rings.iter().any(|r| o.is_silent(r.ids.data.index)))
-        };
+        let silent =
+            |m: &Member| others.is_some_and(|o| m.rings.iter().any(|r| o.is_silent(r.ids.data.index)));
         let more = flow.members().filter(|m| is_away(&m.host) || silent(m));
         let more: Vec<String> = more.map(|m| m.name.clone()).filter(|name| !going.contains(name)).collect();
         going.extend(more);
@@ -298,6 +303,10 @@ impl Controller {
         };
         let Some(who) = who else { return };
         let mut work = self.0.work.lock().await;
+        // Its flow may be gone by now, and another be called so.
+        if self.state().flow_of_worker(worker).is_none_or(|flow| flow.name != who.flow) {
+            return;
+        }
         self.fail_flow(&mut work, &who.flow, &format!("ring `{}` {}", who.ring, report.reason)).await;
     }
 }

@@ -34,7 +34,7 @@ pub fn pop(ring: &mut Consumer) -> u64 {
 }
 
 /// The next event of this kind, from a stream opened before.
-async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) -> proto::Event {
+pub async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) -> proto::Event {
     loop {
         let event = events.message().await.expect("a stream").expect("no end");
         if event.kind() == kind {
@@ -43,7 +43,7 @@ async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) -> p
     }
 }
 
-fn watch(rig: &Rig, client: &mut Client) -> tonic::Streaming<proto::Event> {
+pub fn watch(rig: &Rig, client: &mut Client) -> tonic::Streaming<proto::Event> {
     let all = proto::WatchEventsRequest { after: Some(0), past_only: false };
     rig.runtime.block_on(client.watch_events(all)).expect("events").into_inner()
 }

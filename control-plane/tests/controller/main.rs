@@ -2,6 +2,7 @@
 
 mod changes;
 mod crowd;
+mod deaths;
 mod kinds;
 mod refusals;
 mod rig;
