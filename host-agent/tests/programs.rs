@@ -127,6 +127,22 @@ fn a_ring_that_is_left_goes_on_with_the_next_program() {
 }
 
 #[test]
+fn a_ring_is_free_once_its_program_has_left() {
+    let host = shared();
+    host.create("tx", Role::Producer);
+    let tx = pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("attached");
+    // The agent has something else to do when the farewell comes.
+    let (busy, is_busy) = std::sync::mpsc::channel();
+    host.runtime.spawn(async move {
+        busy.send(()).expect("the test waits");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    });
+    is_busy.recv().expect("the agent is busy");
+    tx.detach();
+    pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("free").detach();
+}
+
+#[test]
 fn a_program_that_goes_without_a_word_counts_as_dead() {
     let mut host = shared();
     host.create("tx", Role::Producer);

@@ -86,6 +86,8 @@ impl Agent {
             left_well = listen(&mut stream, &mut bell).await.is_ok_and(|farewell| farewell);
         }
         self.ended(&info, lease, left_well, &program);
+        // The program waits for this: the ring is another's from now on.
+        drop(stream);
     }
 
     /// The ring, if the program may have it, and a descriptor of its memory.

@@ -21,6 +21,8 @@ use crate::ring::{Ring, RingSpec, Role};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to answer a farewell, which only matters to whoever attaches next.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// The ring in this process's address space, whose memory holds the connection; and its doorbell, if it is to ring.
 pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
@@ -113,7 +115,10 @@ impl Drop for Leased {
         lease::forget(self.number, &self.agent);
         // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
         // needs no farewell.
-        let _ = self.agent.write_all(&[FAREWELL]);
+        if self.agent.write_all(&[FAREWELL]).is_ok() && self.agent.set_read_timeout(Some(PARTING)).is_ok() {
+            // The agent closes the connection when the ring is free: whoever comes next finds it so.
+            let _ = self.agent.read(&mut [0]);
+        }
     }
 }
 
