@@ -143,6 +143,26 @@ fn a_ring_is_free_once_its_program_has_left() {
 }
 
 #[test]
+fn an_item_that_was_begun_is_begun_for_the_next_program() {
+    let host = shared();
+    host.create("rx", Role::Consumer);
+    let visit = |leaves: Option<u32>| {
+        let mut rx = pu::attach_consumer(&host.socket, "rx", Cancel::new()).expect("free");
+        let found = rx.begun();
+        if let Some(records) = leaves {
+            rx.set_begun(records);
+        }
+        rx.detach();
+        found
+    };
+    assert_eq!(visit(Some(7)), 0);
+    // Whoever does not care leaves it as it is.
+    assert_eq!(visit(None), 7);
+    assert_eq!(visit(Some(0)), 7);
+    assert_eq!(visit(None), 0);
+}
+
+#[test]
 fn a_program_that_goes_without_a_word_counts_as_dead() {
     let mut host = shared();
     host.create("tx", Role::Producer);

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::{Agent, EventKind, RingInfo};
 use crate::proto;
-use crate::pu::{BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
+use crate::pu::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
 use crate::ring::doorbell::Doorbell;
 use crate::ring::{ByteOrder, Lease, Left, Role};
 
@@ -52,6 +52,7 @@ impl Agent {
     fn note_progress(&self) {
         for info in self.rings().unwrap_or_default() {
             info.ring.filled_bytes();
+            info.ring.begun.look(|| info.ring.snapshot().tail.counter);
         }
     }
 
@@ -80,10 +81,12 @@ impl Agent {
             },
             epoch: info.ring.epoch().into(),
             doorbell: bell.is_some(),
+            begun: (info.ring.role() == Role::Consumer)
+                .then(|| info.ring.begun.at(info.ring.snapshot().tail.counter)),
         };
         let mut left_well = false;
         if hand_over(&mut stream, &framed(&reply), &file).await.is_ok() {
-            left_well = listen(&mut stream, &mut bell).await.is_ok_and(|farewell| farewell);
+            left_well = listen(&mut stream, &mut bell, &info).await.is_ok_and(|farewell| farewell);
         }
         self.ended(&info, lease, left_well, &program);
         // The program waits for this: the ring is another's from now on.
@@ -137,7 +140,11 @@ impl Agent {
 type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
 
 /// Rings as often as the program asks for it, until it leaves. Says whether it did so in good order.
-async fn listen(stream: &mut UnixStream, bell: &mut Option<Box<dyn Doorbell>>) -> io::Result<bool> {
+async fn listen(
+    stream: &mut UnixStream,
+    bell: &mut Option<Box<dyn Doorbell>>,
+    info: &RingInfo,
+) -> io::Result<bool> {
     loop {
         match stream.read_u8().await? {
             FAREWELL => return Ok(true),
@@ -146,6 +153,10 @@ async fn listen(stream: &mut UnixStream, bell: &mut Option<Box<dyn Doorbell>>) -
                 if let Some(bell) = bell {
                     bell.ring(head, flags);
                 }
+            }
+            BEGUN => {
+                let (tail, records) = (stream.read_u32_le().await?, stream.read_u32_le().await?);
+                info.ring.begun.set(tail, records);
             }
             _ => return Ok(false),
         }
