@@ -28,6 +28,8 @@ enum Stop {
     Usage(String),
     /// What comes in is not what the flow takes; flow and rings are well.
     Input(String),
+    /// What comes out can't be written; flow and rings are well.
+    Output(String),
     /// Something failed.
     Failed(String),
     /// A signal, or a reader that has gone away.
@@ -51,7 +53,7 @@ fn exit(result: Result<(), Stop>) -> u8 {
             complain(format_args!("error: {why}"));
             USAGE
         }
-        Err(Stop::Input(why) | Stop::Failed(why)) => {
+        Err(Stop::Input(why) | Stop::Output(why) | Stop::Failed(why)) => {
             complain(format_args!("error: {why}"));
             FAILED
         }
@@ -310,6 +312,11 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
             Consumer::detach(reader.into_consumer());
             Ok(())
         }
+        Err(Stop::Output(why)) => {
+            Consumer::detach(reader.into_consumer());
+            let left = "what was not written is left to another program";
+            Err(Stop::Output(format!("{why} ({left})")))
+        }
         Err(stop) => Err(stop),
     }
 }
@@ -321,11 +328,12 @@ fn copy_out(
     schema: Option<&Schema>,
     reader: &mut SegmentReader,
 ) -> Result<bool, Stop> {
-    let mut out = io::BufWriter::with_capacity(CHUNK, io::stdout().lock());
+    // Not by way of Rust's own buffer, which would keep what could not be written.
+    let mut out = File::from(rustix::io::dup(rustix::stdio::stdout()).map_err(|e| written(&e.into()))?);
     let mut left = args.count.unwrap_or(u64::MAX);
     let text = args.stream.record_size.is_none();
     let tuples = schema.filter(|_| text);
-    let mut line = Vec::new();
+    let mut lines = Vec::new();
     while left > 0 {
         let segment = match reader.next_segment() {
             Ok(segment) => segment,
@@ -338,26 +346,54 @@ fn copy_out(
             }
             Err(e) => return Err(failed(e)),
         };
-        for record in segment.records() {
-            let record = record.map_err(failed)?;
-            if left == 0 {
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(segment.len());
+        let (mut printed, mut bad, mut done) = (Ok(()), None, 0);
+        for record in segment.records().take(wanted) {
+            let shown = match (record, tuples) {
+                (Err(e), _) => Err(failed(e)),
+                (Ok(record), Some(schema)) => {
+                    let decoded = schema.decode(record, args.stream.delimiter, &mut lines);
+                    decoded.map_err(|e| Stop::Output(e.to_string()))
+                }
+                (Ok(record), None) => {
+                    lines.extend_from_slice(record);
+                    Ok(())
+                }
+            };
+            if let Err(stop) = shown {
+                bad = Some(stop);
                 break;
             }
-            left -= 1;
-            let record = match tuples {
-                Some(schema) => {
-                    line.clear();
-                    schema.decode(record, args.stream.delimiter, &mut line).map_err(failed)?;
-                    line.as_slice()
-                }
-                None => record,
-            };
-            out.write_all(record)
-                .and_then(|()| if text { out.write_all(b"\n") } else { Ok(()) })
-                .map_err(written)?;
+            if text {
+                lines.push(b'\n');
+            }
+            done += 1;
+            if lines.len() >= CHUNK {
+                printed = out.write_all(&lines);
+                lines.clear();
+            }
+            if printed.is_err() {
+                break;
+            }
         }
         // Printed before its place in the ring is given back.
-        out.flush().map_err(written)?;
+        let printed = printed.and_then(|()| out.write_all(&lines));
+        lines.clear();
+        if let Err(e) = printed {
+            // How much of it somebody has read is not known.
+            segment.keep(0);
+            return Err(written(&e));
+        }
+        left -= u64::from(done);
+        match bad {
+            None if done as usize == segment.len() => {}
+            None => segment.keep(done),
+            Some(stop @ Stop::Output(_)) => {
+                segment.keep(done);
+                return Err(stop);
+            }
+            Some(stop) => return Err(stop),
+        }
     }
     Ok(false)
 }
@@ -369,15 +405,15 @@ fn ended(args: &StreamArgs, e: PopError) -> String {
             format!("flow `{}` has failed: {}", flow.name, flow.reason)
         }
         Ok(flow) => format!("flow `{}`: {e}: its member was taken out, or lost its agent", flow.name),
-        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Usage(why)) => format!("{e}: {why}"),
+        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Output(why) | Stop::Usage(why)) => format!("{e}: {why}"),
         Err(Stop::Quietly) => e.to_string(),
     }
 }
 
-fn written(e: io::Error) -> Stop {
+fn written(e: &io::Error) -> Stop {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Stop::Quietly,
-        _ => Stop::Failed(format!("standard output: {e}")),
+        _ => Stop::Output(format!("standard output: {e}")),
     }
 }
 

@@ -8,5 +8,6 @@ mod life;
 mod many;
 mod members;
 mod pcap;
+mod programs;
 mod remains;
 mod system;
