@@ -28,6 +28,7 @@ use crate::controller::proto;
 use crate::process::{Place, PlaceError};
 use crate::tuples::{Schema, SchemaTextError};
 use follow::Follower;
+use tonic::Code;
 use zsr_host_agent::pu::{self, PuError};
 use zsr_host_agent::ring::{Cancel, Producer, PushError};
 use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
@@ -296,7 +297,7 @@ impl FlowProducer {
     fn refresh(&mut self) -> Result<(), ProgramError> {
         let flow = match get(&self.session, &self.flow) {
             Ok(flow) => flow,
-            Err(ClientError::Refused { message, .. }) => return Err(self.ended(message)),
+            Err(ClientError::Refused { message, code: Code::NotFound }) => return Err(self.ended(message)),
             // Flows outlive their controller; its successor has news for the follower.
             Err(_) => return Ok(()),
         };
@@ -361,7 +362,11 @@ impl FlowProducer {
         while begun.elapsed() < CHANGE && !self.options.cancel.is_cancelled() {
             let flow = match get(&self.session, &self.flow) {
                 Ok(flow) => flow,
-                Err(ClientError::Refused { message, .. }) => return Err(self.ended(message)),
+                Err(ClientError::Refused { message, code: Code::NotFound }) => return Err(self.ended(message)),
+                Err(ClientError::Lost(_)) => {
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
                 Err(e) => return Err(e.into()),
             };
             let member = flow.producers.iter().find(|m| m.name == self.member);
