@@ -251,3 +251,29 @@ fn a_segment_that_was_begun_goes_on_at_whoever_comes_next() {
     while read(&mut second, &mut rest) {}
     assert_eq!(rest, [[3], [4], [5]]);
 }
+
+#[test]
+fn a_writer_knows_what_is_lost_with_its_ring() {
+    let (tx, rx) = ring(64, 256);
+    let before = tx.ring().clone();
+    let mut writer = SegmentWriter::records(tx, config(1)).expect("64 B are enough");
+    writer.push(b"of a program before").expect("room");
+    writer.into_producer().expect("room").detach();
+    let tx = before.attach_producer(Cancel::new()).expect("free");
+    let mut writer = SegmentWriter::records(tx, config(2)).expect("64 B are enough");
+    for n in 0..7u8 {
+        writer.push(&[n]).expect("room");
+        if n % 3 == 2 {
+            writer.flush().expect("room");
+        }
+    }
+    assert_eq!(writer.untaken(), 7);
+    let mut reader = SegmentReader::new(rx);
+    for _ in 0..2 {
+        drop(reader.next_segment().expect("there"));
+    }
+    assert!(!writer.is_aborted());
+    drop(reader);
+    assert!(writer.is_aborted());
+    assert_eq!(writer.abandon(), 4);
+}

@@ -32,6 +32,8 @@ enum Stop {
     Output(String),
     /// Something failed.
     Failed(String),
+    /// Something failed, which was said when it did.
+    Told,
     /// A signal, or a reader that has gone away.
     Quietly,
 }
@@ -49,6 +51,7 @@ fn failed(e: impl std::fmt::Display) -> Stop {
 fn exit(result: Result<(), Stop>) -> u8 {
     match result {
         Ok(()) | Err(Stop::Quietly) => OK,
+        Err(Stop::Told) => FAILED,
         Err(Stop::Usage(why)) => {
             complain(format_args!("error: {why}"));
             USAGE
@@ -117,6 +120,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     // Lines stand for tuples, unless these are asked for as bytes.
     let tuples = schema.filter(|_| args.stream.record_size.is_none());
     let mut tuple = Vec::new();
+    let mut lost = false;
     let mut push = |event: Input<'_>| -> Result<(), Stop> {
         let (record, number) = match event {
             Input::Record(line, number) => match &tuples {
@@ -128,7 +132,10 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
                 None => (line, number),
             },
             // Whoever waits for more must not keep what there is.
-            Input::Pause => return Ok(producer.flush()?),
+            Input::Pause => {
+                lost |= told(producer.flush())?;
+                return Ok(());
+            }
         };
         let mut route = |record: &[u8], consumers: usize| {
             if router.consumers() != consumers {
@@ -137,10 +144,14 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
             let key_of = key.key(record).map_err(|e| e.to_string())?;
             router.tuple(key_of, key.form(), number).map_err(|e| e.to_string())
         };
-        producer.push(record, &mut route).map_err(|e| match Stop::from(e) {
+        // A loss is of records before this one.
+        while told(producer.push(record, &mut route)).map_err(|stop| match stop {
             Stop::Input(e) => Stop::Input(format!("record {}: {e}", number + 1)),
             stop => stop,
-        })
+        })? {
+            lost = true;
+        }
+        Ok(())
     };
     let stdin = rustix::io::dup(rustix::stdio::stdin()).map_err(failed)?;
     let mut input = BufReader::with_capacity(CHUNK, File::from(stdin));
@@ -149,8 +160,8 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         None => lines(&mut input, &cancel, &mut push),
     };
     match &done {
-        Ok(()) if !args.keep_open => producer.close()?,
-        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => producer.leave()?,
+        Ok(()) if !args.keep_open => lost |= told(producer.close())?,
+        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => lost |= told(producer.leave())?,
         // Its handles go without an end: the stream is broken, and says so.
         Err(_) => drop(producer),
     }
@@ -158,7 +169,23 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     match done {
         Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
         Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
+        // Who does without members that die has said so.
+        Ok(()) if lost && flow.settings.is_none_or(|s| s.policy() != proto::Policy::DropMember) => {
+            Err(Stop::Told)
+        }
         done => done,
+    }
+}
+
+/// Whether records pushed before are lost, which is said at once: the others can still be delivered.
+fn told(pushed: Result<(), ProgramError>) -> Result<bool, Stop> {
+    match pushed {
+        Ok(()) => Ok(false),
+        Err(e @ ProgramError::Lost { .. }) => {
+            complain(format_args!("error: {e}"));
+            Ok(true)
+        }
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -198,8 +225,9 @@ fn await_input(input: &BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Resu
     if !input.buffer().is_empty() || ready(looked) {
         return if cancel.is_cancelled() { Err(Stop::Quietly) } else { Ok(()) };
     }
-    push(Input::Pause)?;
     while !cancel.is_cancelled() {
+        // Again and again, since a consumer that leaves waits for its producers.
+        push(Input::Pause)?;
         if ready(SIGNALS) {
             return Ok(());
         }
@@ -405,8 +433,10 @@ fn ended(args: &StreamArgs, e: PopError) -> String {
             format!("flow `{}` has failed: {}", flow.name, flow.reason)
         }
         Ok(flow) => format!("flow `{}`: {e}: its member was taken out, or lost its agent", flow.name),
-        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Output(why) | Stop::Usage(why)) => format!("{e}: {why}"),
-        Err(Stop::Quietly) => e.to_string(),
+        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Output(why) | Stop::Usage(why)) => {
+            format!("{e}: {why}")
+        }
+        Err(Stop::Told | Stop::Quietly) => e.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@ mod churn;
 mod deaths;
 mod elastic;
 mod kills;
+mod leaving;
 mod life;
 mod many;
 mod members;
