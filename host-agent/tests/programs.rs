@@ -68,6 +68,16 @@ impl Host {
         }
     }
 
+    /// The agent has something else to do for a moment.
+    fn keep_busy(&self) {
+        let (busy, is_busy) = std::sync::mpsc::channel();
+        self.runtime.spawn(async move {
+            busy.send(()).expect("the test waits");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        is_busy.recv().expect("the agent is busy");
+    }
+
     fn create(&self, name: &str, role: Role) {
         self.agent.create_ring(RingRequest::new(name, role, 64, 4096)).expect("a ring");
     }
@@ -131,15 +141,25 @@ fn a_ring_is_free_once_its_program_has_left() {
     let host = shared();
     host.create("tx", Role::Producer);
     let tx = pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("attached");
-    // The agent has something else to do when the farewell comes.
-    let (busy, is_busy) = std::sync::mpsc::channel();
-    host.runtime.spawn(async move {
-        busy.send(()).expect("the test waits");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    });
-    is_busy.recv().expect("the agent is busy");
+    host.keep_busy();
     tx.detach();
     pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("free").detach();
+}
+
+#[test]
+fn a_ring_is_free_once_its_program_is_dead() {
+    let mut host = shared();
+    host.create("tx", Role::Producer);
+    for round in 0..50 {
+        let dead = attach_raw(&host.socket, "tx");
+        host.next(EventKind::Attached);
+        // The agent hears of both ends at a time.
+        host.keep_busy();
+        drop(dead);
+        let tx = pu::attach_producer(&host.socket, "tx", Cancel::new());
+        tx.unwrap_or_else(|e| panic!("round {round}: {e}")).detach();
+        host.next(EventKind::Left);
+    }
 }
 
 #[test]
