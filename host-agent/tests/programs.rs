@@ -68,6 +68,16 @@ impl Host {
         }
     }
 
+    /// The agent has something else to do for a moment.
+    fn keep_busy(&self) {
+        let (busy, is_busy) = std::sync::mpsc::channel();
+        self.runtime.spawn(async move {
+            busy.send(()).expect("the test waits");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        is_busy.recv().expect("the agent is busy");
+    }
+
     fn create(&self, name: &str, role: Role) {
         self.agent.create_ring(RingRequest::new(name, role, 64, 4096)).expect("a ring");
     }
@@ -124,6 +134,52 @@ fn a_ring_that_is_left_goes_on_with_the_next_program() {
     second.try_push(&[2; 64]).expect("room");
     assert_eq!(host.agent.ring("tx").expect("there").ring.snapshot().head.counter, 128);
     second.detach();
+}
+
+#[test]
+fn a_ring_is_free_once_its_program_has_left() {
+    let host = shared();
+    host.create("tx", Role::Producer);
+    let tx = pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("attached");
+    host.keep_busy();
+    tx.detach();
+    pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("free").detach();
+}
+
+#[test]
+fn a_ring_is_free_once_its_program_is_dead() {
+    let mut host = shared();
+    host.create("tx", Role::Producer);
+    for round in 0..50 {
+        let dead = attach_raw(&host.socket, "tx");
+        host.next(EventKind::Attached);
+        // The agent hears of both ends at a time.
+        host.keep_busy();
+        drop(dead);
+        let tx = pu::attach_producer(&host.socket, "tx", Cancel::new());
+        tx.unwrap_or_else(|e| panic!("round {round}: {e}")).detach();
+        host.next(EventKind::Left);
+    }
+}
+
+#[test]
+fn an_item_that_was_begun_is_begun_for_the_next_program() {
+    let host = shared();
+    host.create("rx", Role::Consumer);
+    let visit = |leaves: Option<u32>| {
+        let mut rx = pu::attach_consumer(&host.socket, "rx", Cancel::new()).expect("free");
+        let found = rx.begun();
+        if let Some(records) = leaves {
+            rx.set_begun(records);
+        }
+        rx.detach();
+        found
+    };
+    assert_eq!(visit(Some(7)), 0);
+    // Whoever does not care leaves it as it is.
+    assert_eq!(visit(None), 7);
+    assert_eq!(visit(Some(0)), 7);
+    assert_eq!(visit(None), 0);
 }
 
 #[test]

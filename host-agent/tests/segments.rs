@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_host_agent::ring::{Consumer, PopError, Producer, PushError, Ring, RingSpec};
+use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec};
 use zsr_host_agent::segment::{
     SegmentConfig, SegmentFault, SegmentPushError, SegmentReadError, SegmentReader, SegmentSetupError,
     SegmentWriter,
@@ -223,4 +223,57 @@ fn merged_streams_are_counted_apart() {
     }
     let gap = reader.try_next_segment().expect_err("2 is missing");
     assert_eq!(gap, SegmentReadError::Sequence { producer: 1, expected: 2, found: 3 });
+}
+
+#[test]
+fn a_segment_that_was_begun_goes_on_at_whoever_comes_next() {
+    let (tx, rx) = ring(256, 1024);
+    let mut writer = SegmentWriter::records(tx, config(1)).expect("256 B are enough");
+    for n in 0..6u8 {
+        writer.push(&[n]).expect("room");
+        if n == 4 {
+            writer.flush().expect("room");
+        }
+    }
+    writer.close().expect("room");
+    let mut reader = SegmentReader::new(rx);
+    let first = reader.next_segment().expect("there");
+    assert_eq!(first.records().next(), Some(Ok(&[0][..])));
+    first.keep(1);
+    let again = reader.next_segment().expect("still there");
+    assert_eq!((again.len(), again.records().next()), (4, Some(Ok(&[1][..]))));
+    again.keep(2);
+    let consumer = reader.into_consumer();
+    let ring = consumer.ring().clone();
+    consumer.detach();
+    let mut second = SegmentReader::new(ring.attach_consumer(Cancel::new()).expect("free"));
+    let mut rest = Vec::new();
+    while read(&mut second, &mut rest) {}
+    assert_eq!(rest, [[3], [4], [5]]);
+}
+
+#[test]
+fn a_writer_knows_what_is_lost_with_its_ring() {
+    let (tx, rx) = ring(64, 256);
+    let before = tx.ring().clone();
+    let mut writer = SegmentWriter::records(tx, config(1)).expect("64 B are enough");
+    writer.push(b"of a program before").expect("room");
+    writer.into_producer().expect("room").detach();
+    let tx = before.attach_producer(Cancel::new()).expect("free");
+    let mut writer = SegmentWriter::records(tx, config(2)).expect("64 B are enough");
+    for n in 0..7u8 {
+        writer.push(&[n]).expect("room");
+        if n % 3 == 2 {
+            writer.flush().expect("room");
+        }
+    }
+    assert_eq!(writer.untaken(), 7);
+    let mut reader = SegmentReader::new(rx);
+    for _ in 0..2 {
+        drop(reader.next_segment().expect("there"));
+    }
+    assert!(!writer.is_aborted());
+    drop(reader);
+    assert!(writer.is_aborted());
+    assert_eq!(writer.abandon(), 4);
 }

@@ -5,6 +5,7 @@ use super::live_args::BarrierArgs;
 use super::{FAILED, OK, USAGE, complain};
 use crate::process::Place;
 use crate::program::{ProgramError, barrier};
+use tonic::Code;
 
 /// Waits until all are there.
 pub(super) fn wait(args: &BarrierArgs) -> u8 {
@@ -16,7 +17,7 @@ pub(super) fn wait(args: &BarrierArgs) -> u8 {
         Err(e) => {
             complain(format_args!("error: {e}"));
             match e {
-                ProgramError::Controller(ClientError::Refused { invalid: true, .. }) => USAGE,
+                ProgramError::Controller(ClientError::Refused { code: Code::InvalidArgument, .. }) => USAGE,
                 _ => FAILED,
             }
         }

@@ -2,11 +2,12 @@
 
 use crate::controller::proto::controller_client::ControllerClient;
 use crate::process::{Place, PlaceError};
+use std::error::Error;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
 /// The controller's client.
 pub type Client = ControllerClient<Channel>;
@@ -36,8 +37,8 @@ pub enum ClientError {
     Refused {
         /// Its words.
         message: String,
-        /// Whether a value is wrong whatever the system's state.
-        invalid: bool,
+        /// Of what kind the refusal is.
+        code: Code,
     },
     /// The controller has gone.
     #[error("the controller went away: {0}")]
@@ -93,7 +94,7 @@ impl Session {
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
         let endpoint = endpoint.map_err(|e| fail(e.to_string()))?;
         let channel = runtime.block_on(endpoint.connect()).map_err(|e| {
-            let mut cause: &dyn std::error::Error = &e;
+            let mut cause: &dyn Error = &e;
             while let Some(deeper) = cause.source() {
                 cause = deeper;
             }
@@ -133,11 +134,23 @@ impl Session {
 
 /// A status in words.
 pub fn refused(status: &Status) -> ClientError {
-    match status.code() {
-        tonic::Code::Cancelled | tonic::Code::Unknown => ClientError::Lost(status.message().to_owned()),
-        code => ClientError::Refused {
-            message: status.message().to_owned(),
-            invalid: code == tonic::Code::InvalidArgument,
-        },
+    let message = status.message().to_owned();
+    // What did not come from the controller has a cause here.
+    let lost = status.source().is_some() || matches!(status.code(), Code::Cancelled | Code::Unknown);
+    if lost { ClientError::Lost(message) } else { ClientError::Refused { message, code: status.code() } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn only_a_controller_that_answers_refuses() {
+        let answer = Status::unavailable("no agent");
+        assert!(matches!(refused(&answer), ClientError::Refused { code: Code::Unavailable, .. }));
+        let mut silence = Status::unavailable("Connection refused");
+        silence.set_source(Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)));
+        assert!(matches!(refused(&silence), ClientError::Lost(_)));
     }
 }

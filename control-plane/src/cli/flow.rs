@@ -6,6 +6,7 @@ use super::live_args::{
 };
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
 use crate::controller::proto;
+use tonic::Code;
 
 /// `zsr flow ...`.
 pub(super) fn flow(args: &FlowArgs) -> u8 {
@@ -34,7 +35,7 @@ pub(super) fn finish(result: Result<String, ClientError>) -> u8 {
         Err(e) => {
             complain(format_args!("error: {e}"));
             match e {
-                ClientError::Refused { invalid: true, .. } => USAGE,
+                ClientError::Refused { code: Code::InvalidArgument, .. } => USAGE,
                 _ => FAILED,
             }
         }
@@ -64,7 +65,7 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
             if settings == proto::Settings::default() {
                 let message =
                     "name at least one setting to change (zsr flow set --help lists them)".to_owned();
-                return Err(ClientError::Refused { message, invalid: true });
+                return Err(ClientError::Refused { message, code: Code::InvalidArgument });
             }
             let request = proto::SetFlowRequest { name: name.clone(), settings: Some(settings) };
             shown(session.call(|mut c| async move { c.set_flow(request).await })?)

@@ -28,8 +28,12 @@ enum Stop {
     Usage(String),
     /// What comes in is not what the flow takes; flow and rings are well.
     Input(String),
+    /// What comes out can't be written; flow and rings are well.
+    Output(String),
     /// Something failed.
     Failed(String),
+    /// Something failed, which was said when it did.
+    Told,
     /// A signal, or a reader that has gone away.
     Quietly,
 }
@@ -47,11 +51,12 @@ fn failed(e: impl std::fmt::Display) -> Stop {
 fn exit(result: Result<(), Stop>) -> u8 {
     match result {
         Ok(()) | Err(Stop::Quietly) => OK,
+        Err(Stop::Told) => FAILED,
         Err(Stop::Usage(why)) => {
             complain(format_args!("error: {why}"));
             USAGE
         }
-        Err(Stop::Input(why) | Stop::Failed(why)) => {
+        Err(Stop::Input(why) | Stop::Output(why) | Stop::Failed(why)) => {
             complain(format_args!("error: {why}"));
             FAILED
         }
@@ -115,6 +120,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     // Lines stand for tuples, unless these are asked for as bytes.
     let tuples = schema.filter(|_| args.stream.record_size.is_none());
     let mut tuple = Vec::new();
+    let mut lost = false;
     let mut push = |event: Input<'_>| -> Result<(), Stop> {
         let (record, number) = match event {
             Input::Record(line, number) => match &tuples {
@@ -126,7 +132,10 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
                 None => (line, number),
             },
             // Whoever waits for more must not keep what there is.
-            Input::Pause => return Ok(producer.flush()?),
+            Input::Pause => {
+                lost |= told(producer.flush())?;
+                return Ok(());
+            }
         };
         let mut route = |record: &[u8], consumers: usize| {
             if router.consumers() != consumers {
@@ -135,10 +144,14 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
             let key_of = key.key(record).map_err(|e| e.to_string())?;
             router.tuple(key_of, key.form(), number).map_err(|e| e.to_string())
         };
-        producer.push(record, &mut route).map_err(|e| match Stop::from(e) {
+        // A loss is of records before this one.
+        while told(producer.push(record, &mut route)).map_err(|stop| match stop {
             Stop::Input(e) => Stop::Input(format!("record {}: {e}", number + 1)),
             stop => stop,
-        })
+        })? {
+            lost = true;
+        }
+        Ok(())
     };
     let stdin = rustix::io::dup(rustix::stdio::stdin()).map_err(failed)?;
     let mut input = BufReader::with_capacity(CHUNK, File::from(stdin));
@@ -147,8 +160,8 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         None => lines(&mut input, &cancel, &mut push),
     };
     match &done {
-        Ok(()) if !args.keep_open => producer.close()?,
-        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => producer.leave()?,
+        Ok(()) if !args.keep_open => lost |= told(producer.close())?,
+        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => lost |= told(producer.leave())?,
         // Its handles go without an end: the stream is broken, and says so.
         Err(_) => drop(producer),
     }
@@ -156,7 +169,23 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     match done {
         Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
         Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
+        // Who does without members that die has said so.
+        Ok(()) if lost && flow.settings.is_none_or(|s| s.policy() != proto::Policy::DropMember) => {
+            Err(Stop::Told)
+        }
         done => done,
+    }
+}
+
+/// Whether records pushed before are lost, which is said at once: the others can still be delivered.
+fn told(pushed: Result<(), ProgramError>) -> Result<bool, Stop> {
+    match pushed {
+        Ok(()) => Ok(false),
+        Err(e @ ProgramError::Lost { .. }) => {
+            complain(format_args!("error: {e}"));
+            Ok(true)
+        }
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -196,8 +225,9 @@ fn await_input(input: &BufReader<File>, cancel: &Cancel, push: Push<'_>) -> Resu
     if !input.buffer().is_empty() || ready(looked) {
         return if cancel.is_cancelled() { Err(Stop::Quietly) } else { Ok(()) };
     }
-    push(Input::Pause)?;
     while !cancel.is_cancelled() {
+        // Again and again, since a consumer that leaves waits for its producers.
+        push(Input::Pause)?;
         if ready(SIGNALS) {
             return Ok(());
         }
@@ -310,6 +340,11 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
             Consumer::detach(reader.into_consumer());
             Ok(())
         }
+        Err(Stop::Output(why)) => {
+            Consumer::detach(reader.into_consumer());
+            let left = "what was not written is left to another program";
+            Err(Stop::Output(format!("{why} ({left})")))
+        }
         Err(stop) => Err(stop),
     }
 }
@@ -321,11 +356,12 @@ fn copy_out(
     schema: Option<&Schema>,
     reader: &mut SegmentReader,
 ) -> Result<bool, Stop> {
-    let mut out = io::BufWriter::with_capacity(CHUNK, io::stdout().lock());
+    // Not by way of Rust's own buffer, which would keep what could not be written.
+    let mut out = File::from(rustix::io::dup(rustix::stdio::stdout()).map_err(|e| written(&e.into()))?);
     let mut left = args.count.unwrap_or(u64::MAX);
     let text = args.stream.record_size.is_none();
     let tuples = schema.filter(|_| text);
-    let mut line = Vec::new();
+    let mut lines = Vec::new();
     while left > 0 {
         let segment = match reader.next_segment() {
             Ok(segment) => segment,
@@ -338,26 +374,54 @@ fn copy_out(
             }
             Err(e) => return Err(failed(e)),
         };
-        for record in segment.records() {
-            let record = record.map_err(failed)?;
-            if left == 0 {
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(segment.len());
+        let (mut printed, mut bad, mut done) = (Ok(()), None, 0);
+        for record in segment.records().take(wanted) {
+            let shown = match (record, tuples) {
+                (Err(e), _) => Err(failed(e)),
+                (Ok(record), Some(schema)) => {
+                    let decoded = schema.decode(record, args.stream.delimiter, &mut lines);
+                    decoded.map_err(|e| Stop::Output(e.to_string()))
+                }
+                (Ok(record), None) => {
+                    lines.extend_from_slice(record);
+                    Ok(())
+                }
+            };
+            if let Err(stop) = shown {
+                bad = Some(stop);
                 break;
             }
-            left -= 1;
-            let record = match tuples {
-                Some(schema) => {
-                    line.clear();
-                    schema.decode(record, args.stream.delimiter, &mut line).map_err(failed)?;
-                    line.as_slice()
-                }
-                None => record,
-            };
-            out.write_all(record)
-                .and_then(|()| if text { out.write_all(b"\n") } else { Ok(()) })
-                .map_err(written)?;
+            if text {
+                lines.push(b'\n');
+            }
+            done += 1;
+            if lines.len() >= CHUNK {
+                printed = out.write_all(&lines);
+                lines.clear();
+            }
+            if printed.is_err() {
+                break;
+            }
         }
         // Printed before its place in the ring is given back.
-        out.flush().map_err(written)?;
+        let printed = printed.and_then(|()| out.write_all(&lines));
+        lines.clear();
+        if let Err(e) = printed {
+            // How much of it somebody has read is not known.
+            segment.keep(0);
+            return Err(written(&e));
+        }
+        left -= u64::from(done);
+        match bad {
+            None if done as usize == segment.len() => {}
+            None => segment.keep(done),
+            Some(stop @ Stop::Output(_)) => {
+                segment.keep(done);
+                return Err(stop);
+            }
+            Some(stop) => return Err(stop),
+        }
     }
     Ok(false)
 }
@@ -369,15 +433,17 @@ fn ended(args: &StreamArgs, e: PopError) -> String {
             format!("flow `{}` has failed: {}", flow.name, flow.reason)
         }
         Ok(flow) => format!("flow `{}`: {e}: its member was taken out, or lost its agent", flow.name),
-        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Usage(why)) => format!("{e}: {why}"),
-        Err(Stop::Quietly) => e.to_string(),
+        Err(Stop::Failed(why) | Stop::Input(why) | Stop::Output(why) | Stop::Usage(why)) => {
+            format!("{e}: {why}")
+        }
+        Err(Stop::Told | Stop::Quietly) => e.to_string(),
     }
 }
 
-fn written(e: io::Error) -> Stop {
+fn written(e: &io::Error) -> Stop {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Stop::Quietly,
-        _ => Stop::Failed(format!("standard output: {e}")),
+        _ => Stop::Output(format!("standard output: {e}")),
     }
 }
 

@@ -16,10 +16,12 @@
 //!
 //! Records of one program arrive in order at each consumer. While the flow's consumers stay the same, a function of the record
 //! sends equal keys to one consumer; when consumers join or leave, keys are dealt anew from the next record on, so that records
-//! of one key before and behind that moment may be at different consumers.
+//! of one key before and behind that moment may be at different consumers. A consumer that leaves gets what was pushed to it; what
+//! could not be delivered all the same is an error, [`ProgramError::Lost`], after which the program goes on.
 
 mod follow;
 
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,12 +29,13 @@ use crate::cli::client::{ClientError, Session};
 use crate::controller::proto;
 use crate::process::{Place, PlaceError};
 use crate::tuples::{Schema, SchemaTextError};
-use follow::Follower;
+use follow::{Follower, News};
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{Cancel, Producer, PushError};
+use zsr_host_agent::ring::{AttachError, Cancel, Producer, PushError};
 use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
 
-/// How long a ring that was given up may stay in the flow: the controller's change is about to end.
+/// How long a ring that was given up may stay in the flow: the controller's change is about to end. So long may the controller
+/// be away when it has to be asked.
 const CHANGE: Duration = Duration::from_secs(10);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
@@ -102,6 +105,14 @@ pub enum ProgramError {
         /// What became of it.
         why: String,
     },
+    /// Records that were pushed before are lost; the flow goes on, and so can its program.
+    #[error("flow `{flow}`: {}", .lost.iter().map(Lost::to_string).collect::<Vec<_>>().join("; "))]
+    Lost {
+        /// The flow.
+        flow: String,
+        /// With whom.
+        lost: Vec<Lost>,
+    },
     /// At a barrier.
     #[error("barrier `{name}`: not all {participants} participants came within {} s", .after.as_secs_f64())]
     Alone {
@@ -115,6 +126,27 @@ pub enum ProgramError {
     /// The function that chooses a consumer.
     #[error("{0}")]
     Route(String),
+}
+
+/// Records that nobody has taken out of a ring before it left its flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The ring.
+    pub ring: String,
+    /// To whom; empty for flows in which all consumers share the producer's one ring.
+    pub consumer: String,
+    /// How many.
+    pub records: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records that were pushed ", self.records)?;
+        if !self.consumer.is_empty() {
+            write!(f, "to consumer `{}` ", self.consumer)?;
+        }
+        write!(f, "are lost: ring `{}` was taken out of it before they were", self.ring)
+    }
 }
 
 impl ProgramError {
@@ -145,6 +177,12 @@ pub struct FlowProducer {
     lanes: Vec<Lane>,
     /// How many rings it has had.
     attached: u32,
+    /// Of the flow, when it was last looked at.
+    version: u64,
+    /// What has not been told yet.
+    lost: Vec<Lost>,
+    /// Why it can't go on.
+    over: Option<String>,
 }
 
 impl FlowProducer {
@@ -154,7 +192,7 @@ impl FlowProducer {
     /// [`ProgramError`]: no system, flow or member of that name, rings taken by others.
     pub fn attach(place: &Place, flow: &str, options: &Options) -> Result<Self, ProgramError> {
         // Followed before it is looked at, so that no change is missed.
-        let follower = Follower::start(place, flow);
+        let follower = Follower::start(place, flow)?;
         let session = Session::open(place)?;
         let found = get(&session, flow)?;
         let schema = schema_of(&found)?;
@@ -168,6 +206,9 @@ impl FlowProducer {
             schema,
             lanes: Vec::new(),
             attached: 0,
+            version: found.version,
+            lost: Vec::new(),
+            over: None,
         };
         let mut why = None;
         let wanted = |m: &&proto::FlowMember| options.member.as_ref().is_none_or(|name| *name == m.name);
@@ -200,27 +241,57 @@ impl FlowProducer {
     }
 
     /// Pushes a record to the consumer that `route` chooses, waiting for room as long as it takes. Consumers are numbered in the
-    /// flow's order.
+    /// flow's order. `route` is asked again when consumers join or leave meanwhile.
     ///
     /// # Errors
-    /// [`ProgramError`]: the flow has failed, `route` has refused, the record is too long, cancelled.
+    /// [`ProgramError`]: the flow has failed, `route` has refused, the record is too long, cancelled. The record was not taken
+    /// then, nor with [`ProgramError::Lost`], which is about records before it: push it again.
     pub fn push(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
+        let mut chosen = None;
         loop {
-            if self.follower.has_news() {
-                self.refresh()?;
+            if self.refresh()? {
+                chosen = None;
             }
-            let consumers = self.lanes.len();
-            let lane =
-                if consumers == 1 { 0 } else { route(record, consumers).map_err(ProgramError::Route)? };
-            let Some(to) = self.lanes.get_mut(lane) else {
-                let why = format!("consumer {lane} was chosen, there are {consumers}, from 0");
-                return Err(ProgramError::Route(why));
+            self.tell_losses()?;
+            // All consumers are leaving at this moment: one will stay, or another come.
+            if self.lanes.is_empty() {
+                if self.options.cancel.sleep(LOOK) {
+                    return Err(SegmentPushError::from(PushError::Cancelled).into());
+                }
+                continue;
+            }
+            let lane = match chosen {
+                Some(lane) => lane,
+                None => *chosen.insert(self.choose(record, route)?),
             };
-            match to.writer.push(record) {
-                Err(SegmentPushError::Ring(PushError::Aborted(_))) => self.given_up(lane)?,
+            let writer = &mut self.lanes[lane].writer;
+            let pushed = match writer.try_push(record) {
+                Err(SegmentPushError::Ring(PushError::Full)) => {
+                    match writer.producer().wait_unless(|| self.follower.has_news()) {
+                        Ok(()) => continue,
+                        Err(e) => Err(e.into()),
+                    }
+                }
+                done => done,
+            };
+            match pushed {
+                Err(SegmentPushError::Ring(PushError::Aborted(_))) => {
+                    self.given_up(lane)?;
+                    chosen = None;
+                }
                 done => return Ok(done?),
             }
         }
+    }
+
+    /// The lane of the consumer that `route` chooses.
+    fn choose(&self, record: &[u8], route: Route<'_>) -> Result<usize, ProgramError> {
+        let consumers = self.lanes.len();
+        let lane = if consumers == 1 { 0 } else { route(record, consumers).map_err(ProgramError::Route)? };
+        if lane < consumers {
+            return Ok(lane);
+        }
+        Err(ProgramError::Route(format!("consumer {lane} was chosen, there are {consumers}, from 0")))
     }
 
     /// Pushes what is kept to fill items.
@@ -228,14 +299,20 @@ impl FlowProducer {
     /// # Errors
     /// As [`push`](Self::push).
     pub fn flush(&mut self) -> Result<(), ProgramError> {
-        if self.follower.has_news() {
-            self.refresh()?;
-        }
+        self.flush_all()?;
+        self.tell_losses()
+    }
+
+    fn flush_all(&mut self) -> Result<(), ProgramError> {
+        self.refresh()?;
         let mut lane = 0;
-        while lane < self.lanes.len() {
-            match self.lanes[lane].writer.flush() {
-                // Its consumer was taken out of the flow, and what was for it is lost with it.
-                Err(SegmentPushError::Ring(PushError::Aborted(_))) => self.given_up(lane)?,
+        while let Some(to) = self.lanes.get_mut(lane) {
+            match to.writer.flush() {
+                Err(SegmentPushError::Ring(PushError::Aborted(_))) => {
+                    self.given_up(lane)?;
+                    // The lanes are others now, and those that were flushed have nothing to flush.
+                    lane = 0;
+                }
                 done => {
                     done?;
                     lane += 1;
@@ -248,22 +325,24 @@ impl FlowProducer {
     /// Ends the stream. Everything pushed is still delivered.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// As [`push`](Self::push). The stream has ended also with [`ProgramError::Lost`].
     pub fn close(mut self) -> Result<(), ProgramError> {
-        self.flush()?;
+        self.flush_all()?;
         let mut ended: Vec<String> = Vec::new();
         loop {
-            for lane in self.lanes.drain(..) {
-                ended.push(lane.ring);
-                match lane.writer.close() {
-                    // Its consumer was taken out of the flow.
-                    Err(SegmentPushError::Ring(PushError::Aborted(_))) => {}
-                    done => done?,
+            for lane in std::mem::take(&mut self.lanes) {
+                if lane.writer.is_aborted() {
+                    self.lose(lane);
+                    continue;
                 }
+                ended.push(lane.ring);
+                lane.writer.close()?;
             }
             // A consumer that has joined meanwhile is told the end, too.
-            let Ok(flow) = get(&self.session, &self.flow) else { return Ok(()) };
-            let Some(member) = flow.producers.iter().find(|m| m.name == self.member) else { return Ok(()) };
+            let Ok(flow) = self.ask() else { return self.tell_losses() };
+            let Some(member) = flow.producers.iter().find(|m| m.name == self.member) else {
+                return self.tell_losses();
+            };
             for ring in &member.rings {
                 if ended.contains(&ring.name) {
                     continue;
@@ -275,7 +354,7 @@ impl FlowProducer {
                 }
             }
             if self.lanes.is_empty() {
-                return Ok(());
+                return self.tell_losses();
             }
         }
     }
@@ -285,30 +364,81 @@ impl FlowProducer {
     /// # Errors
     /// As [`push`](Self::push).
     pub fn leave(mut self) -> Result<(), ProgramError> {
-        self.leave_all()
+        self.leave_all()?;
+        self.tell_losses()
     }
 
     fn leave_all(&mut self) -> Result<(), ProgramError> {
-        self.lanes.drain(..).try_for_each(|lane| Ok(leave(lane.writer)?))
+        std::mem::take(&mut self.lanes).into_iter().try_for_each(|lane| self.leave_ring(lane))
     }
 
-    /// Brings the rings to what the flow is now.
-    fn refresh(&mut self) -> Result<(), ProgramError> {
-        let flow = match get(&self.session, &self.flow) {
-            Ok(flow) => flow,
-            Err(ClientError::Refused { message, .. }) => return Err(self.ended(message)),
-            // Flows outlive their controller; its successor has news for the follower.
-            Err(_) => return Ok(()),
-        };
-        self.adapt(&flow)
+    /// Another program can go on; a ring that was given up has nobody to go on.
+    fn leave_ring(&mut self, mut lane: Lane) -> Result<(), ProgramError> {
+        lane.writer.flush()?;
+        if lane.writer.is_aborted() {
+            self.lose(lane);
+            return Ok(());
+        }
+        Ok(lane.writer.into_producer().map(Producer::detach)?)
+    }
+
+    /// A ring is gone, and what it held.
+    fn lose(&mut self, lane: Lane) {
+        let records = lane.writer.abandon();
+        if records > 0 {
+            self.lost.push(Lost { ring: lane.ring, consumer: lane.consumer, records });
+        }
+    }
+
+    fn tell_losses(&mut self) -> Result<(), ProgramError> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        Err(ProgramError::Lost { flow: self.flow.clone(), lost: std::mem::take(&mut self.lost) })
+    }
+
+    /// Brings the rings to what the flow is now. Says whether they are others.
+    fn refresh(&mut self) -> Result<bool, ProgramError> {
+        if let Some(why) = &self.over {
+            return Err(self.ended(why));
+        }
+        let Some(news) = self.follower.take() else { return Ok(false) };
+        let before = (self.attached, self.lanes.len());
+        let done = self.hear(&news);
+        self.catch_up(done)?;
+        Ok(before != (self.attached, self.lanes.len()))
+    }
+
+    fn hear(&mut self, news: &News) -> Result<(), ProgramError> {
+        match news {
+            News::Gone(why) => Err(self.ended(why)),
+            // What it was before this program looked at it.
+            News::Flow(flow) if flow.version < self.version => Ok(()),
+            News::Flow(flow) => self.adapt(flow),
+        }
+    }
+
+    /// Waits for a change that is under way: a ring that was given up is about to leave the flow, or to be made anew.
+    fn catch_up(&mut self, mut done: Result<(), ProgramError>) -> Result<(), ProgramError> {
+        let begun = Instant::now();
+        while matches!(done, Err(ProgramError::Ring(_))) && begun.elapsed() < CHANGE {
+            if let Some(news) = self.follower.take() {
+                done = self.hear(&news);
+            } else if self.options.cancel.sleep(LOOK) {
+                break;
+            }
+        }
+        self.over = done.as_ref().err().map(ToString::to_string);
+        done
     }
 
     fn adapt(&mut self, flow: &proto::Flow) -> Result<(), ProgramError> {
+        self.version = flow.version;
         if flow.state() == proto::FlowState::Failed {
-            return Err(self.ended(format!("it has failed: {}", flow.reason)));
+            return Err(self.ended(&format!("it has failed: {}", flow.reason)));
         }
         let Some(member) = flow.producers.iter().find(|m| m.name == self.member) else {
-            return Err(self.ended(format!("member `{}` was taken out of it", self.member)));
+            return Err(self.ended(&format!("member `{}` was taken out of it", self.member)));
         };
         self.take_up(flow, member)
     }
@@ -317,20 +447,31 @@ impl FlowProducer {
     fn take_up(&mut self, flow: &proto::Flow, member: &proto::FlowMember) -> Result<(), ProgramError> {
         let per_consumer = flow.kind() == proto::FlowKind::Shuffle;
         let mut before = std::mem::take(&mut self.lanes);
+        let mut done = Ok(());
         for (at, ring) in member.rings.iter().enumerate() {
             let consumer = flow.consumers.get(at).filter(|_| per_consumer);
-            let had = before.iter().position(|lane| lane.ring == ring.name).map(|at| before.swap_remove(at));
+            let mut had = before.iter().position(|lane| lane.ring == ring.name).map(|at| before.remove(at));
+            // One that was given up is gone, and this may be another of its name.
+            if let Some(gone) = had.take_if(|lane| lane.writer.is_aborted()) {
+                self.lose(gone);
+            }
             match (had, consumer.is_some_and(|c| c.leaving)) {
                 (Some(lane), false) => self.lanes.push(lane),
-                (Some(lane), true) => leave(lane.writer)?,
+                (Some(lane), true) => done = done.and(self.leave_ring(lane)),
                 (None, true) => {}
-                (None, false) => match self.take(ring, consumer.map_or("", |c| &c.name)) {
-                    Err(ProgramError::Ring(_)) if self.is_gone(&ring.name) => {}
-                    done => done?,
-                },
+                // Whoever can't have all leaves the others to others.
+                (None, false) if done.is_err() => {}
+                (None, false) => {
+                    let taken = match self.take(ring, consumer.map_or("", |c| &c.name)) {
+                        Err(ProgramError::Ring(_)) if self.is_gone(&ring.name) => Ok(()),
+                        taken => taken,
+                    };
+                    done = taken;
+                }
             }
         }
-        Ok(())
+        before.into_iter().for_each(|lane| self.lose(lane));
+        done
     }
 
     /// Whether a ring has left the flow meanwhile.
@@ -339,12 +480,28 @@ impl FlowProducer {
         get(&self.session, &self.flow).is_ok_and(|flow| !rings(&flow))
     }
 
+    /// What the flow is, from a controller that may be away for a moment.
+    fn ask(&self) -> Result<proto::Flow, ClientError> {
+        let begun = Instant::now();
+        loop {
+            match get(&self.session, &self.flow) {
+                Err(ClientError::Lost(_)) if begun.elapsed() < CHANGE && !self.options.cancel.sleep(LOOK) => {
+                }
+                done => return done,
+            }
+        }
+    }
+
     fn take(&mut self, ring: &proto::Ring, consumer: &str) -> Result<(), ProgramError> {
         let producer =
             pu::attach_producer(Path::new(&ring.programs), &ring.name, self.options.cancel.clone())?;
         // Numbers of its own for each ring that it takes, so that a successor's are not taken for gaps.
         let number = std::process::id() ^ self.attached << 22;
         self.attached = self.attached.wrapping_add(1);
+        if producer.is_aborted() {
+            producer.detach();
+            return Err(aborted(&ring.name));
+        }
         let config = SegmentConfig { producer: number, ..SegmentConfig::default() };
         let writer = match self.options.record_size {
             Some(size) => SegmentWriter::tuples(producer, config, size)?,
@@ -356,28 +513,27 @@ impl FlowProducer {
 
     /// A ring was given up: its consumer was taken out of the flow, whose next state says so, or the flow has failed.
     fn given_up(&mut self, lane: usize) -> Result<(), ProgramError> {
-        let Lane { ring, consumer, .. } = self.lanes.remove(lane);
-        let begun = Instant::now();
-        while begun.elapsed() < CHANGE && !self.options.cancel.is_cancelled() {
-            let flow = match get(&self.session, &self.flow) {
-                Ok(flow) => flow,
-                Err(ClientError::Refused { message, .. }) => return Err(self.ended(message)),
-                Err(e) => return Err(e.into()),
-            };
-            let member = flow.producers.iter().find(|m| m.name == self.member);
-            if member.is_none_or(|m| m.rings.iter().all(|r| r.name != ring))
-                || flow.state() == proto::FlowState::Failed
-            {
-                return self.adapt(&flow);
-            }
-            std::thread::sleep(LOOK);
+        let lane = self.lanes.remove(lane);
+        let why = format!("ring `{}` to consumer `{}` was given up", lane.ring, lane.consumer);
+        let given_up = aborted(&lane.ring);
+        self.lose(lane);
+        match self.catch_up(Err(given_up)) {
+            Err(ProgramError::Ring(_)) => Err(self.ended(&why)),
+            done => done,
         }
-        Err(self.ended(format!("ring `{ring}` to consumer `{consumer}` was given up")))
     }
 
-    fn ended(&self, why: String) -> ProgramError {
-        ProgramError::Ended { flow: self.flow.clone(), why }
+    fn ended(&self, why: &str) -> ProgramError {
+        let lost = self.lanes.iter().map(|lane| lane.writer.untaken()).sum::<u64>()
+            + self.lost.iter().map(|lost| lost.records).sum::<u64>();
+        let lost =
+            if lost > 0 { format!("; {lost} records that were pushed are lost") } else { String::new() };
+        ProgramError::Ended { flow: self.flow.clone(), why: format!("{why}{lost}") }
     }
+}
+
+fn aborted(ring: &str) -> ProgramError {
+    ProgramError::Ring(PuError::Attach { ring: ring.to_owned(), source: AttachError::Aborted })
 }
 
 /// Waits until as many programs as `participants`, on any hosts of the system, wait at the barrier `name`.
@@ -440,12 +596,4 @@ pub(crate) fn check_size(
 fn get(session: &Session, flow: &str) -> Result<proto::Flow, ClientError> {
     let request = proto::GetFlowRequest { name: flow.to_owned() };
     session.call(|mut c| async move { c.get_flow(request).await })
-}
-
-/// Another program can go on; a ring that was given up has nobody to go on.
-fn leave(writer: SegmentWriter) -> Result<(), SegmentPushError> {
-    match writer.into_producer().map(Producer::detach) {
-        Err(SegmentPushError::Ring(PushError::Aborted(_))) => Ok(()),
-        done => done,
-    }
 }

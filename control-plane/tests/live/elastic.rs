@@ -6,7 +6,7 @@ use std::io::{BufRead, Write};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::system::{HOSTS, System, signal};
+use super::system::{HOSTS, System, line, signal};
 
 const KEYS: u64 = 97;
 
@@ -182,4 +182,34 @@ fn a_consumer_that_comes_when_all_was_said_sees_the_end() {
     assert!(refused.code == Some(1) && refused.err.contains("has ended"), "{}", refused.err);
     system.well(&["flow", "delete", "f"]);
     system.down();
+}
+
+#[test]
+fn producers_go_on_without_a_controller_and_follow_its_successor() {
+    let (system, mut source, first) = shuffle("wait");
+    source.write(1);
+    let mut got = first.until(0);
+    let mut events = system.events();
+    // Something to look at when there is nobody who could be asked.
+    system.well(&["flow", "set", "f", "--weight", "2"]);
+    events.next("flow-changed");
+    signal(system.pid("controller"), "-KILL");
+    while system.processes().iter().any(|(name, pid)| name == "controller" && pid.is_some()) {
+        std::thread::yield_now();
+    }
+    source.write(100);
+    got.extend(first.until(100));
+    let (mut controller, mut said) = system.start(&["controller", system.path(), "--daemon"]);
+    assert_eq!(line(&mut said), "ready");
+    system.well(&["flow", "add-consumer", "f", "h3"]);
+    let second = Sink::start(&system, "h3");
+    got.push(second.first(&mut source));
+    let all = source.end();
+    got.extend(first.rest());
+    got.extend(second.rest());
+    got.sort_unstable();
+    assert_eq!(got, (0..all).collect::<Vec<_>>(), "every line once");
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+    assert!(controller.wait().expect("it ended").success());
 }

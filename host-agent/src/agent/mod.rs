@@ -13,6 +13,7 @@
 mod batch;
 mod convert;
 mod error;
+mod holders;
 mod programs;
 mod service;
 
@@ -157,6 +158,7 @@ struct Inner {
     /// Rings lie in memory that other processes can map.
     shared: bool,
     table: Mutex<Table>,
+    holders: holders::Holders,
     events: broadcast::Sender<AgentEvent>,
     link: watch::Sender<LinkState>,
 }
@@ -194,6 +196,7 @@ impl Agent {
             memory_limit,
             shared,
             table: Mutex::default(),
+            holders: holders::Holders::default(),
             events,
             link: watch::Sender::default(),
         }))
@@ -508,11 +511,12 @@ impl Agent {
 
     /// The processing unit's side of a ring, for a program in another process.
     fn lease(&self, name: &str, program: &str) -> Result<(RingInfo, Lease), AgentError> {
-        let info = self.ring(name)?;
+        let table = self.table()?;
+        let info = table.rings.get(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
         let lease =
             info.ring.lease().map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
-        self.emit(EventKind::Attached, &info, program);
-        Ok((info, lease))
+        self.emit(EventKind::Attached, info, program);
+        Ok((info.clone(), lease))
     }
 
     /// Changes one ring and says what happened to it.

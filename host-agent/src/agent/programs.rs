@@ -10,12 +10,13 @@ use std::time::Duration;
 use prost::Message;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use super::{Agent, EventKind, RingInfo};
 use crate::proto;
-use crate::pu::{BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
+use crate::pu::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
 use crate::ring::doorbell::Doorbell;
 use crate::ring::{ByteOrder, Lease, Left, Role};
 
@@ -52,6 +53,7 @@ impl Agent {
     fn note_progress(&self) {
         for info in self.rings().unwrap_or_default() {
             info.ring.filled_bytes();
+            info.ring.begun.look(|| info.ring.snapshot().tail.counter);
         }
     }
 
@@ -60,7 +62,7 @@ impl Agent {
         let Ok(Ok(attach)) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else { return };
         let pid = stream.peer_cred().ok().and_then(|cred| cred.pid());
         let program = pid.map_or_else(|| "a program".to_owned(), |pid| format!("process {pid}"));
-        let (info, lease, file, mut bell) = match self.admit(&attach, &program) {
+        let (info, lease, file, mut bell) = match self.admit_when_free(&attach, &program).await {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 let reply = proto::Attached { refusal, ..Default::default() };
@@ -80,12 +82,28 @@ impl Agent {
             },
             epoch: info.ring.epoch().into(),
             doorbell: bell.is_some(),
+            begun: (info.ring.role() == Role::Consumer)
+                .then(|| info.ring.begun.at(info.ring.snapshot().tail.counter)),
         };
-        let mut left_well = false;
-        if hand_over(&mut stream, &framed(&reply), &file).await.is_ok() {
-            left_well = listen(&mut stream, &mut bell).await.is_ok_and(|farewell| farewell);
-        }
+        let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
+        let (mut from, to) = stream.into_split();
+        let held = self.0.holders.add(info.id, to);
+        let left_well =
+            handed_over && listen(&mut from, &mut bell, &info).await.is_ok_and(|farewell| farewell);
         self.ended(&info, lease, left_well, &program);
+        drop(held);
+    }
+
+    /// As [`admit`](Self::admit), once a program is noted to be gone that had the ring.
+    async fn admit_when_free(&self, attach: &proto::Attach, program: &str) -> Result<Admitted, String> {
+        loop {
+            let leaving = self.ring(&attach.ring).ok().and_then(|info| self.0.holders.is_leaving(info.id));
+            match (self.admit(attach, program), leaving) {
+                // Ends with an error, since nothing is sent.
+                (Err(_), Some(mut leaving)) => drop(leaving.changed().await),
+                (done, _) => return done,
+            }
+        }
     }
 
     /// The ring, if the program may have it, and a descriptor of its memory.
@@ -126,8 +144,12 @@ impl Agent {
             (Left::Open, true) => (EventKind::Left, format!("{program} has left")),
             (Left::Open, false) => (EventKind::Died, format!("{program} died")),
         };
+        // At one moment for whoever comes next, of whom is heard behind this.
+        let _table = self.lock();
         drop(lease);
         self.emit(kind, info, &detail);
+        // The program waits for this.
+        self.0.holders.remove(info.id);
     }
 }
 
@@ -135,7 +157,11 @@ impl Agent {
 type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
 
 /// Rings as often as the program asks for it, until it leaves. Says whether it did so in good order.
-async fn listen(stream: &mut UnixStream, bell: &mut Option<Box<dyn Doorbell>>) -> io::Result<bool> {
+async fn listen(
+    stream: &mut OwnedReadHalf,
+    bell: &mut Option<Box<dyn Doorbell>>,
+    info: &RingInfo,
+) -> io::Result<bool> {
     loop {
         match stream.read_u8().await? {
             FAREWELL => return Ok(true),
@@ -144,6 +170,10 @@ async fn listen(stream: &mut UnixStream, bell: &mut Option<Box<dyn Doorbell>>) -
                 if let Some(bell) = bell {
                     bell.ring(head, flags);
                 }
+            }
+            BEGUN => {
+                let (tail, records) = (stream.read_u32_le().await?, stream.read_u32_le().await?);
+                info.ring.begun.set(tail, records);
             }
             _ => return Ok(false),
         }

@@ -12,15 +12,18 @@ use std::time::Duration;
 use prost::Message;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::{BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION, lease};
+use super::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION, lease};
 use crate::agent::framed;
 use crate::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
 use crate::proto;
+use crate::ring::begun::Begun;
 use crate::ring::doorbell::Doorbell;
 use crate::ring::{Ring, RingSpec, Role};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to answer a farewell, which only matters to whoever attaches next.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// The ring in this process's address space, whose memory holds the connection; and its doorbell, if it is to ring.
 pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
@@ -64,9 +67,12 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     let memory = SharedMemory::open(file, spec.memory_len(), order)
         .map_err(|source| PuError::Memory { ring: ring(), source })?;
     let bell = attached.doorbell.then(|| stream.try_clone()).transpose().map_err(lost)?.map(Bell);
-    let memory = Arc::new(Leased { memory, agent: stream, number: lease::number() });
-    let joined = Ring::join(role, spec, memory.clone(), attached.epoch as u16)
+    let begun = Begun::default();
+    let told = attached.begun.map(|_| begun.clone());
+    let memory = Arc::new(Leased { memory, agent: stream, number: lease::number(), begun: told });
+    let joined = Ring::join_begun(role, spec, memory.clone(), attached.epoch as u16, begun.clone())
         .map_err(|source| PuError::Ring { ring: ring(), source })?;
+    begun.set(joined.snapshot().tail.counter, attached.begun.unwrap_or(0));
     lease::watch(memory.number, &memory.agent, Arc::downgrade(&joined));
     Ok((joined, bell))
 }
@@ -106,6 +112,25 @@ struct Leased {
     memory: SharedMemory,
     agent: UnixStream,
     number: u64,
+    /// How far the item at the tail is, if the agent wants to know.
+    begun: Option<Begun>,
+}
+
+impl Leased {
+    fn say_farewell(&mut self) -> io::Result<()> {
+        let mut said = Vec::with_capacity(10);
+        if let Some(begun) = &self.begun {
+            let (tail, records) = begun.get();
+            said.push(BEGUN);
+            said.extend(tail.to_le_bytes());
+            said.extend(records.to_le_bytes());
+        }
+        said.push(FAREWELL);
+        self.agent.write_all(&said)?;
+        // The agent closes the connection when the ring is free: whoever comes next finds it so.
+        self.agent.set_read_timeout(Some(PARTING))?;
+        self.agent.read(&mut [0]).map(|_| ())
+    }
 }
 
 impl Drop for Leased {
@@ -113,7 +138,7 @@ impl Drop for Leased {
         lease::forget(self.number, &self.agent);
         // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
         // needs no farewell.
-        let _ = self.agent.write_all(&[FAREWELL]);
+        let _ = self.say_farewell();
     }
 }
 

@@ -27,9 +27,10 @@ use crate::ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingEr
 
 /// Version of the protocol between programs and agents.
 pub(crate) const VERSION: u32 = 1;
-/// What a program says first of all: it leaves, or its ring has items.
+/// What a program says first of all: it leaves, its ring has items, or it leaves an item begun.
 pub(crate) const FAREWELL: u8 = 0;
 pub(crate) const BELL: u8 = 1;
+pub(crate) const BEGUN: u8 = 2;
 /// Longest message, bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
 

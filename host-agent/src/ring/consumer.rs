@@ -252,6 +252,16 @@ impl Consumer {
         self.finished = true;
     }
 
+    /// How many records of the oldest item a program before this one has dealt with, if items hold records.
+    pub fn begun(&self) -> u32 {
+        self.ring.begun.at(self.tail())
+    }
+
+    /// Tells whoever attaches next how many records of the oldest item were dealt with. Popping that item ends it.
+    pub fn set_begun(&mut self, records: u32) {
+        self.ring.begun.set(self.tail(), records);
+    }
+
     /// What was popped through this handle and those before it.
     pub fn stats(&mut self) -> RingStats {
         self.report();

@@ -26,6 +26,7 @@
 //! [`RingStats::COMMUNICATION_OPERATIONS`].
 
 mod abi;
+pub(crate) mod begun;
 mod consumer;
 pub mod doorbell;
 mod error;

@@ -218,6 +218,35 @@ impl Producer {
         self.reserve(max_items)
     }
 
+    /// Waits until at least one item is free, or `stop` says that there is something else to do. `stop` is asked often.
+    ///
+    /// # Errors
+    /// [`PushError::Cancelled`], [`PushError::Aborted`], [`PushError::Corrupt`].
+    pub fn wait_unless(&mut self, stop: impl Fn() -> bool) -> Result<(), PushError> {
+        let attempt = |ring: &mut Self| if stop() { Ok(()) } else { ring.room() };
+        match self.room() {
+            Err(PushError::Full) => self.wait_and(Deadline::Never, attempt),
+            done => done,
+        }
+    }
+
+    /// Whether the ring was given up, by a fresh look. A push notices only when the ring is full.
+    pub fn is_aborted(&self) -> bool {
+        let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
+        tail.flags.aborted() || self.ring.is_aborted_here()
+    }
+
+    /// The items that were pushed and not taken yet, oldest first, by a fresh look.
+    pub(crate) fn untaken(&self) -> impl Iterator<Item = &[u8]> {
+        let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
+        let fill = if self.believable(tail, 0) { self.head().wrapping_sub(tail.counter) } else { 0 };
+        (0..fill >> self.item.trailing_zeros()).map(move |n| {
+            let offset = tail.counter.wrapping_add(n * self.item) & self.mask;
+            // SAFETY: in bounds, and nobody writes what is between tail and head.
+            unsafe { std::slice::from_raw_parts(self.items.read(offset, self.item), self.item as usize) }
+        })
+    }
+
     /// Ends the stream: CLOSED is set in the store that also repeats the last `head`. Everything pushed
     /// is still delivered.
     pub fn close(mut self) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::abi::{self, ByteOrder, ControlWord, Flags, from_raw, to_raw};
+use super::begun::Begun;
 use super::consumer::Consumer;
 use super::producer::Producer;
 use super::spec::RingSpec;
@@ -98,6 +99,7 @@ pub struct Ring {
     producer_attached: AtomicBool,
     consumer_attached: AtomicBool,
     abort_reason: OnceLock<String>,
+    pub(crate) begun: Begun,
     /// Counts and events that handles report here on their slow paths and when they go.
     pub(crate) pushed: SideTotals,
     pub(crate) popped: SideTotals,
@@ -186,7 +188,7 @@ impl Ring {
         control.source.store(0, Ordering::Relaxed);
         control.head.store(raw, Ordering::Release);
         control.tail.store(raw, Ordering::Release);
-        Ok(Self::laid(role, spec, memory, control, first.counter, epoch))
+        Ok(Self::laid(role, spec, memory, control, first.counter, epoch, Begun::default()))
     }
 
     /// A ring that another process has laid into `memory`, which is taken as it is: nothing is written.
@@ -199,10 +201,21 @@ impl Ring {
         memory: Arc<dyn Memory>,
         epoch: u16,
     ) -> Result<Arc<Self>, RingError> {
+        Self::join_begun(role, spec, memory, epoch, Begun::default())
+    }
+
+    /// As [`join`](Self::join), knowing how far the item at its tail is.
+    pub(crate) fn join_begun(
+        role: Role,
+        spec: RingSpec,
+        memory: Arc<dyn Memory>,
+        epoch: u16,
+        begun: Begun,
+    ) -> Result<Arc<Self>, RingError> {
         Self::check(spec, &*memory)?;
         let control = Control::new(&*memory);
         let head = from_raw(control.head.load(Ordering::Acquire), spec.byte_order());
-        Ok(Self::laid(role, spec, memory, control, head.counter, epoch))
+        Ok(Self::laid(role, spec, memory, control, head.counter, epoch, begun))
     }
 
     fn check(spec: RingSpec, memory: &dyn Memory) -> Result<(), RingError> {
@@ -223,6 +236,7 @@ impl Ring {
         control: Control,
         start: u32,
         epoch: u16,
+        begun: Begun,
     ) -> Arc<Self> {
         Arc::new(Self {
             spec,
@@ -236,6 +250,7 @@ impl Ring {
             producer_attached: AtomicBool::new(false),
             consumer_attached: AtomicBool::new(false),
             abort_reason: OnceLock::new(),
+            begun,
             pushed: SideTotals::default(),
             popped: SideTotals::default(),
         })

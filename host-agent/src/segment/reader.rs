@@ -37,19 +37,27 @@ impl SegmentReadError {
 #[derive(Debug)]
 pub struct SegmentReader {
     consumer: Consumer,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct Place {
     /// Producer and the number that comes next. Few, so searched in order, the last one found first.
     next: Vec<(u32, u64)>,
+    /// Records of the next segment that were read before.
+    begun: u32,
 }
 
 impl SegmentReader {
     /// A reader of the ring's items. Each producer may begin with any sequence number.
     pub fn new(consumer: Consumer) -> Self {
-        Self { consumer, next: Vec::new() }
+        Self::expecting(consumer, [])
     }
 
     /// As [`new`](Self::new), but each of the producers must begin with the number given.
     pub fn expecting(consumer: Consumer, producers: impl IntoIterator<Item = (u32, u64)>) -> Self {
-        Self { consumer, next: producers.into_iter().collect() }
+        let place = Place { next: producers.into_iter().collect(), begun: consumer.begun() };
+        Self { consumer, place }
     }
 
     /// The next segment, waiting for it as long as it takes. Its item is popped when it is dropped.
@@ -67,21 +75,25 @@ impl SegmentReader {
     /// [`SegmentReadError`], with [`PopError::Empty`] when there is none now.
     pub fn try_next_segment(&mut self) -> Result<Segment<'_>, SegmentReadError> {
         let view = self.consumer.peek_at_most(1)?;
+        let place = &mut self.place;
         let header = match Header::parse(view.bytes()) {
             Ok((header, _)) => header,
-            // Dropping the view pops the item.
-            Err(fault) => return Err(fault.into()),
-        };
-        let (producer, found) = (header.producer, header.sequence);
-        let slot = match self.next.iter().position(|&(id, _)| id == producer) {
-            Some(slot) => slot,
-            None => {
-                self.next.push((producer, found));
-                self.next.len() - 1
+            Err(fault) => {
+                // Dropping the view pops the item.
+                place.begun = 0;
+                return Err(fault.into());
             }
         };
-        self.next.swap(0, slot);
-        if let Some((_, next)) = self.next.first_mut() {
+        let (producer, found) = (header.producer, header.sequence);
+        let slot = match place.next.iter().position(|&(id, _)| id == producer) {
+            Some(slot) => slot,
+            None => {
+                place.next.push((producer, found));
+                place.next.len() - 1
+            }
+        };
+        place.next.swap(0, slot);
+        if let Some((_, next)) = place.next.first_mut() {
             let expected = *next;
             if expected != found {
                 *next = found;
@@ -90,11 +102,14 @@ impl SegmentReader {
             }
             *next = found.wrapping_add(1);
         }
-        Ok(Segment { header, view })
+        let begun = std::mem::take(&mut place.begun);
+        Ok(Segment { header, view, place, begun })
     }
 
-    /// The ring's handle, with all segments that were not read.
-    pub fn into_consumer(self) -> Consumer {
+    /// The ring's handle, with all segments that were not read. Whoever attaches when it is detached is told which records of the
+    /// first one were.
+    pub fn into_consumer(mut self) -> Consumer {
+        self.consumer.set_begun(self.place.begun);
         self.consumer
     }
 
@@ -109,6 +124,8 @@ impl SegmentReader {
 pub struct Segment<'a> {
     header: Header,
     view: View<'a>,
+    place: &'a mut Place,
+    begun: u32,
 }
 
 impl Segment<'_> {
@@ -117,24 +134,39 @@ impl Segment<'_> {
         &self.header
     }
 
-    /// How many records it has.
+    /// How many records it has that were not read before.
     pub fn len(&self) -> usize {
-        self.header.count as usize
+        self.header.count.saturating_sub(self.begun) as usize
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.header.count == 0
+        self.len() == 0
     }
 
-    /// The records, in the order written, where they lie.
+    /// The records that were not read before, in the order written, where they lie.
     pub fn records(&self) -> Records<'_> {
         let used = self.view.bytes().get(super::HEADER_LEN..).unwrap_or_default();
-        Records {
+        let mut records = Records {
             left: used.get(..self.header.used as usize).unwrap_or_default(),
             tuple: self.header.tuple_size().unwrap_or(0) as usize,
             index: 0,
             count: self.header.count,
+        };
+        for _ in 0..self.begun.min(self.header.count) {
+            // A fault among them ends the records: it was seen by whoever read them.
+            let _ = records.next();
+        }
+        records
+    }
+
+    /// Leaves the segment in the ring without the first `done` of its records: it comes next again, here or at whoever
+    /// attaches next.
+    pub fn keep(self, done: u32) {
+        self.view.keep();
+        self.place.begun = self.begun.saturating_add(done);
+        if let Some((_, next)) = self.place.next.first_mut() {
+            *next = self.header.sequence;
         }
     }
 }

@@ -242,6 +242,28 @@ impl SegmentWriter {
         Ok(self.producer)
     }
 
+    /// Whether the ring was given up, by a fresh look: what is pushed into it goes nowhere.
+    pub fn is_aborted(&self) -> bool {
+        self.producer.is_aborted()
+    }
+
+    /// How many records that were put in here have not been taken out of the ring: those of the open segment, and of the
+    /// items that are still there.
+    pub fn untaken(&self) -> u64 {
+        let headers = self.producer.untaken().filter_map(|item| Header::parse(item).ok());
+        // Others were there before.
+        let own = headers.filter(|(header, _)| header.producer == self.config.producer);
+        own.map(|(header, _)| u64::from(header.count)).sum::<u64>() + u64::from(self.count)
+    }
+
+    /// Gives up a ring that nobody takes anything out of any more. The open segment is not pushed. Says how many records are
+    /// lost, as [`untaken`](Self::untaken).
+    pub fn abandon(self) -> u64 {
+        let lost = self.untaken();
+        self.producer.detach();
+        lost
+    }
+
     /// Records taken so far.
     pub fn records_taken(&self) -> u64 {
         self.records
