@@ -6,11 +6,13 @@
 //! - [`rig`]: any topology in such a network, with greedy producers.
 //! - [`items`]: items that say where they come from.
 //! - [`fuzz`]: what parses bytes that others wrote.
+//! - [`states`]: the P4 program's state controls of both architectures, side by side.
 
 pub mod fuzz;
 pub mod items;
 pub mod nodes;
 pub mod rig;
 pub mod setup;
+pub mod states;
 pub mod system;
 pub mod wire;

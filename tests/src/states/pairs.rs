@@ -1,0 +1,219 @@
+//! Compares what both sides of a pair leave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::ast::Control;
+use super::coverage::{Coverage, Seen, paths, possible};
+use super::inputs::Inputs;
+use super::known::{GIVEN, NEVER_WRAPS, UNREAD, Unread};
+use super::link::Linked;
+use super::mutate::{Mutant, TNA, mutants};
+use super::pipeline::Pipeline;
+use super::run::{Outcome, run, untouched};
+use super::sources::{Common, Sources};
+use super::value::Form;
+
+/// The text that tna's is compared with.
+const V1MODEL: &str = "p4/arch/v1model/state.p4";
+
+/// The state controls of both architectures, and the operations that the pipeline asks them for.
+#[derive(Debug)]
+pub struct Pairs {
+    v1model: Arc<Linked>,
+    tna: Linked,
+    /// What tna's state controls stand on.
+    common: Arc<Common>,
+    pipeline: Arc<Pipeline>,
+    operations: BTreeMap<String, BTreeSet<String>>,
+    met: Coverage,
+    /// Lines of `UNREAD` that were needed.
+    unread: BTreeSet<usize>,
+}
+
+impl Pairs {
+    /// Reads all that is needed. An error names what is not understood, or a control that only one architecture has.
+    pub fn new(sources: &Sources) -> Result<Pairs, String> {
+        let common = Arc::new(sources.common("tna")?);
+        let tna = common.with_state(TNA, sources.text(TNA)?)?;
+        let v1model = Arc::new(sources.common("v1model")?.with_state(V1MODEL, sources.text(V1MODEL)?)?);
+        let pipeline = Arc::new(Pipeline::new(sources)?);
+        let operations = pipeline.operations()?;
+        let (met, unread) = Default::default();
+        let pairs = Pairs { v1model, tna, common, pipeline, operations, met, unread };
+        let controls = &pairs.v1model.program.controls;
+        if !controls.keys().eq(pairs.tna.program.controls.keys()) {
+            return Err("the architectures have different state controls".to_owned());
+        }
+        let chosen: Vec<_> = controls.values().map(chosen_by).collect::<Result<_, _>>()?;
+        match pairs.operations.keys().find(|field| !chosen.contains(field)) {
+            Some(field) => Err(format!("no state control has m.{field}, which the pipeline sets")),
+            None => Ok(pairs),
+        }
+    }
+
+    /// The same, but for the text of tna's state controls, which may be less than all.
+    pub fn with_tna(&self, text: &str) -> Result<Pairs, String> {
+        let (met, unread) = Default::default();
+        let (v1model, common, pipeline) = (self.v1model.clone(), self.common.clone(), self.pipeline.clone());
+        let tna = common.with_state(TNA, text)?;
+        Ok(Pairs { v1model, tna, common, pipeline, operations: self.operations.clone(), met, unread })
+    }
+
+    /// Changes of `text` (tna's state controls) that make a pair differ, or should.
+    pub fn mutants(&self, text: &str) -> Result<Vec<Mutant>, String> {
+        mutants(text, &self.tna.fields)
+    }
+
+    /// Names of the controls.
+    pub fn controls(&self) -> Vec<String> {
+        self.v1model.program.controls.keys().cloned().collect()
+    }
+
+    /// The operations that the pipeline asks `control` for.
+    pub fn operations(&self, control: &str) -> Result<Vec<String>, String> {
+        let (field, other) =
+            (chosen_by(self.v1model.control(control)?)?, chosen_by(self.tna.control(control)?)?);
+        if field != other {
+            return Err(format!("{control}: m.{field} chooses in v1model, m.{other} in tna"));
+        }
+        let found = self.operations.get(&field);
+        let found = found.ok_or_else(|| format!("{control}: nobody sets m.{field}"))?;
+        Ok(found.iter().cloned().collect())
+    }
+
+    /// Executes both sides of `control` on `cases` inputs for each operation that is in use. An error says what differs first.
+    pub fn compare(&mut self, control: &str, cases: u64) -> Result<(), String> {
+        self.same_registers(control)?;
+        let field = chosen_by(self.v1model.control(control)?)?;
+        let mut all = Vec::new();
+        for op in self.operations(control)? {
+            let code = self.v1model.constants.get(&op).ok_or_else(|| format!("no constant {op}"))?;
+            let mut fixed = BTreeMap::from([(field.clone(), code.n)]);
+            let given = GIVEN.iter().filter(|g| g.control == control && g.op == op);
+            fixed.extend(given.map(|g| (g.field.to_owned(), g.value)));
+            let mut for_tna = fixed.clone();
+            for_tna.retain(|field, _| !self.pipeline.starts_anyhow(field));
+            all.push((op, [Inputs { seed: 0, fixed }, Inputs { seed: 0, fixed: for_tna }]));
+        }
+        for seed in 0..cases {
+            for (op, inputs) in &mut all {
+                inputs.iter_mut().for_each(|i| i.seed = seed);
+                self.case(control, op, inputs).map_err(|e| format!("{control}, {op}, case {seed}: {e}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `inputs`: of v1model, and of tna.
+    fn case(&mut self, name: &str, op: &str, inputs: &[Inputs; 2]) -> Result<(), String> {
+        let [for_v1model, for_tna] = inputs;
+        let left = run(&self.v1model, self.v1model.control(name)?, for_v1model, &mut self.met)?;
+        let right = run(&self.tna, self.tna.control(name)?, for_tna, &mut self.met)?;
+        for field in left.fields.keys().chain(right.fields.keys()) {
+            let (a, b) = (self.left(&left, field, for_v1model), self.left(&right, field, for_tna));
+            if a != b {
+                let holds = |u: &Unread| {
+                    u.only_if.is_none_or(|(field, value)| self.left(&left, field, for_v1model) == Some(value))
+                };
+                let line = UNREAD
+                    .iter()
+                    .position(|u| u.control == name && u.op == op && u.field == *field && holds(u));
+                match line {
+                    Some(line) => self.unread.insert(line),
+                    None => return Err(format!("m.{field} is {a:x?} in v1model, {b:x?} in tna")),
+                };
+            }
+        }
+        let registers = &self.v1model.control(name)?.registers;
+        for (register, index) in left.cells.keys().chain(right.cells.keys()) {
+            let Some(found) = registers.get(register) else { continue };
+            let form = self.v1model.form(&found.cell)?;
+            // Of a pair only the first word: the ALU works in the second, which may begin with anything.
+            let key = (register.clone(), *index);
+            let word = |outcome: &Outcome| {
+                let written = outcome.cells.get(&key).and_then(|cell| cell.first());
+                written.copied().unwrap_or_else(|| untouched(for_v1model, register, *index, 0, form))
+            };
+            let (a, b) = (word(&left), word(&right));
+            if a != b {
+                return Err(format!("{register}[{index}] is {:x} in v1model, {:x} in tna", a.n, b.n));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a field holds in the end. Flags are narrower on one side, their values are the same.
+    fn left(&self, outcome: &Outcome, field: &str, inputs: &Inputs) -> Option<i128> {
+        match (outcome.fields.get(field), self.v1model.fields.get(field)) {
+            (Some(value), _) => Some(value.n),
+            (None, Some(Form::Bits(width))) => Some(inputs.field(field, *width)),
+            (None, _) => None,
+        }
+    }
+
+    /// Registers of one name, size and width of value.
+    fn same_registers(&self, control: &str) -> Result<(), String> {
+        let of = |linked: &Linked| -> Result<Vec<_>, String> {
+            let registers = linked.control(control)?.registers.iter();
+            let one = |(name, register): (&String, &super::ast::Register)| {
+                let words = linked.layout(&register.cell)?;
+                Ok((name.clone(), register.size.clone(), words.first().map(|(_, form)| *form)))
+            };
+            registers.map(one).collect()
+        };
+        let (left, right) = (of(&self.v1model)?, of(&self.tna)?);
+        if left == right {
+            Ok(())
+        } else {
+            Err(format!("{control}: v1model has {left:?}, tna has {right:?}"))
+        }
+    }
+
+    /// What no case has met so far: arms, outcomes of comparisons, sums that wrap.
+    pub fn missed(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for linked in [&self.v1model, &self.tna] {
+            for (name, control) in &linked.program.controls {
+                let possible = possible(control);
+                let missed = possible.difference(&self.met).filter(|(place, seen)| {
+                    // Of what can wrap, only differences are to be met with equal sides, too.
+                    let minus = possible.contains(&(place.clone(), Seen::Equal));
+                    let sign = if minus { "-" } else { "+" };
+                    !(*seen == Seen::Wraps && NEVER_WRAPS.contains(&(name.as_str(), sign)))
+                });
+                found.extend(missed.map(|(place, seen)| format!("{place}: {name}: {seen}")));
+            }
+        }
+        found
+    }
+
+    /// What stands in `known.rs` and is not so, or was not needed in any case so far.
+    pub fn unfounded(&self) -> Result<Vec<String>, String> {
+        let mut found = Vec::new();
+        for given in &GIVEN {
+            let field = chosen_by(self.v1model.control(given.control)?)?;
+            found.extend(self.pipeline.gives(given.field, given.value, &field, given.op).err());
+        }
+        for (number, unread) in UNREAD.iter().enumerate() {
+            let readers = self.pipeline.readers(unread.field);
+            if readers != unread.readers {
+                found.push(format!("m.{} is read in {readers:?}, not in {:?}", unread.field, unread.readers));
+            }
+            if !self.unread.contains(&number) {
+                found.push(format!("{}, {}: m.{} is the same", unread.control, unread.op, unread.field));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The one field `do_*` that a control reads.
+fn chosen_by(control: &Control) -> Result<String, String> {
+    let fields = paths(control);
+    let mut chosen = fields.iter().filter_map(|f| f.strip_prefix("m.").filter(|f| f.starts_with("do_")));
+    match (chosen.next(), chosen.next()) {
+        (Some(field), None) => Ok(field.to_owned()),
+        _ => control.place.error("not one field m.do_* that chooses"),
+    }
+}

@@ -1,0 +1,86 @@
+//! The P4 texts, and what they mean for one architecture.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::ast::Program;
+use super::link::Linked;
+use super::preprocess::{Macros, preprocess};
+
+/// What the preprocessor knows before `main.p4`; only of tna's text it decides anything.
+const CHIP: &str = "#define __TARGET_TOFINO__ 2\n";
+
+/// All P4 texts, by path from the repository's root.
+#[derive(Clone, Debug)]
+pub struct Sources(pub BTreeMap<String, String>);
+
+impl Sources {
+    /// Those below `p4` of the repository at `root`.
+    pub fn read(root: &Path) -> Result<Sources, String> {
+        let mut texts = BTreeMap::new();
+        let mut folders = vec!["p4".to_owned()];
+        while let Some(folder) = folders.pop() {
+            let fail = |e: std::io::Error| format!("{folder}: {e}");
+            for entry in std::fs::read_dir(root.join(&folder)).map_err(fail)? {
+                let entry = entry.map_err(fail)?;
+                let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+                if entry.path().is_dir() {
+                    folders.push(path);
+                } else if path.ends_with(".p4") {
+                    texts.insert(path, std::fs::read_to_string(entry.path()).map_err(fail)?);
+                }
+            }
+        }
+        Ok(Sources(texts))
+    }
+
+    /// The text at `path`.
+    pub fn text(&self, path: &str) -> Result<&str, String> {
+        self.0.get(path).map(String::as_str).ok_or_else(|| format!("no {path}"))
+    }
+
+    /// The same texts but for the one at `path`.
+    pub fn with(&self, path: &str, text: String) -> Sources {
+        let mut changed = self.clone();
+        changed.0.insert(path.to_owned(), text);
+        changed
+    }
+
+    /// Types and metadata as `arch` has them, its own widths included.
+    pub(super) fn common(&self, arch: &str) -> Result<Common, String> {
+        let main = format!("p4/arch/{arch}/main.p4");
+        let chip = preprocess("", CHIP, Macros::new())?.macros;
+        let macros = preprocess(&main, self.text(&main)?, chip)?.macros;
+        let common = Common { program: Program::default(), macros };
+        let types = common.and("p4/common/types.p4", self.text("p4/common/types.p4")?)?;
+        let mut common = types.and("p4/common/metadata.p4", self.text("p4/common/metadata.p4")?)?;
+        // Names of sizes stay what they are: both sides of a pair must have the same.
+        common.macros.retain(|name, _| !name.starts_with("ZSR_MAX_"));
+        Ok(common)
+    }
+}
+
+/// What texts declare so far.
+#[derive(Clone, Debug)]
+pub struct Common {
+    program: Program,
+    macros: Macros,
+}
+
+impl Common {
+    /// With one more text.
+    fn and(&self, path: &str, text: &str) -> Result<Common, String> {
+        let read = preprocess(path, text, self.macros.clone())?;
+        if !read.includes.is_empty() {
+            return Err(format!("{path} includes texts, which is not understood"));
+        }
+        let mut program = self.program.clone();
+        program.add(&read.tokens)?;
+        Ok(Common { program, macros: read.macros })
+    }
+
+    /// With state controls.
+    pub fn with_state(&self, path: &str, text: &str) -> Result<Linked, String> {
+        Linked::new(self.and(path, text)?.program)
+    }
+}
