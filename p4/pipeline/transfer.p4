@@ -1,6 +1,6 @@
 // One pass of the transfer's state machine: every state register in one fixed order, each at most once (steps.p4 says which and
-// how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers
-// allow; nothing behind such a test happens for a packet that is late.
+// how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers allow; one that is late
+// (`stale`) touches no register behind that test.
 control Transfer(inout meta_t m) {
     Steps() steps;
     WorkerParams() worker_params;

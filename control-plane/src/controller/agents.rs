@@ -236,7 +236,7 @@ fn address(ring: &proto::Ring) -> RingAddress {
 }
 
 /// An agent's answer, in time.
-async fn answer<T>(
+pub(super) async fn answer<T>(
     host: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Refusal> {

@@ -186,13 +186,16 @@ impl Controller {
             }
             // Workers that rest do so until their lists are what they will be.
             let through = entities(new.as_deref(), rests)?;
-            let freed = Difference::between(through.clone(), entities(new.as_deref(), false)?);
+            let freed = match rests {
+                true => Difference::between(through.clone(), entities(new.as_deref(), false)?).additions(),
+                false => Vec::new(),
+            };
             let difference = Difference::between(before.clone(), through);
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let mut result = self.write(work, &difference, &had, &has).await;
             if result.is_ok() {
-                result = work.switch.update(freed.additions().into_iter()).await;
+                result = work.switch.update(freed.into_iter()).await;
             }
             if result.is_err() {
                 self.take_back(work, &difference, &has, &had).await;

@@ -3,7 +3,7 @@
 //! do. Nobody knows whether items might have been lost (`--force`): none is.
 
 use super::Controller;
-use super::agents::Agents;
+use super::agents::{Agents, answer};
 use super::events::of_flow;
 use super::journal::Recovered;
 use super::model::{Flow, Member, Ring};
@@ -11,12 +11,10 @@ use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::settings::Policy;
 use super::state::State;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use zsr_host_agent::proto::{CloseRingsRequest, ListRingsRequest, Ring as Held};
 
-/// How long an agent may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
 /// How long watchers may take to have asked their agents for the first time.
 const FIRST: Duration = Duration::from_secs(10);
 
@@ -35,10 +33,9 @@ pub(super) async fn holdings(agents: &Agents, hosts: impl Iterator<Item = &Strin
     let mut out = Holdings::new();
     for host in hosts {
         let Ok(mut client) = agents.of(host) else { continue };
-        let list = client.list_rings(ListRingsRequest::default());
         // Agents that do not answer are met again by their watchers.
-        if let Ok(Ok(rings)) = tokio::time::timeout(ANSWER, list).await {
-            out.insert(host.clone(), rings.into_inner().rings);
+        if let Ok(held) = answer(host, client.list_rings(ListRingsRequest::default())).await {
+            out.insert(host.clone(), held.rings);
         }
     }
     out
@@ -106,8 +103,8 @@ pub(super) async fn close_strays(
             strays.entry((reason, finished)).or_default().push(ring.name.clone());
         }
         for ((reason, finished), names) in strays {
-            let _ =
-                client.close_rings(CloseRingsRequest { names, reason: reason.to_owned(), finished }).await;
+            let request = CloseRingsRequest { names, reason: reason.to_owned(), finished };
+            let _ = answer(host, client.close_rings(request)).await;
         }
     }
 }
@@ -117,15 +114,14 @@ impl Controller {
     pub(super) async fn take_out_again(&self, leaving: &Leaving) {
         let Leaving { flow: name, members } = leaving;
         let Ok(flow) = self.get_flow(name) else { return };
-        let going = || flow.members().filter(|m| members.contains(&m.name));
-        let hosts: BTreeSet<&String> = going().map(|m| &m.host).collect();
+        let going: Vec<&Member> = flow.members().filter(|m| members.contains(&m.name)).collect();
         let mut connected = self.0.connected.subscribe();
-        let met = connected.wait_for(|known| hosts.iter().all(|h| known.contains_key(*h)));
+        let met = connected.wait_for(|known| going.iter().all(|m| known.contains_key(&m.host)));
         // An agent that has said nothing by then is away.
         let _ = tokio::time::timeout(FIRST, met).await.map(drop);
         let mut work = self.0.work.lock().await;
         let Err(refusal) = self.remove_with(&mut work, name, members, false, "").await else { return };
-        let drops = flow.settings.policy == Policy::DropMember && self.is_deserted(going()).await;
+        let drops = flow.settings.policy == Policy::DropMember && self.is_deserted(&going).await;
         let kept: Result<Flow, Refusal> = match drops {
             true => self.remove_with(&mut work, name, members, true, &refusal.message).await,
             false => Err(refusal),
@@ -147,12 +143,9 @@ impl Controller {
     }
 
     /// Whether nobody is at the rings of one of these members.
-    async fn is_deserted(&self, mut members: impl Iterator<Item = &Member>) -> bool {
-        let rings: Vec<(String, Vec<Ring>)> =
-            members.by_ref().map(|m| (m.host.clone(), m.rings.clone())).collect();
-        let (found, _) = self.0.agents.look(rings.iter().flat_map(|(_, rings)| rings)).await;
-        rings.iter().any(|(host, rings)| {
-            !self.is_connected(host) || !rings.iter().any(|r| found.get(&r.name).is_some_and(|r| r.attached))
-        })
+    async fn is_deserted(&self, members: &[&Member]) -> bool {
+        let (found, _) = self.0.agents.look(members.iter().flat_map(|m| &m.rings)).await;
+        let is_at = |ring: &Ring| found.get(&ring.name).is_some_and(|r| r.attached);
+        members.iter().any(|m| !self.is_connected(&m.host) || !m.rings.iter().any(is_at))
     }
 }

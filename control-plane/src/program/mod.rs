@@ -462,11 +462,10 @@ impl FlowProducer {
                 // Whoever can't have all leaves the others to others.
                 (None, false) if done.is_err() => {}
                 (None, false) => {
-                    let taken = match self.take(ring, consumer.map_or("", |c| &c.name)) {
+                    done = match self.take(ring, consumer.map_or("", |c| &c.name)) {
                         Err(ProgramError::Ring(_)) if self.is_gone(&ring.name) => Ok(()),
                         taken => taken,
                     };
-                    done = taken;
                 }
             }
         }

@@ -16,17 +16,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     CountArrival() count_arrival;
 
     // All of the packet will be new.
-    action strip() {
-        hdr.ethernet.setInvalid();
-        hdr.arp.setInvalid();
-        hdr.ipv4.setInvalid();
-        hdr.udp.setInvalid();
-        hdr.doorbell.setInvalid();
-        hdr.bth.setInvalid();
-        hdr.aeth.setInvalid();
-        hdr.word.setInvalid();
-        hdr.icrc.setInvalid();
-    }
+    action strip() { STRIP }
     action hand_over() {
         m.h.setValid();
         m.h.event = m.event;
@@ -64,15 +54,7 @@ control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ing
     apply {
         pkt.emit(m.h);
         pkt.emit(m.b);
-        pkt.emit(hdr.ethernet);
-        pkt.emit(hdr.arp);
-        pkt.emit(hdr.ipv4);
-        pkt.emit(hdr.udp);
-        pkt.emit(hdr.doorbell);
-        pkt.emit(hdr.bth);
-        pkt.emit(hdr.aeth);
-        pkt.emit(hdr.word);
-        pkt.emit(hdr.icrc);
+        EMIT_PACKET
     }
 }
 
@@ -146,8 +128,7 @@ control FoldDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingres
     Digest<report_t>() report;
     apply {
         if (dprsr.digest_type == REPORT_TYPE) {
-            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
-                          m.consumer_psn });
+            report.pack(REPORT);
         }
         pkt.emit(m.b);
         pkt.emit(m.g);

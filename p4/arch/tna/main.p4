@@ -94,13 +94,36 @@ struct report_t {
 #include "state.p4"
 #include "../../pipeline/pipeline.p4"
 
+// What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`.
+#define STRIP \
+        hdr.ethernet.setInvalid(); \
+        hdr.arp.setInvalid(); \
+        hdr.ipv4.setInvalid(); \
+        hdr.udp.setInvalid(); \
+        hdr.doorbell.setInvalid(); \
+        hdr.bth.setInvalid(); \
+        hdr.aeth.setInvalid(); \
+        hdr.word.setInvalid(); \
+        hdr.icrc.setInvalid();
+#define EMIT_PACKET \
+        pkt.emit(hdr.ethernet); \
+        pkt.emit(hdr.arp); \
+        pkt.emit(hdr.ipv4); \
+        pkt.emit(hdr.udp); \
+        pkt.emit(hdr.doorbell); \
+        pkt.emit(hdr.bth); \
+        pkt.emit(hdr.aeth); \
+        pkt.emit(hdr.word); \
+        pkt.emit(hdr.icrc);
+#define REPORT \
+        { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }
 #ifdef ZSR_FOLDED
 #include "folded.p4"
 #else
 #include "single.p4"
 #endif
 
-// Likewise for egress.
+// Whole containers for what ingress hands over.
 @pa_container_size("egress", "m.b.event", 8)
 @pa_container_size("egress", "m.b.kind", 8)
 @pa_container_size("egress", "m.b.worker", 16)

@@ -44,17 +44,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     CountDeparture() count_departure;
 
     // All of the packet will be new.
-    action strip() {
-        hdr.ethernet.setInvalid();
-        hdr.arp.setInvalid();
-        hdr.ipv4.setInvalid();
-        hdr.udp.setInvalid();
-        hdr.doorbell.setInvalid();
-        hdr.bth.setInvalid();
-        hdr.aeth.setInvalid();
-        hdr.word.setInvalid();
-        hdr.icrc.setInvalid();
-    }
+    action strip() { STRIP }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
         m.b.setValid();
@@ -74,19 +64,10 @@ control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ing
     Digest<report_t>() report;
     apply {
         if (dprsr.digest_type == REPORT_TYPE) {
-            report.pack({ m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
-                          m.consumer_psn });
+            report.pack(REPORT);
         }
         pkt.emit(m.b);
         pkt.emit(m.g);
-        pkt.emit(hdr.ethernet);
-        pkt.emit(hdr.arp);
-        pkt.emit(hdr.ipv4);
-        pkt.emit(hdr.udp);
-        pkt.emit(hdr.doorbell);
-        pkt.emit(hdr.bth);
-        pkt.emit(hdr.aeth);
-        pkt.emit(hdr.word);
-        pkt.emit(hdr.icrc);
+        EMIT_PACKET
     }
 }
