@@ -47,7 +47,7 @@ pub const GIVEN: [Given; 11] = [
 /// Readers of `m.g.phase` are behind the test in claim.p4 that ends a packet whose claim failed.
 const PHASE: [&str; 6] = [
     "p4/arch/tna/folded.p4",
-    "p4/arch/tna/single.p4",
+    "p4/arch/tna/main.p4",
     "p4/arch/v1model/main.p4",
     "p4/pipeline/look.p4",
     "p4/pipeline/outcome.p4",
