@@ -28,7 +28,7 @@ ZSR_BRIDGE bridge_t {
     bytes_t word;           // counter of a poll, CLOSED in its lowest bit
     usec_t  time;
     @field_list(FIELDS_COMMIT) psn_t   psn;
-    bit<8>  last;                                      // 1: last fragment of the transfer, or last commit of the worker
+    bit<8>  last;                                      // 1: last fragment of the transfer, or last commit of the worker; OUT_READ: 1 a probe, 2 a CNP
     bit<8>  first;                                     // 1: first fragment
     bit<16> group;                                     // not 0: one copy per member, whose number is its connection
     bytes_t address;

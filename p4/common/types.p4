@@ -64,6 +64,9 @@ const bit<8> OP_READ_MIDDLE  = 14;
 const bit<8> OP_READ_LAST    = 15;
 const bit<8> OP_READ_ONLY    = 16;
 const bit<8> OP_ACK          = 17;
+const bit<8> OP_CNP          = 0x81;   // congestion notification (annex A17): BTH with BECN, 16 bytes of zeros
+const bit<8> BECN            = 0x40;   // in the byte behind the BTH's P_Key
+const bit<8> ECN_CAPABLE     = 0x03;   // in the IPv4 TOS: not zero, the sender heeds marks; all ones, marked
 
 // Ring ABI version 1.
 const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; its lowest bit says CLOSED in what is kept of a producer's head
@@ -94,6 +97,7 @@ const event_t EV_TAIL_ACKED    = 5;    // ACK from a producer
 const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
 const event_t EV_REFUSED       = 7;    // fatal NAK from either
 const event_t EV_PROBED        = 8;    // ACK from a consumer that has not all of the transfer
+const event_t EV_CONGESTED     = 9;    // CNP from a consumer: what comes to it is marked on its way
 // Looks at a worker's next producer; each but EV_TICK notes something on the way.
 const event_t EV_TICK          = 16;
 const event_t EV_NEXT          = 17;   // nothing to do at the last one: on to the next producer

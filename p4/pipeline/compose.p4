@@ -49,6 +49,12 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         m.egress_length = LEN_READ;
     }
     action probe() { hdr.bth.opcode = OP_WRITE_ONLY; }
+    action cnp() {
+        hdr.bth.opcode = OP_CNP;
+        hdr.bth.resv8a = BECN;
+        hdr.bth.ack_psn = 0;
+        hdr.reth.rkey = 0;             // zeros, all of what is a RETH elsewhere
+    }
     action tail() {
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = RING_TAIL_WORD;
@@ -78,6 +84,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         if (m.b.kind == OUT_READ) {
             read();
             if (m.b.last == 1) { probe(); }
+            else if (m.b.last == 2) { cnp(); }
         } else if (m.b.kind == OUT_TAIL) {
             tail();
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }

@@ -55,6 +55,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     }
     // It lacks a fragment, but it is there. That the producer sends fragments says nothing of who is to take them.
     action gap() { m.event = EV_GAP; }
+    // Its NIC says that it gets more than the way to it carries: so shall who sends it.
+    action congested() { m.event = EV_CONGESTED; }
     action producer_refused() {
         m.event = EV_REFUSED;
         m.do_owner = DO_GET;
@@ -83,7 +85,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             m.aeth        : ternary;
             m.icrc        : ternary;
         }
-        actions = { data; producer_word; consumer_word; committed; tail_acked; gap; producer_refused; poll_refused; refused; nothing; }
+        actions = { data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused; refused; nothing; }
         const default_action = nothing();
         const entries = {
             (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _) : data();
@@ -96,6 +98,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : tail_acked();
             (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : committed();
             (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT) : gap();
+            // Nothing in it is believed but that it came.
+            (ROLE_CONSUMER_DATA, OP_CNP, _, _) : congested();
             (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _) : nothing();
             (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : producer_refused();
             (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : poll_refused();

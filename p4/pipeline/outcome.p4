@@ -86,6 +86,17 @@ control Outcome(inout meta_t m) {
         m.b.frags = 0;
         m.b.last = 1;
     }
+    // As the consumer's NIC told the switch, the switch tells the producer's (compose.p4).
+    action slow_down() {
+        m.sends = 1;
+        m.b.kind = OUT_READ;
+        m.b.qp = m.producer_data_qp;
+        m.b.psn = 0;
+        m.b.address = 0;
+        m.b.length = 0;
+        m.b.frags = 0;
+        m.b.last = 2;
+    }
     action late() { m.drop_reason = DROP_STALE; }
     action tail() {
         m.sends = 1;
@@ -120,7 +131,7 @@ control Outcome(inout meta_t m) {
             m.g.settings    : ternary;
         }
         actions = {
-            again; gather; keep_turn; close; poll; commit_only; read; probe; late; tail; tail_again; tell; NoAction;
+            again; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again; tell; NoAction;
         }
         const default_action = NoAction();
         const entries = {
@@ -145,6 +156,7 @@ control Outcome(inout meta_t m) {
             (EV_POLL_CONSUMER, _, _, _, _, _, _, _, _, _, _)             : poll(RING_TAIL_WORD);
             (EV_REFILL,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
             (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RESEND);
+            (EV_CONGESTED,     _, _, _, _, _, _, _, _, _, _)             : slow_down();
             (EV_PROBED,        _, _, _, PROBED, _, _, _, _, _, _)        : again(EV_REPEAT);
             (EV_PROBED,        _, _, _, PROBED &&& PROBED, _, _, _, _, _, _) : again(EV_RESEND);
             (EV_PROBED,        _, _, _, _, _, _, _, _, _, _)             : late();

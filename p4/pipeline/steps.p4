@@ -60,6 +60,8 @@ control Steps(inout meta_t m) {
         m.do_consumer_psn = DO_GET;
         m.do_from = DO_MATCH;
     }
+    // The producer of the present transfer, or of the last one.
+    action congested() { m.do_transfer = DO_GET; }
 
     // Looks.
     action look() {
@@ -197,7 +199,7 @@ control Steps(inout meta_t m) {
     table steps {
         key = { m.event : exact; }
         actions = {
-            data; producer_word; consumer_word; committed; tail_acked; gap; look; visit; room; free; unlock; start; read; done; closed; retry;
+            data; producer_word; consumer_word; committed; tail_acked; gap; congested; look; visit; room; free; unlock; start; read; done; closed; retry;
             resend; repeat; close; last_commit; poll_producer; poll_consumer; note_member; gather; refill; reset; query; NoAction;
         }
         const default_action = NoAction();
@@ -208,6 +210,7 @@ control Steps(inout meta_t m) {
             EV_COMMITTED     : committed();
             EV_TAIL_ACKED    : tail_acked();
             EV_GAP           : gap();
+            EV_CONGESTED     : congested();
             EV_TICK          : look();
             EV_NEXT          : look();
             EV_VISIT         : visit();

@@ -12,7 +12,7 @@
 use std::net::Ipv4Addr;
 
 use zsr_wire::frame::Frame;
-use zsr_wire::roce::{IP_AT, Packet};
+use zsr_wire::roce::{EXT_AT, IP_AT, Packet};
 use zsr_wire::{Opcode, icrc, ipv4};
 
 const PSN: u32 = 0xff_ffff;
@@ -53,6 +53,8 @@ pub enum Kind {
     TailAck,
     /// NAK of a consumer that misses a packet.
     Gap,
+    /// Word to a producer that its packets meet congestion.
+    Cnp,
     /// Anything else.
     Other,
 }
@@ -422,6 +424,11 @@ impl Wire {
             return Kind::Other;
         }
         assert!(packet.icrc_ok(), "the switch makes right packets");
+        if packet.opcode() == Opcode::Cnp {
+            assert_eq!((c.role, packet.psn().get(), packet.ack_req()), (Role::ProducerData, 0, false));
+            assert!(packet.bth().becn() && frame[EXT_AT..EXT_AT + 16] == [0; 16]);
+            return Kind::Cnp;
+        }
         assert!(packet.ack_req());
         match (c.role, packet.opcode()) {
             (Role::ProducerPoll, Opcode::ReadRequest) => self.poll(index, &packet, Kind::ProducerPoll),

@@ -7,7 +7,7 @@ use zsr_sim::Rng;
 use zsr_tests::nodes::NicNode;
 use zsr_tests::system::{Spec, System};
 use zsr_wire::roce::{BTH_AT, IP_AT, UDP_AT};
-use zsr_wire::{Frame, FramePool, icrc};
+use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
 const SPEC: Spec = Spec {
     kind: zsr_control_plane::topology::FlowKind::Shuffle,
@@ -226,4 +226,38 @@ fn forged_internal_packets() {
         }
     });
     assert!(sent > 100 && system.drops(FORGED) == sent);
+}
+
+/// Not an enemy, but a full queue: what consumers' NICs answer to marks reaches the NICs of their producers.
+#[test]
+fn marks_of_congestion_slow_producers_down() {
+    let mut system = under_attack(44, |system, _, frames| {
+        for (node, _, frame) in frames {
+            let Some(nic) = system.nics.iter().position(|n| n.0 == *node) else { continue };
+            let opcode = frame.get(BTH_AT).copied().unwrap_or_default();
+            // A fragment that comes a second time, marked on its way.
+            if (Opcode::WriteFirst.code()..=Opcode::WriteOnly.code()).contains(&opcode) {
+                let mut frame = frame.clone();
+                frame[IP_AT + 1] |= 3;
+                let header = frame[IP_AT..].first_chunk_mut::<20>().expect("an IPv4 header");
+                header[10..12].fill(0);
+                let sum = zsr_wire::ipv4::checksum(header);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
+                inject_at_nic(system, nic, &frame);
+            }
+        }
+    });
+    let mut counts = |nic: usize| {
+        let id = system.nics[nic];
+        let nic: &mut NicNode = system.net.node_mut(id).expect("a NIC");
+        let stats = nic.0.stats();
+        (stats.cnps_sent, stats.cnps_received)
+    };
+    // Two producers, two consumers.
+    for producer in [0, 1] {
+        assert!(counts(producer).1 > 0, "NIC {producer} was not told");
+    }
+    for consumer in [2, 3] {
+        assert!(counts(consumer).0 > 0, "NIC {consumer} has seen no mark");
+    }
 }

@@ -192,6 +192,7 @@ impl Annotator {
         let say = |what| about(ring, what);
         held.noted.comment = match (pair, h.opcode, h.reth()) {
             (Pair::Poll, Opcode::ReadRequest, _) => say("poll"),
+            (Pair::Data, Opcode::Cnp, _) => say("cnp"),
             (Pair::Data, Opcode::ReadRequest, Some(reth)) if ring.is_producer => {
                 let transfer = self.read(h.psn, &reth, ring);
                 describe(ring, Some(&transfer), "read", None)
@@ -242,6 +243,7 @@ impl Annotator {
                 let transfer = self.transfer_of(ring, h.psn);
                 describe(ring, transfer.as_deref(), "response", Some(h.psn))
             }
+            _ if h.opcode == Opcode::Cnp => about(ring, "cnp"),
             _ if h.opcode == Opcode::Acknowledge => about(ring, if h.is_nak() { "nak" } else { "ack" }),
             _ => about(ring, "other"),
         };

@@ -168,6 +168,7 @@ fn a_consumers_link_names_the_producer_once_its_commit_record_has_come() {
         link.up(H3, 0x3001, 6, Message::Acknowledge(ack(Syndrome::Nak(NakCode::PsnSequence))), &[]);
         link.down(H3, 0x3003, 4, Message::WriteOnly(reth(0, 0)), &[]);
         link.up(H3, 0x3001, 7, Message::Acknowledge(ack(Syndrome::ACK)), &[]);
+        link.up(H3, 0x3001, 0, Message::Cnp, &[]);
         let of = "producer=rows.h2.h3 consumer=rows.h3 transfer=1000+2000";
         assert_eq!(
             link.comments(false),
@@ -178,6 +179,7 @@ fn a_consumers_link_names_the_producer_once_its_commit_record_has_come() {
                 "flow=rows what=nak consumer=rows.h3",
                 "flow=rows what=probe consumer=rows.h3",
                 "flow=rows what=ack consumer=rows.h3",
+                "flow=rows what=cnp consumer=rows.h3",
             ]
         );
     }

@@ -190,6 +190,8 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
     }
     action leave() { m.b.setInvalid(); }
+    // The ICRC does not cover it.
+    action mark() { hdr.ipv4.tos = hdr.ipv4.tos | ECN_CAPABLE; }
     apply {
         if (m.copy.isValid()) { commit(); }
         // A replica's number says whom it is for.
@@ -201,6 +203,9 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
         else {
             leave();
             if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
+        }
+        if (m.b.kind == OUT_DATA && eg.deq_qdepth[18:10] != 0) {     // 1,024 cells of 80 bytes and more
+            if (hdr.ipv4.tos[1:0] != 0) { mark(); }
         }
         zsr.apply(hdr, m);
         count_egress.apply(m);

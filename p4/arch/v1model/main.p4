@@ -17,6 +17,7 @@
 const bit<9>  PORT_TIMER = 500;            // timer packets come in here
 const bit<9>  PORT_CPU = 510;              // the controller's packets come in here
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
+const bit<19> DEEP_QUEUE = 32;             // packets in a port's queue from which on data is marked
 const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
 const bit<32> FRAME_ETHERNET = 14;
 
@@ -79,6 +80,10 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
 
         zsr.apply(hdr, m);
         count_egress.apply(m);
+        if (m.b.kind == OUT_DATA && std.enq_qdepth >= DEEP_QUEUE) {
+            // The ICRC does not cover it.
+            if (hdr.ipv4.isValid() && hdr.ipv4.tos[1:0] != 0) { hdr.ipv4.tos = hdr.ipv4.tos | ECN_CAPABLE; }
+        }
 
         if (m.b.kind == OUT_DROP) {
             mark_to_drop(std);
