@@ -56,7 +56,10 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     // It lacks a fragment, but it is there. That the producer sends fragments says nothing of who is to take them.
     action gap() { m.event = EV_GAP; }
     // Its NIC says that it gets more than the way to it carries: so shall who sends it.
-    action congested() { m.event = EV_CONGESTED; }
+    action congested() {
+        m.event = EV_CONGESTED;
+        m.do_phase = DO_GET;
+    }
     action producer_refused() {
         m.event = EV_REFUSED;
         m.do_owner = DO_GET;

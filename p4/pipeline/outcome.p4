@@ -156,7 +156,9 @@ control Outcome(inout meta_t m) {
             (EV_POLL_CONSUMER, _, _, _, _, _, _, _, _, _, _)             : poll(RING_TAIL_WORD);
             (EV_REFILL,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
             (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RESEND);
-            (EV_CONGESTED,     _, _, _, _, _, _, _, _, _, _)             : slow_down();
+            // Between transfers nobody sends to this consumer.
+            (EV_CONGESTED, PHASE_DATA &&& 0xfe, _, _, _, _, _, _, _, _, _) : slow_down();
+            (EV_CONGESTED,     _, _, _, _, _, _, _, _, _, _)             : late();
             (EV_PROBED,        _, _, _, PROBED, _, _, _, _, _, _)        : again(EV_REPEAT);
             (EV_PROBED,        _, _, _, PROBED &&& PROBED, _, _, _, _, _, _) : again(EV_RESEND);
             (EV_PROBED,        _, _, _, _, _, _, _, _, _, _)             : late();

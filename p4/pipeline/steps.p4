@@ -60,7 +60,6 @@ control Steps(inout meta_t m) {
         m.do_consumer_psn = DO_GET;
         m.do_from = DO_MATCH;
     }
-    // The producer of the present transfer, or of the last one.
     action congested() { m.do_transfer = DO_GET; }
 
     // Looks.

@@ -1,6 +1,6 @@
 //! The switch and the NICs as nodes of a simulated network.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,6 +42,7 @@ pub struct SwitchNode {
     pub filter: Filter,
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
+    depths: BTreeMap<u16, usize>,
     pool: FramePool,
     /// Packets that links have not damaged: the switch passes damaged items on.
     capture: Option<PcapSink>,
@@ -56,6 +57,7 @@ impl SwitchNode {
             filter: Box::new(|_| false),
             out: Vec::new(),
             queue: VecDeque::new(),
+            depths: BTreeMap::new(),
             pool: FramePool::with_frames(64),
             capture: capture(),
         }
@@ -70,16 +72,26 @@ impl SwitchNode {
         self.pool = pool;
     }
 
+    /// One more waits at a port, or one fewer.
+    fn queued(&mut self, port: u16, change: isize) {
+        let depth = self.depths.entry(port).or_default();
+        *depth = depth.saturating_add_signed(change);
+        self.switch.set_queue_depth(port, *depth);
+    }
+
     fn send(&mut self, now_ns: u64, cause: Option<(u16, &[u8])>, pool: &mut FramePool) {
         let kinds = self.wire.leaves(cause, &self.out);
-        for ((port, frame), kind) in self.out.drain(..).zip(kinds) {
+        let mut out = std::mem::take(&mut self.out);
+        for ((port, frame), kind) in out.drain(..).zip(kinds) {
             record(self.capture.as_ref(), now_ns, frame.bytes());
             if (self.filter)(kind) {
                 pool.put(frame);
             } else {
                 self.queue.push_back((port, frame));
+                self.queued(port, 1);
             }
         }
+        self.out = out;
     }
 }
 
@@ -96,7 +108,9 @@ impl Node for SwitchNode {
     }
 
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
-        self.queue.pop_front()
+        let (port, frame) = self.queue.pop_front()?;
+        self.queued(port, -1);
+        Some((port, frame))
     }
 
     fn next_timer(&self) -> Option<u64> {

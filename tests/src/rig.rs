@@ -175,6 +175,11 @@ impl Rig {
         }
     }
 
+    /// The NIC of the topology's host number `host`.
+    pub fn nic(&self, host: usize) -> &Nic {
+        &self.net.node::<NicNode>(self.nics[host]).expect("a NIC").0
+    }
+
     /// Pushes one item at the first producer and gives the time until the first consumer has popped it, in nanoseconds.
     pub fn one_way(&mut self) -> u64 {
         let (start, before) = (self.net.now(), self.sinks[0].bytes);

@@ -93,6 +93,10 @@ impl<P: Port> Port for Counted<P> {
         self.inner.is_blocked()
     }
 
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+
     fn lost(&self) -> u64 {
         self.inner.lost()
     }

@@ -25,6 +25,10 @@ pub trait Node {
         None
     }
 
+    /// As many frames wait at `port` now ([`Port::waiting`](crate::Port::waiting)), for a node that marks what meets a
+    /// queue. Told when the number has changed.
+    fn queued(&mut self, _port: u16, _frames: usize) {}
+
     /// When [`Node::work`] has something to do at the latest; `None` if at no particular time.
     fn next_due(&self) -> Option<u64>;
 }

@@ -69,6 +69,11 @@ impl Outbox {
         self.frames.is_empty()
     }
 
+    /// Frames that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Whether the system had no room when it was last asked.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked

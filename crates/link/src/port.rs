@@ -64,6 +64,11 @@ pub trait Port {
         false
     }
 
+    /// Frames that wait here after [`Port::flush`]: those that the system did not take. 0 where it keeps the queue.
+    fn waiting(&self) -> usize {
+        0
+    }
+
     /// Frames that were taken by [`Port::send`], or came in, and were given up: no peer, too long, damaged by the
     /// system. Not those that a wrapper loses on purpose, which are [`Port::faults`].
     fn lost(&self) -> u64 {
@@ -113,6 +118,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn is_blocked(&self) -> bool {
         (**self).is_blocked()
+    }
+
+    fn waiting(&self) -> usize {
+        (**self).waiting()
     }
 
     fn lost(&self) -> u64 {

@@ -222,7 +222,7 @@ impl<N: Node> PortLoop<N> {
             ports.deliver(now, out, pool);
             moved += ports.transmit(i, now, burst, pool, |port, pool| node.transmit(now, port, pool));
         }
-        ports.flush(now, pool)?;
+        ports.flush(now, pool, |port, frames| node.queued(port, frames))?;
         Ok(moved)
     }
 

@@ -47,6 +47,8 @@ struct Slot {
     watched: bool,
     /// A frame of the node's for which the link had no room.
     held: Option<Frame>,
+    /// As the node was told.
+    waiting: usize,
     stats: PortStats,
     /// A trouble was told, and not its end.
     troubled: bool,
@@ -110,6 +112,7 @@ impl Ports {
             dirty: false,
             watched: false,
             held: None,
+            waiting: 0,
             stats: PortStats::default(),
             troubled: false,
         });
@@ -216,14 +219,25 @@ impl Ports {
         burst
     }
 
-    /// Hands over what was sent, and has the system say when it takes what it did not take.
-    pub(crate) fn flush(&mut self, now: u64, pool: &mut FramePool) -> Result<(), LinkError> {
+    /// Hands over what was sent, and has the system say when it takes what it did not take. Calls `queued` with the
+    /// port and with how much that is, when it has changed.
+    pub(crate) fn flush(
+        &mut self,
+        now: u64,
+        pool: &mut FramePool,
+        mut queued: impl FnMut(u16, usize),
+    ) -> Result<(), LinkError> {
         for slot in &mut self.slots {
             if !std::mem::take(&mut slot.dirty) {
                 continue;
             }
             if !slot.link.is_blocked() {
                 slot.link.flush(now, pool);
+            }
+            let waiting = slot.link.waiting();
+            if waiting != slot.waiting {
+                slot.waiting = waiting;
+                queued(slot.port, waiting);
             }
             let blocked = slot.link.is_blocked();
             if blocked != slot.watched

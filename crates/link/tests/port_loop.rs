@@ -14,12 +14,13 @@ use zsr_link::{
 use zsr_wire::{Frame, FramePool};
 
 /// Sends what comes in at a port out at the port that the first byte says; says "tick" whenever its timer is due; makes
-/// `source` frames of its own.
+/// `source` frames of its own; passes on what it is told of queues.
 #[derive(Default)]
 struct Toy {
     timer: Option<(u64, u16)>,
     requests: Arc<AtomicUsize>,
     source: VecDeque<u32>,
+    queues: Option<mpsc::Sender<(u16, usize)>>,
 }
 
 impl Node for Toy {
@@ -52,6 +53,12 @@ impl Node for Toy {
         let mut frame = pool.take();
         frame.append(&n.to_be_bytes());
         Some(frame)
+    }
+
+    fn queued(&mut self, port: u16, frames: usize) {
+        if let Some(queues) = &self.queues {
+            queues.send((port, frames)).unwrap();
+        }
     }
 
     fn next_due(&self) -> Option<u64> {
@@ -146,6 +153,32 @@ fn a_node_that_makes_frames_makes_them_as_fast_as_the_link_takes_them() {
     }
     let end = running.stop();
     assert_eq!(end.stats.ports[0].stats.refused, 0);
+}
+
+#[test]
+fn a_node_is_told_how_much_waits_for_a_slow_reader() {
+    let dir = TempDir::new().unwrap();
+    let (tell, told) = mpsc::channel();
+    let (running, mut ends) = start(dir.path(), Toy { queues: Some(tell), ..Toy::default() }, &[1, 2]);
+    let mut pool = FramePool::default();
+    let depth = loop {
+        send(&mut ends[0], &[2; 64], &mut pool);
+        push(&mut ends[0], &mut pool);
+        if let Ok((port, frames)) = told.try_recv() {
+            assert_eq!(port, 2);
+            break frames;
+        }
+    };
+    assert!(depth > 0);
+    loop {
+        while let Some(frame) = ends[1].recv(0, &mut pool) {
+            pool.put(frame);
+        }
+        if told.recv().unwrap() == (2, 0) {
+            break;
+        }
+    }
+    running.stop();
 }
 
 #[test]

@@ -52,6 +52,10 @@ impl Node for SwitchNode {
         done
     }
 
+    fn queued(&mut self, port: u16, frames: usize) {
+        self.switch.set_queue_depth(port, frames);
+    }
+
     fn next_due(&self) -> Option<u64> {
         if self.switch.has_pending() { Some(0) } else { self.timers.next(&self.switch) }
     }

@@ -199,6 +199,10 @@ impl Port for PacketPort {
         self.out.is_blocked()
     }
 
+    fn waiting(&self) -> usize {
+        self.out.len()
+    }
+
     fn lost(&self) -> u64 {
         self.out.lost()
     }

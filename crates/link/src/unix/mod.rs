@@ -226,6 +226,10 @@ impl Port for UnixPort {
         self.out.is_blocked()
     }
 
+    fn waiting(&self) -> usize {
+        self.out.len()
+    }
+
     fn lost(&self) -> u64 {
         self.out.lost()
     }

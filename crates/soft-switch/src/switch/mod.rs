@@ -34,6 +34,8 @@ pub struct Switch {
     pub(crate) replication: replication::Replication,
     pub(crate) digests: Vec<digest::DigestState>,
     pub(crate) ports_down: Vec<u16>,
+    /// Packets that wait behind each port; none at ports beyond.
+    queue_depths: Vec<u32>,
     egress_queue: VecDeque<Waiting>,
     again_queue: VecDeque<Again>,
     packet_outs: VecDeque<Box<[u8]>>,
@@ -68,6 +70,7 @@ impl Switch {
             replication: replication::Replication::default(),
             digests: image.info.digests.iter().map(|_| digest::DigestState::default()).collect(),
             ports_down: Vec::new(),
+            queue_depths: Vec::new(),
             egress_queue: VecDeque::with_capacity(64),
             again_queue: VecDeque::with_capacity(64),
             packet_outs: VecDeque::new(),
@@ -119,6 +122,7 @@ impl Switch {
         self.notify = old.notify.take();
         self.notify_waker = old.notify_waker.take();
         self.ports_down = std::mem::take(&mut old.ports_down);
+        self.queue_depths = std::mem::take(&mut old.queue_depths);
         self.stats.all.recirculation_drops += old.again_queue.len() as u64;
         // Idle times count from here.
         self.core.now_ns = old.core.now_ns;
@@ -236,6 +240,16 @@ impl Switch {
             self.ports_down.push(port);
         }
         self.refresh_groups();
+    }
+
+    /// Says how many packets wait to leave by a port: what egress reads as `enq_qdepth` and `deq_qdepth` from now on.
+    pub fn set_queue_depth(&mut self, port: u16, packets: usize) {
+        // The fields have 19 bits.
+        let packets = packets.min((1 << 19) - 1) as u32;
+        if self.queue_depths.len() <= usize::from(port) {
+            self.queue_depths.resize(usize::from(port) + 1, 0);
+        }
+        self.queue_depths[usize::from(port)] = packets;
     }
 }
 

@@ -234,10 +234,9 @@ impl Switch {
             pool.put(frame);
             return None;
         }
-        if let (Some(ts), Some(depth)) = (std.enq_timestamp, std.enq_qdepth) {
+        if let Some(ts) = std.enq_timestamp {
             slots[ts as usize] =
                 (self.core.now_ns / 1000) & crate::compile::expr::mask(std.enq_timestamp_width);
-            slots[depth as usize] = 0;
         }
         Some(frame)
     }
@@ -401,7 +400,7 @@ impl Switch {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) {
-        let Switch { program, core, .. } = self;
+        let Switch { program, core, queue_depths, .. } = self;
         let image = &program.image;
         let std = &image.standard;
         let now_us = core.now_ns / 1000;
@@ -411,9 +410,12 @@ impl Switch {
         if let Some(t) = &std.egress_timestamp {
             core.slots[t.slot as usize] = now_us & crate::compile::expr::mask(t.width);
         }
-        if let (Some(delta), Some(depth)) = (std.deq_timedelta, std.deq_qdepth) {
+        if let Some(delta) = std.deq_timedelta {
             core.slots[delta as usize] = 0;
-            core.slots[depth as usize] = 0;
+        }
+        // Nothing waits between ingress and egress: the queue is the one behind, which bmv2 has in between.
+        for depth in [std.enq_qdepth, std.deq_qdepth].into_iter().flatten() {
+            core.slots[depth as usize] = queue_depths.get(usize::from(port)).map_or(0, |d| u64::from(*d));
         }
         if let (Some(qid), Some(priority)) = (std.qid, std.priority) {
             core.slots[qid as usize] = core.slots[priority as usize];

@@ -123,6 +123,10 @@ impl Port for Spoil {
         self.0.is_blocked()
     }
 
+    fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
+
     fn lost(&self) -> u64 {
         self.0.lost()
     }

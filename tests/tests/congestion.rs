@@ -1,0 +1,64 @@
+//! Queues that grow, and who is told of them, in virtual time.
+
+use zsr_sim::LinkConfig;
+use zsr_tests::rig::Rig;
+
+const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };
+const MS: u64 = 1_000_000;
+/// Hosts 0 to 3 push, 4 and 5 pop.
+const PRODUCERS: usize = 4;
+
+/// CNPs that the NIC of each host has received, and has sent, in two milliseconds of these flows.
+fn cnps(flows: &str) -> Vec<(u64, u64)> {
+    let yaml = format!(
+        "
+hosts: [h1, h2, h3, h4, h5, h6]
+flows:
+{flows}
+workload: {{kind: synthetic, items: 1}}
+"
+    );
+    let mut rig = Rig::new(&yaml, LINK, 1 << 40);
+    rig.run_for(2 * MS);
+    assert!(rig.sinks.iter().all(|s| s.bytes > 0), "nothing moves");
+    let of = |host| {
+        let stats = rig.nic(host).stats();
+        (stats.cnps_received, stats.cnps_sent)
+    };
+    (0..PRODUCERS + 2).map(of).collect()
+}
+
+fn told(cnps: &[(u64, u64)]) -> Vec<bool> {
+    cnps.iter().map(|(received, _)| *received > 0).collect()
+}
+
+/// Four links feed one: the data behind it is marked, the consumer's NIC answers, the producers' are told.
+#[test]
+fn producers_that_fill_one_link_are_told() {
+    let flows: String = (1..=PRODUCERS)
+        .map(|h| format!("  - {{name: f{h}, producers: [h{h}], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}}\n"))
+        .collect();
+    let cnps = cnps(&flows);
+    assert_eq!(told(&cnps), [true, true, true, true, false, false], "{cnps:?}");
+    assert!(cnps[PRODUCERS].1 > 0, "{cnps:?}");
+}
+
+/// All members of a group may be marked, and any of them has the one producer told.
+#[test]
+fn the_producer_of_a_group_is_told() {
+    let flows = "  - {name: r, kind: replicate, producers: [h1], consumers: [h5, h6], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}
+  - {name: f, producers: [h2], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}
+  - {name: g, producers: [h3], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}";
+    let cnps = cnps(flows);
+    assert_eq!(told(&cnps)[..4], [true, true, true, false], "{cnps:?}");
+}
+
+/// Batches that one link carries as fast as the other wait nowhere.
+#[test]
+fn nobody_is_told_of_queues_that_are_short() {
+    let flows =
+        "  - {name: a, producers: [h1], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 16KiB}
+  - {name: b, producers: [h2], consumers: [h6], item_size: 1KiB, ring_size: 1MiB, max_batch: 16KiB}";
+    let cnps = cnps(flows);
+    assert_eq!(cnps, vec![(0, 0); PRODUCERS + 2]);
+}
