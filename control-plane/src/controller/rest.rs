@@ -15,10 +15,12 @@ const IDLE: u8 = 0;
 const CLOSED: u8 = 5;
 const FAULT: u8 = 6;
 
-/// How long an answer may take before the question is repeated.
+/// How long an answer may take before the question is repeated, for the first time, and between two of the last ones.
 const ANSWER: Duration = Duration::from_millis(100);
-/// How often a question is repeated.
-const QUESTIONS: u32 = 20;
+const LATE_ANSWER: Duration = Duration::from_secs(1);
+/// How long it may take at all: longer than a switch may be silent before it is taken to be lost (`again.rs`), which is what ends
+/// flows; one that is only late, on a machine that is busy, ends nothing.
+const NO_ANSWER: Duration = Duration::from_secs(20);
 /// Between two questions to a worker that is not at rest.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -59,10 +61,11 @@ impl Controller {
     /// Asks a worker how it is.
     pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, Refusal> {
         let mut answers = self.0.states.subscribe();
-        for _ in 0..QUESTIONS {
+        let (begun, mut patience) = (Instant::now(), ANSWER);
+        while begun.elapsed() < NO_ANSWER {
             work.switch.packet_out(admin::query(worker)).await?;
             let asked = Instant::now();
-            while let Some(left) = ANSWER.checked_sub(asked.elapsed()) {
+            while let Some(left) = patience.checked_sub(asked.elapsed()) {
                 match tokio::time::timeout(left, answers.recv()).await {
                     Ok(Ok(state)) if state.worker == worker => return Ok(state),
                     // Another worker's, or some were missed.
@@ -70,6 +73,7 @@ impl Controller {
                     Err(_) => break,
                 }
             }
+            patience = (patience * 2).min(LATE_ANSWER);
         }
         let message = format!("switch `{}` does not answer for worker {worker}", self.0.switch_name);
         Err(Refusal::new(Kind::Unavailable, message))

@@ -104,6 +104,8 @@ impl Scene {
         }
         let [c0, c1] = <[Popper; 2]>::try_from(self.poppers).ok().expect("two");
         let (c0, c1) = (c0.log(), if dead.is_none() { c1.stop() } else { c1.log() });
+        // Shown if the test fails.
+        println!("{}", self.system.zsr(&["events"]).out);
         let mut client = self.client;
         let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
         client.call(async |c| c.delete_flow(delete).await);
