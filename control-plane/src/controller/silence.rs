@@ -1,5 +1,5 @@
-//! Whose silence it is. The switch only says that a transfer does not move, once per retry; which of the transfer's members it
-//! has asked and not heard over two retries says who is gone, and is told once.
+//! Whose silence it is. The switch only says that a transfer does not move, once per retry, when a third of `dead_after` is over; which
+//! of the transfer's members it has asked and not heard in the rest of it says who is gone, and is told once.
 
 use super::Controller;
 use super::events::of_flow;
@@ -29,9 +29,9 @@ struct Transfer {
     /// Of its consumers, which says which transfer it is.
     psn: u32,
     phase: u8,
-    /// At the last two reports. What answers a retry may be counted before its report is here, so that only what does not change
-    /// over two of them was not heard.
-    packets: VecDeque<Packets>,
+    /// At the reports of the last two thirds of `dead_after`, and at the one before. What answers a retry may be counted before its
+    /// report is here, so that only what does not change over two of them was not heard.
+    packets: VecDeque<(Instant, Packets)>,
     /// Whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
     /// machine that is busy: they have `dead_after` from then on, as they would have in a transfer of their own.
     told: Option<(Vec<User>, Instant)>,
@@ -46,14 +46,24 @@ impl Transfer {
     fn silent(
         &mut self,
         suspects: Vec<(User, u16)>,
-        now: VecDeque<Packets>,
+        now: impl IntoIterator<Item = (Instant, Packets)>,
         dead_after: Duration,
     ) -> Option<Vec<User>> {
         self.packets.extend(now);
+        let long = dead_after / 3 * 2;
+        while let [_, second, _, .., latest] = self.packets.make_contiguous()
+            && latest.0.duration_since(second.0) >= long
+        {
+            self.packets.pop_front();
+        }
         let [earlier, _, .., latest] = self.packets.make_contiguous() else { return None };
-        let silent = silent(suspects, earlier, latest);
+        if latest.0.duration_since(earlier.0) < long {
+            return None;
+        }
+        let silent = silent(suspects, &earlier.1, &latest.1);
+        let now = latest.0;
         if let Some((told, since)) = &self.told {
-            if since.elapsed() < dead_after {
+            if now.duration_since(*since) < dead_after {
                 // All that is heard from then on counts.
                 self.packets.drain(1..self.packets.len() - 1);
                 return None;
@@ -63,7 +73,7 @@ impl Transfer {
                 return None;
             }
         }
-        self.told = Some((silent.clone(), Instant::now()));
+        self.told = Some((silent.clone(), now));
         self.packets.drain(..self.packets.len() - 1);
         Some(silent)
     }
@@ -106,7 +116,7 @@ impl Controller {
             flow: flow.clone(),
             psn: report.psn,
             phase: report.phase,
-            packets: [packets].into(),
+            packets: [(Instant::now(), packets)].into(),
             told: None,
         };
         let before = match heard.0.entry(report.worker) {
@@ -213,21 +223,52 @@ mod tests {
     use super::*;
     use crate::plan::report::Reason;
 
+    fn of_a_transfer() -> Transfer {
+        Transfer { flow: "f".into(), psn: 0, phase: 2, packets: VecDeque::new(), told: None }
+    }
+
+    fn names(silent: Vec<User>) -> Vec<String> {
+        silent.into_iter().map(|u| u.member).collect()
+    }
+
+    /// Reports a second apart, at each of which a producer `p` and a consumer `c` were asked, and have answered so often.
+    fn reports(
+        begun: Instant,
+        answers: impl Fn(u64) -> (u64, u64),
+    ) -> impl Fn(u64) -> [(Instant, Packets); 1] {
+        move |n| {
+            let (p, c) = answers(n);
+            [(begun + Duration::from_secs(n), Packets::from([(1, (p, n)), (2, (c, n))]))]
+        }
+    }
+
+    #[test]
+    fn who_answers_now_and_then_is_there() {
+        let all = || vec![suspect("p", 1), suspect("c", 2)];
+        let dead_after = Duration::from_secs(9);
+        // The consumer answers every fifth time until the 20th, the producer always.
+        let at = reports(Instant::now(), |n| (n, n.min(20) / 5));
+        let mut transfer = of_a_transfer();
+        let mut told = (1..=40).filter_map(|n| Some((n, names(transfer.silent(all(), at(n), dead_after)?))));
+        assert_eq!(told.next(), Some((7, Vec::new())), "all answer");
+        assert_eq!(
+            told.next(),
+            Some((26, vec!["c".to_owned()])),
+            "two thirds of nine seconds after its last"
+        );
+        assert_eq!(told.next(), None);
+    }
+
     #[test]
     fn the_others_of_a_transfer_that_waited_for_somebody_have_their_own_time() {
         let all = || vec![suspect("p", 1), suspect("c", 2)];
-        let transfer =
-            || Transfer { flow: "f".into(), psn: 0, phase: 2, packets: VecDeque::new(), told: None };
-        // At each report both have been asked; the consumer answers never, the producer until the third.
-        let at =
-            |report: u64| VecDeque::from([Packets::from([(1, (report.min(3), report)), (2, (5, report))])]);
-        let names = |silent: Vec<User>| silent.into_iter().map(|u| u.member).collect::<Vec<_>>();
-        for (dead_after, later) in
-            [(Duration::ZERO, Some(vec!["p".to_owned(), "c".to_owned()])), (Duration::MAX, None)]
-        {
-            let mut transfer = transfer();
-            let mut told =
-                (1..=8).filter_map(|report| transfer.silent(all(), at(report), dead_after).map(names));
+        // The consumer never answers, the producer until the third report.
+        let at = reports(Instant::now(), |n| (n.min(3), 0));
+        let both = Some(vec!["p".to_owned(), "c".to_owned()]);
+        for (seconds, later) in [(3, both), (60, None)] {
+            let dead_after = Duration::from_secs(seconds);
+            let mut transfer = of_a_transfer();
+            let mut told = (1..=90).filter_map(|n| transfer.silent(all(), at(n), dead_after).map(names));
             assert_eq!(told.next(), Some(vec!["c".to_owned()]));
             assert_eq!(told.next(), later);
             assert_eq!(told.next(), None);

@@ -219,8 +219,8 @@ fn mtu_code(mtu: u32) -> u64 {
     u64::from(mtu.max(256).ilog2().min(12) - 7)
 }
 
-/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The third report,
-/// which says who is silent (`controller/silence.rs`), comes when `dead_after` is over.
+/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The first report comes
+/// when a third of `dead_after` is over; in the rest of it the controller listens who answers (`controller/silence.rs`).
 fn max_tries(times: &Times) -> u64 {
     let micros = Clock::Microseconds;
     let dead = micros.units(times.dead_after);
@@ -228,12 +228,12 @@ fn max_tries(times: &Times) -> u64 {
     let mut wait = micros.units(times.rto);
     let longest = wait * 64;
     let mut tries = 0u64;
-    while waited < dead && tries < 1 << 20 {
+    while waited < dead / 3 && tries < 1 << 20 {
         waited += wait;
         wait = (wait * 2).min(longest);
         tries += 1;
     }
-    tries.saturating_sub(2).max(1)
+    tries.max(1)
 }
 
 #[cfg(test)]
