@@ -29,13 +29,38 @@ const REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_millis(200);
 
 /// What becomes of what is in rings that go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Nothing is lost: they have to be empty, or consumer rings whose programs take the rest; these see the end of the stream, and
+    /// not an abort.
+    #[default]
+    Empty,
+    /// It may be lost.
+    Forced,
+    /// It may be lost, and whoever has them is known not to answer, so that nobody waits long for them.
+    Dead,
+}
+
+impl Leave {
+    /// By what a person has asked for.
+    pub(super) fn forced(force: bool) -> Self {
+        if force { Leave::Forced } else { Leave::Empty }
+    }
+}
+
+/// How rings go.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Farewell<'f> {
     /// What programs in them are told.
     pub(super) told: &'f str,
-    /// It may be lost. If not, they have to be empty, or consumer rings whose programs take the rest; these see the end of the
-    /// stream, and not an abort.
-    pub(super) force: bool,
+    /// What becomes of what is in them.
+    pub(super) leave: Leave,
+}
+
+impl Farewell<'_> {
+    fn force(&self) -> bool {
+        self.leave != Leave::Empty
+    }
 }
 
 /// A change that did not happen.
@@ -115,7 +140,7 @@ impl Controller {
         }
         let gone: Vec<Ring> =
             old.iter().flat_map(|f| f.rings()).filter(|r| closing.contains(&r.name)).cloned().collect();
-        let finished = new.is_some() && !farewell.force;
+        let finished = new.is_some() && !farewell.force();
         let weight = |f: &Option<Flow>| f.as_ref().map(|f| f.settings.weight);
         let reweighed = weight(&old) != weight(&new);
         // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
@@ -162,7 +187,7 @@ impl Controller {
         let mut before = entities(old, false)?;
         let mut rests = false;
         if let (Some(old), Some(new)) = (old, new.as_deref_mut()) {
-            let workers = to_rest(old, new, farewell.force);
+            let workers = to_rest(old, new, farewell.force());
             rests = !workers.is_empty();
             if rests {
                 let held = entities(Some(old), true)?;
@@ -223,10 +248,11 @@ impl Controller {
         before: &mut Vec<rt::Entity>,
     ) -> Result<(), Refusal> {
         let stays = |name: &str| new.members().any(|m| m.name == name);
-        let lost = old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
+        let is_lost = |host: &str| farewell.leave == Leave::Dead || !self.is_connected(host);
+        let lost = old.members().any(|m| !stays(&m.name) && is_lost(&m.host));
         let rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
         if let Some(state) = rest.stuck.first() {
-            if !farewell.force {
+            if !farewell.force() {
                 return Err(stuck(old, state));
             }
             // Those who leave are heard no more, and those who stay may have all there is to have without them.
@@ -249,7 +275,7 @@ impl Controller {
         {
             self.join(work, new, state).await?;
         }
-        if farewell.force {
+        if farewell.force() {
             return Ok(());
         }
         let going = rings_only_in(Some(old), Some(new));

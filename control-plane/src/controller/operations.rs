@@ -1,6 +1,6 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
-use super::change::{Farewell, rings_only_in};
+use super::change::{Farewell, Leave, rings_only_in};
 use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
@@ -86,8 +86,8 @@ impl Controller {
         // It may have come to its end meanwhile.
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
             let after = self.state().plan_removal(name, &[joined])?;
-            self.change(&mut work, name, Some(after), Farewell { told: &refusal.message, force: true })
-                .await?;
+            let farewell = Farewell { told: &refusal.message, leave: Leave::Forced };
+            self.change(&mut work, name, Some(after), farewell).await?;
             return Err(refusal);
         }
         if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
@@ -139,7 +139,7 @@ impl Controller {
         let members = [member.to_owned()];
         if force {
             let mut work = self.0.work.lock().await;
-            return self.remove_with(&mut work, name, &members, true, "").await;
+            return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;
         }
         let (before, after) = {
             let state = self.state();
@@ -155,7 +155,7 @@ impl Controller {
         let removed = async {
             self.settle_down(name, &going).await?;
             let mut work = self.0.work.lock().await;
-            self.remove_with(&mut work, name, &members, false, "").await
+            self.remove_with(&mut work, name, &members, Leave::Empty, "").await
         };
         let removed = removed.await;
         if told {
@@ -193,7 +193,7 @@ impl Controller {
         work: &mut Work,
         name: &str,
         members: &[String],
-        force: bool,
+        leave: Leave,
         why: &str,
     ) -> Result<Flow, Refusal> {
         let after = self.state().plan_removal(name, members)?;
@@ -202,7 +202,7 @@ impl Controller {
             "" => format!("member `{which}` was taken out of flow `{name}`"),
             why => format!("member `{which}` was taken out of flow `{name}`: {why}"),
         };
-        self.change(work, name, Some(after), Farewell { told: &told, force }).await?;
+        self.change(work, name, Some(after), Farewell { told: &told, leave }).await?;
         for member in members {
             let event = super::proto::Event { member: member.clone(), ..of_flow(name, why) };
             self.0.events.emit(EventKind::MemberRemoved, event);
@@ -223,7 +223,7 @@ impl Controller {
             self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
         }
         let told = format!("flow `{name}` was deleted");
-        self.change(&mut work, name, None, Farewell { told: &told, force }).await?;
+        self.change(&mut work, name, None, Farewell { told: &told, leave: Leave::forced(force) }).await?;
         self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! of the transfer's members it has asked and not heard in the rest of it says who is gone, and is told once.
 
 use super::Controller;
+use super::change::Leave;
 use super::events::of_flow;
 use super::model::{Flow, Ring};
 use super::proto::{self, EventKind};
@@ -142,7 +143,7 @@ impl Controller {
             return;
         }
         let why = silent.iter().map(what).collect::<Vec<_>>().join("; ");
-        self.members_gone(&flow, &silent, &why).await;
+        self.members_gone(&flow, &silent, Leave::Dead, &why).await;
     }
 
     /// What was received and sent on connections so far.
@@ -159,6 +160,8 @@ impl Controller {
 
 /// Between two looks at who answers.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long a transfer in which all answer may take to come to its end, at least: they may be slow.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who was asked and heard while a transfer waited for somebody.
 #[derive(Debug)]
@@ -214,7 +217,7 @@ impl Controller {
             listening.note(packets);
         }
         tokio::time::sleep(LOOK).await;
-        listening.since.elapsed() < listening.dead_after + 2 * LOOK
+        listening.since.elapsed() < (listening.dead_after + 2 * LOOK).max(PATIENCE)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::Controller;
 use super::agents::{Agents, answer};
+use super::change::Leave;
 use super::events::of_flow;
 use super::journal::Recovered;
 use super::model::{Flow, Member, Ring};
@@ -120,10 +121,10 @@ impl Controller {
         // An agent that has said nothing by then is away.
         let _ = tokio::time::timeout(FIRST, met).await.map(drop);
         let mut work = self.0.work.lock().await;
-        let Err(refusal) = self.remove_with(&mut work, name, members, false, "").await else { return };
+        let Err(refusal) = self.remove_with(&mut work, name, members, Leave::Empty, "").await else { return };
         let drops = flow.settings.policy == Policy::DropMember && self.is_deserted(&going).await;
         let kept: Result<Flow, Refusal> = match drops {
-            true => self.remove_with(&mut work, name, members, true, &refusal.message).await,
+            true => self.remove_with(&mut work, name, members, Leave::Forced, &refusal.message).await,
             false => Err(refusal),
         };
         if let Err(refusal) = kept {

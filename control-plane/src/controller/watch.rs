@@ -3,6 +3,7 @@
 
 use super::Controller;
 use super::alloc::Resting;
+use super::change::Leave;
 use super::events::of_flow;
 use super::links::End;
 use super::model::{Flow, Member, Ring};
@@ -138,7 +139,7 @@ impl Controller {
                 let trouble = format!("member `{member}`: {why}: remove it with --force and add it again");
                 self.trouble(user, Some(trouble));
             }
-            self.members_gone(&flow.name, &gone, why).await;
+            self.members_gone(&flow.name, &gone, Leave::Dead, why).await;
         }
     }
 
@@ -148,7 +149,7 @@ impl Controller {
             let names = self.members_on(flow, host);
             let gone = flow.members().filter(|m| names.contains(&m.name));
             let gone: Vec<User> = gone.flat_map(|m| User::all(flow, m)).collect();
-            self.members_gone(&flow.name, &gone, why).await;
+            self.members_gone(&flow.name, &gone, Leave::Dead, why).await;
         }
     }
 
@@ -176,7 +177,7 @@ impl Controller {
         };
         self.0.events.emit(kind, event);
         if died {
-            self.members_gone(&flow, &[user], &what).await;
+            self.members_gone(&flow, &[user], Leave::Forced, &what).await;
         }
     }
 
@@ -191,8 +192,8 @@ impl Controller {
         }
     }
 
-    /// What the flow's policy says when those who had these rings are gone.
-    pub(super) async fn members_gone(&self, flow: &str, gone: &[User], why: &str) {
+    /// What the flow's policy says when those who had these rings are gone, who leave like this.
+    pub(super) async fn members_gone(&self, flow: &str, gone: &[User], leave: Leave, why: &str) {
         let mut others = None;
         loop {
             let mut work = self.0.work.lock().await;
@@ -218,7 +219,7 @@ impl Controller {
                 Policy::DropMember => {
                     let going = self.with_others(flow, members, others.as_ref());
                     let why = why(&going);
-                    let removed = self.remove_with(&mut work, flow, &going, true, &why).await;
+                    let removed = self.remove_with(&mut work, flow, &going, leave, &why).await;
                     let Err(refusal) = removed else { return };
                     if refusal.kind == Kind::Stuck {
                         drop(work);
