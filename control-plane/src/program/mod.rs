@@ -39,6 +39,8 @@ use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentSetupError
 const CHANGE: Duration = Duration::from_secs(10);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
+/// Between two questions what it has become.
+const ASK: Duration = Duration::from_millis(100);
 
 /// What a program says when it attaches.
 #[derive(Clone, Debug, Default)]
@@ -421,8 +423,15 @@ impl FlowProducer {
     /// Waits for a change that is under way: a ring that was given up is about to leave the flow, or to be made anew.
     fn catch_up(&mut self, mut done: Result<(), ProgramError>) -> Result<(), ProgramError> {
         let begun = Instant::now();
+        let mut asked = begun;
         while matches!(done, Err(ProgramError::Ring(_))) && begun.elapsed() < CHANGE {
-            if let Some(news) = self.follower.take() {
+            // Events come when all of a change is done, which waits for agents that hang; what the flow is now is known before.
+            let mut news = self.follower.take();
+            if news.is_none() && asked.elapsed() >= ASK {
+                asked = Instant::now();
+                news = get(&self.session, &self.flow).ok().map(|flow| News::Flow(Box::new(flow)));
+            }
+            if let Some(news) = news {
                 done = self.hear(&news);
             } else if self.options.cancel.sleep(LOOK) {
                 break;

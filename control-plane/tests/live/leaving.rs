@@ -29,7 +29,12 @@ fn line(consumer: u32, number: u32) -> String {
 /// A program that has pushed 10 lines to `h2`, less than an item, and waits for room in the ring to `h3`, which nobody empties.
 /// Then come more lines for the second consumer.
 fn blocked(system: &System) -> Child {
-    system.well(&FLOW);
+    blocked_with(system, &[])
+}
+
+/// The same in a flow with these settings.
+fn blocked_with(system: &System, settings: &[&str]) -> Child {
+    system.well(&[&FLOW, settings].concat());
     let path = system.folder.path().join("in");
     let lines = (0..2000).map(|n| line(u32::from(n >= 10), n));
     std::fs::write(&path, lines.collect::<String>()).expect("written");
@@ -84,6 +89,23 @@ fn a_consumer_that_leaves_gets_what_was_pushed_to_it_while_its_producer_waits() 
     assert_eq!(numbers(other), (10..2000).collect::<Vec<_>>());
     system.well(&["flow", "delete", "f"]);
     system.down();
+}
+
+#[test]
+fn a_program_goes_on_beside_a_host_that_hangs() {
+    let system = System::up(HOSTS);
+    let producer = blocked_with(&system, &["--policy=drop-member"]);
+    let stays = consume(&system, "h2");
+    let agent = system.pid("agent.h3");
+    signal(agent, "-STOP");
+    let produced = done(producer.wait_with_output().expect("it ends"));
+    assert_eq!(produced.code, Some(0), "{}", produced.err);
+    let got = numbers(stays);
+    assert!(got.starts_with(&(0..10).collect::<Vec<_>>()), "{got:?}");
+    assert!(got.is_sorted() && got.last() == Some(&1999), "the rest goes to who is left: {got:?}");
+    signal(agent, "-KILL");
+    system.well(&["flow", "delete", "f"]);
+    system.down_after_deaths();
 }
 
 #[test]
