@@ -64,6 +64,9 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
 control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
     ZsrEgress() zsr;
     CountEgress() count_egress;
+
+    // The ICRC does not cover it.
+    action mark() { hdr.ipv4.tos = hdr.ipv4.tos | ECN_CAPABLE; }
     apply {
         if (std.instance_type == INSTANCE_EGRESS_CLONE) {
             // The copy of a last fragment becomes the commit right behind it.
@@ -78,12 +81,11 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
         // A flooded frame does not go back to where it came from.
         if (m.b.kind == OUT_FORWARD && std.egress_rid != 0 && std.egress_port == std.ingress_port) { mark_to_drop(std); }
 
+        if (m.b.kind == OUT_DATA && std.enq_qdepth >= DEEP_QUEUE) {
+            if (hdr.ipv4.tos[1:0] != 0) { mark(); }
+        }
         zsr.apply(hdr, m);
         count_egress.apply(m);
-        if (m.b.kind == OUT_DATA && std.enq_qdepth >= DEEP_QUEUE) {
-            // The ICRC does not cover it.
-            if (hdr.ipv4.isValid() && hdr.ipv4.tos[1:0] != 0) { hdr.ipv4.tos = hdr.ipv4.tos | ECN_CAPABLE; }
-        }
 
         if (m.b.kind == OUT_DROP) {
             mark_to_drop(std);
