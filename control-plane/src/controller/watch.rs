@@ -140,6 +140,15 @@ impl Controller {
                 self.trouble(user, Some(trouble));
             }
             self.members_gone(&flow.name, &gone, Leave::Dead, why).await;
+            // Programs may have died while no controller heard of it.
+            for ring in found.into_values().filter(|r| !r.died.is_empty()) {
+                if !self.state().troubles.contains_key(&ring.name) {
+                    let kind = RingKind::Died.into();
+                    let (name, detail, epoch) = (ring.name, ring.died, ring.epoch);
+                    let died = agent::RingEvent { name, kind, detail, epoch, ..Default::default() };
+                    self.ring_event(host, &died).await;
+                }
+            }
         }
     }
 

@@ -3,9 +3,11 @@
 use zsr_control_plane::controller::journal::Journal;
 use zsr_control_plane::controller::model::Flow;
 use zsr_control_plane::controller::proto::{self, EventKind};
+use zsr_host_agent::agent;
 use zsr_host_agent::ring::{Consumer, PopError};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
+use super::deaths::mortal;
 use super::rig::{Rig, shuffle};
 
 /// Ends a controller as a kill would: its session goes, nothing else is done.
@@ -38,6 +40,58 @@ fn flows_go_on_under_the_next_controller() {
         }
     });
     assert!(rig.is_clean());
+}
+
+#[test]
+fn a_program_that_died_without_a_controller_is_held_to_the_policy_by_the_next() {
+    for policy in [proto::Policy::Wait, proto::Policy::DropMember, proto::Policy::Abort] {
+        let rig = Rig::new(3, "");
+        let (controller, mut client) = rig.control();
+        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
+        let new =
+            proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1"], &["h2", "h3"]) };
+        rig.runtime.block_on(client.create_flow(new)).expect("created");
+        let (dies, stays) = (mortal(&rig, 2, "f.h2"), consumer(&rig, 3, "f.h3"));
+        end(&rig, controller, client);
+        let mut at_agent = rig.agents[1].events();
+        drop(dies);
+        rig.runtime.block_on(async {
+            while at_agent.recv().await.expect("an agent").kind != agent::EventKind::Died {}
+        });
+
+        let (controller, mut client) = rig.control();
+        let mut events = watch(&rig, &mut client);
+        rig.runtime.block_on(async {
+            let died = next(&mut events, EventKind::ProgramDied).await;
+            assert_eq!((died.flow.as_str(), died.member.as_str()), ("f", "h2"));
+            match policy {
+                proto::Policy::DropMember => {
+                    assert_eq!(next(&mut events, EventKind::MemberRemoved).await.member, "h2");
+                }
+                proto::Policy::Abort => assert_eq!(next(&mut events, EventKind::FlowFailed).await.flow, "f"),
+                _ => {}
+            }
+        });
+        end(&rig, controller, client);
+        stays.detach();
+
+        // Another has come since: nobody died.
+        if policy == proto::Policy::Wait {
+            consumer(&rig, 2, "f.h2").detach();
+            let (_controller, mut client) = rig.control();
+            let mut events = watch(&rig, &mut client);
+            consumer(&rig, 3, "f.h3").detach();
+            rig.runtime.block_on(async {
+                loop {
+                    let event = events.message().await.expect("a controller").expect("an event");
+                    assert_ne!(event.kind(), EventKind::ProgramDied, "{event:?}");
+                    if event.kind() == EventKind::ProgramLeft {
+                        break;
+                    }
+                }
+            });
+        }
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub(super) fn ring(info: &RingInfo, nic: &NicInfo) -> proto::Ring {
         blocked: stats.blocked,
         memory: ring.memory().describe(),
         bytes: ring.filled_bytes(),
+        died: info.died.clone().unwrap_or_default(),
     }
 }
 

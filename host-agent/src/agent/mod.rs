@@ -100,6 +100,8 @@ pub struct RingInfo {
     pub state: RingState,
     /// Secret of its doorbell, if it has one (a producer ring).
     pub doorbell: Option<u32>,
+    /// How its last program died, if none has come since.
+    pub died: Option<String>,
 }
 
 /// What happened to a ring.
@@ -278,7 +280,8 @@ impl Agent {
         };
         let [data, poll] = [data, poll].map(|qpn| QueuePair { qpn, remote: None });
         let state = RingState::Registered;
-        let info = RingInfo { name: name.clone(), id, ring, rkey, data, poll, state, doorbell: None };
+        let info =
+            RingInfo { name: name.clone(), id, ring, rkey, data, poll, state, doorbell: None, died: None };
         table.last_id = id;
         table.bytes += need;
         table.rings.insert(name, info.clone());
@@ -511,10 +514,11 @@ impl Agent {
 
     /// The processing unit's side of a ring, for a program in another process.
     fn lease(&self, name: &str, program: &str) -> Result<(RingInfo, Lease), AgentError> {
-        let table = self.table()?;
-        let info = table.rings.get(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
+        let mut table = self.table()?;
+        let info = table.rings.get_mut(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
         let lease =
             info.ring.lease().map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
+        info.died = None;
         self.emit(EventKind::Attached, info, program);
         Ok((info.clone(), lease))
     }

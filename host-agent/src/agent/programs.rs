@@ -145,8 +145,14 @@ impl Agent {
             (Left::Open, false) => (EventKind::Died, format!("{program} died")),
         };
         // At one moment for whoever comes next, of whom is heard behind this.
-        let _table = self.lock();
+        let mut table = self.lock();
         drop(lease);
+        // For who is not there to hear of it.
+        if kind == EventKind::Died
+            && let Some(ring) = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id)
+        {
+            ring.died = Some(detail.clone());
+        }
         self.emit(kind, info, &detail);
         // The program waits for this.
         self.0.holders.remove(info.id);
