@@ -6,7 +6,7 @@ use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_host_agent::pu;
 use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer};
 
-use super::rig::{Client, Rig, shuffle};
+use super::rig::{Client, Rig, shuffle, with};
 
 /// Where numbers of guests' items begin.
 const GUESTS: u64 = 1 << 62;
@@ -211,9 +211,7 @@ fn policies_say_what_follows_a_death() {
     for (name, policy) in
         [("waits", proto::Policy::Wait), ("drops", proto::Policy::DropMember), ("ends", proto::Policy::Abort)]
     {
-        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
-        let new =
-            proto::CreateFlowRequest { settings: Some(settings), ..shuffle(name, &["h1", "h2"], &["h3"]) };
+        let new = with(policy, shuffle(name, &["h1", "h2"], &["h3"]));
         rig.runtime.block_on(client.create_flow(new)).expect("created");
         // Dropped in the middle: as a program does that panics.
         drop(producer(&rig, 1, &format!("{name}.h1.h3")));

@@ -9,7 +9,7 @@ use zsr_host_agent::agent;
 use zsr_host_agent::proto::{Attach, Role};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
-use super::rig::{Client, Rig, shuffle};
+use super::rig::{Client, Rig, shuffle, with};
 
 fn get(rig: &Rig, client: &mut Client, name: &str) -> proto::Flow {
     let get = proto::GetFlowRequest { name: name.into() };
@@ -33,9 +33,7 @@ fn who_dies_at_a_ring_of_a_former_member_is_not_the_new_one_of_that_name() {
     let mut events = watch(&rig, &mut client);
     rig.runtime.block_on(client.create_flow(shuffle("beside", &["h1"], &["h2"]))).expect("created");
     for policy in [proto::Policy::Wait, proto::Policy::DropMember, proto::Policy::Abort] {
-        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
-        let new =
-            proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1"], &["h2", "h3"]) };
+        let new = with(policy, shuffle("f", &["h1"], &["h2", "h3"]));
         rig.runtime.block_on(client.create_flow(new)).expect("created");
         let mut tx = producer(&rig, 1, "f.h1.h2");
         let former = mortal(&rig, 2, "f.h2");

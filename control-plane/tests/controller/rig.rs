@@ -232,3 +232,9 @@ pub fn shuffle(name: &str, producers: &[&str], consumers: &[&str]) -> proto::Cre
         ..Default::default()
     }
 }
+
+/// A flow as asked for, with this policy.
+pub fn with(policy: proto::Policy, flow: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
+    let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
+    proto::CreateFlowRequest { settings: Some(settings), ..flow }
+}

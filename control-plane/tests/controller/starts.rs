@@ -8,7 +8,7 @@ use zsr_host_agent::ring::{Consumer, PopError};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::deaths::mortal;
-use super::rig::{Rig, shuffle};
+use super::rig::{Rig, shuffle, with};
 
 /// Ends a controller as a kill would: its session goes, nothing else is done.
 fn end(rig: &Rig, controller: zsr_control_plane::controller::Controller, client: super::rig::Client) {
@@ -47,9 +47,7 @@ fn a_program_that_died_without_a_controller_is_held_to_the_policy_by_the_next() 
     for policy in [proto::Policy::Wait, proto::Policy::DropMember, proto::Policy::Abort] {
         let rig = Rig::new(3, "");
         let (controller, mut client) = rig.control();
-        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
-        let new =
-            proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1"], &["h2", "h3"]) };
+        let new = with(policy, shuffle("f", &["h1"], &["h2", "h3"]));
         rig.runtime.block_on(client.create_flow(new)).expect("created");
         let (dies, stays) = (mortal(&rig, 2, "f.h2"), consumer(&rig, 3, "f.h3"));
         end(&rig, controller, client);
@@ -218,9 +216,7 @@ fn who_was_being_taken_out_stays_where_items_would_be_lost_unless_the_flow_does_
     for policy in [proto::Policy::Wait, proto::Policy::DropMember] {
         let rig = Rig::new(3, "");
         let (controller, mut client) = rig.control();
-        let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
-        let new =
-            proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1"], &["h2", "h3"]) };
+        let new = with(policy, shuffle("f", &["h1"], &["h2", "h3"]));
         rig.runtime.block_on(client.create_flow(new)).expect("created");
         let mut tx = producer(&rig, 1, "f.h1.h2");
         push(&mut tx, 0..5);
