@@ -8,6 +8,11 @@ const MS: u64 = 1_000_000;
 /// Hosts 0 to 3 push, 4 and 5 pop.
 const PRODUCERS: usize = 4;
 
+/// A flow of small items, as a topology has it.
+fn flow(members: &str, max_batch: &str) -> String {
+    format!("  - {{{members}, item_size: 1KiB, ring_size: 1MiB, max_batch: {max_batch}}}\n")
+}
+
 /// CNPs that the NIC of each host has received, and has sent, in two milliseconds of these flows.
 fn cnps(flows: &str) -> Vec<(u64, u64)> {
     let yaml = format!(
@@ -35,9 +40,8 @@ fn told(cnps: &[(u64, u64)]) -> Vec<bool> {
 /// Four links feed one: the data behind it is marked, the consumer's NIC answers, the producers' are told.
 #[test]
 fn producers_that_fill_one_link_are_told() {
-    let flows: String = (1..=PRODUCERS)
-        .map(|h| format!("  - {{name: f{h}, producers: [h{h}], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}}\n"))
-        .collect();
+    let flow_of = |h| flow(&format!("name: f{h}, producers: [h{h}], consumers: [h5]"), "128KiB");
+    let flows: String = (1..=PRODUCERS).map(flow_of).collect();
     let cnps = cnps(&flows);
     assert_eq!(told(&cnps), [true, true, true, true, false, false], "{cnps:?}");
     assert!(cnps[PRODUCERS].1 > 0, "{cnps:?}");
@@ -46,19 +50,19 @@ fn producers_that_fill_one_link_are_told() {
 /// All members of a group may be marked, and any of them has the one producer told.
 #[test]
 fn the_producer_of_a_group_is_told() {
-    let flows = "  - {name: r, kind: replicate, producers: [h1], consumers: [h5, h6], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}
-  - {name: f, producers: [h2], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}
-  - {name: g, producers: [h3], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 128KiB}";
-    let cnps = cnps(flows);
+    let flows = [
+        "name: r, kind: replicate, producers: [h1], consumers: [h5, h6]",
+        "name: f, producers: [h2], consumers: [h5]",
+        "name: g, producers: [h3], consumers: [h5]",
+    ];
+    let cnps = cnps(&flows.map(|members| flow(members, "128KiB")).concat());
     assert_eq!(told(&cnps)[..4], [true, true, true, false], "{cnps:?}");
 }
 
 /// Batches that one link carries as fast as the other wait nowhere.
 #[test]
 fn nobody_is_told_of_queues_that_are_short() {
-    let flows =
-        "  - {name: a, producers: [h1], consumers: [h5], item_size: 1KiB, ring_size: 1MiB, max_batch: 16KiB}
-  - {name: b, producers: [h2], consumers: [h6], item_size: 1KiB, ring_size: 1MiB, max_batch: 16KiB}";
-    let cnps = cnps(flows);
+    let flows = ["name: a, producers: [h1], consumers: [h5]", "name: b, producers: [h2], consumers: [h6]"];
+    let cnps = cnps(&flows.map(|members| flow(members, "16KiB")).concat());
     assert_eq!(cnps, vec![(0, 0); PRODUCERS + 2]);
 }

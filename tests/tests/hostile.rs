@@ -6,6 +6,7 @@ use std::rc::Rc;
 use zsr_sim::Rng;
 use zsr_tests::nodes::NicNode;
 use zsr_tests::system::{Spec, System};
+use zsr_tests::wire::mended;
 use zsr_wire::roce::{BTH_AT, IP_AT, UDP_AT};
 use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
@@ -239,11 +240,7 @@ fn marks_of_congestion_slow_producers_down() {
             if (Opcode::WriteFirst.code()..=Opcode::WriteOnly.code()).contains(&opcode) {
                 let mut frame = frame.clone();
                 frame[IP_AT + 1] |= 3;
-                let header = frame[IP_AT..].first_chunk_mut::<20>().expect("an IPv4 header");
-                header[10..12].fill(0);
-                let sum = zsr_wire::ipv4::checksum(header);
-                header[10..12].copy_from_slice(&sum.to_be_bytes());
-                inject_at_nic(system, nic, &frame);
+                inject_at_nic(system, nic, &mended(&frame).expect("an IPv4 header"));
             }
         }
     });

@@ -248,8 +248,8 @@ impl Controller {
         before: &mut Vec<rt::Entity>,
     ) -> Result<(), Refusal> {
         let stays = |name: &str| new.members().any(|m| m.name == name);
-        let is_lost = |host: &str| farewell.leave == Leave::Dead || !self.is_connected(host);
-        let lost = old.members().any(|m| !stays(&m.name) && is_lost(&m.host));
+        let lost = farewell.leave == Leave::Dead
+            || old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
         let rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
         if let Some(state) = rest.stuck.first() {
             if !farewell.force() {

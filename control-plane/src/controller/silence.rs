@@ -47,10 +47,10 @@ impl Transfer {
     fn silent(
         &mut self,
         suspects: Vec<(User, u16)>,
-        now: impl IntoIterator<Item = (Instant, Packets)>,
+        report: (Instant, Packets),
         dead_after: Duration,
     ) -> Option<Vec<User>> {
-        self.packets.extend(now);
+        self.packets.push_back(report);
         let long = dead_after / 3 * 2;
         while let [_, second, _, .., latest] = self.packets.make_contiguous()
             && latest.0.duration_since(second.0) >= long
@@ -102,7 +102,7 @@ fn silent(suspects: Vec<(User, u16)>, earlier: &Packets, latest: &Packets) -> Ve
 }
 
 impl Controller {
-    /// A transfer has used up its retries: who is silent, and what the flow's policy says to that.
+    /// A transfer does not move: who is silent, and what the flow's policy says to that.
     pub(super) async fn no_progress(&self, report: &Report, heard: &mut Heard) {
         let (flow, dead_after, suspects) = {
             let state = self.state();
@@ -117,17 +117,14 @@ impl Controller {
             flow: flow.clone(),
             psn: report.psn,
             phase: report.phase,
-            packets: [(Instant::now(), packets)].into(),
+            packets: VecDeque::new(),
             told: None,
         };
-        let before = match heard.0.entry(report.worker) {
+        let transfer = match heard.0.entry(report.worker) {
             Entry::Occupied(before) if before.get().is(&now) => before.into_mut(),
-            other => {
-                other.insert_entry(now);
-                return;
-            }
+            other => other.insert_entry(now).into_mut(),
         };
-        let Some(silent) = before.silent(suspects, now.packets, dead_after) else { return };
+        let Some(silent) = transfer.silent(suspects, (Instant::now(), packets), dead_after) else { return };
         let what = |user: &User| format!("ring `{}` {}", user.ring, report.reason);
         for user in &silent {
             let event = proto::Event {
@@ -235,13 +232,10 @@ mod tests {
     }
 
     /// Reports a second apart, at each of which a producer `p` and a consumer `c` were asked, and have answered so often.
-    fn reports(
-        begun: Instant,
-        answers: impl Fn(u64) -> (u64, u64),
-    ) -> impl Fn(u64) -> [(Instant, Packets); 1] {
+    fn reports(begun: Instant, answers: impl Fn(u64) -> (u64, u64)) -> impl Fn(u64) -> (Instant, Packets) {
         move |n| {
             let (p, c) = answers(n);
-            [(begun + Duration::from_secs(n), Packets::from([(1, (p, n)), (2, (c, n))]))]
+            (begun + Duration::from_secs(n), Packets::from([(1, (p, n)), (2, (c, n))]))
         }
     }
 
