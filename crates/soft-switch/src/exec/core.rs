@@ -312,7 +312,7 @@ impl Core {
                     zeroed = false;
                 }
                 Segment::Var { valid, header } | Segment::Header { valid, header } => {
-                    if self.slots[*valid as usize] == 0 {
+                    if valid.is_some_and(|v| self.slots[v as usize] == 0) {
                         continue;
                     }
                     let Some(var) = &image.headers[*header as usize].var else { continue };
