@@ -166,3 +166,55 @@ fn a_header_in_metadata_is_no_part_of_the_packets_length() {
     let real = |op| primitive(op, [header("u.a")]);
     assert_eq!(length(vec![real("add_header")]), plain + 3, "one of the packet's is");
 }
+
+#[test]
+fn a_select_by_the_index_of_the_last_element() {
+    let key = |op: &str| {
+        json!([field("first", "count"), {"type": "expression", "value": {"op": op, "left": null,
+            "right": {"type": "header_stack", "value": "labels"}}}])
+    };
+    // With count 3 the parser stops behind the second label, else behind the third.
+    let program = |op: &str| {
+        edited(|p| {
+            let states = list(&mut p["parsers"][0], "parse_states");
+            let state = states.iter_mut().find(|s| s["name"] == "labels").unwrap();
+            state["transition_key"] = key(op);
+            let case = |value: &str, mask: Value, to: Value| json!({"type": "hexstr", "value": value, "mask": mask, "next_state": to});
+            state["transitions"] = json!([
+                case("0x0300000001", Value::Null, Value::Null),
+                case("0x0000000002", json!("0x00ffffffff"), Value::Null),
+                {"type": "default", "value": null, "mask": null, "next_state": "labels"},
+            ]);
+        })
+    };
+    let (a, b, c) = ([0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 3]);
+    let packet = |head: [u8; 4], labels: &[[u8; 4]]| [&head[..], &labels.concat(), b"rest"].concat();
+    let p = program("last_stack_index").unwrap();
+    // The program changes labels[2].
+    let two = packet([1, 3, 0, 2], &[a, b, c]);
+    assert_eq!(send(&p, &two), two, "the third was not parsed, so it is no element of the stack");
+    // The program takes away two labels, and adds a header where the parser had an error.
+    assert_eq!(
+        send(&p, &packet([1, 2, 0, 0], &[a, b, c])),
+        packet([1, 2, 0, 0], &[c]),
+        "it stops at index 2"
+    );
+    let Err(LoadError::Unsupported { what, .. }) = program("size_stack") else { panic!("refused") };
+    assert!(what.contains("lastIndex"), "{what}");
+}
+
+#[test]
+fn json_of_the_old_compiler_is_refused_in_words() {
+    let refused = edited(|p| {
+        for pipeline in list(p, "pipelines") {
+            for table in list(pipeline, "tables") {
+                table.as_object_mut().unwrap().remove("action_ids");
+                table["default_action"] = Value::Null;
+            }
+        }
+    });
+    let said = refused.unwrap_err().to_string();
+    for part in ["'tbl_headers44'", "old compiler for P4_14", "p4c-bm2-ss --std p4-14"] {
+        assert!(said.contains(part), "{said:?} lacks {part:?}");
+    }
+}
