@@ -6,9 +6,9 @@ use p4runtime_proto::p4::config::v1::P4Info;
 use zsr_sim::Rng;
 
 use crate::compare::{Difference, Pair, Tally, differ};
-use crate::{cause, known};
 use crate::peer::{Ours, Theirs};
 use crate::script::Step;
+use crate::{cause, known};
 use crate::{random, stf};
 
 /// What to run.
