@@ -111,6 +111,35 @@ fn a_hash_over_a_varbit_takes_its_bytes() {
 }
 
 #[test]
+fn a_varbit_of_the_users_metadata_is_named_by_its_header() {
+    let program = edited(|p| {
+        let copy =
+            json!({"name": "struct$varbit320", "id": 20, "fields": [["field", "*"]], "max_length": 40});
+        list(p, "header_types").push(copy);
+        list(p, "headers").push(
+            json!({"name": "kept", "id": 20, "header_type": "struct$varbit320", "metadata": true, "pi_omit": true}),
+        );
+        let equal = json!({"type": "expression", "value": {"op": "==", "left": header("kept"), "right": field("opt", "data")}});
+        let input = [header("kept")];
+        list(p, "calculations").push(json!({"name": "of_kept", "id": 10, "algo": "crc32", "input": input}));
+        let zero = json!({"type": "hexstr", "value": "0x00"});
+        let calculation = json!({"type": "calculation", "value": "of_kept"});
+        let all = json!({"type": "hexstr", "value": "0x100000000"});
+        first_action(p).extend([
+            primitive("add_header", [header("r")]),
+            primitive("assign", [field("r", "cmp"), equal.clone()]),
+            primitive("assign_VL", [header("kept"), field("opt", "data")]),
+            primitive("assign", [field("r", "sat"), equal]),
+            primitive("modify_field_with_hash_based_offset", [field("r", "slice"), zero, calculation, all]),
+        ]);
+    });
+    let out = send(&program.unwrap(), &[2, 0, 0, 0, 4, 1, 2, 3, 4]);
+    let r = &out[9..];
+    assert_eq!((&r[36..38], r[40]), (&[0, 0][..], 1), "equal once it was copied");
+    assert_eq!(r[32..36], 0xb63c_fbcd_u32.to_be_bytes());
+}
+
+#[test]
 fn a_header_in_metadata_has_its_validity() {
     let labels = [1, 0, 0, 0, 0, 0, 0x10, 9, 0, 0, 0x21, 8, b'x'];
     let [a, b] = [[0, 0, 0x10, 9], [0, 0, 0x21, 8]];
