@@ -70,7 +70,8 @@ impl Core {
         }
         let from = sp.base as usize;
         let valid = self.slots[from] != 0;
-        if !valid && !(dp.metadata && sp.metadata) {
+        let both_metadata = dp.metadata && sp.metadata;
+        if !valid && !both_metadata {
             self.slots[dp.base as usize] = 0;
             return;
         }
