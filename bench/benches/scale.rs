@@ -8,7 +8,7 @@ use zsr_control_plane::controller::proto;
 const POLL_IDLE_US: u64 = 1_000_000;
 
 fn main() {
-    let idle: usize = std::env::var("FLOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let idle: usize = std::env::var("FLOWS").map_or(10_000, |n| n.parse().expect("FLOWS is a number"));
     println!("{}", zsr_bench::machine());
     let live = Live::up(4);
     let hosts = ["h1", "h2", "h3", "h4"];

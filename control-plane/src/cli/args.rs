@@ -8,6 +8,7 @@ use super::live_args::{
     AgentArgs, BarrierArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs,
     PcapArgs, ProduceArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
+use super::measure_args::{BwArgs, LatArgs};
 use crate::topology::{InputFormat, Overrides, parse_delimiter};
 
 /// Zero-sided RDMA: the switch moves data between rings in the memory of hosts, which only push and pop.
@@ -52,6 +53,10 @@ pub enum Command {
     Produce(ProduceArgs),
     /// Pop from a flow to standard output, as one of its consumers
     Consume(ConsumeArgs),
+    /// Measure how many bytes per second go from one host to another
+    Bw(Box<BwArgs>),
+    /// Measure how long a message takes from one host to another
+    Lat(Box<LatArgs>),
     /// Wait until so many programs, on any hosts, wait at the barrier of this name
     Barrier(BarrierArgs),
     /// Run the software switch of a system in the foreground

@@ -122,7 +122,8 @@ fn member(text: &str) -> proto::Member {
     proto::Member { name: name.to_owned(), host: host.to_owned(), rings }
 }
 
-fn settings(s: &SettingsArgs) -> proto::Settings {
+/// Settings as the controller takes them.
+pub(super) fn settings(s: &SettingsArgs) -> proto::Settings {
     let us = |d: Option<std::time::Duration>| d.map(|d| d.as_micros() as u64);
     proto::Settings {
         weight: s.weight,

@@ -8,9 +8,12 @@ mod barrier;
 mod check;
 pub mod client;
 mod events;
+mod figures;
 mod flow;
 mod json;
 mod live_args;
+mod measure;
+mod measure_args;
 mod pcap;
 mod run;
 mod stream;
@@ -71,6 +74,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Pcap(args) => pcap::pcap(&args),
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),
+        Command::Bw(args) => measure::bw(&args),
+        Command::Lat(args) => measure::lat(&args),
         Command::Barrier(args) => barrier::wait(&args),
         Command::Switch(args) => system::role(&args, &Role::Switch, None),
         Command::Agent(args) => {

@@ -4,7 +4,8 @@ use super::place::Place;
 use super::roles::RoleError;
 use crate::topology::{Cable, Host, Interface, Link, NicKind, Topology};
 use zsr_link::{
-    AnyPort, FaultError, FaultRates, Faulty, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort, XdpPort,
+    AnyPort, FaultError, FaultRates, Faulty, LinkError, Pace, Paced, PacketPort, Port, TapPoint, Tapped,
+    UnixPort, XdpPort,
 };
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
@@ -40,7 +41,7 @@ pub(super) fn at_switch(
     link: &Link,
     point: TapPoint,
 ) -> Result<AnyPort, RoleError> {
-    let (inner, outer) = match link.faults.is_none() {
+    let (inner, outer) = match link.is_plain() {
         true => (Some(point), None),
         false => (None, Some(point)),
     };
@@ -82,11 +83,14 @@ pub(super) fn at_host(
     Ok(watched(port, Some(point)))
 }
 
-/// `port` with the faults of `link`, if it has any.
+/// `port` with the latency, the rate and the faults of `link`, if it has any.
 ///
 /// # Errors
 /// A probability that is none.
 pub fn with_faults(port: AnyPort, link: &Link, topology: &Topology) -> Result<AnyPort, FaultError> {
+    let latency_ns = u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX);
+    let pace = Pace { latency_ns, rate: link.rate };
+    let port: AnyPort = if pace.is_none() { port } else { Box::new(Paced::new(port, pace)) };
     let f = &link.faults;
     if f.is_none() {
         return Ok(port);

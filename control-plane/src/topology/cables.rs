@@ -218,6 +218,15 @@ impl Builder<'_> {
             let mut wrong =
                 |message: String, expected: &str| found.push((link.place, message, expected.into()));
             let on_interface = matches!(host.nic, NicKind::Soft { interface: Some(_) });
+            if own_ports && !link.is_plain() {
+                wrong(
+                    format!(
+                        "nobody can make faults, latency or rate at the ports of switch '{}'",
+                        switch.name
+                    ),
+                    "a link without these, or packets: IP:PORT at the switch (of kind bmv2)",
+                );
+            }
             match &link.cable {
                 Cable::Interface(_) | Cable::Sockets { .. } if own_ports => wrong(
                     format!("the ports of switch '{}' are its own affair", switch.name),

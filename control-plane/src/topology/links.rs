@@ -1,6 +1,8 @@
 //! Links between hosts and switch ports.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
@@ -12,6 +14,11 @@ use super::yaml::{Node, Value, shorten};
 
 const SHORT_HELP: &str = "'HOST -> SWITCH:PORT' (such as h1 -> s1:1), or a map with from and to";
 const END_HELP: &str = "the name of a host, or SWITCH:PORT (such as s1:1)";
+
+/// How long a link may take from one end to the other: to the moon.
+const LATENCIES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(1);
+/// Bits per second that a link may have.
+const RATES: RangeInclusive<u64> = 1_000_000..=10_000_000_000_000;
 
 /// One end of a link as written.
 struct End {
@@ -47,7 +54,19 @@ impl Builder<'_> {
     fn plain_link(&self, host: usize, switch: usize, place: Place) -> Link {
         let mtu = self.topology.hosts[host].mtu;
         let faults = Faults::default();
-        Link { name: String::new(), host, switch, port: 0, mtu, cable: Cable::Own, faults, place }
+        let (latency, rate) = (Duration::ZERO, None);
+        Link {
+            name: String::new(),
+            host,
+            switch,
+            port: 0,
+            mtu,
+            cable: Cable::Own,
+            faults,
+            latency,
+            rate,
+            place,
+        }
     }
 
     fn link(&mut self, node: &Node) -> Option<Draft> {
@@ -62,8 +81,8 @@ impl Builder<'_> {
             let (host, switch, port) = self.resolve(from?, to?, node.place)?;
             return Some(Draft { link: self.plain_link(host, switch, node.place), port });
         }
-        let table =
-            self.reader.table(node, "this link", &["from", "to", "mtu", "interface", "sockets", "faults"])?;
+        let known = ["from", "to", "mtu", "interface", "sockets", "latency", "rate", "faults"];
+        let table = self.reader.table(node, "this link", &known)?;
         let from = self.named_end(&table, "from");
         let to = self.named_end(&table, "to");
         let mtu = self.mtu(&table);
@@ -72,9 +91,12 @@ impl Builder<'_> {
             Some(node) => self.faults(node),
             None => Faults::default(),
         };
+        let latency =
+            self.reader.duration(&table, "latency", LATENCIES).map_or(Duration::ZERO, |at| at.value);
+        let rate = self.rate(&table);
         let (host, switch, port) = self.resolve(from?, to?, table.place)?;
         let mut link = self.plain_link(host, switch, table.place);
-        (link.cable, link.faults) = (cable, faults);
+        (link.cable, link.faults, link.latency, link.rate) = (cable, faults, latency, rate);
         if let Some(At { value, place }) = mtu {
             let owner = &self.topology.hosts[host];
             if value != owner.mtu {
@@ -86,6 +108,16 @@ impl Builder<'_> {
             link.mtu = value;
         }
         Some(Draft { link, port })
+    }
+
+    fn rate(&mut self, table: &Table<'_>) -> Option<u64> {
+        let At { value, place } = self.reader.opt(table, "rate", units::RATE_HELP, units::rate)?;
+        if !RATES.contains(&value) {
+            let message = format!("'rate' of this link is {value} bit/s");
+            self.reader.error(place, message, "a rate from 1Mbit to 10Tbit");
+            return None;
+        }
+        Some(value)
     }
 
     fn named_end(&mut self, table: &Table<'_>, key: &str) -> Option<End> {

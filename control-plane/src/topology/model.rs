@@ -228,8 +228,19 @@ pub struct Link {
     pub cable: Cable,
     /// What the link does to frames.
     pub faults: Faults,
+    /// How long it takes from one end to the other.
+    pub latency: Duration,
+    /// Bits per second, `None`: as many as it can.
+    pub rate: Option<u64>,
     /// Where the file names it.
     pub place: Place,
+}
+
+impl Link {
+    /// Whether frames pass it as they are, and at once.
+    pub fn is_plain(&self) -> bool {
+        self.faults.is_none() && self.latency.is_zero() && self.rate.is_none()
+    }
 }
 
 /// What a link is made of, as seen from the switch.

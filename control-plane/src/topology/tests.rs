@@ -51,6 +51,24 @@ fn one_error(from: &str, to: &str, line: u32, column: u32, part: &str) {
 }
 
 #[test]
+fn a_link_has_a_latency_and_a_rate() {
+    let text = BASE.replacen("to: s1:2", "to: s1:2, latency: 5us, rate: 100Gbit", 1);
+    let t = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+    let (latency, rate) = (t.links[1].latency, t.links[1].rate);
+    assert_eq!((latency, rate), (std::time::Duration::from_micros(5), Some(100_000_000_000)));
+    assert!(t.links[0].is_plain() && !t.links[1].is_plain());
+    // A chip's cables are what they are.
+    let found = errors(
+        "switches:\n  - {name: s1, kind: tofino, chip: tofino2, address: '127.0.0.1:50052'}\nhosts:\n  - {name: h1, nic: {interface: eth1}}\n\
+         links:\n  - {from: h1, to: s1:1, latency: 1us}\nflows: []\n",
+    );
+    assert!(
+        found.iter().any(|(line, _, e)| *line == 6 && e.contains("nobody can make faults, latency")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn the_base_is_sound() {
     let t = parse(BASE).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(t.flows[0].producers[0].rings, [0]);
@@ -200,6 +218,9 @@ fn links() {
     one_error("to: s1:2", "to: s1:2, mtu: 2048", 13, 31, "mtu 2048, but its host 'h2' has mtu 1024");
     one_error("- name: h2", "- name: h2\n    mtu: 4096", 8, 11, "mismatched MTUs in flow 'f'");
     one_error("to: s1:2", "to: s1:2, faults: {loss: 2}", 13, 41, "'loss' of faults");
+    one_error("to: s1:2", "to: s1:2, latency: 2s", 13, 35, "'latency' of this link is 2s, which is too big");
+    one_error("to: s1:2", "to: s1:2, latency: 20", 13, 35, "'latency' of this link");
+    one_error("to: s1:2", "to: s1:2, rate: 100bit", 13, 32, "'rate' of this link is 100 bit/s");
     one_error("to: s1:2", "to: s1:2, faults: {los: 0.1}", 13, 35, "did you mean 'loss'?");
 }
 

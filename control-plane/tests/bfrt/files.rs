@@ -1,6 +1,6 @@
 //! The files that a server answers with: ours, written from p4/arch/tna by the rules of the format, or the compiler's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zsr_control_plane::topology::Chip;
 
 fn here(name: &str) -> PathBuf {
@@ -34,15 +34,15 @@ pub fn driver(chip: Chip) -> String {
     std::fs::read_to_string(here(&format!("driver-{}.json", chip.name()))).expect("the driver's tables")
 }
 
-/// What the compiler made for a chip: `ZSR_BF_RT` names the folder with `tofino/bf-rt.json` and `tofino2/bf-rt.json`.
-pub fn compiled(chip: Chip) -> Option<String> {
-    let folder = PathBuf::from(std::env::var_os("ZSR_BF_RT")?);
+/// The folder with what the compiler made, `tofino/bf-rt.json` and `tofino2/bf-rt.json`: `ZSR_BF_RT` names it.
+pub fn compiled() -> Option<PathBuf> {
+    std::env::var_os("ZSR_BF_RT").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// What the compiler made for a chip.
+pub fn compiled_for(chip: Chip, folder: &Path) -> String {
     let path = folder.join(chip.name()).join("bf-rt.json");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(text),
-        Err(e) => {
-            println!("SKIPPED for {}: {}: {e}", chip.name(), path.display());
-            None
-        }
-    }
+    std::fs::read_to_string(&path).unwrap_or_else(|e| {
+        panic!("ZSR_BF_RT={}: {}: {e}; name it by an absolute path", folder.display(), path.display())
+    })
 }

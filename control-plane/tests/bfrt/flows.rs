@@ -1,6 +1,6 @@
 //! A controller's whole life at a Tofino: set-up, flows of every kind, members that come and go, take-over, deletion.
 
-use super::files::{compiled, driver, program};
+use super::files::{compiled, compiled_for, driver, program};
 use super::server::Recorder;
 use bf::data_field::Value;
 use p4runtime_proto::p4::v1 as rt;
@@ -329,14 +329,19 @@ fn flows_of_every_kind_on_a_tofino_2() {
 
 #[test]
 fn as_the_compiler_has_it() {
-    if std::env::var_os("ZSR_BF_RT").is_none() {
+    let Some(folder) = compiled() else {
         println!("SKIPPED: ZSR_BF_RT names no folder with the Tofino compiler's output (docs/tofino.md)");
-    }
+        return;
+    };
     for chip in [Chip::Tofino, Chip::Tofino2] {
-        if let Some(program) = compiled(chip) {
-            life(chip, &program);
-        }
+        life(chip, &compiled_for(chip, &folder));
     }
+}
+
+#[test]
+#[should_panic(expected = "ZSR_BF_RT=/nowhere: /nowhere/tofino2/bf-rt.json: No such file")]
+fn a_folder_without_the_compilers_output_is_no_pass() {
+    compiled_for(Chip::Tofino2, Path::new("/nowhere"));
 }
 
 #[test]

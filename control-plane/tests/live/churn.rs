@@ -281,7 +281,9 @@ pub fn part_of(all: &Log, log: &Log) {
 }
 
 fn steps() -> u64 {
-    std::env::var("ZSR_CHURN").ok().map_or(STEPS, |n| n.parse().expect("ZSR_CHURN is a number"))
+    let steps = std::env::var("ZSR_CHURN").ok().map_or(STEPS, |n| n.parse().expect("ZSR_CHURN is a number"));
+    assert!(steps > 0, "ZSR_CHURN=0 would try nothing");
+    steps
 }
 
 fn churn(kind: FlowKind, seed: u64) {

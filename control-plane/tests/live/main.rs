@@ -8,6 +8,7 @@ mod leaving;
 mod life;
 mod lists;
 mod many;
+mod measure;
 mod members;
 mod pcap;
 mod programs;

@@ -34,7 +34,7 @@ impl Registers {
         Some(Registers { stream: BufReader::new(stream), address })
     }
 
-    /// All cells of a register array (its full name in P4), each cut to its low 64 bits.
+    /// All cells of a register array (its full name in P4). bmv2 shows 2^63 - 1 for a cell that holds more.
     ///
     /// # Errors
     /// There is no such register, or the server is gone.

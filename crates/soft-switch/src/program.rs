@@ -69,6 +69,7 @@ impl std::fmt::Debug for Program {
 fn load(text: &str) -> Result<Image> {
     let json = parse(text)?;
     let root = Node::root(&json);
+    refuse_old_compiler(&root)?;
     root.allow(&[
         "header_types",
         "headers",
@@ -274,6 +275,21 @@ fn load(text: &str) -> Result<Image> {
     };
     image.native = Native::compile(&image).ok();
     Ok(image)
+}
+
+/// Refuses the output of p4c-bm, whose tables name their actions where those of p4c-bm2-ss number them.
+fn refuse_old_compiler(root: &Node) -> Result<()> {
+    for pipeline in root.list("pipelines")? {
+        for table in pipeline.list("tables")? {
+            if table.opt("action_ids").is_none() && table.opt("actions").is_some() {
+                return table.unsupported(
+                    "actions without numbers (no 'action_ids'): this is the output of p4c-bm, the old compiler for \
+                     P4_14; compile the program with p4c-bm2-ss --std p4-14",
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Slots whose values matter besides what code reads: headers, standard metadata, keys, lists of fields.

@@ -15,12 +15,12 @@ const REFUSED: &[(&str, &str)] = &[
 
 #[test]
 fn p4c_corpus() {
-    let Some(dir) = std::env::var_os("ZSR_STF_CORPUS") else {
+    let Some(dir) = std::env::var_os("ZSR_STF_CORPUS").filter(|dir| !dir.is_empty()) else {
         println!("SKIPPED: ZSR_STF_CORPUS is not set; it names a directory of NAME.json and NAME.stf files");
         return;
     };
     let mut names: Vec<String> = std::fs::read_dir(&dir)
-        .expect("ZSR_STF_CORPUS is a readable directory")
+        .unwrap_or_else(|e| panic!("ZSR_STF_CORPUS={}: {e}; name it by an absolute path", dir.display()))
         .filter_map(|e| e.ok()?.file_name().into_string().ok()?.strip_suffix(".stf").map(str::to_string))
         .collect();
     names.sort();
@@ -43,5 +43,6 @@ fn p4c_corpus() {
         }
     }
     assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), names.len(), failed.join("\n"));
-    println!("{} programs passed, {} refused by name", names.len() - REFUSED.len(), REFUSED.len());
+    let refused = names.iter().filter(|name| REFUSED.iter().any(|(n, _)| n == name)).count();
+    println!("{} programs passed, {refused} refused by name", names.len() - refused);
 }

@@ -252,7 +252,11 @@ fn selectors_choose_by_hash_weight_and_port() {
     b.switch.group_modify(p, 5, Group { max_size: 4, members: vec![member(1, 4, None)] }).unwrap();
     assert_eq!(share(&mut b, 1)[&11], 400);
     b.switch.group_modify(p, 5, Group { max_size: 0, members: vec![] }).unwrap();
-    assert_eq!(share(&mut b, 1)[&0], 400, "an empty group is a miss");
+    let default = EntryAction::Call(call(&b, t, "I.selected", 99));
+    b.switch.set_default(t, default).unwrap();
+    assert_eq!(share(&mut b, 1)[&0], 400, "an empty group does nothing");
+    assert_eq!(share(&mut b, 3)[&99], 400, "a miss does what the default entry says");
+    b.switch.reset_default(t).unwrap();
     b.switch.table_delete(t, &[exact(1)], 0).unwrap();
     b.switch.group_delete(p, 5).unwrap();
     b.switch.member_delete(p, 2).unwrap();

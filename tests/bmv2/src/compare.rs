@@ -16,7 +16,8 @@ use crate::script::{Step, canonical, update};
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// What was compared: "load", "write", "packet", "entries", "counters", "registers". Or what bmv2 alone is to blame for:
-    /// "unloadable"; "crash", which is an endless packet too; "unreadable" entries; "remains" of earlier packets, without which there is no difference.
+    /// "unloadable"; "crash", which is an endless packet too; "unreadable" entries; "remains" of earlier packets, without which
+    /// there is no difference; a "race" for the order of copies. A "script" was not understood, so it was not compared.
     pub kind: &'static str,
     /// Both sides.
     pub text: String,
@@ -52,11 +53,14 @@ pub struct Pair {
     ours: Ours,
     theirs: Theirs,
     info: P4Info,
+    /// What bmv2 and we made of the last packet.
+    pub last: [Vec<PortPacket>; 2],
     /// What was compared so far.
     pub tally: Tally,
 }
 
-fn differ(kind: &'static str, text: impl Into<String>) -> Difference {
+/// A difference of that kind.
+pub fn differ(kind: &'static str, text: impl Into<String>) -> Difference {
     Difference { kind, text: text.into() }
 }
 
@@ -65,7 +69,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Packets by port, in the order in which they left there.
-fn by_port(packets: &[PortPacket]) -> BTreeMap<u16, Vec<&[u8]>> {
+pub fn by_port(packets: &[PortPacket]) -> BTreeMap<u16, Vec<&[u8]>> {
     let mut ports: BTreeMap<u16, Vec<&[u8]>> = BTreeMap::new();
     for (port, bytes) in packets {
         ports.entry(*port).or_default().push(bytes);
@@ -105,7 +109,9 @@ impl Pair {
             theirs.controller.set_pipeline(&info, json).await,
         );
         match (a, b) {
-            (Ok(()), Ok(())) => Ok(Pair { ours, theirs, info, tally: Tally::default() }),
+            (Ok(()), Ok(())) => {
+                Ok(Pair { ours, theirs, info, last: Default::default(), tally: Tally::default() })
+            }
             (Err(a), Err(b)) => Err(differ("refused", format!("ours: {a}; bmv2: {b}"))),
             (Err(a), Ok(())) => Err(differ("load", format!("ours refuses it: {a}"))),
             (Ok(()), Err(b)) => Err(differ("unloadable", format!("bmv2 refuses it: {b}"))),
@@ -148,6 +154,7 @@ impl Pair {
         let theirs = theirs.map_err(|e| differ("crash", format!("into {port}: {}\n    {e}", hex(bytes))))?;
         self.tally.packets += 1;
         self.tally.out += ours.len();
+        self.last = [theirs.clone(), ours.clone()];
         if by_port(&ours) == by_port(&theirs) {
             return Ok(ours);
         }

@@ -2,6 +2,7 @@
 //!
 //! tests/bmv2/run runs it; see there.
 
+mod cause;
 mod compare;
 mod corpus;
 mod hosts;

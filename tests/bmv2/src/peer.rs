@@ -87,18 +87,25 @@ impl Ours {
         .await
     }
 
-    /// All registers: name, width in bits, and cells cut to their low 64 bits.
+    /// All registers: name, width in bits, and cells as bmv2 would show them.
     pub async fn registers(&self) -> Result<Vec<(String, u32, Vec<u64>)>, String> {
         self.call(|switch| {
             let registers = &switch.info().registers;
             let cells = |id: usize| {
                 let all = switch.register_read_all(RegisterId(id as u32)).unwrap_or_default();
-                all.iter().map(|cell| cell.iter().fold(0, |n, &b| n << 8 | u64::from(b))).collect()
+                all.iter().map(|cell| as_shown(cell)).collect()
             };
             registers.iter().enumerate().map(|(id, r)| (r.name.clone(), r.width, cells(id))).collect()
         })
         .await
     }
+}
+
+/// A register's cell (big-endian) as bmv2's thrift server shows it: a signed number of 64 bits, the largest of which stands
+/// for everything above it.
+fn as_shown(cell: &[u8]) -> u64 {
+    let wide = |n: u64| n > i64::MAX as u64 >> 8;
+    cell.iter().fold(0, |n, &byte| if wide(n) { i64::MAX as u64 } else { n << 8 | u64::from(byte) })
 }
 
 impl Drop for Ours {
@@ -154,5 +161,25 @@ impl Theirs {
                 None => e.to_string(),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_shown;
+
+    #[test]
+    fn a_cell_that_thrift_cannot_show_is_the_largest_that_it_can() {
+        const MOST: u64 = i64::MAX as u64;
+        assert_eq!(as_shown(&[]), 0);
+        assert_eq!(as_shown(&[0x12, 0x34]), 0x1234);
+        for value in [MOST - 1, MOST] {
+            assert_eq!(as_shown(&value.to_be_bytes()), value);
+        }
+        for value in [MOST + 1, u64::MAX] {
+            assert_eq!(as_shown(&value.to_be_bytes()), MOST);
+        }
+        assert_eq!(as_shown(&(1u128 << 64 | 5).to_be_bytes()), MOST, "more than its low 64 bits");
+        assert_eq!(as_shown(&5u128.to_be_bytes()), 5, "a wide register with a small value");
     }
 }

@@ -324,10 +324,13 @@ fn truth_as_number(cx: &Cx, n: &Node) -> Result<Expr> {
 /// Both fields' slots if both are varbits.
 fn varbits(cx: &Cx, d: &Node, s: &Node) -> Result<Option<(R, R)>> {
     let var = |n: &Node| -> Result<Option<FieldRef>> {
-        if n.get("type")?.str()? != "field" {
-            return Ok(None);
-        }
-        Ok(Some(cx.layout.field(&n.get("value")?)?).filter(|f| f.varbit))
+        Ok(match n.get("type")?.str()? {
+            "field" | "header" => match cx.layout.expr(n)? {
+                Any::Varbit(field) => Some(field),
+                _ => None,
+            },
+            _ => None,
+        })
     };
     Ok(match (var(d)?, var(s)?) {
         (Some(d), Some(s)) if d.width >= s.width => Some((d.slot, s.slot)),

@@ -13,10 +13,10 @@ use crate::op::R;
 pub(crate) enum Segment {
     /// Fields and constants; `valid` is the slot of their header's validity (`None`: always there).
     Pack { valid: Option<R>, pack: Pack },
-    /// A varbit field of a header.
-    Var { valid: R, header: u16 },
+    /// A varbit field of a header; `valid` as above.
+    Var { valid: Option<R>, header: u16 },
     /// A whole header with varbit.
-    Header { valid: R, header: u16 },
+    Header { valid: Option<R>, header: u16 },
 }
 
 /// A named calculation.
@@ -61,8 +61,7 @@ impl CalcPlan {
                     let valid = (!h.metadata && !hidden).then_some(h.base as R);
                     if f.varbit {
                         b.flush();
-                        let (valid, header) = (h.base as R, f.header as u16);
-                        b.segments.push(Segment::Var { valid, header });
+                        b.segments.push(Segment::Var { valid, header: f.header as u16 });
                     } else {
                         b.field(valid, f.slot, f.width);
                     }
@@ -127,12 +126,12 @@ impl Builder<'_> {
 
     fn header(&mut self, h: usize) {
         let header = &self.layout.headers[h];
+        let valid = (!header.metadata).then_some(header.base as R);
         if self.layout.header_type(h).varbit().is_some() {
             self.flush();
-            self.segments.push(Segment::Header { valid: header.base as R, header: h as u16 });
+            self.segments.push(Segment::Header { valid, header: h as u16 });
             return;
         }
-        let valid = (!header.metadata).then_some(header.base as R);
         for f in 0..self.layout.header_type(h).fields.len() {
             let r = self.layout.field_at(h, f);
             self.field(valid, r.slot, r.width);

@@ -201,7 +201,10 @@ pub(crate) fn add_inputs(calc: &CalcPlan, read: &mut SlotSet) {
                 pack.slots().for_each(|r| read.add(r, 1));
                 valid.iter().for_each(|r| read.add(*r, 1));
             }
-            Segment::Var { valid, .. } | Segment::Header { valid, .. } => read.add(*valid, 1),
+            // Headers and metadata with a varbit are kept as a whole.
+            Segment::Var { valid, .. } | Segment::Header { valid, .. } => {
+                valid.iter().for_each(|r| read.add(*r, 1));
+            }
         }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct SetUse {
 /// One element of a select key: first slot and width in bits.
 type Element = (R, u32);
 
+/// Width in bits of an index of a header stack, which the JSON does not tell.
+const INDEX_WIDTH: u32 = 32;
+
 /// Compiles the parser and returns where it starts.
 pub(crate) fn compile(
     cx: &mut Cx,
@@ -260,6 +263,15 @@ fn select_key(cx: &mut Cx, state: &Node) -> Result<Vec<Element>> {
                 let e = Expr::UnionElem { stack, index: Box::new(last), member, field };
                 let (slot, width, _) = cx.load_indexed(&e)?;
                 (slot, width)
+            }
+            "expression" => {
+                let index = layout.num(&k)?;
+                if !matches!(index, Expr::LastIndex(_)) {
+                    return k.unsupported("select key of another expression than a stack's lastIndex");
+                }
+                let slot = cx.asm.temp(1);
+                cx.low_to(&index, Some(slot), super::expr::mask(INDEX_WIDTH))?;
+                (slot, INDEX_WIDTH)
             }
             other => return k.unsupported(format!("select key '{other}'")),
         });

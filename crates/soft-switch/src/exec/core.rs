@@ -274,14 +274,8 @@ impl Core {
             Hot::Call { .. } => None,
         };
         let Some(m) = member.and_then(|m| self.profiles[p].hot(m)) else {
-            // An empty group does what a miss does.
-            if !hit {
-                return (NO_ACTION, nothing, 0);
-            }
-            return match self.tables[t].default {
-                Hot::Call { action, next, args } => (action, next, args),
-                _ => (NO_ACTION, nothing, 0),
-            };
+            // An empty group does nothing, like PSA's `psa_empty_group_action` where the program sets none.
+            return (NO_ACTION, nothing, 0);
         };
         let by_action = || def.next.get(m.action).copied().flatten().unwrap_or(def.next_default);
         let next = def.hit_miss.map_or_else(by_action, |(h, miss)| if hit { h } else { miss });
@@ -312,7 +306,7 @@ impl Core {
                     zeroed = false;
                 }
                 Segment::Var { valid, header } | Segment::Header { valid, header } => {
-                    if self.slots[*valid as usize] == 0 {
+                    if valid.is_some_and(|v| self.slots[v as usize] == 0) {
                         continue;
                     }
                     let Some(var) = &image.headers[*header as usize].var else { continue };

@@ -34,21 +34,25 @@ pub(crate) fn equal_varbits(slots: &Slots, a: u16, b: u16) -> bool {
 }
 
 impl Core {
-    /// Makes a header valid, all fields 0, if it is not valid yet.
+    /// Makes a header valid, all fields 0, if it is not valid yet. One in metadata is no part of the packet's length.
     pub(crate) fn set_valid(&mut self, image: &Image, h: usize) {
         let Some(plan) = image.headers.get(h) else { return };
         let base = plan.base as usize;
         if self.slots[base] == 0 {
             self.slots[base..base + plan.slots].fill(0);
             mark(image, &mut self.slots, h, true);
-            self.packet_length = self.packet_length.wrapping_add(plan.size(&self.slots) as u64);
+            if !plan.metadata {
+                self.packet_length = self.packet_length.wrapping_add(plan.size(&self.slots) as u64);
+            }
         }
     }
 
     pub(crate) fn set_invalid(&mut self, image: &Image, h: usize) {
         let Some(plan) = image.headers.get(h) else { return };
         if self.slots[plan.base as usize] != 0 {
-            self.packet_length = self.packet_length.wrapping_sub(plan.size(&self.slots) as u64);
+            if !plan.metadata {
+                self.packet_length = self.packet_length.wrapping_sub(plan.size(&self.slots) as u64);
+            }
             self.slots[plan.base as usize] = 0;
         }
     }
@@ -57,19 +61,22 @@ impl Core {
         image.headers.get(h).is_some_and(|p| p.metadata || self.slots[p.base as usize] != 0)
     }
 
-    /// `d = s`, validity and all; both have the same type.
+    /// `d = s`, validity and all; both have the same type. What is in metadata may be a struct, which is neither valid
+    /// nor invalid, or a header, which has its validity like any other: only a header can be copied to or from a packet's.
     pub(crate) fn copy_header(&mut self, image: &Image, d: usize, s: usize) {
         let (Some(dp), Some(sp)) = (image.headers.get(d), image.headers.get(s)) else { return };
         if dp.ty != sp.ty || d == s {
             return;
         }
-        if !self.is_valid(image, s) {
+        let from = sp.base as usize;
+        let valid = self.slots[from] != 0;
+        let both_metadata = dp.metadata && sp.metadata;
+        if !valid && !both_metadata {
             self.slots[dp.base as usize] = 0;
             return;
         }
-        let from = sp.base as usize;
         self.slots.copy_within(from..from + sp.slots, dp.base as usize);
-        mark(image, &mut self.slots, d, true);
+        mark(image, &mut self.slots, d, valid);
     }
 
     /// Whether both are valid and equal.

@@ -195,7 +195,10 @@ impl Layout {
             "hexstr" => num(Expr::Const(Big::hex(&value)?)),
             "bool" => Ok(Any::Test(Test::Const(value.bool()?))),
             "local" | "runtime_data" => num(Expr::Arg(value.uint(65535)? as usize)),
-            "header" => Ok(Any::Header(HeaderExpr::Fixed(self.header(&value)?))),
+            "header" => {
+                let header = self.header(&value)?;
+                Ok(self.as_varbit(header).map_or(Any::Header(HeaderExpr::Fixed(header)), Any::Varbit))
+            }
             "header_stack" => Ok(Any::Stack(self.stack(&value)?)),
             "header_union" => Ok(Any::Union(UnionExpr::Fixed(self.union(&value)?))),
             "header_union_stack" => Ok(Any::UnionStack(self.union_stack(&value)?)),

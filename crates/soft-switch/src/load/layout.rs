@@ -387,6 +387,14 @@ impl Layout {
         Some(self.field_at(h, f))
     }
 
+    /// The varbit that a metadata header stands for: p4c makes one of each varbit of the user's metadata, and names it
+    /// where it means the field.
+    pub(crate) fn as_varbit(&self, header: usize) -> Option<FieldRef> {
+        let made =
+            self.headers[header].metadata && self.header_type(header).name.starts_with("struct$varbit");
+        made.then(|| self.field_at(header, 0)).filter(|f| f.varbit)
+    }
+
     /// The field number in a header type.
     pub(crate) fn type_field(&self, ty: usize, n: &Node) -> Result<usize> {
         let name = n.str()?;

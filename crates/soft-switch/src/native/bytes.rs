@@ -132,9 +132,11 @@ impl Emitter<'_> {
             self.set_constant(plan.base + r, 0);
         }
         self.mark_valid(plan);
-        let length = self.field(types::I64, Fields::PACKET_LENGTH);
-        let length = self.b.ins().iadd_imm(length, plan.bytes as i64);
-        self.set_field(Fields::PACKET_LENGTH, length);
+        if !plan.metadata {
+            let length = self.field(types::I64, Fields::PACKET_LENGTH);
+            let length = self.b.ins().iadd_imm(length, plan.bytes as i64);
+            self.set_field(Fields::PACKET_LENGTH, length);
+        }
         self.b.ins().jump(end, &[]);
         self.b.switch_to_block(end);
         self.known = before;
@@ -155,9 +157,11 @@ impl Emitter<'_> {
         let (valid, end) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(is, valid, &[], end, &[]);
         self.b.switch_to_block(valid);
-        let length = self.field(types::I64, Fields::PACKET_LENGTH);
-        let length = self.b.ins().iadd_imm(length, -(plan.bytes as i64));
-        self.set_field(Fields::PACKET_LENGTH, length);
+        if !plan.metadata {
+            let length = self.field(types::I64, Fields::PACKET_LENGTH);
+            let length = self.b.ins().iadd_imm(length, -(plan.bytes as i64));
+            self.set_field(Fields::PACKET_LENGTH, length);
+        }
         self.b.ins().jump(end, &[]);
         self.b.switch_to_block(end);
         self.set_constant(plan.base, 0);

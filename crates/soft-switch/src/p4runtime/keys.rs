@@ -276,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_count_from_the_fields_first_bit() {
+        let fields = [field(1, MatchKind::Lpm, 12)];
+        let matches = [given(1, lpm(&[0x0a, 0x00], 4))];
+        let key = read_key(&fields, &matches).unwrap();
+        assert_eq!(key, [MatchField::Lpm { value: vec![0x0a, 0x00], prefix_len: 4 }]);
+        assert_eq!(write_key(&fields, &key), matches);
+        let longer = [given(1, lpm(&[0x0a, 0x10], 4))];
+        assert_eq!(read_key(&fields, &longer).unwrap_err().code, Code::InvalidArgument);
+    }
+
+    #[test]
     fn optional_comes_back_from_a_ternary_key() {
         let fields = [field(1, MatchKind::Optional, 9)];
         let full = MatchField::Ternary { value: vec![0, 5], mask: vec![1, 0xff] };

@@ -29,11 +29,11 @@ impl Bench {
     }
 
     pub fn with(name: &str, config: SwitchConfig) -> Bench {
-        Bench {
-            switch: Switch::new(&program(name), config),
-            pool: FramePool::with_frames(16),
-            now: 1_000_000,
-        }
+        Bench::of(&program(name), config)
+    }
+
+    pub fn of(program: &Program, config: SwitchConfig) -> Bench {
+        Bench { switch: Switch::new(program, config), pool: FramePool::with_frames(16), now: 1_000_000 }
     }
 
     /// Sends bytes in and returns what comes out.

@@ -1,0 +1,199 @@
+//! Results of `zsr bw` and `zsr lat`: with the columns of perftest, as CSV, and as JSON.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::json;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Columns, as perftest has them.
+    Table,
+    /// CSV with a header line.
+    Csv,
+    /// An object per line.
+    Json,
+}
+
+/// What came of messages of one size, pushed as fast as the ring takes them. Rates in bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bandwidth {
+    pub size: u32,
+    pub iterations: u64,
+    pub average: f64,
+    /// The best hundredth of the run.
+    pub best: f64,
+}
+
+impl Bandwidth {
+    pub(super) fn header(format: Format) -> String {
+        match format {
+            Format::Table => {
+                " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n".into()
+            }
+            Format::Csv => {
+                "size,iterations,peak_bytes_per_second,average_bytes_per_second,messages_per_second\n".into()
+            }
+            Format::Json => String::new(),
+        }
+    }
+
+    pub(super) fn row(&self, format: Format) -> String {
+        let Bandwidth { size, iterations, average, best } = *self;
+        let messages = average / f64::from(size);
+        match format {
+            // perftest's MB are 2^20 bytes.
+            Format::Table => format!(
+                " {size:<10} {iterations:<14} {:<18.2} {:<20.2} {:.6}\n",
+                best / 1_048_576.0,
+                average / 1_048_576.0,
+                messages / 1e6
+            ),
+            Format::Csv => format!("{size},{iterations},{best:.0},{average:.0},{messages:.0}\n"),
+            Format::Json => format!(
+                "{}\n",
+                json!({"size": size, "iterations": iterations, "peak_bytes_per_second": best.round(),
+                    "average_bytes_per_second": average.round(), "messages_per_second": messages.round()})
+            ),
+        }
+    }
+}
+
+/// What came of messages of one size, pushed one at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Latency {
+    size: u32,
+    /// In microseconds, ascending; at least one.
+    samples: Vec<f64>,
+}
+
+impl Latency {
+    /// Of times from push to arrival.
+    pub(super) fn of(size: u32, times: Vec<Duration>) -> Latency {
+        let mut samples: Vec<f64> = times.iter().map(|t| t.as_nanos() as f64 / 1000.0).collect();
+        samples.sort_by(f64::total_cmp);
+        Latency { size, samples }
+    }
+
+    /// The time that `p` percent of the messages did not take longer than.
+    fn percentile(&self, p: f64) -> f64 {
+        let rank = (p / 100.0 * self.samples.len() as f64).ceil() as usize;
+        self.samples.get(rank.max(1) - 1).or(self.samples.last()).copied().unwrap_or(0.0)
+    }
+
+    /// Least, most, median, mean and standard deviation.
+    fn five(&self) -> [f64; 5] {
+        let n = self.samples.len().max(1) as f64;
+        let mean = self.samples.iter().sum::<f64>() / n;
+        let variance = self.samples.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>() / n;
+        [self.percentile(0.0), self.percentile(100.0), self.percentile(50.0), mean, variance.sqrt()]
+    }
+
+    pub(super) fn header(format: Format, percentiles: &[f64]) -> String {
+        let mut line = String::new();
+        match format {
+            Format::Table => {
+                line += " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]";
+                for p in percentiles {
+                    let _ = write!(line, "   {p}% percentile[usec]");
+                }
+            }
+            Format::Csv => {
+                line += "size,iterations,min_us,max_us,typical_us,average_us,stdev_us";
+                for p in percentiles {
+                    let _ = write!(line, ",p{p}_us");
+                }
+            }
+            Format::Json => return line,
+        }
+        line + "\n"
+    }
+
+    pub(super) fn row(&self, format: Format, percentiles: &[f64]) -> String {
+        let (size, iterations, five) = (self.size, self.samples.len(), self.five());
+        let [min, max, typical, average, stdev] = five;
+        let of = percentiles.iter().map(|p| (*p, self.percentile(*p)));
+        let mut line = String::new();
+        match format {
+            Format::Table => {
+                let _ = write!(
+                    line,
+                    " {size:<7} {iterations:<14} {min:<14.2} {max:<12.2} {typical:<18.2} {average:<14.2} {stdev:<13.2}"
+                );
+                for (_, t) in of {
+                    let _ = write!(line, "   {t:<20.2}");
+                }
+                line.truncate(line.trim_end().len());
+            }
+            Format::Csv => {
+                let _ = write!(line, "{size},{iterations}");
+                for t in five.into_iter().chain(of.map(|(_, t)| t)) {
+                    let _ = write!(line, ",{t:.3}");
+                }
+            }
+            Format::Json => {
+                let ns = |us: f64| (us * 1000.0).round() / 1000.0;
+                let [min, max, typical, average, stdev] = five.map(ns);
+                let of: serde_json::Map<_, _> = of.map(|(p, t)| (p.to_string(), json!(ns(t)))).collect();
+                line = json!({"size": size, "iterations": iterations, "min_us": min, "max_us": max, "typical_us": typical,
+                    "average_us": average, "stdev_us": stdev, "percentiles_us": of})
+                .to_string();
+            }
+        }
+        line + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hundred() -> Latency {
+        // 1 to 100 us, in no order.
+        Latency::of(64, (1..=100).map(|n| Duration::from_micros(n * 37 % 101)).collect())
+    }
+
+    #[test]
+    fn percentiles_are_samples() {
+        let l = hundred();
+        for (p, wanted) in [(0.0, 1.0), (1.0, 1.0), (50.0, 50.0), (99.0, 99.0), (99.9, 100.0), (100.0, 100.0)]
+        {
+            assert_eq!(l.percentile(p), wanted, "{p}");
+        }
+        let one = Latency::of(4, vec![Duration::from_nanos(1500)]);
+        assert_eq!((one.percentile(50.0), one.five()[4]), (1.5, 0.0));
+    }
+
+    #[test]
+    fn latency_in_every_form() {
+        let l = hundred();
+        assert_eq!(
+            l.row(Format::Csv, &[99.0, 99.9]),
+            "64,100,1.000,100.000,50.000,50.500,28.866,99.000,100.000\n"
+        );
+        let columns = |text: &str| text.trim_end().split(',').count();
+        assert_eq!(
+            columns(&Latency::header(Format::Csv, &[99.0, 99.9])),
+            columns(&l.row(Format::Csv, &[99.0, 99.9]))
+        );
+        let json: serde_json::Value = serde_json::from_str(&l.row(Format::Json, &[99.0, 99.9])).unwrap();
+        assert_eq!((&json["size"], &json["typical_us"]), (&json!(64), &json!(50.0)));
+        assert_eq!(json["percentiles_us"], json!({"99": 99.0, "99.9": 100.0}));
+        let row = l.row(Format::Table, &[99.0]);
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words, ["64", "100", "1.00", "100.00", "50.00", "50.50", "28.87", "99.00"]);
+    }
+
+    #[test]
+    fn bandwidth_in_every_form() {
+        let b = Bandwidth { size: 1024, iterations: 10, average: 1_048_576.0, best: 2_097_152.0 };
+        assert_eq!(b.row(Format::Csv), "1024,10,2097152,1048576,1024\n");
+        assert_eq!(
+            b.row(Format::Table).split_whitespace().collect::<Vec<_>>(),
+            ["1024", "10", "2.00", "1.00", "0.001024"]
+        );
+        let json: serde_json::Value = serde_json::from_str(&b.row(Format::Json)).unwrap();
+        assert_eq!(json["average_bytes_per_second"], 1_048_576.0);
+    }
+}
