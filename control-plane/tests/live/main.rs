@@ -9,6 +9,7 @@ mod life;
 mod lists;
 mod many;
 mod members;
+mod operator;
 mod pcap;
 mod programs;
 mod remains;
