@@ -164,7 +164,7 @@ impl Controller {
             self.tell_producers(name, member, &going).await;
         }
         let removed = async {
-            self.settle_down(name, &going).await?;
+            self.settle_down(name, &going, false).await?;
             let mut work = underway.turn(&self.0.work).await;
             self.remove_with(&mut work, name, &members, Leave::Empty, "").await
         };
@@ -227,7 +227,7 @@ impl Controller {
         let underway = self.0.pending.begin(What::Delete, name);
         if !force && flow.failed.is_none() {
             let rings: Vec<_> = flow.rings().cloned().collect();
-            self.settle_down(name, &rings).await?;
+            self.settle_down(name, &rings, true).await?;
         }
         let mut work = underway.turn(&self.0.work).await;
         let flow = self.get_flow(name)?;
@@ -275,11 +275,12 @@ impl Controller {
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 
-    /// Waits until no ring holds items, for as long as they become fewer.
-    async fn settle_down(&self, flow: &str, rings: &[Ring]) -> Result<(), Refusal> {
+    /// Waits until no ring holds items, for as long as they become fewer; unless `all` have to be empty, not for those that the
+    /// programs at consumer rings can still take.
+    async fn settle_down(&self, flow: &str, rings: &[Ring], all: bool) -> Result<(), Refusal> {
         let mut progress = (Vec::new(), Instant::now());
         loop {
-            let settled = self.settled(flow, rings).await;
+            let settled = if all { self.drained(flow, rings).await } else { self.settled(flow, rings).await };
             if let Err(unsettled) = &settled {
                 self.0.pending.waits_for(flow, &unsettled.waits_for);
             }

@@ -6,7 +6,7 @@ use std::io::{BufRead, Write};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::system::{HOSTS, System, line, signal};
+use super::system::{HOSTS, System, signal};
 
 const KEYS: u64 = 97;
 
