@@ -186,8 +186,7 @@ impl RunArgs {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::topology::parse_size(text)
-        .ok_or_else(|| format!("expected {}", crate::topology::SIZE_HELP))
+    crate::topology::parse_size(text).ok_or_else(|| format!("expected {}", crate::topology::SIZE_HELP))
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {

@@ -114,13 +114,7 @@ impl Session {
     /// The same; calls that take long say on standard error what they wait for.
     #[must_use]
     pub fn telling(self) -> Self {
-        self.told_by(|text| super::complain(text))
-    }
-
-    /// The same; `tell` hears what calls wait for that take long.
-    #[must_use]
-    pub fn told_by(self, tell: fn(&str)) -> Self {
-        Session { tell: Some(tell), ..self }
+        Session { tell: Some(|text| super::complain(text)), ..self }
     }
 
     /// A question, which is answered within 10 s.

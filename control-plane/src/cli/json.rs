@@ -123,7 +123,8 @@ pub(super) fn status(
     processes: &[(String, Option<u32>)],
     system: Option<&proto::System>,
 ) -> Value {
-    let processes: Vec<Value> = processes.iter().map(|(p, pid)| json!({"name": p, "pid": pid, "state": doing(*pid)})).collect();
+    let processes: Vec<Value> =
+        processes.iter().map(|(p, pid)| json!({"name": p, "pid": pid, "state": doing(*pid)})).collect();
     let host = |h: &proto::Host| {
         json!({
             "name": h.name, "ip": h.ip, "port": h.port, "mtu": h.mtu, "connected": h.connected,
@@ -138,9 +139,7 @@ pub(super) fn status(
             "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         })
     });
-    let pending = |p: &proto::Pending| {
-        json!({"flow": p.flow, "what": p.what, "waits_for": some(&p.waits_for), "since_ms": p.since_ms})
-    };
+    let pending = |p: &proto::Pending| json!({"flow": p.flow, "what": p.what, "waits_for": some(&p.waits_for), "since_ms": p.since_ms});
     json!({
         "system": name,
         "pending": system.map(|s| s.pending.iter().map(pending).collect::<Vec<_>>()),

@@ -91,8 +91,9 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
         (process, pid)
     };
     let processes: Vec<_> = place.processes().into_iter().map(alive).collect();
-    let system = Session::open(&place)
-        .and_then(|s| s.telling().call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await }));
+    let system = Session::open(&place).and_then(|s| {
+        s.telling().call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })
+    });
     let why = system.as_ref().err().map(ToString::to_string);
     let system = system.as_ref().ok();
     print(&match args.json.json {
@@ -153,7 +154,10 @@ fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<
     match start(name, topology, role, artifacts) {
         Ok(place) => {
             let log = place.log(&process);
-            print(&format!("{process} of system {name} runs in the background; its log is {}\n", log.display()));
+            print(&format!(
+                "{process} of system {name} runs in the background; its log is {}\n",
+                log.display()
+            ));
             OK
         }
         Err(e) => {

@@ -2,8 +2,8 @@
 
 use super::json::{kind, state, word};
 use crate::controller::proto;
-use crate::topology::show_size;
 use crate::process::is_stopped;
+use crate::topology::show_size;
 use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -36,7 +36,11 @@ pub(super) fn flows(flows: &[proto::Flow]) -> String {
             names(&f.consumers),
             show_size(f.item_size.into()),
             f.settings.unwrap_or_default().weight().to_string(),
-            [f.reason.as_str(), &f.pending].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; "),
+            [f.reason.as_str(), &f.pending]
+                .into_iter()
+                .filter(|t| !t.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
         ]);
     }
     text(&t)
@@ -157,6 +161,11 @@ pub(super) fn status(
         ]);
     }
     out += &text(&t);
+    for c in &system.pending {
+        let whom =
+            if c.waits_for.is_empty() { String::new() } else { format!(", waits for {}", c.waits_for) };
+        out += &format!("{}: under way for {} s{whom}\n", c.what, c.seconds);
+    }
     for p in system.switch.iter().flat_map(|s| &s.ports).filter(|p| !p.trouble.is_empty()) {
         out += &format!("port {} ({}): {}\n", p.port, p.link, p.trouble);
     }

@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {
-    let done = Session::find(args.system.system.as_deref())
-        .and_then(|session| match (args.json, std::io::stdout().is_terminal()) {
+    let done = Session::find(args.system.system.as_deref()).and_then(|session| {
+        match (args.json, std::io::stdout().is_terminal()) {
             (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
             (false, false) => each(args, &session, as_text),
             (false, true) => live(args, &session),
-        });
+        }
+    });
     match done {
         Ok(()) => OK,
         Err(e) => {
@@ -214,7 +215,8 @@ fn view(
     let mut foot = FOOT.to_owned();
     while left > 0 {
         terminal.draw(|frame| draw(frame, &lines, &foot, &mut shown)).map_err(io)?;
-        let wait = if asked.is_some() { Duration::ZERO } else { next.saturating_duration_since(Instant::now()) };
+        let wait =
+            if asked.is_some() { Duration::ZERO } else { next.saturating_duration_since(Instant::now()) };
         if event::poll(wait.min(KEYS)).map_err(io)?
             && let Event::Key(key) = event::read().map_err(io)?
         {
@@ -330,7 +332,10 @@ mod tests {
         let text = as_text(&rates(&stats(0, 0), &stats(1_000_000_000, 64_000)), 1.0);
         let rows: Vec<&str> = text.lines().collect();
         assert!(rows[0].contains("FLOW / RING") && rows[1].trim_start().starts_with("f "), "{text}");
-        assert!(rows[2].contains("f.h2") && rows[2].contains("25 %") && rows[2].contains("attached"), "{text}");
+        assert!(
+            rows[2].contains("f.h2") && rows[2].contains("25 %") && rows[2].contains("attached"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -91,7 +91,9 @@ pub(super) fn controller(place: &Place) -> String {
 /// Processes of the system that somebody has stopped.
 fn stopped(place: &Place) -> Vec<String> {
     let held = |process: String| match Lock::holder(&place.pid(&process)) {
-        Held::By(pid) if is_stopped(pid) => Some(format!("{process} is stopped: kill -CONT {pid} lets it go on")),
+        Held::By(pid) if is_stopped(pid) => {
+            Some(format!("{process} is stopped: kill -CONT {pid} lets it go on"))
+        }
         _ => None,
     };
     place.processes().into_iter().filter_map(held).collect()

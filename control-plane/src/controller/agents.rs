@@ -110,7 +110,9 @@ impl Agents {
                     let request = request.clone();
                     async move {
                         if let Some(names) = undo {
-                            client.close_rings(proto::CloseRingsRequest { names, ..Default::default() }).await?;
+                            client
+                                .close_rings(proto::CloseRingsRequest { names, ..Default::default() })
+                                .await?;
                         }
                         client.open_rings(request).await
                     }
@@ -151,7 +153,8 @@ impl Agents {
         for (host, rings) in by_host(rings) {
             let names = rings.iter().map(|r| r.name.clone()).collect();
             let request = proto::CloseRingsRequest { names, reason: reason.to_owned(), finished };
-            let (own, host, what) = (self.clone(), host.to_owned(), format!("destroy {}", count(rings.len())));
+            let (own, host, what) =
+                (self.clone(), host.to_owned(), format!("destroy {}", count(rings.len())));
             calls.spawn(async move {
                 let close = |mut client: AgentClient<Channel>| {
                     let request = request.clone();

@@ -54,8 +54,12 @@ impl Questions {
     /// What agents were asked that have not answered for a moment.
     pub(super) fn unanswered(&self) -> Vec<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut late: Vec<String> =
-            all.1.values().filter(|(_, since)| since.elapsed() > LATE).map(|(text, _)| text.clone()).collect();
+        let mut late: Vec<String> = all
+            .1
+            .values()
+            .filter(|(_, since)| since.elapsed() > LATE)
+            .map(|(text, _)| text.clone())
+            .collect();
         late.sort();
         late.dedup();
         late
@@ -91,8 +95,9 @@ where
     let late = |last: Option<String>| {
         let why = last.map_or(String::new(), |why| format!(" ({why})"));
         let seconds = PATIENCE.as_secs();
-        let message =
-            format!("host `{host}`: its agent at {uri} did not answer within {seconds} s when it was asked to {what}{why}");
+        let message = format!(
+            "host `{host}`: its agent at {uri} did not answer within {seconds} s when it was asked to {what}{why}"
+        );
         Refusal::new(Kind::Unavailable, message)
     };
     loop {

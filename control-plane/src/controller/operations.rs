@@ -146,7 +146,8 @@ impl Controller {
     /// for, as long as they move.
     pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
         let members = [member.to_owned()];
-        let underway = self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
+        let underway =
+            self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
         if force {
             let mut work = underway.turn(&self.0.work).await;
             return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;

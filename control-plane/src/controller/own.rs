@@ -20,7 +20,9 @@ impl Controller {
     /// Makes those of the `lost` flows again that the topology has.
     pub(super) fn make_again<'l>(&self, lost: impl Iterator<Item = &'l String>) {
         for name in lost {
-            let Some(request) = self.0.own.iter().find(|request| request.name == *name).cloned() else { continue };
+            let Some(request) = self.0.own.iter().find(|request| request.name == *name).cloned() else {
+                continue;
+            };
             let own = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
@@ -47,7 +49,9 @@ impl Controller {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        let text = format!("the topology's flow could not be made again: {why}; create it, or start over with zsr down and zsr up");
+        let text = format!(
+            "the topology's flow could not be made again: {why}; create it, or start over with zsr down and zsr up"
+        );
         self.0.events.emit(EventKind::FlowDeleted, of_flow(&name, text));
     }
 }

@@ -81,7 +81,8 @@ impl UnderWay<'_> {
 impl Pending {
     /// A change of `flow` begins.
     pub(super) fn begin(&self, what: What, flow: &str) -> UnderWay<'_> {
-        let since_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let since_ms =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let (flow, waits_for, begun) = (flow.to_owned(), String::new(), Instant::now());
         let mut all = self.lock();
         all.newest += 1;

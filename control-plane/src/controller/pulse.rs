@@ -75,7 +75,9 @@ impl Pulse {
 
 /// What a flow's rings say; `None` if some are not known.
 fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Instant) -> Option<Seen> {
-    let of = |ring: &Ring| held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch));
+    let of = |ring: &Ring| {
+        held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
+    };
     let mut words = BTreeMap::new();
     for ring in flow.rings() {
         let held = of(ring)?;
@@ -84,7 +86,8 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     let fill = |held: &Held| held.head.wrapping_sub(held.tail);
     let consumers: Vec<(&Ring, &Held)> =
         flow.consumers.iter().flat_map(|m| &m.rings).filter_map(|r| Some((r, of(r)?))).collect();
-    let full: Vec<String> = consumers.iter().filter(|(_, h)| fill(h) > 0).map(|(r, h)| at_consumer(r, h)).collect();
+    let full: Vec<String> =
+        consumers.iter().filter(|(_, h)| fill(h) > 0).map(|(r, h)| at_consumer(r, h)).collect();
     if consumers.iter().all(|(_, h)| h.head_flags & CLOSED != 0) {
         return Some(Seen { words, moved: now, motion: Motion::Ended(some(full)) });
     }
@@ -104,7 +107,12 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
             fill(h) > 0 && !blocked
         })
         .map(|(r, h)| {
-            format!("{} of ring `{}` on host `{}` to be transferred", show_size(fill(h).into()), r.name, r.host)
+            format!(
+                "{} of ring `{}` on host `{}` to be transferred",
+                show_size(fill(h).into()),
+                r.name,
+                r.host
+            )
         })
         .collect();
     let waits: Vec<String> = begun.into_iter().chain(full).collect();

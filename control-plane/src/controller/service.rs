@@ -86,7 +86,9 @@ impl Controller {
             .pending()
             .into_iter()
             .filter(|change| change.flow == message.name)
-            .map(|c| if c.waits_for.is_empty() { c.what } else { format!("{}: waits for {}", c.what, c.waits_for) })
+            .map(|c| {
+                if c.waits_for.is_empty() { c.what } else { format!("{}: waits for {}", c.what, c.waits_for) }
+            })
             .collect();
         message.pending = changes.join("; ");
         if self.0.pending.is_deleting(&message.name) {

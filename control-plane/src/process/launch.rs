@@ -56,7 +56,8 @@ impl Launch<'_> {
     pub(super) fn spawn(&self, role: &Role) -> Result<Started, UpError> {
         let process = role.process();
         let fail = |e: std::io::Error| UpError::Process { process: process.clone(), reason: e.to_string() };
-        let file = OpenOptions::new().create(true).append(true).open(self.place.log(&process)).map_err(fail)?;
+        let file =
+            OpenOptions::new().create(true).append(true).open(self.place.log(&process)).map_err(fail)?;
         let log = file.metadata().map_err(fail)?.len();
         let program = std::env::current_exe().map_err(fail)?;
         let mut command = match (self.netns, self.topology.switches.first()) {
@@ -87,7 +88,8 @@ impl Launch<'_> {
                 ["agent".into(), file, host.into()].into_iter().chain(listen).collect()
             }
             Role::Controller => {
-                let folder = self.artifacts.into_iter().flat_map(|folder| ["--artifacts".into(), folder.into()]);
+                let folder =
+                    self.artifacts.into_iter().flat_map(|folder| ["--artifacts".into(), folder.into()]);
                 ["controller".into(), file].into_iter().chain(folder).collect()
             }
         }

@@ -92,7 +92,12 @@ impl Recipe {
     ///
     /// # Errors
     /// Somebody starts or ends the system at this moment; the process does not come up again.
-    pub fn restart(&self, place: &Place, topology: &Topology, tell: &dyn Fn(&str)) -> Result<(), RestartError> {
+    pub fn restart(
+        &self,
+        place: &Place,
+        topology: &Topology,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), RestartError> {
         let busy = place.busy();
         let _busy = Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy, source })?;
         let process = self.role.process();

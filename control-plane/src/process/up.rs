@@ -157,7 +157,7 @@ impl Up<'_> {
         agents.into_iter().try_for_each(|agent| launch.ready(agent))?;
         let controller = launch.spawn(&Role::Controller)?;
         launch.ready(controller).map_err(|e| self.reason(place, e))?;
-        let session = client::Session::open(place)?.told_by(|text| eprintln!("{text}"));
+        let session = client::Session::open(place)?.telling();
         self.wait_for_others(&session)?;
         if !self.flows {
             return Ok(());

@@ -164,7 +164,9 @@ impl<W: Write> Lines<W> {
             let rate = at.saturating_sub(before) as f64 / since.elapsed().as_secs_f64().max(1e-3);
             let details = if self.details.is_empty() { String::new() } else { format!("; {}", self.details) };
             self.last = Some((Instant::now(), at));
-            format!("delivered {at} {what}, about {percent:.0} %, {seconds:.1} s, {rate:.1} {what}/s{details}")
+            format!(
+                "delivered {at} {what}, about {percent:.0} %, {seconds:.1} s, {rate:.1} {what}/s{details}"
+            )
         };
         say(&mut self.to, &text);
     }

@@ -181,5 +181,8 @@ fn plain_lines_go_on_with_rates_and_what_is_waited_for() {
     drop(lines);
     let text = String::from_utf8(out).unwrap();
     assert!(text.starts_with("delivered 25 items, about 25 %, 0.0 s, "), "{text}");
-    assert!(text.ends_with(" items/s; 12 retries; nothing for 4 s, waiting for 64 KiB of ring `f.h1.h2`\n"), "{text}");
+    assert!(
+        text.ends_with(" items/s; 12 retries; nothing for 4 s, waiting for 64 KiB of ring `f.h1.h2`\n"),
+        "{text}"
+    );
 }

@@ -220,9 +220,13 @@ fn hint_latency_is_one_value_everywhere() {
         ("docs/cli.md", include_str!("../../../docs/cli.md")),
         ("topologies/README.md", include_str!("../../../topologies/README.md")),
     ] {
-        let line = text.lines().find(|l| l.contains("hint") && l.contains("`latency`") && l.contains("at least"));
+        let line =
+            text.lines().find(|l| l.contains("hint") && l.contains("`latency`") && l.contains("at least"));
         let line = line.unwrap_or_else(|| panic!("{file} does not say it"));
-        assert!(line.contains(&format!("{micros}us")) || line.contains(&format!("{micros} µs")), "{file}: {line}");
+        assert!(
+            line.contains(&format!("{micros}us")) || line.contains(&format!("{micros} µs")),
+            "{file}: {line}"
+        );
     }
 }
 
@@ -256,7 +260,10 @@ fn flows() {
     one_error("[h2.in]", &flow("poll_interval: 0"), 18, 20, "too small");
     one_error("[h2.in]", &flow("kind: combine"), 18, 11, "'kind' of flow 'f' is 'combine'");
     let unknown = parse(&BASE.replacen("[h2.in]", &flow("kind: x"), 1)).unwrap_err().to_string();
-    assert!(unknown.contains("one of shuffle, load-balance, replicate") && !unknown.contains("combine"), "{unknown}");
+    assert!(
+        unknown.contains("one of shuffle, load-balance, replicate") && !unknown.contains("combine"),
+        "{unknown}"
+    );
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
     one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
     one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");

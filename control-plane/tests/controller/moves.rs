@@ -67,16 +67,20 @@ fn a_delete_that_waits_says_for_whom() {
             (taken, moved) = (taken + 1, std::time::Instant::now());
         }
         let flow = list(&rig, &mut client).remove(0);
-        if flow.state() == FlowState::Deleting && flow.pending.contains("waits for the program at ring `f.h2`") {
+        if flow.state() == FlowState::Deleting
+            && flow.pending.contains("waits for the program at ring `f.h2`")
+        {
             break;
         }
     }
-    let system = rig.runtime.block_on(client.get_system(proto::GetSystemRequest {})).expect("known").into_inner();
+    let system =
+        rig.runtime.block_on(client.get_system(proto::GetSystemRequest {})).expect("known").into_inner();
     let [change] = system.pending.as_slice() else { panic!("{:?}", system.pending) };
     assert_eq!((change.flow.as_str(), change.what.as_str()), ("f", "deleting flow `f`"));
     assert!((taken..40).all(|n| pop(&mut rx) == n));
     rig.runtime.block_on(deleted).expect("it ends").expect("deleted");
-    let system = rig.runtime.block_on(client.get_system(proto::GetSystemRequest {})).expect("known").into_inner();
+    let system =
+        rig.runtime.block_on(client.get_system(proto::GetSystemRequest {})).expect("known").into_inner();
     assert!(system.pending.is_empty() && list(&rig, &mut client).is_empty());
 }
 
@@ -93,7 +97,8 @@ impl Between {
             let Ok(far) = UnixStream::connect(&agent).await else { return };
             let own = self.clone();
             tokio::spawn(async move {
-                let ((mut near_rx, mut near_tx), (mut far_rx, mut far_tx)) = (near.into_split(), far.into_split());
+                let ((mut near_rx, mut near_tx), (mut far_rx, mut far_tx)) =
+                    (near.into_split(), far.into_split());
                 tokio::select! {
                     () = hand_on(&mut near_rx, &mut far_tx, &own.break_request) => {}
                     () = hand_on(&mut far_rx, &mut near_tx, &own.break_answer) => {}
@@ -154,7 +159,8 @@ fn an_agent_that_is_not_there_is_named_with_its_host_and_what_it_was_asked() {
     let mut rig = Rig::new(2, "");
     rig.kill_agent(1);
     let (_controller, mut client) = rig.control();
-    let refused = rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect_err("it is dead");
+    let refused =
+        rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect_err("it is dead");
     let socket = rig.agent_socket("h2").display().to_string();
     let said = refused.message();
     assert!(said.contains("host `h2`: its agent at unix://") && said.contains(&socket), "{said}");

@@ -17,8 +17,12 @@ fn a_controller_that_is_stopped_is_named_and_questions_end() {
     let system = System::up(HOSTS);
     let controller = system.pid("controller");
     signal(controller, "-STOP");
-    let questions: [&[&str]; 4] =
-        [&["status"], &["flow", "list"], &["top", "-n", "1"], &["flow", "create", "f", "-p", "h1", "-c", "h2"]];
+    let questions: [&[&str]; 4] = [
+        &["status"],
+        &["flow", "list"],
+        &["top", "-n", "1"],
+        &["flow", "create", "f", "-p", "h1", "-c", "h2"],
+    ];
     let asked: Vec<Child> = questions.iter().map(|args| spawn(&system, args)).collect();
     for (args, child) in questions.iter().zip(asked) {
         let done = done(child.wait_with_output().expect("it ends"));
@@ -146,7 +150,9 @@ fn a_restart_says_what_survives_and_the_topologys_own_flows_come_back() {
     // Its last producer can't be taken out, so nobody is told to do that.
     let own = loop {
         let own = system.json(&["flow", "show", "own"]).remove(0);
-        if own["state"] == "impaired" && own["reason"].as_str().is_some_and(|why| why.contains("lost its rings")) {
+        if own["state"] == "impaired"
+            && own["reason"].as_str().is_some_and(|why| why.contains("lost its rings"))
+        {
             break own;
         }
     };

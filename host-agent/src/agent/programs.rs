@@ -179,7 +179,8 @@ type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
 /// `program` with its command line, as far as the system tells it.
 fn named(program: &str, pid: Option<i32>) -> String {
     let said = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok()).unwrap_or_default();
-    let words: Vec<_> = said.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let words: Vec<_> =
+        said.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
     let Some(first) = words.first() else { return program.to_owned() };
     let command = [&[first.rsplit('/').next().unwrap_or(first).into()], &words[1..]].concat().join(" ");
     let shown: String = command.chars().filter(|c| !c.is_control()).take(LONGEST_COMMAND).collect();
