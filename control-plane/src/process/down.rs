@@ -3,7 +3,7 @@
 use super::lock::Lock;
 use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
-use super::signals::{PATIENCE, alive, end};
+use super::signals::{PATIENCE, alive, end, is_stopped};
 use crate::cli::client;
 use crate::controller::proto;
 use std::time::Duration;
@@ -44,8 +44,11 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
         true => None,
         false => Some(Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy.clone(), source })?),
     };
-    if !how.quick && alive(place, "controller").is_some() {
-        let asked = client::Session::open(place).and_then(|session| {
+    let controller = alive(place, "controller").filter(|_| !how.quick);
+    if controller.is_some_and(is_stopped) {
+        tell("the controller is stopped: its flows are not deleted in good order");
+    } else if controller.is_some() {
+        let asked = client::Session::open(place).map(client::Session::telling).and_then(|session| {
             let list = session.call(|mut c| async move { c.list_flows(proto::ListFlowsRequest {}).await })?;
             let flows = list.flows.len() as u32;
             if flows >= MANY {
