@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::{Code, Response, Status};
 
@@ -29,7 +29,14 @@ const LATE: Duration = Duration::from_millis(500);
 
 /// Questions that are not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Questions(Mutex<(u64, BTreeMap<u64, (String, Instant)>)>);
+pub(super) struct Questions(Mutex<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    newest: u64,
+    /// What was asked, and when, by number.
+    open: BTreeMap<u64, (String, Instant)>,
+}
 
 struct Question<'q> {
     all: &'q Questions,
@@ -38,24 +45,28 @@ struct Question<'q> {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.number);
+        self.all.lock().open.remove(&self.number);
     }
 }
 
 impl Questions {
     fn note(&self, text: String) -> Question<'_> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.0 += 1;
-        let number = all.0;
-        all.1.insert(number, (text, Instant::now()));
+        let mut all = self.lock();
+        all.newest += 1;
+        let number = all.newest;
+        all.open.insert(number, (text, Instant::now()));
         Question { all: self, number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What agents were asked that have not answered for a moment.
     pub(super) fn unanswered(&self) -> Vec<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.lock();
         let mut late: Vec<String> = all
-            .1
+            .open
             .values()
             .filter(|(_, since)| since.elapsed() > LATE)
             .map(|(text, _)| text.clone())
