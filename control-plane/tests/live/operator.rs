@@ -37,7 +37,10 @@ fn a_controller_that_is_stopped_is_named_and_questions_end() {
     }
     signal(controller, "-CONT");
     system.well(&["flow", "list"]);
-    system.down();
+    // It is ended all the same.
+    signal(controller, "-STOP");
+    let down = system.zsr(&["down"]);
+    assert!(down.code == Some(0) && down.err.contains("the controller is stopped"), "{}", down.err);
 }
 
 #[test]
