@@ -36,7 +36,7 @@ pub trait Progress {
     /// So much was delivered.
     fn update(&mut self, now: Snapshot);
     /// What else there is to say: retries, and what is waited for.
-    fn details(&mut self, text: &str);
+    fn details(&mut self, _text: &str) {}
     /// Moving data is over.
     fn finish(&mut self, now: Snapshot);
 }
@@ -60,7 +60,6 @@ impl Progress for Silent {
     fn phase(&mut self, _: &str) {}
     fn start(&mut self, _: Estimate) {}
     fn update(&mut self, _: Snapshot) {}
-    fn details(&mut self, _: &str) {}
     fn finish(&mut self, _: Snapshot) {}
 }
 
