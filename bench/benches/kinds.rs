@@ -148,5 +148,7 @@ fn replicate(live: &Live) {
 
 fn delete(live: &Live, name: &str) {
     let request = proto::DeleteFlowRequest { name: name.into(), force: true };
-    live.session.call(|mut c| async move { c.delete_flow(request).await }).unwrap_or_else(|e| panic!("{e}"));
+    live.session
+        .change(|mut c| async move { c.delete_flow(request).await })
+        .unwrap_or_else(|e| panic!("{e}"));
 }

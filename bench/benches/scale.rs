@@ -71,7 +71,7 @@ fn main() {
         let begun = Instant::now();
         let request = proto::DeleteFlowRequest { name, force: true };
         live.session
-            .call(|mut c| async move { c.delete_flow(request).await })
+            .change(|mut c| async move { c.delete_flow(request).await })
             .unwrap_or_else(|e| panic!("{e}"));
         begun.elapsed()
     };

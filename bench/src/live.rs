@@ -70,7 +70,7 @@ impl Live {
             ..more
         };
         self.session
-            .call(|mut c| async move { c.create_flow(request).await })
+            .change(|mut c| async move { c.create_flow(request).await })
             .unwrap_or_else(|e| panic!("{e}"))
     }
 
@@ -80,7 +80,9 @@ impl Live {
     /// When it is refused.
     pub fn set(&self, name: &str, settings: proto::Settings) {
         let request = proto::SetFlowRequest { name: name.into(), settings: Some(settings) };
-        self.session.call(|mut c| async move { c.set_flow(request).await }).unwrap_or_else(|e| panic!("{e}"));
+        self.session
+            .change(|mut c| async move { c.set_flow(request).await })
+            .unwrap_or_else(|e| panic!("{e}"));
     }
 
     /// Processor time of all processes of the system so far.

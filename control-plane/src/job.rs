@@ -2,19 +2,23 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use crate::options::RunOptions;
 use crate::p4::{ArtifactError, Artifacts, ClientError};
 use crate::plan::Plan;
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
 use crate::run::fabric::FabricStats;
-use crate::run::{RunError, System};
+use crate::run::{Delays, RunError, System};
 use crate::topology::{Flow, Topology};
 use crate::workload::{
     Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
     prepare, run_flow,
 };
+
+/// How often a wait looks for signals.
+const SIGNALS: Duration = Duration::from_millis(50);
 
 /// Why nothing was moved, or nothing can be said about it.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,9 @@ pub enum JobError {
     /// The system.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Somebody has changed their mind before anything was moved.
+    #[error("interrupted while the input was prepared; nothing was moved")]
+    Interrupted,
     /// The folder for captures.
     #[error("cannot use the folder {} for captures: {cause}", path.display())]
     PcapFolder {
@@ -39,6 +46,13 @@ pub enum JobError {
         /// What the system says.
         cause: std::io::Error,
     },
+}
+
+impl JobError {
+    /// Whether the command is wrong, and not what it works on.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, JobError::Workload(e) if e.is_usage())
+    }
 }
 
 /// Brings `topology` up, runs its workloads, verifies, tears down.
@@ -55,8 +69,7 @@ pub fn run(
     // What is cheap to find wrong comes first.
     let artifacts = artifacts(topology, options)?;
     progress.phase("preparing the input");
-    let prepared: Vec<Prepared> =
-        topology.flows.iter().map(|flow| prepare(flow, topology.seed)).collect::<Result<_, _>>()?;
+    let prepared = prepare_all(topology, control)?;
     let output = match &options.output {
         Some(folder) => Some(OutputPlan::new(folder, topology, options.force)?),
         None => None,
@@ -80,7 +93,11 @@ pub fn run(
 
     let meter = Meter::default();
     progress.start(total(&prepared));
+    let mut delays = Delays::default();
     let mut outcomes = run_flow(topology, inputs, output.as_ref(), control, &meter, &mut |m| {
+        if let Some(text) = delays.look(&mut system, m.delivered_records()) {
+            progress.details(&text);
+        }
         progress.update(m.into());
         for note in system.reports.take_notes() {
             progress.phase(&note);
@@ -115,6 +132,32 @@ pub fn run(
         links: links(topology, &fabric, options.pcap.as_deref()),
         outputs,
     })
+}
+
+/// Prepares the flows' inputs. What reads files or makes text can't be broken off, so it runs in a thread of its own, which an
+/// interruption leaves alone: the process is about to end.
+fn prepare_all(topology: &Topology, control: &Control) -> Result<Vec<Prepared>, JobError> {
+    let (flows, seed) = (topology.flows.clone(), topology.seed);
+    let (tell, done) = mpsc::channel();
+    let work = move || {
+        let prepared: Result<Vec<Prepared>, _> = flows.iter().map(|flow| prepare(flow, seed)).collect();
+        // Nobody wants it any more: the run was interrupted.
+        let _ = tell.send(prepared);
+    };
+    let thread = std::thread::Builder::new().name("zsr-prepare".into()).spawn(work);
+    thread.map_err(|cause| WorkloadError::Thread { name: "the input".into(), cause })?;
+    loop {
+        if control.stop.is_cancelled() || control.cancel.is_cancelled() {
+            return Err(JobError::Interrupted);
+        }
+        match done.recv_timeout(SIGNALS) {
+            Ok(prepared) => return Ok(prepared?),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(WorkloadError::Panicked("the input".into()).into());
+            }
+        }
+    }
 }
 
 /// The program: the command line's, else the switch's own, else the built-in one.

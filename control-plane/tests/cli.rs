@@ -104,6 +104,40 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
+fn help_says_what_zsr_is() {
+    let t = text(&run(&["--help"]));
+    assert!(t.out.starts_with("Zero-sided RDMA: "), "{}", t.out);
+}
+
+#[test]
+fn sizes_that_are_too_big_name_the_limit() {
+    let create = ["flow", "create", "f", "-p", "h1", "-c", "h2"];
+    for (option, value, said) in [
+        ("--ring-size", "64GiB", "64 GiB is too much: expected at most 1 GiB"),
+        ("--item-size", "2MiB", "2 MiB is too much: expected at most 1 MiB"),
+        ("--max-batch", "1GiB", "1 GiB is too much: expected at most 4 MiB"),
+        ("--ring-size", "x", "expected a number of bytes, or one with KiB, MiB or GiB"),
+    ] {
+        let t = text(&zsr().args(create).args([option, value]).output().unwrap());
+        assert_eq!(t.code, Some(2), "{}", t.err);
+        assert!(t.err.contains(said), "{}", t.err);
+    }
+}
+
+#[test]
+fn a_key_that_is_no_column_is_exit_code_2() {
+    let (folder, path) = folder(SMALL);
+    let input = folder.path().join("in.csv");
+    std::fs::write(&input, "a,b,c\n1,2,3\n").unwrap();
+    for (key, said) in [("d", "has no column 'd'"), ("9", "has no column 9: its first line has 3")] {
+        let args = ["run", as_str(&path), "-q", "--input", as_str(&input), "--key", key];
+        let t = text(&run(&args));
+        assert_eq!(t.code, Some(2), "{}{}", t.out, t.err);
+        assert!(t.err.contains(said) && t.err.lines().count() == 1, "{}", t.err);
+    }
+}
+
+#[test]
 fn options_that_do_not_fit_the_topology_are_exit_code_2() {
     let (_folder, path) = folder(SMALL);
     for (args, part) in [
@@ -268,6 +302,56 @@ fn interrupts_end_a_run_with_a_report() {
     assert!(rest.contains("stopping"), "{rest}");
     assert!(t.out.contains("INTERRUPTED: "), "{}", t.out);
     assert!(t.out.contains(" pushed were delivered"), "{}", t.out);
+}
+
+/// Reads lines of standard error until one has all `parts`.
+fn until(err: &mut impl BufRead, parts: &[&str]) -> String {
+    let mut line = String::new();
+    while !parts.iter().all(|part| line.contains(part)) {
+        line.clear();
+        assert_ne!(err.read_line(&mut line).unwrap(), 0, "ended before {parts:?}");
+    }
+    line
+}
+
+fn interrupt(child: &std::process::Child) {
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+#[test]
+fn a_run_that_prepares_its_input_can_be_interrupted() {
+    let (_folder, path) = folder(&SMALL.replace("{kind: synthetic, items: 500}", "{kind: tpch}"));
+    let mut command = zsr();
+    let mut child =
+        command.args(["run", as_str(&path)]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    until(&mut err, &["preparing the input"]);
+    interrupt(&child);
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    let t = text(&child.wait_with_output().unwrap());
+    assert_eq!(t.code, Some(1), "{}{rest}", t.out);
+    assert!(rest.contains("nothing was moved") && !rest.contains("bringing up"), "{rest}");
+}
+
+#[test]
+fn a_run_that_does_not_get_on_says_what_it_waits_for() {
+    let links = "links:\n  - {from: h1, to: s1:1, faults: {loss: 1.0}}\n  - {from: h2, to: s1:2, faults: {loss: 1.0}}\n  \
+                 - h3 -> s1:3\n  - h4 -> s1:4\n";
+    let (_folder, path) = folder(&format!("{SMALL}{links}"));
+    let mut command = zsr();
+    let mut child =
+        command.args(["run", as_str(&path)]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let line = until(&mut err, &["delivered 0 items", "retries", "nothing for", "waiting for"]);
+    assert!(line.contains("of ring `f.h1.h3` on host `h1` to be transferred"), "{line}");
+    interrupt(&child);
+    until(&mut err, &["stopping"]);
+    interrupt(&child);
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    assert_eq!(text(&child.wait_with_output().unwrap()).code, Some(1), "{rest}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::{
     AgentArgs, BarrierArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs,
-    PcapArgs, ProduceArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+    PcapArgs, ProduceArgs, RestartArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
 use crate::topology::{InputFormat, Overrides, parse_delimiter};
@@ -16,7 +16,6 @@ use crate::topology::{InputFormat, Overrides, parse_delimiter};
 #[command(
     name = "zsr",
     version,
-    about,
     after_help = "Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command \
                   is wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml"
 )]
@@ -37,6 +36,8 @@ pub enum Command {
     Up(UpArgs),
     /// End a system that runs in the background, whatever state it is in
     Down(DownArgs),
+    /// End one process of a running system and start it anew, having said what survives that
+    Restart(RestartArgs),
     /// Processes, switch and hosts of a running system
     Status(StatusArgs),
     /// Create, change and delete flows of a running system
@@ -59,11 +60,11 @@ pub enum Command {
     Lat(Box<LatArgs>),
     /// Wait until so many programs, on any hosts, wait at the barrier of this name
     Barrier(BarrierArgs),
-    /// Run the software switch of a system in the foreground
+    /// Run the switch of a system, in the foreground unless told otherwise
     Switch(RoleArgs),
-    /// Run agent and NIC of one host of a system in the foreground
+    /// Run agent and NIC of one host of a system, in the foreground unless told otherwise
     Agent(AgentArgs),
-    /// Run the controller of a system in the foreground
+    /// Run the controller of a system, in the foreground unless told otherwise
     Controller(ControllerArgs),
     /// Print a script that completes commands in a shell
     Completion(CompletionArgs),
@@ -190,8 +191,7 @@ impl RunArgs {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::topology::parse_size(text)
-        .ok_or_else(|| "expected a number of bytes, or one with KiB or MiB (such as 64KiB)".into())
+    crate::topology::parse_size(text).ok_or_else(|| format!("expected {}", crate::topology::SIZE_HELP))
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {

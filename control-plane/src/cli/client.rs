@@ -1,5 +1,6 @@
 //! A session with a running system's controller.
 
+use super::waiting;
 use crate::controller::proto::controller_client::ControllerClient;
 use crate::process::{Place, PlaceError};
 use std::error::Error;
@@ -13,8 +14,8 @@ use tonic::{Code, Response, Status};
 pub type Client = ControllerClient<Channel>;
 
 const MAX_MESSAGE: usize = 64 << 20;
-/// How long a call may take: more than a change takes whose agents do not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a question may take, and a controller to give any sign of life while a change is under way.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +44,13 @@ pub enum ClientError {
     /// The controller has gone.
     #[error("the controller went away: {0}")]
     Lost(String),
-    /// The controller takes longer than it may.
-    #[error("the controller has not answered within {} s", .after.as_secs_f64())]
+    /// The controller takes longer than it may. A change that was asked for may still happen.
+    #[error("no answer within {} s; waited for {waits_for}", .after.as_secs_f64())]
     Late {
         /// How long was waited.
         after: Duration,
+        /// For whom.
+        waits_for: String,
     },
     /// The system refused.
     #[error("{what}: {source}")]
@@ -65,15 +68,17 @@ pub struct Session {
     pub runtime: tokio::runtime::Runtime,
     /// The client.
     pub client: Client,
+    place: Place,
+    tell: Option<fn(&str)>,
 }
 
 impl Session {
-    /// With the system of this name, or the only one that is up.
+    /// With the system of this name, or the only one that is up. Calls that take long say on standard error what they wait for.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn find(system: Option<&str>) -> Result<Self, ClientError> {
-        Self::open(&Place::find(system)?)
+        Ok(Self::open(&Place::find(system)?)?.telling())
     }
 
     /// With the system at `place`.
@@ -93,7 +98,9 @@ impl Session {
         };
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
         let endpoint = endpoint.map_err(|e| fail(e.to_string()))?;
-        let channel = runtime.block_on(endpoint.connect()).map_err(|e| {
+        let connect = async { tokio::time::timeout(PATIENCE, endpoint.connect()).await };
+        let connected = runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(place)))?;
+        let channel = connected.map_err(|e| {
             let mut cause: &dyn Error = &e;
             while let Some(deeper) = cause.source() {
                 cause = deeper;
@@ -101,10 +108,16 @@ impl Session {
             fail(cause.to_string())
         })?;
         let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        Ok(Session { runtime, client })
+        Ok(Session { runtime, client, place: place.clone(), tell: None })
     }
 
-    /// One call.
+    /// The same; calls that take long say on standard error what they wait for.
+    #[must_use]
+    pub fn telling(self) -> Self {
+        Session { tell: Some(|text| super::complain(text)), ..self }
+    }
+
+    /// A question, which is answered within 10 s.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -115,7 +128,7 @@ impl Session {
         self.call_within(PATIENCE, call)
     }
 
-    /// One call that must be answered in time.
+    /// A call that must be answered in time.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -123,13 +136,63 @@ impl Session {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let call = call(self.client.clone());
-        match self.runtime.block_on(async { tokio::time::timeout(time, call).await }) {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(refused(&status)),
-            Err(_) => Err(ClientError::Late { after: time }),
+        self.runtime.block_on(self.answer(Some(time), call(self.client.clone())))
+    }
+
+    /// A change, which may take as long as the controller says what it waits for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn change<T, F>(&self, call: impl FnOnce(Client) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.runtime.block_on(self.answer(None, call(self.client.clone())))
+    }
+
+    /// The answer to `call`. After two seconds, and whenever that changes, it is told what is waited for. `time` is how long it may
+    /// take; none: as long as the controller answers other questions.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn answer<T>(
+        &self,
+        time: Option<Duration>,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, ClientError> {
+        let late = waiting::until_late(&self.client, &self.place, time, PATIENCE, self.tell);
+        self.either(call, late).await
+    }
+
+    async fn either<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+        is_late: impl Future<Output = (Duration, String)>,
+    ) -> Result<T, ClientError> {
+        tokio::select! {
+            biased;
+            answer = call => answer.map(Response::into_inner).map_err(|status| refused(&status)),
+            (after, waits_for) = is_late => Err(late(after, waits_for)),
         }
     }
+}
+
+impl Session {
+    /// As [`answer`](Self::answer) to a question; nothing is told meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn quiet_answer<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, ClientError> {
+        let late = waiting::until_late(&self.client, &self.place, Some(PATIENCE), PATIENCE, Some(|_| ()));
+        self.either(call, late).await
+    }
+}
+
+fn late(after: Duration, waits_for: String) -> ClientError {
+    ClientError::Late { after, waits_for }
 }
 
 /// A status in words.

@@ -1,6 +1,6 @@
 //! `zsr events`.
 
-use super::client::{ClientError, Session, refused};
+use super::client::{ClientError, PATIENCE, Session, refused};
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
 use crate::controller::proto;
@@ -21,7 +21,7 @@ fn stream(args: &EventsArgs) -> Result<(), ClientError> {
     let mut client = session.client.clone();
     let request = proto::WatchEventsRequest { after: Some(args.after), past_only: !args.follow };
     session.runtime.block_on(async {
-        let mut stream = client.watch_events(request).await.map_err(|e| refused(&e))?.into_inner();
+        let mut stream = session.answer(Some(PATIENCE), client.watch_events(request)).await?;
         while let Some(event) = stream.message().await.map_err(|e| refused(&e))? {
             let line = if args.json.json { json::one(&json::event(&event)) } else { tables::event(&event) };
             if try_print(&line).is_err() {

@@ -49,7 +49,7 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
     Ok(match &args.command {
         FlowCommand::Create(create) => {
             let request = request(create);
-            shown(session.call(|mut c| async move { c.create_flow(request).await })?)
+            shown(session.change(|mut c| async move { c.create_flow(request).await })?)
         }
         FlowCommand::List => {
             let request = proto::ListFlowsRequest {};
@@ -68,24 +68,24 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
                 return Err(ClientError::Refused { message, code: Code::InvalidArgument });
             }
             let request = proto::SetFlowRequest { name: name.clone(), settings: Some(settings) };
-            shown(session.call(|mut c| async move { c.set_flow(request).await })?)
+            shown(session.change(|mut c| async move { c.set_flow(request).await })?)
         }
         FlowCommand::AddProducer { name, member } => {
             let request = proto::AddMemberRequest { flow: name.clone(), member: Some(self::member(member)) };
-            shown(session.call(|mut c| async move { c.add_producer(request).await })?)
+            shown(session.change(|mut c| async move { c.add_producer(request).await })?)
         }
         FlowCommand::AddConsumer { name, member } => {
             let request = proto::AddMemberRequest { flow: name.clone(), member: Some(self::member(member)) };
-            shown(session.call(|mut c| async move { c.add_consumer(request).await })?)
+            shown(session.change(|mut c| async move { c.add_consumer(request).await })?)
         }
         FlowCommand::RemoveMember { name, member, force } => {
             let (flow, member, force) = (name.clone(), member.clone(), *force);
             let request = proto::RemoveMemberRequest { flow, member, force };
-            shown(session.call(|mut c| async move { c.remove_member(request).await })?)
+            shown(session.change(|mut c| async move { c.remove_member(request).await })?)
         }
         FlowCommand::Delete { name, force } => {
             let request = proto::DeleteFlowRequest { name: name.clone(), force: *force };
-            session.call(|mut c| async move { c.delete_flow(request).await })?;
+            session.change(|mut c| async move { c.delete_flow(request).await })?;
             if json { json::one(&serde_json::json!({"deleted": name})) } else { String::new() }
         }
     })

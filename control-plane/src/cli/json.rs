@@ -1,6 +1,7 @@
 //! The JSON of commands for a running system (docs/cli.md). Fields may be added, none is renamed or removed.
 
 use crate::controller::proto;
+use crate::process::is_stopped;
 use serde_json::{Value, json};
 
 /// One object, on a line.
@@ -38,6 +39,7 @@ pub(super) fn flow(f: &proto::Flow) -> Value {
         "kind": kind(f),
         "state": state(f),
         "reason": f.reason,
+        "pending": some(&f.pending),
         "item_size": f.item_size,
         "ring_size": f.ring_size,
         "mtu": f.mtu,
@@ -106,13 +108,23 @@ pub(super) fn event(e: &proto::Event) -> Value {
     })
 }
 
+/// What a process does.
+fn doing(pid: Option<u32>) -> &'static str {
+    match pid {
+        Some(pid) if is_stopped(pid) => "stopped",
+        Some(_) => "runs",
+        None => "died",
+    }
+}
+
 /// A system and its processes: (name, process number or none if it has died).
 pub(super) fn status(
     name: &str,
     processes: &[(String, Option<u32>)],
     system: Option<&proto::System>,
 ) -> Value {
-    let processes: Vec<Value> = processes.iter().map(|(p, pid)| json!({"name": p, "pid": pid})).collect();
+    let processes: Vec<Value> =
+        processes.iter().map(|(p, pid)| json!({"name": p, "pid": pid, "state": doing(*pid)})).collect();
     let host = |h: &proto::Host| {
         json!({
             "name": h.name, "ip": h.ip, "port": h.port, "mtu": h.mtu, "connected": h.connected,
@@ -127,8 +139,10 @@ pub(super) fn status(
             "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         })
     });
+    let pending = |p: &proto::Pending| json!({"flow": p.flow, "what": p.what, "waits_for": some(&p.waits_for), "since_ms": p.since_ms});
     json!({
         "system": name,
+        "pending": system.map(|s| s.pending.iter().map(pending).collect::<Vec<_>>()),
         "processes": processes,
         "version": system.map(|s| &s.version),
         "switch": switch,

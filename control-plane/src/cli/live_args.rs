@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::topology::{Layout, SwitchKind, parse_delimiter, parse_duration, parse_rate, parse_size};
+use crate::topology::{
+    ITEM_SIZES, Layout, MAX_BATCH, RING_SIZES, SIZE_HELP, SwitchKind, parse_delimiter, parse_duration,
+    parse_rate, parse_size, show_size,
+};
 
 /// Which system is meant.
 #[derive(Debug, Clone, Args)]
@@ -81,9 +84,47 @@ impl UpArgs {
 /// Options of `zsr down`.
 #[derive(Debug, Args)]
 pub struct DownArgs {
-    /// Which system, if several are up
+    /// Which system, if several are up: the same as --system
     #[arg(value_name = "NAME")]
-    pub system: Option<String>,
+    pub name: Option<String>,
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
+}
+
+impl DownArgs {
+    /// The system that is meant.
+    ///
+    /// # Errors
+    /// Two are named.
+    pub fn named(&self) -> Result<Option<&str>, String> {
+        let by_environment = std::env::var("ZSR_SYSTEM").ok();
+        match (&self.name, &self.system.system) {
+            (Some(name), Some(other)) if name != other && by_environment.as_ref() != Some(other) => {
+                Err(format!("both `{name}` and --system {other} are named: which system is meant?"))
+            }
+            (Some(name), _) | (None, Some(name)) => Ok(Some(name)),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Options of `zsr restart`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It is said first what survives and what does not; --dry-run ends there. An agent's rings end with it, and flows \
+                  with their switch; a controller can be restarted at any time."
+)]
+pub struct RestartArgs {
+    /// The process, as zsr status names it: switch, controller, or agent.HOST
+    #[arg(value_name = "PROCESS")]
+    pub process: String,
+    /// Only say what survives
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Which system
+    #[command(flatten)]
+    pub system: SystemArg,
 }
 
 /// Options of `zsr status`.
@@ -106,9 +147,12 @@ pub struct RoleArgs {
     /// Name of the system [default: the topology's]
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
-    /// Leave the terminal, and say `ready` on standard output
-    #[arg(long, hide = true)]
+    /// Go on in the background; the command ends once the process is ready, whose words go to its log
+    #[arg(long)]
     pub daemon: bool,
+    /// Leave the terminal, and say `ready` on standard output: what a process in the background is started with
+    #[arg(long, hide = true)]
+    pub ready: bool,
 }
 
 /// Options of `zsr agent`.
@@ -219,10 +263,10 @@ pub struct CreateArgs {
     #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
     pub consumer: Vec<String>,
     /// Bytes of an item, a power of two [default: of its declared rings, else 32KiB]
-    #[arg(long, value_name = "B", value_parser = size32)]
+    #[arg(long, value_name = "B", value_parser = item_size)]
     pub item_size: Option<u32>,
-    /// Bytes of the rings that it makes, a power of two [default: 1MiB, or four items]
-    #[arg(long, value_name = "B", value_parser = size32)]
+    /// Bytes of the rings that it makes, a power of two up to 1GiB [default: 1MiB, or four items]
+    #[arg(long, value_name = "B", value_parser = ring_size)]
     pub ring_size: Option<u32>,
     /// hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin [default: hash]
     #[arg(long, value_name = "FUNCTION")]
@@ -258,7 +302,7 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub dead_after: Option<Duration>,
     /// Most bytes of one transfer [default: 1MiB]
-    #[arg(long, value_name = "B", value_parser = size32)]
+    #[arg(long, value_name = "B", value_parser = batch_size)]
     pub max_batch: Option<u32>,
     /// Whether producers ring instead of waiting to be looked at
     #[arg(long, value_name = "BOOL")]
@@ -349,7 +393,7 @@ pub struct TopArgs {
     /// Which system
     #[command(flatten)]
     pub system: SystemArg,
-    /// Print one JSON object per interval instead of a live view (docs/cli.md describes it)
+    /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/cli.md describes it)
     #[arg(long)]
     pub json: bool,
     /// Between two looks
@@ -406,7 +450,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
     /// Bytes of a record [default: records are lines of text; those of a flow with a schema stand for its tuples]
-    #[arg(long, value_name = "N", value_parser = size32)]
+    #[arg(long, value_name = "N", value_parser = item_size)]
     pub record_size: Option<u32>,
     /// Character between columns, or tab
     #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
@@ -464,9 +508,23 @@ pub struct CompletionArgs {
     pub shell: clap_complete::Shell,
 }
 
-fn size32(text: &str) -> Result<u32, String> {
-    let bytes = parse_size(text).and_then(|v| u32::try_from(v).ok());
-    bytes.ok_or_else(|| "expected a number of bytes, or one with KiB or MiB (such as 64KiB)".into())
+/// A size of at most `most` bytes.
+fn size(text: &str, most: u64) -> Result<u32, String> {
+    let bytes = parse_size(text).ok_or_else(|| format!("expected {SIZE_HELP}"))?;
+    let fits = u32::try_from(bytes).ok().filter(|_| bytes <= most);
+    fits.ok_or_else(|| format!("{} is too much: expected at most {}", show_size(bytes), show_size(most)))
+}
+
+fn item_size(text: &str) -> Result<u32, String> {
+    size(text, *ITEM_SIZES.end())
+}
+
+fn ring_size(text: &str) -> Result<u32, String> {
+    size(text, *RING_SIZES.end())
+}
+
+fn batch_size(text: &str) -> Result<u32, String> {
+    size(text, MAX_BATCH.into())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -15,11 +15,13 @@ mod live_args;
 mod measure;
 mod measure_args;
 mod pcap;
+mod restart;
 mod run;
 mod stream;
 mod system;
 mod tables;
 mod top;
+mod waiting;
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -66,6 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Check(check) => check::check(&check),
         Command::Up(up) => system::up(&up),
         Command::Down(down) => system::down(&down),
+        Command::Restart(args) => restart::restart(&args),
         Command::Status(status) => system::status(&status),
         Command::Flow(args) => flow::flow(&args),
         Command::Ring(args) => flow::ring(&args),
@@ -77,11 +80,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Bw(args) => measure::bw(&args),
         Command::Lat(args) => measure::lat(&args),
         Command::Barrier(args) => barrier::wait(&args),
-        Command::Switch(args) => system::role(&args, &Role::Switch, None),
+        Command::Switch(args) => system::role(&args, Role::Switch, None),
         Command::Agent(args) => {
-            system::role(&args.role, &Role::Agent { host: args.host.clone(), listen: args.listen }, None)
+            system::role(&args.role, Role::Agent { host: args.host.clone(), listen: args.listen }, None)
         }
-        Command::Controller(args) => system::role(&args.role, &Role::Controller, args.artifacts.as_deref()),
+        Command::Controller(args) => system::role(&args.role, Role::Controller, args.artifacts.as_deref()),
         Command::Completion(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Args::command(), "zsr", &mut script);

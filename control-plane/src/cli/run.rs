@@ -1,5 +1,6 @@
 //! `zsr run`: the whole system in one process.
 
+use crate::job::JobError;
 use crate::options::RunOptions;
 use crate::report::{Outcome, progress, to_json, to_text};
 use crate::topology::Topology;
@@ -56,7 +57,10 @@ pub(super) fn run(args: &RunArgs, runner: Runner<'_>) -> u8 {
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
-            FAILED
+            match e.downcast_ref::<JobError>() {
+                Some(e) if e.is_usage() => USAGE,
+                _ => FAILED,
+            }
         }
     }
 }
@@ -69,7 +73,7 @@ fn catch_signals(control: &Control) -> Result<(), ctrlc::Error> {
             control.cancel.cancel();
         } else {
             control.stop.cancel();
-            complain("stopping: what was pushed is still delivered; once more to stop at once");
+            complain("stopping: what was pushed so far is still delivered; once more to stop at once");
         }
     })
 }

@@ -52,7 +52,14 @@ pub(super) fn up(args: &UpArgs) -> u8 {
 
 /// `zsr down`.
 pub(super) fn down(args: &DownArgs) -> u8 {
-    let ended = Place::find(args.system.as_deref())
+    let named = match args.named() {
+        Ok(named) => named,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            return USAGE;
+        }
+    };
+    let ended = Place::find(named)
         .map_err(process::DownError::from)
         .and_then(|place| process::down(&place, &Down::default(), &|text| complain(text)).map(|()| place));
     match ended {
@@ -84,22 +91,30 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
         (process, pid)
     };
     let processes: Vec<_> = place.processes().into_iter().map(alive).collect();
-    let system = Session::open(&place)
-        .and_then(|s| s.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await }));
+    let system = Session::open(&place).and_then(|s| {
+        s.telling().call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })
+    });
+    let why = system.as_ref().err().map(ToString::to_string);
     let system = system.as_ref().ok();
     print(&match args.json.json {
         true => json::one(&json::status(place.name(), &processes, system)),
         false => tables::status(place.name(), &processes, system),
     });
+    if let Some(why) = why {
+        complain(format_args!("error: {why}"));
+    }
     let well = system.is_some() && processes.iter().all(|(_, pid)| pid.is_some());
     if well { OK } else { FAILED }
 }
 
 /// `zsr switch`, `zsr agent`, `zsr controller`: runs until it is told to end.
-pub(super) fn role(args: &RoleArgs, role: &Role, artifacts: Option<&Path>) -> u8 {
+pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 {
     let Ok(topology) = load(&args.topology) else { return USAGE };
     let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
-    if args.daemon {
+    if args.daemon && !args.ready {
+        return in_background(&name, topology, &role, artifacts);
+    }
+    if args.ready {
         // Fails only where it is one already.
         let _ = rustix::process::setsid();
     }
@@ -110,7 +125,7 @@ pub(super) fn role(args: &RoleArgs, role: &Role, artifacts: Option<&Path>) -> u8
         complain(format_args!("error: cannot catch signals: {e}"));
         return FAILED;
     }
-    let ready = || match args.daemon {
+    let ready = || match args.ready {
         true => {
             // Whoever started this process waits for the line; then it is on its own.
             let mut out = std::io::stdout().lock();
@@ -123,7 +138,7 @@ pub(super) fn role(args: &RoleArgs, role: &Role, artifacts: Option<&Path>) -> u8
     };
     let run = Place::make(&name)
         .map_err(process::RoleError::from)
-        .and_then(|place| process::run(role, &place, &topology, artifacts, stopped, ready));
+        .and_then(|place| process::run(&role, &place, &topology, artifacts, stopped, ready));
     match run {
         Ok(()) => OK,
         Err(e) => {
@@ -131,6 +146,35 @@ pub(super) fn role(args: &RoleArgs, role: &Role, artifacts: Option<&Path>) -> u8
             FAILED
         }
     }
+}
+
+/// Starts a process of system `name`, and leaves it to itself once it is ready.
+fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<&Path>) -> u8 {
+    let process = role.process();
+    match start(name, topology, role, artifacts) {
+        Ok(place) => {
+            let log = place.log(&process);
+            print(&format!(
+                "{process} of system {name} runs in the background; its log is {}\n",
+                log.display()
+            ));
+            OK
+        }
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
+        }
+    }
+}
+
+fn start(name: &str, mut topology: Topology, role: &Role, artifacts: Option<&Path>) -> Result<Place, String> {
+    let place = Place::make(name).map_err(|e| e.to_string())?;
+    let layout = place.layout().map_err(|e| e.to_string())?.unwrap_or_default();
+    topology.lay_out(&layout)?;
+    let (netns, interrupted) = (layout.netns, &AtomicBool::new(false));
+    let launch = process::Launch { place: &place, topology: &topology, netns, artifacts, interrupted };
+    launch.start(role).map_err(|e| e.to_string())?;
+    Ok(place)
 }
 
 fn load(path: &Path) -> Result<Topology, ()> {

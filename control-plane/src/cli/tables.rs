@@ -2,16 +2,18 @@
 
 use super::json::{kind, state, word};
 use crate::controller::proto;
+use crate::process::is_stopped;
 use crate::topology::show_size;
 use comfy_table::{Table, presets::NOTHING};
+use std::time::{Duration, UNIX_EPOCH};
 
-fn table(header: &[&str]) -> Table {
+pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header.to_vec());
     table
 }
 
-fn text(table: &Table) -> String {
+pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
@@ -34,7 +36,11 @@ pub(super) fn flows(flows: &[proto::Flow]) -> String {
             names(&f.consumers),
             show_size(f.item_size.into()),
             f.settings.unwrap_or_default().weight().to_string(),
-            f.reason.clone(),
+            [f.reason.as_str(), &f.pending]
+                .into_iter()
+                .filter(|t| !t.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
         ]);
     }
     text(&t)
@@ -46,6 +52,9 @@ pub(super) fn flow(f: &proto::Flow) -> String {
     let mut out = format!("flow {}: {}, {}", f.name, kind(f), state(f));
     if !f.reason.is_empty() {
         out += &format!(" ({})", f.reason);
+    }
+    if !f.pending.is_empty() {
+        out += &format!("\n  {}", f.pending);
     }
     let cap = match s.rate_cap_bps() {
         0 => "none".to_owned(),
@@ -97,7 +106,8 @@ pub(super) fn rings(rings: &[proto::Ring]) -> String {
 
 /// An event.
 pub(super) fn event(e: &proto::Event) -> String {
-    let mut out = format!("{:>6}  {}", e.number, word(e.kind().as_str_name(), "EVENT_KIND_"));
+    let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(e.time_ms));
+    let mut out = format!("{:>6}  {time}  {}", e.number, word(e.kind().as_str_name(), "EVENT_KIND_"));
     if e.port != 0 {
         out += &format!("  port {}", e.port);
     }
@@ -123,6 +133,7 @@ pub(super) fn status(
     let mut t = table(&["PROCESS", "PID", "STATE"]);
     for (process, pid) in processes {
         let (pid, state) = match pid {
+            Some(pid) if is_stopped(*pid) => (pid.to_string(), "is stopped"),
             Some(pid) => (pid.to_string(), "runs"),
             None => ("-".into(), "has died"),
         };
@@ -150,6 +161,11 @@ pub(super) fn status(
         ]);
     }
     out += &text(&t);
+    for c in &system.pending {
+        let whom =
+            if c.waits_for.is_empty() { String::new() } else { format!(", waits for {}", c.waits_for) };
+        out += &format!("{}: under way for {} s{whom}\n", c.what, c.seconds);
+    }
     for p in system.switch.iter().flat_map(|s| &s.ports).filter(|p| !p.trouble.is_empty()) {
         out += &format!("port {} ({}): {}\n", p.port, p.link, p.trouble);
     }

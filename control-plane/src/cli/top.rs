@@ -2,7 +2,7 @@
 
 use super::client::{ClientError, Session};
 use super::live_args::TopArgs;
-use super::{FAILED, OK, complain, json, try_print};
+use super::{FAILED, OK, complain, json, tables, try_print};
 use crate::controller::proto;
 use crate::topology::show_size;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -13,12 +13,18 @@ use ratatui::widgets::{Cell, Row, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {
-    let done = Session::find(args.system.system.as_deref())
-        .and_then(|session| if args.json { as_json(args, &session) } else { live(args, &session) });
+    let done = Session::find(args.system.system.as_deref()).and_then(|session| {
+        match (args.json, std::io::stdout().is_terminal()) {
+            (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
+            (false, false) => each(args, &session, as_text),
+            (false, true) => live(args, &session),
+        }
+    });
     match done {
         Ok(()) => OK,
         Err(e) => {
@@ -130,7 +136,12 @@ fn object(lines: &[Line1], seconds: f64) -> Value {
     json!({"seconds": seconds, "flows": flows})
 }
 
-fn as_json(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
+/// Prints what happened in each interval.
+fn each(
+    args: &TopArgs,
+    session: &Session,
+    print: impl Fn(&[Line1], f64) -> String,
+) -> Result<(), ClientError> {
     let mut before = look(session)?;
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
@@ -138,7 +149,7 @@ fn as_json(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
         std::thread::sleep(args.interval);
         let after = look(session)?;
         let seconds = after.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
-        if try_print(&json::one(&object(&rates(&before, &after), seconds))).is_err() {
+        if try_print(&print(&rates(&before, &after), seconds)).is_err() {
             break;
         }
         before = after;
@@ -146,10 +157,42 @@ fn as_json(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
     Ok(())
 }
 
+const HEADER: [&str; 9] =
+    ["FLOW / RING", "ROLE", "B/s", "ITEMS/s", "TRANSFERS/s", "POLLS/s", "FILL", "RETRIES", "PROGRAM"];
+
+/// A flow or ring, as it is shown.
+fn cells(l: &Line1) -> [String; 9] {
+    let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
+    let program = match (l.ring, l.attached) {
+        (false, _) => "",
+        (true, true) => "attached",
+        (true, false) => "-",
+    };
+    [
+        name,
+        l.role.to_owned(),
+        show_size(l.bytes_per_second as u64),
+        format!("{:.0}", l.items_per_second),
+        format!("{:.0}", l.transfers_per_second),
+        format!("{:.0}", l.polls_per_second),
+        l.fill.map_or(String::new(), |f| format!("{:.0} %", f * 100.0)),
+        l.retries.to_string(),
+        program.to_owned(),
+    ]
+}
+
+/// A table, and an empty line behind it.
+fn as_text(lines: &[Line1], _seconds: f64) -> String {
+    let mut table = tables::table(&HEADER);
+    for line in lines {
+        table.add_row(cells(line));
+    }
+    tables::text(&table) + "\n"
+}
+
 fn live(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
     let mut before = look(session)?;
-    let no_terminal =
-        |source| ClientError::Io { what: "a live view needs a terminal (--json does not)", source };
+    let no_terminal = |source| ClientError::Io { what: "the terminal", source };
     let mut terminal = ratatui::try_init().map_err(no_terminal)?;
     let done = view(args, session, &mut terminal, &mut before);
     ratatui::restore();
@@ -167,10 +210,14 @@ fn view(
     let mut shown = TableState::default().with_selected(0);
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut next = Instant::now() + args.interval;
+    // A look that is not answered yet, and since when. Keys are heard meanwhile.
+    let mut asked = None;
+    let mut foot = FOOT.to_owned();
     while left > 0 {
-        terminal.draw(|frame| draw(frame, &lines, &mut shown)).map_err(io)?;
-        let wait = next.saturating_duration_since(Instant::now());
-        if event::poll(wait.min(Duration::from_millis(250))).map_err(io)?
+        terminal.draw(|frame| draw(frame, &lines, &foot, &mut shown)).map_err(io)?;
+        let wait =
+            if asked.is_some() { Duration::ZERO } else { next.saturating_duration_since(Instant::now()) };
+        if event::poll(wait.min(KEYS)).map_err(io)?
             && let Event::Key(key) = event::read().map_err(io)?
         {
             let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -184,42 +231,38 @@ fn view(
                 _ => {}
             }
         }
-        if Instant::now() >= next {
-            let after = look(session)?;
-            lines = rates(before, &after);
-            *before = after;
-            next = Instant::now() + args.interval;
-            left -= 1;
+        if Instant::now() < next {
+            continue;
+        }
+        let (look, since) = asked.get_or_insert_with(|| {
+            let mut client = session.client.clone();
+            let look = async move { client.get_stats(proto::GetStatsRequest::default()).await };
+            (Box::pin(session.quiet_answer(look)), Instant::now())
+        });
+        match session.runtime.block_on(async { tokio::time::timeout(KEYS, look).await }) {
+            Ok(after) => {
+                let after = after?;
+                lines = rates(before, &after);
+                *before = after;
+                (asked, left, next) = (None, left - 1, Instant::now() + args.interval);
+                FOOT.clone_into(&mut foot);
+            }
+            Err(_) => foot = format!("no answer for {} s   {FOOT}", since.elapsed().as_secs()),
         }
     }
     Ok(())
 }
 
-fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
+/// How often keys are looked at.
+const KEYS: Duration = Duration::from_millis(250);
+const FOOT: &str = "q: leave   up, down: scroll";
+
+fn draw(frame: &mut Frame<'_>, lines: &[Line1], foot_line: &str, shown: &mut TableState) {
     let [body, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
-    let header =
-        ["FLOW / RING", "ROLE", "B/s", "ITEMS/s", "TRANSFERS/s", "POLLS/s", "FILL", "RETRIES", "PROGRAM"];
-    let header = Row::new(header).style(Style::new().add_modifier(Modifier::BOLD));
+    let header = Row::new(HEADER).style(Style::new().add_modifier(Modifier::BOLD));
     let rows = lines.iter().map(|l| {
-        let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
-        let program = match (l.ring, l.attached) {
-            (false, _) => "",
-            (true, true) => "attached",
-            (true, false) => "-",
-        };
-        let cells = [
-            name,
-            l.role.to_owned(),
-            show_size(l.bytes_per_second as u64),
-            format!("{:.0}", l.items_per_second),
-            format!("{:.0}", l.transfers_per_second),
-            format!("{:.0}", l.polls_per_second),
-            l.fill.map_or(String::new(), |f| format!("{:.0} %", f * 100.0)),
-            l.retries.to_string(),
-            program.to_owned(),
-        ];
         let style = if l.ring { Style::new() } else { Style::new().add_modifier(Modifier::BOLD) };
-        Row::new(cells.map(Cell::from)).style(style)
+        Row::new(cells(l).map(Cell::from)).style(style)
     });
     let widths = [
         Constraint::Fill(2),
@@ -236,7 +279,7 @@ fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
         .header(header)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, body, shown);
-    frame.render_widget(Line::from("q: leave   up, down: scroll"), foot);
+    frame.render_widget(Line::from(foot_line), foot);
 }
 
 #[cfg(test)]
@@ -285,10 +328,21 @@ mod tests {
     }
 
     #[test]
+    fn without_a_terminal_the_same_is_a_table() {
+        let text = as_text(&rates(&stats(0, 0), &stats(1_000_000_000, 64_000)), 1.0);
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(rows[0].contains("FLOW / RING") && rows[1].trim_start().starts_with("f "), "{text}");
+        assert!(
+            rows[2].contains("f.h2") && rows[2].contains("25 %") && rows[2].contains("attached"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_view_shows_flows_and_rings() {
         let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 6)).unwrap();
         let lines = rates(&stats(0, 0), &stats(1_000_000_000, 64_000));
-        terminal.draw(|frame| draw(frame, &lines, &mut TableState::default())).unwrap();
+        terminal.draw(|frame| draw(frame, &lines, FOOT, &mut TableState::default())).unwrap();
         let text = terminal.backend().to_string();
         for part in ["FLOW / RING", "f.h2", "62.50 KiB", "1000", "25 %", "attached", "q: leave"] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");

@@ -113,13 +113,17 @@ impl Controller {
         let text = format!("switch `{}` is there, and was given its program", switch.name);
         self.0.events.emit(EventKind::SwitchFound, of_host("", text));
         lost.iter().for_each(|flow| self.says_lost(&flow.name));
+        self.make_again(lost.iter().map(|flow| &flow.name));
         self.0.reweighed.notify_one();
         Ok(Some(digests))
     }
 
     /// A flow went with its switch.
     pub(super) fn says_lost(&self, flow: &str) {
-        let why = "the switch was started anew and has lost the flow; create it again";
+        let why = match self.is_own(flow) {
+            true => "the switch was started anew and has lost what was in the flow; it is made again",
+            false => "the switch was started anew and has lost the flow; create it again",
+        };
         self.0.events.emit(EventKind::FlowDeleted, of_flow(flow, why));
     }
 

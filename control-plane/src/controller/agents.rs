@@ -1,5 +1,6 @@
 //! The hosts' agents, as the controller calls them: few calls, each for many rings, and none waits for ever.
 
+use super::asking::{PATIENCE, Questions, Whom, ask, refused};
 use super::dataplane::{DataPlane, Hosts};
 use super::model::{Flow, Ring};
 use super::refusal::{Kind, Refusal};
@@ -7,6 +8,7 @@ use crate::plan::{Qp, RingAddress, SwitchAddress};
 use crate::topology::ByteOrder;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
@@ -14,8 +16,6 @@ use tonic::{Response, Status};
 use zsr_host_agent::proto;
 use zsr_host_agent::proto::agent_client::AgentClient;
 
-/// How long an agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// An agent is asked so often whether it is there, and is lost when it does not say so in time: on a machine with too much to do
@@ -27,7 +27,14 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 /// Clients of all agents; they connect when they are used, and again when a connection is lost.
 #[derive(Clone, Debug)]
-pub struct Agents(HashMap<String, AgentClient<Channel>>);
+pub struct Agents(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// By host: the client, and the URI.
+    clients: HashMap<String, (AgentClient<Channel>, String)>,
+    questions: Questions,
+}
 
 impl Agents {
     /// Clients of the agents of `hosts`.
@@ -45,20 +52,42 @@ impl Agents {
                 .keep_alive_timeout(SAY)
                 .keep_alive_while_idle(true)
                 .connect_lazy();
-            Ok((name.clone(), AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE)))
+            let client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+            Ok((name.clone(), (client, host.agent.clone())))
         };
-        hosts.iter().map(client).collect::<Result<_, _>>().map(Agents)
+        let clients = hosts.iter().map(client).collect::<Result<_, Refusal>>()?;
+        Ok(Agents(Arc::new(Inner { clients, questions: Questions::default() })))
+    }
+
+    /// What agents were asked that have not answered for a moment.
+    pub(super) fn unanswered(&self) -> Vec<String> {
+        self.0.questions.unanswered()
+    }
+
+    /// Asks a host's agent to do `what`, again while the connection breaks.
+    async fn ask<T, F>(
+        &self,
+        host: &str,
+        what: &str,
+        mut call: impl FnMut(AgentClient<Channel>) -> F,
+    ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let client = self.of(host)?;
+        let uri = self.0.clients.get(host).map_or("", |(_, uri)| uri);
+        ask(&self.0.questions, Whom { host, uri }, what, || call(client.clone())).await
     }
 
     /// The client of a host's agent.
     pub fn of(&self, host: &str) -> Result<AgentClient<Channel>, Refusal> {
         let missing = || Refusal::new(Kind::NotFound, format!("no host is called `{host}`"));
-        self.0.get(host).cloned().ok_or_else(missing)
+        self.0.clients.get(host).map(|(client, _)| client.clone()).ok_or_else(missing)
     }
 
     /// Names of all hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &String> {
-        self.0.keys()
+        self.0.clients.keys()
     }
 
     /// Has the agents make and connect those rings of `flow` that have no address yet, and notes their addresses.
@@ -71,9 +100,24 @@ impl Agents {
             let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.station.byte_order);
             let open = |ring: &&Ring| open_ring(ring, flow, plane, order);
             let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
-            let (mut client, host) = (self.of(host)?, host.to_owned());
+            let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
+            let (own, host, mut again) = (self.clone(), host.to_owned(), false);
             calls.spawn(async move {
-                let answer = answer(&host, client.open_rings(request)).await;
+                let what = format!("make {}", count(names.len()));
+                let open = |mut client: AgentClient<Channel>| {
+                    // The answer to the last attempt may be what was lost.
+                    let undo = std::mem::replace(&mut again, true).then(|| names.clone());
+                    let request = request.clone();
+                    async move {
+                        if let Some(names) = undo {
+                            client
+                                .close_rings(proto::CloseRingsRequest { names, ..Default::default() })
+                                .await?;
+                        }
+                        client.open_rings(request).await
+                    }
+                };
+                let answer = own.ask(&host, &what, open).await;
                 (host, answer)
             });
         }
@@ -107,12 +151,16 @@ impl Agents {
     pub async fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
-            let Ok(mut client) = self.of(host) else { continue };
             let names = rings.iter().map(|r| r.name.clone()).collect();
             let request = proto::CloseRingsRequest { names, reason: reason.to_owned(), finished };
-            let host = host.to_owned();
+            let (own, host, what) =
+                (self.clone(), host.to_owned(), format!("destroy {}", count(rings.len())));
             calls.spawn(async move {
-                let _ = answer(&host, client.close_rings(request)).await;
+                let close = |mut client: AgentClient<Channel>| {
+                    let request = request.clone();
+                    async move { client.close_rings(request).await }
+                };
+                let _ = own.ask(&host, &what, close).await;
             });
         }
         while calls.join_next().await.is_some() {}
@@ -121,10 +169,13 @@ impl Agents {
     /// Has the agents end the streams of producer rings that no program has.
     pub async fn end<'r>(&self, rings: impl Iterator<Item = &'r Ring>) {
         for (host, rings) in by_host(rings) {
-            let Ok(mut client) = self.of(host) else { continue };
-            let names = rings.iter().map(|r| r.name.clone()).collect();
+            let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
+            let end = |mut client: AgentClient<Channel>| {
+                let request = proto::EndRingsRequest { names: names.clone() };
+                async move { client.end_rings(request).await }
+            };
             // A host that is lost has nobody to tell.
-            let _ = answer(host, client.end_rings(proto::EndRingsRequest { names })).await;
+            let _ = self.ask(host, "end streams", end).await;
         }
     }
 
@@ -133,28 +184,31 @@ impl Agents {
     /// # Errors
     /// The agent's refusal.
     pub async fn reconnect(&self, ring: &Ring, mtu: u32, plane: &DataPlane) -> Result<(), Refusal> {
-        let mut client = self.of(&ring.host)?;
         let name = ring.name.clone();
-        answer(&ring.host, client.disconnect_ring(proto::DisconnectRingRequest { name: name.clone() }))
-            .await?;
         let (data, poll) = (Some(target(ring.ids.data, mtu, plane)), Some(target(ring.ids.poll, mtu, plane)));
-        answer(
-            &ring.host,
-            client.connect_ring(proto::ConnectRingRequest { name, data, poll, doorbell_secret: None }),
-        )
-        .await?;
-        Ok(())
+        let request = proto::ConnectRingRequest { name, data, poll, doorbell_secret: None };
+        let connect = |mut client: AgentClient<Channel>| {
+            let request = request.clone();
+            async move {
+                client.disconnect_ring(proto::DisconnectRingRequest { name: request.name.clone() }).await?;
+                client.connect_ring(request).await
+            }
+        };
+        self.ask(&ring.host, &format!("connect ring `{}` anew", ring.name), connect).await.map(|_| ())
     }
 
     /// Tells the programs of rings that their flow has ended, and disconnects the rings.
     pub async fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
         let mut calls = JoinSet::new();
         for ring in rings {
-            let Ok(mut client) = self.of(&ring.host) else { continue };
             let request = proto::AbortRingRequest { name: ring.name.clone(), reason: reason.to_owned() };
-            let host = ring.host.clone();
+            let (own, host) = (self.clone(), ring.host.clone());
             calls.spawn(async move {
-                let _ = answer(&host, client.abort_ring(request)).await;
+                let abort = |mut client: AgentClient<Channel>| {
+                    let request = request.clone();
+                    async move { client.abort_ring(request).await }
+                };
+                let _ = own.ask(&host, "abort rings", abort).await;
             });
         }
         while calls.join_next().await.is_some() {}
@@ -167,10 +221,15 @@ impl Agents {
     ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
-            let Ok(mut client) = self.of(host) else { continue };
             let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
-            let host = host.to_owned();
-            calls.spawn(async move { answer(&host, client.list_rings(request)).await });
+            let (own, host) = (self.clone(), host.to_owned());
+            calls.spawn(async move {
+                let list = |mut client: AgentClient<Channel>| {
+                    let request = request.clone();
+                    async move { client.list_rings(request).await }
+                };
+                own.ask(&host, "say what is in its rings", list).await
+            });
         }
         let (mut found, mut failure) = (HashMap::new(), None);
         while let Some(done) = calls.join_next().await {
@@ -182,6 +241,11 @@ impl Agents {
         }
         (found, failure)
     }
+}
+
+/// A number of rings.
+fn count(rings: usize) -> String {
+    if rings == 1 { "a ring".to_owned() } else { format!("{rings} rings") }
 }
 
 fn by_host<'r>(rings: impl Iterator<Item = &'r Ring>) -> BTreeMap<&'r str, Vec<&'r Ring>> {
@@ -240,20 +304,9 @@ pub(super) async fn answer<T>(
     host: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Refusal> {
-    let kind = |code| match code {
-        tonic::Code::AlreadyExists => Kind::Exists,
-        tonic::Code::NotFound => Kind::NotFound,
-        tonic::Code::InvalidArgument => Kind::Invalid,
-        tonic::Code::FailedPrecondition => Kind::NotNow,
-        tonic::Code::ResourceExhausted => Kind::Full,
-        _ => Kind::Unavailable,
-    };
     match tokio::time::timeout(PATIENCE, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => {
-            let message = format!("host `{host}`: its agent: {}", status.message());
-            Err(Refusal::new(kind(status.code()), message))
-        }
+        Ok(Err(status)) => Err(refused(host, &status)),
         Err(_) => {
             let message = format!("host `{host}`: its agent did not answer within {} s", PATIENCE.as_secs());
             Err(Refusal::new(Kind::Unavailable, message))

@@ -250,7 +250,9 @@ impl Controller {
         let stays = |name: &str| new.members().any(|m| m.name == name);
         let lost = farewell.leave == Leave::Dead
             || old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
+        self.0.pending.waits_for(&old.name, "transfers that are under way to end");
         let rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
+        self.0.pending.waits_for(&old.name, "");
         if let Some(state) = rest.stuck.first() {
             if !farewell.force() {
                 return Err(stuck(old, state));

@@ -117,6 +117,28 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> S
         version: f.version,
         schema: f.schema.clone(),
         tuple_size: f.tuple_size(),
+        pending: String::new(),
+    }
+}
+
+/// A flow that is being made, as it was asked for: without rings.
+pub(super) fn asked(new: &NewFlow) -> proto::Flow {
+    let member = |m: &NewMember| proto::FlowMember {
+        name: if m.name.is_empty() { m.host.clone() } else { m.name.clone() },
+        host: m.host.clone(),
+        ..Default::default()
+    };
+    proto::Flow {
+        name: new.name.clone(),
+        kind: kind(new.kind).into(),
+        state: proto::FlowState::Creating.into(),
+        item_size: new.item_size,
+        ring_size: new.ring_size,
+        routing: new.routing.clone(),
+        schema: new.schema.clone(),
+        producers: new.producers.iter().map(member).collect(),
+        consumers: new.consumers.iter().map(member).collect(),
+        ..Default::default()
     }
 }
 

@@ -8,13 +8,10 @@ use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
 use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
-use crate::topology::Switch;
+use crate::topology::{LATENCY_POLL, Switch};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-
-/// How often a flow with hint latency looks at its producers, at least.
-const LATENCY_POLL_US: u64 = 20;
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
@@ -292,10 +289,9 @@ fn groups(flow: &Flow, context: &Context<'_>) -> Result<[rt::PacketReplicationEn
 
 fn times(s: &Settings) -> Times {
     // A producer that is looked at often has its first item on its way soon.
-    let poll =
-        if s.hint == Hint::Latency { s.poll_interval_us.min(LATENCY_POLL_US) } else { s.poll_interval_us };
+    let poll = Duration::from_micros(s.poll_interval_us);
     Times {
-        poll_interval: Duration::from_micros(poll),
+        poll_interval: if s.hint == Hint::Latency { poll.min(LATENCY_POLL) } else { poll },
         poll_timeout: Duration::from_micros(s.poll_timeout_us),
         rto: Duration::from_micros(s.rto_us),
         dead_after: Duration::from_micros(s.dead_after_us),

@@ -10,11 +10,14 @@
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
 //! - `unfinished`: what an earlier controller had begun.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes.
+//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes;
+//!   `own`: the topology's flows after that.
+//! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 mod again;
 pub mod agents;
 pub mod alloc;
+mod asking;
 mod barriers;
 mod change;
 mod convert;
@@ -25,7 +28,10 @@ pub mod journal;
 mod links;
 pub mod model;
 mod operations;
+mod own;
 mod patience;
+mod pending;
+mod pulse;
 pub mod refusal;
 mod rest;
 mod service;
@@ -82,6 +88,11 @@ struct Inner {
     connected: channel::Sender<std::collections::HashMap<String, bool>>,
     switch_connected: AtomicBool,
     links: links::Links,
+    /// Changes that are under way.
+    pending: pending::Pending,
+    pulse: pulse::Pulse,
+    /// The topology's own flows, as they are asked for.
+    own: Vec<proto::CreateFlowRequest>,
     barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.

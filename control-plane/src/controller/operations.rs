@@ -1,9 +1,11 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
 use super::change::{Farewell, Leave, rings_only_in};
+use super::convert;
 use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
+use super::pending::What;
 use super::proto::EventKind;
 use super::refusal::{Kind, Refusal};
 use super::settings::Changes;
@@ -23,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Items that would be lost.
 pub(super) struct Unsettled {
     refusal: Refusal,
+    /// For whom or what.
+    waits_for: String,
     /// Of all rings that were looked at.
     tails: Vec<u32>,
     /// Whether somebody could be taking them.
@@ -41,7 +45,9 @@ impl Controller {
     /// # Errors
     /// Why not; then nothing was changed. So for all operations.
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let what = What::Create(Box::new(convert::asked(new)));
+        let underway = self.0.pending.begin(what, &new.name);
+        let mut work = underway.turn(&self.0.work).await;
         let flow = self.state().plan_flow(new)?;
         self.change(&mut work, &new.name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
@@ -60,7 +66,8 @@ impl Controller {
 
     /// Changes settings of a flow.
     pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
+        let mut work = underway.turn(&self.0.work).await;
         let flow = self.state().plan_settings(name, changes)?;
         self.change(&mut work, name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
@@ -69,7 +76,9 @@ impl Controller {
 
     /// Adds a member to a flow.
     pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let joins = if member.name.is_empty() { &member.host } else { &member.name };
+        let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
+        let mut work = underway.turn(&self.0.work).await;
         let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
@@ -137,8 +146,10 @@ impl Controller {
     /// for, as long as they move.
     pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
         let members = [member.to_owned()];
+        let underway =
+            self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
         if force {
-            let mut work = self.0.work.lock().await;
+            let mut work = underway.turn(&self.0.work).await;
             return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;
         }
         let (before, after) = {
@@ -150,11 +161,12 @@ impl Controller {
         let is_consumer = before.consumers.iter().any(|m| m.name == member);
         let told = is_consumer && before.kind == FlowKind::Shuffle;
         if told {
+            underway.waits_for(format!("programs that push to `{member}` to leave their rings"));
             self.tell_producers(name, member, &going).await;
         }
         let removed = async {
-            self.settle_down(name, &going).await?;
-            let mut work = self.0.work.lock().await;
+            self.settle_down(name, &going, false).await?;
+            let mut work = underway.turn(&self.0.work).await;
             self.remove_with(&mut work, name, &members, Leave::Empty, "").await
         };
         let removed = removed.await;
@@ -213,11 +225,12 @@ impl Controller {
     /// Ends a flow; `force`: even if its rings hold items.
     pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), Refusal> {
         let flow = self.get_flow(name)?;
+        let underway = self.0.pending.begin(What::Delete, name);
         if !force && flow.failed.is_none() {
             let rings: Vec<_> = flow.rings().cloned().collect();
-            self.settle_down(name, &rings).await?;
+            self.settle_down(name, &rings, true).await?;
         }
-        let mut work = self.0.work.lock().await;
+        let mut work = underway.turn(&self.0.work).await;
         let flow = self.get_flow(name)?;
         if !force && flow.failed.is_none() {
             self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
@@ -263,18 +276,25 @@ impl Controller {
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 
-    /// Waits until no ring holds items, for as long as they become fewer.
-    async fn settle_down(&self, flow: &str, rings: &[Ring]) -> Result<(), Refusal> {
+    /// Waits until no ring holds items, for as long as they become fewer; unless `all` have to be empty, not for those that the
+    /// programs at consumer rings can still take.
+    async fn settle_down(&self, flow: &str, rings: &[Ring], all: bool) -> Result<(), Refusal> {
         let mut progress = (Vec::new(), Instant::now());
         loop {
-            let settled = self.settled(flow, rings).await;
+            let settled = if all { self.drained(flow, rings).await } else { self.settled(flow, rings).await };
+            if let Err(unsettled) = &settled {
+                self.0.pending.waits_for(flow, &unsettled.waits_for);
+            }
             match settled {
                 Err(Unsettled { tails, .. }) if tails != progress.0 => progress = (tails, Instant::now()),
                 Err(Unsettled { refusal, movable, .. }) if !movable || progress.1.elapsed() > PATIENCE => {
                     return Err(refusal);
                 }
                 Err(_) => {}
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.0.pending.waits_for(flow, "");
+                    return Ok(());
+                }
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -304,7 +324,7 @@ impl Controller {
                 refusal.message
             );
             let refusal = Refusal::new(Kind::Unavailable, message);
-            return Err(Unsettled { refusal, tails: Vec::new(), movable: false });
+            return Err(Unsettled { refusal, waits_for: String::new(), tails: Vec::new(), movable: false });
         }
         let found: Vec<&agent::Ring> = rings.iter().filter_map(|r| found.get(&r.name)).collect();
         let Some(ring) = found.iter().find(|r| r.head != r.tail && !excused(r)) else { return Ok(()) };
@@ -322,7 +342,11 @@ impl Controller {
         // Nobody empties a consumer ring without a program.
         let movable = found.iter().any(|r| r.head != r.tail && (r.role() == Role::Producer || r.attached));
         let tails = found.iter().map(|r| r.tail).collect();
-        Err(Unsettled { refusal: Refusal::new(Kind::NotNow, message), tails, movable })
+        let waits_for = match ring.role() {
+            Role::Consumer => format!("the program at ring `{}` to take {fill}", ring.name),
+            _ => format!("{fill} of ring `{}` to be delivered", ring.name),
+        };
+        Err(Unsettled { refusal: Refusal::new(Kind::NotNow, message), waits_for, tails, movable })
     }
 
     pub(super) fn host_event(&self, kind: EventKind, host: &str, text: impl Into<String>) {

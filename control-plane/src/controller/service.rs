@@ -1,6 +1,7 @@
 //! The controller's gRPC service. A change goes on to its end in a task of its own, also when its caller goes away.
 
 use super::proto::controller_server::{Controller as Service, ControllerServer};
+use super::pulse::Motion;
 use super::refusal::Refusal;
 use super::{Controller, convert, proto};
 use crate::topology::RingRole;
@@ -57,7 +58,42 @@ impl Controller {
             }
         }
         drop(state);
+        self.say_what_it_does(&mut message);
         message
+    }
+
+    /// Changes that are under way, in words for people.
+    fn pending(&self) -> Vec<proto::Pending> {
+        self.0.pending.list(&self.0.agents.unanswered())
+    }
+
+    /// Whether a flow moves, and what is being done to it.
+    fn say_what_it_does(&self, message: &mut proto::Flow) {
+        if message.state() == proto::FlowState::Running {
+            let (state, reason) = match self.0.pulse.of(&message.name) {
+                Some(Motion::Stalled(why)) => (proto::FlowState::Stalled, format!("waits for {why}")),
+                Some(Motion::Ended(left)) if left.is_empty() => (proto::FlowState::Ended, left),
+                Some(Motion::Ended(left)) => (proto::FlowState::Ended, format!("waits for {left}")),
+                Some(Motion::Moves) | None => return self.say_what_changes(message),
+            };
+            (message.state, message.reason) = (state.into(), reason);
+        }
+        self.say_what_changes(message);
+    }
+
+    fn say_what_changes(&self, message: &mut proto::Flow) {
+        let changes: Vec<String> = self
+            .pending()
+            .into_iter()
+            .filter(|change| change.flow == message.name)
+            .map(|c| {
+                if c.waits_for.is_empty() { c.what } else { format!("{}: waits for {}", c.what, c.waits_for) }
+            })
+            .collect();
+        message.pending = changes.join("; ");
+        if self.0.pending.is_deleting(&message.name) {
+            message.state = proto::FlowState::Deleting.into();
+        }
     }
 
     fn programs_of(&self, host: &str) -> String {
@@ -105,6 +141,8 @@ impl Service for Controller {
             hosts,
             pid: std::process::id(),
             newest_event: inner.events.newest(),
+            pending: self.pending(),
+            unanswered: inner.agents.unanswered(),
         }))
     }
 
@@ -120,7 +158,15 @@ impl Service for Controller {
         _request: Request<proto::ListFlowsRequest>,
     ) -> Answer<proto::ListFlowsResponse> {
         let flows = Controller::list_flows(self);
-        let flows = flows.iter().map(|f| self.flow_message(f)).collect();
+        let mut flows: Vec<proto::Flow> = flows.iter().map(|f| self.flow_message(f)).collect();
+        for mut made in self.0.pending.creating() {
+            // A name that is taken is refused in a moment; one that was made is there.
+            if flows.iter().all(|f| f.name != made.name) {
+                self.say_what_changes(&mut made);
+                flows.push(made);
+            }
+        }
+        flows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Response::new(proto::ListFlowsResponse { flows }))
     }
 

@@ -11,7 +11,9 @@ use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
 use super::model::{DeclaredRing, Flow, Host};
+use super::pending::Pending;
 use super::proto::EventKind;
+use super::pulse::Pulse;
 use super::refusal::Refusal;
 use super::state::State;
 use super::unfinished::{self, Leaving};
@@ -77,6 +79,8 @@ pub struct Setup<'s> {
     pub listens: Option<PathBuf>,
     /// Per host of the topology: its agent's URI, and the socket for programs.
     pub agents: Vec<(String, Option<PathBuf>)>,
+    /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
+    pub own: Vec<super::proto::CreateFlowRequest>,
     /// The store; `None`: the system lives and dies with its controller.
     pub journal: Option<&'s Path>,
 }
@@ -148,6 +152,9 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         connected: channel::channel(HashMap::new()).0,
         switch_connected: AtomicBool::new(true),
         links: Links::of(setup.topology),
+        pending: Pending::default(),
+        pulse: Pulse::default(),
+        own: setup.own,
         barriers: Barriers::default(),
         started: Instant::now(),
         resting,
@@ -165,6 +172,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     for leaving in &leaving {
         controller.take_out_again(leaving).await;
     }
+    controller.make_again(lost.keys());
     Ok(controller)
 }
 

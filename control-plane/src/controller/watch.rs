@@ -56,6 +56,7 @@ impl Controller {
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
                 () = own.keep_patience() => {}
+                () = own.keep_pulse() => {}
             }
         });
     }
@@ -136,7 +137,13 @@ impl Controller {
             let why = "its host's agent was started anew and has lost its rings";
             for user in &gone {
                 let member = &user.member;
-                let trouble = format!("member `{member}`: {why}: remove it with --force and add it again");
+                // The last of its side can't be taken out, nor a consumer of a shuffle by range.
+                let goes = self.state().plan_removal(&flow.name, std::slice::from_ref(member)).is_ok();
+                let advice = match goes {
+                    true => "remove it with --force and add it again",
+                    false => "delete the flow and create it again",
+                };
+                let trouble = format!("member `{member}`: {why}: {advice}");
                 self.trouble(user, Some(trouble));
             }
             self.members_gone(&flow.name, &gone, Leave::Dead, why).await;
@@ -290,7 +297,7 @@ impl Controller {
             for report in list.iter().filter_map(|digest| Report::decode(digest)) {
                 let Report { worker, producer, phase, psn, .. } = report;
                 match report.reason {
-                    Reason::Closed => {}
+                    Reason::Closed => self.0.pulse.nudge.notify_one(),
                     Reason::State(head) => {
                         // Fails only when nobody has asked.
                         let _ = self.0.states.send(WorkerState { worker, producer, phase, head, psn });

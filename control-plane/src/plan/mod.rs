@@ -65,8 +65,10 @@ pub(crate) const TABLES: [(&str, &str); 23] = [
 pub(crate) const RECEIVED: &str = "received";
 /// Counts packets that the switch made or rewrote, by connection.
 pub(crate) const SENT: &str = "sent";
+/// Counts what the switch has sent again, by worker.
+pub(crate) const RETRIES: &str = "retries";
 /// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, SENT, "transfers", "producer_transfers", "retries"];
+pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, SENT, "transfers", "producer_transfers", RETRIES];
 /// The digest of reports.
 pub const REPORT: &str = "report_t";
 

@@ -9,20 +9,26 @@
 mod agent;
 mod captures;
 mod down;
+mod launch;
 mod lock;
 mod netns;
 mod place;
 mod ports;
+mod restart;
 mod roles;
+mod signals;
 mod switch;
 mod troubles;
 mod up;
 
 pub use captures::{Answer, Capture, CaptureError, LinkName, Request, Stopper, ends};
 pub use down::{Down, DownError, down};
+pub use launch::Launch;
 pub use lock::{Held, Lock};
 pub use netns::NetnsError;
 pub use place::{Place, PlaceError};
 pub use ports::with_faults;
+pub use restart::{Recipe, RestartError};
 pub use roles::{Role, RoleError, run};
+pub use signals::is_stopped;
 pub use up::{Up, UpError, create_flow_request, up};

@@ -220,6 +220,11 @@ impl Place {
         self.folder.join(format!("{process}.pid"))
     }
 
+    /// What it takes to start a process again.
+    pub fn recipe(&self, process: &str) -> PathBuf {
+        self.folder.join(format!("{process}.recipe"))
+    }
+
     /// What a process has to say.
     pub fn log(&self, process: &str) -> PathBuf {
         self.folder.join(format!("{process}.log"))

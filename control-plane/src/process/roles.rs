@@ -2,12 +2,15 @@
 
 use super::lock::Lock;
 use super::place::{Place, PlaceError};
+use super::restart::Recipe;
 use super::troubles::follow;
+use super::up::create_flow_request;
 use super::{agent, switch};
 use crate::controller;
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
 use crate::topology::{Switch, SwitchKind, Topology};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,7 +25,7 @@ const SWITCH: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Which process this is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// The switch of the topology.
     Switch,
@@ -169,6 +172,8 @@ pub fn run(
     if topology.switches.len() != 1 {
         return Err(RoleError::Switches(topology.switches.len()));
     }
+    let written = Recipe::new(role, topology, artifacts).write(place);
+    written.map_err(|e| RoleError::Other(format!("{}: {e}", place.recipe(&role.process()).display())))?;
     let mut topology = topology.clone();
     if let Some(layout) = place.layout().map_err(RoleError::Place)? {
         let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
@@ -239,6 +244,7 @@ async fn control(
         p4runtime: address_of_switch(&place.p4runtime()).await?,
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
+        own: topology.flows.iter().map(|flow| create_flow_request(topology, flow)).collect(),
         journal: Some(&place.journal()),
     };
     let controller = controller::start(setup).await.map_err(|e| match spec.kind {

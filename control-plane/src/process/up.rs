@@ -1,5 +1,6 @@
 //! Starts a whole local system in the background, and creates the flows of its topology.
 
+use super::launch::{Launch, last_words};
 use super::lock::{Held, Lock};
 use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
@@ -11,24 +12,20 @@ use crate::topology::{
     Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology, default_schema,
 };
 use crate::tuples::Schema;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashSet;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tonic::Code;
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);
 /// How long a process may take to end when what it depends on has failed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How often a wait looks for signals.
-const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How long creating a flow is tried while agents do not answer.
+const BUSY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
-/// With less room than this on its file system a process can't even say what is wrong.
-const ROOM: u64 = 4096;
 
 /// Why a system did not come up. Whatever had been started is ended again.
 #[derive(Debug, thiserror::Error)]
@@ -145,29 +142,54 @@ impl Up<'_> {
         }
         let own: Vec<_> = topology.hosts.iter().filter(|h| h.agent.is_none()).collect();
         (self.tell)(&format!("starting 1 switch, {} agents, 1 controller", own.len()));
-        self.wait(place, self.spawn(place, Role::Switch)?)?;
+        let launch = Launch {
+            place,
+            topology,
+            netns: self.layout.netns,
+            artifacts: self.artifacts,
+            interrupted: self.interrupted,
+        };
+        launch.ready(launch.spawn(&Role::Switch)?)?;
         let agents: Vec<_> = own
             .iter()
-            .map(|h| self.spawn(place, Role::Agent { host: h.name.clone(), listen: None }))
+            .map(|h| launch.spawn(&Role::Agent { host: h.name.clone(), listen: None }))
             .collect::<Result<_, _>>()?;
-        agents.into_iter().try_for_each(|agent| self.wait(place, agent))?;
-        let controller = self.spawn(place, Role::Controller)?;
-        self.wait(place, controller).map_err(|e| self.reason(place, e))?;
-        let session = client::Session::open(place)?;
+        agents.into_iter().try_for_each(|agent| launch.ready(agent))?;
+        let controller = launch.spawn(&Role::Controller)?;
+        launch.ready(controller).map_err(|e| self.reason(place, e))?;
+        let session = client::Session::open(place)?.telling();
         self.wait_for_others(&session)?;
         if !self.flows {
             return Ok(());
         }
         for flow in &topology.flows {
-            self.go_on()?;
-            let created = session.call(|mut c| {
-                let request = create_flow_request(topology, flow);
-                async move { c.create_flow(request).await }
-            });
-            let failed = |e: ClientError| UpError::Flow { flow: flow.name.clone(), reason: e.to_string() };
-            created.map_err(|e| self.reason(place, failed(e)))?;
+            let created = self.create(&session, flow);
+            created.map_err(|e| self.reason(place, e))?;
         }
         Ok(())
+    }
+
+    /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: it is asked again.
+    fn create(&self, session: &client::Session, flow: &Flow) -> Result<(), UpError> {
+        let begun = Instant::now();
+        loop {
+            self.go_on()?;
+            let request = create_flow_request(self.topology, flow);
+            let why = match session.change(|mut c| async move { c.create_flow(request).await }) {
+                Ok(_) => return Ok(()),
+                Err(e) => e,
+            };
+            let busy = matches!(why, ClientError::Refused { code: Code::Unavailable, .. });
+            if !busy || begun.elapsed() > BUSY {
+                return Err(UpError::Flow { flow: flow.name.clone(), reason: why.to_string() });
+            }
+            (self.tell)(&format!("flow `{}`: {why}; trying again", flow.name));
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), UpError> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(UpError::Interrupted) } else { Ok(()) }
     }
 
     /// If the switch has ended, that is why the rest failed.
@@ -179,7 +201,7 @@ impl Up<'_> {
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
             if Lock::holder(&place.pid(&switch)) == Held::Nobody {
-                let words = last_words(place, &switch).unwrap_or_else(|| "it does not say why".into());
+                let words = last_words(place, &switch, 0).unwrap_or_else(|| "it does not say why".into());
                 return UpError::SwitchEnded { words, meanwhile: error.to_string() };
             }
             std::thread::sleep(PAUSE);
@@ -208,114 +230,6 @@ impl Up<'_> {
         }
         Ok(())
     }
-}
-
-/// A process that has not said yet that it is ready. It is ended when this is dropped.
-struct Started {
-    process: String,
-    child: Option<Child>,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // An error says that it has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Up<'_> {
-    /// Starts a process of the system, away from this terminal.
-    fn spawn(&self, place: &Place, role: Role) -> Result<Started, UpError> {
-        let process = role.process();
-        let fail = |e: std::io::Error| UpError::Process { process: process.clone(), reason: e.to_string() };
-        let log = std::fs::File::create(place.log(&process)).map_err(fail)?;
-        let program = std::env::current_exe().map_err(fail)?;
-        let mut command = match (self.layout.netns, self.topology.switches.first()) {
-            (true, Some(switch)) => {
-                // The controller goes where the switch is.
-                let node = match &role {
-                    Role::Agent { host, .. } => host,
-                    Role::Switch | Role::Controller => &switch.name,
-                };
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", &netns::name(place.name(), node)]).arg(program);
-                command
-            }
-            _ => Command::new(program),
-        };
-        let file = &self.topology.file;
-        match &role {
-            Role::Switch => command.arg("switch").arg(file),
-            Role::Agent { host, .. } => command.arg("agent").arg(file).arg(host),
-            Role::Controller => command.arg("controller").arg(file),
-        };
-        if let (Role::Controller, Some(folder)) = (&role, self.artifacts) {
-            command.arg("--artifacts").arg(folder);
-        }
-        command.args(["--system", place.name(), "--daemon"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let child = command.spawn().map_err(fail)?;
-        Ok(Started { process, child: Some(child) })
-    }
-}
-
-impl Up<'_> {
-    fn go_on(&self) -> Result<(), UpError> {
-        if self.interrupted.load(Ordering::Relaxed) { Err(UpError::Interrupted) } else { Ok(()) }
-    }
-
-    /// Waits until a process says that it is ready, or ends.
-    fn wait(&self, place: &Place, mut started: Started) -> Result<(), UpError> {
-        let Some(child) = &mut started.child else { return Ok(()) };
-        let mut said = Vec::new();
-        let mut out = child.stdout.take();
-        // The end of the process ends the pipe, too.
-        while let Some(pipe) = &mut out
-            && !said.contains(&b'\n')
-        {
-            self.go_on()?;
-            let mut readable = [PollFd::new(&*pipe, PollFlags::IN)];
-            let ready = poll(&mut readable, Some(&SIGNALS)).unwrap_or(0);
-            let mut part = [0; 64];
-            match if ready == 0 { continue } else { pipe.read(&mut part) } {
-                Ok(0) | Err(_) => out = None,
-                Ok(n) => said.extend_from_slice(&part[..n]),
-            }
-        }
-        if said.trim_ascii() == b"ready" {
-            started.child = None;
-            return Ok(());
-        }
-        let status = child.wait();
-        let reason = last_words(place, &started.process).or_else(|| full(place));
-        let reason =
-            reason.unwrap_or_else(|| status.map_or_else(|e| e.to_string(), |s| format!("it ended with {s}")));
-        Err(UpError::Process { process: started.process.clone(), reason })
-    }
-}
-
-/// The last line of a process's log.
-fn last_words(place: &Place, process: &str) -> Option<String> {
-    let mut log = String::new();
-    let _ = std::fs::File::open(place.log(process)).ok()?.read_to_string(&mut log);
-    let last = log.lines().rev().find(|l| !l.trim().is_empty())?;
-    Some(last.trim_start_matches("error: ").to_owned())
-}
-
-/// Why nothing may be in a log.
-fn full(place: &Place) -> Option<String> {
-    let folder = place.folder();
-    let found = rustix::fs::statvfs(folder).ok()?;
-    let left = found.f_bavail * found.f_frsize;
-    (left < ROOM).then(|| {
-        format!(
-            "the file system of {} is full ({left} B are left): make room there, or set XDG_RUNTIME_DIR to a folder elsewhere",
-            folder.display()
-        )
-    })
 }
 
 /// The request for a flow of a topology.

@@ -560,7 +560,7 @@ pub fn barrier(
         .call_within(timeout.unwrap_or(Duration::MAX), |mut c| async move { c.barrier(request).await });
     match met {
         Ok(_) => Ok(()),
-        Err(ClientError::Late { after }) => {
+        Err(ClientError::Late { after, .. }) => {
             Err(ProgramError::Alone { name: name.to_owned(), participants, after })
         }
         Err(e) => Err(e.into()),

@@ -9,6 +9,8 @@ use crate::workload::{Estimate, Meter, Unit};
 
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
+/// How often a bar is drawn at least.
+const TICK: Duration = Duration::from_millis(500);
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub trait Progress {
     fn start(&mut self, expected: Estimate);
     /// So much was delivered.
     fn update(&mut self, now: Snapshot);
+    /// What else there is to say: retries, and what is waited for.
+    fn details(&mut self, _text: &str) {}
     /// Moving data is over.
     fn finish(&mut self, now: Snapshot);
 }
@@ -75,14 +79,16 @@ impl Progress for Terminal {
 
     fn start(&mut self, expected: Estimate) {
         let template = match expected.unit {
-            Unit::Bytes => "{bar:40} {percent:>3}% {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
-            Unit::Rows => "{bar:40} {percent:>3}% {human_pos} rows {per_sec} {eta}",
-            Unit::Items => "{bar:40} {percent:>3}% {human_pos}/{human_len} items {per_sec} {eta}",
+            Unit::Bytes => "{bar:40} {percent:>3}% {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} {msg}",
+            Unit::Rows => "{bar:40} {percent:>3}% {human_pos} rows {per_sec} {eta} {msg}",
+            Unit::Items => "{bar:40} {percent:>3}% {human_pos}/{human_len} items {per_sec} {eta} {msg}",
         };
         let bar = ProgressBar::new(expected.total.max(1));
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
+        // Time goes on also where nothing else does.
+        bar.enable_steady_tick(TICK);
         self.bar = Some((bar, expected.unit));
     }
 
@@ -94,6 +100,12 @@ impl Progress for Terminal {
                 bar.set_length(position);
             }
             bar.set_position(position);
+        }
+    }
+
+    fn details(&mut self, text: &str) {
+        if let Some((bar, _)) = &self.bar {
+            bar.set_message(text.to_owned());
         }
     }
 
@@ -118,13 +130,20 @@ impl Drop for Terminal {
 pub struct Lines<W: Write> {
     to: W,
     expected: Option<(Estimate, Instant)>,
-    last: Option<Instant>,
+    /// When a line was printed, and what was delivered by then.
+    last: Option<(Instant, u64)>,
+    details: String,
 }
 
 impl<W: Write> Lines<W> {
     /// Lines to `to`.
     pub fn new(to: W) -> Self {
-        Lines { to, expected: None, last: None }
+        Lines { to, expected: None, last: None, details: String::new() }
+    }
+
+    /// A line, whenever the last one was.
+    pub(crate) fn now(&mut self, now: Snapshot) {
+        self.line(now, false);
     }
 
     fn line(&mut self, now: Snapshot, done: bool) {
@@ -140,7 +159,13 @@ impl<W: Write> Lines<W> {
         let text = if done {
             format!("delivered {at} {what} in {seconds:.1} s")
         } else {
-            format!("delivered {at} {what}, about {percent:.0} %, {seconds:.1} s")
+            let (since, before) = self.last.unwrap_or((started, 0));
+            let rate = at.saturating_sub(before) as f64 / since.elapsed().as_secs_f64().max(1e-3);
+            let details = if self.details.is_empty() { String::new() } else { format!("; {}", self.details) };
+            self.last = Some((Instant::now(), at));
+            format!(
+                "delivered {at} {what}, about {percent:.0} %, {seconds:.1} s, {rate:.1} {what}/s{details}"
+            )
         };
         say(&mut self.to, &text);
     }
@@ -154,14 +179,17 @@ impl<W: Write> Progress for Lines<W> {
     fn start(&mut self, expected: Estimate) {
         let now = Instant::now();
         self.expected = Some((expected, now));
-        self.last = Some(now);
+        self.last = Some((now, 0));
     }
 
     fn update(&mut self, now: Snapshot) {
-        if self.last.is_some_and(|last| last.elapsed() >= LINE_EVERY) {
-            self.last = Some(Instant::now());
-            self.line(now, false);
+        if self.last.is_some_and(|(last, _)| last.elapsed() >= LINE_EVERY) {
+            self.now(now);
         }
+    }
+
+    fn details(&mut self, text: &str) {
+        text.clone_into(&mut self.details);
     }
 
     fn finish(&mut self, now: Snapshot) {

@@ -170,3 +170,19 @@ fn plain_lines_tell_phases_and_the_end() {
     let text = String::from_utf8(out).unwrap();
     assert!(text.starts_with("bringing up 4 hosts\ndelivered 100 bytes in "), "{text}");
 }
+
+#[test]
+fn plain_lines_go_on_with_rates_and_what_is_waited_for() {
+    let mut out = Vec::new();
+    let mut lines = Lines::new(&mut out);
+    lines.start(Estimate { unit: Unit::Items, total: 100 });
+    lines.details("12 retries; nothing for 4 s, waiting for 64 KiB of ring `f.h1.h2`");
+    lines.now(Snapshot { records: 25, bytes: 50 });
+    drop(lines);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("delivered 25 items, about 25 %, 0.0 s, "), "{text}");
+    assert!(
+        text.ends_with(" items/s; 12 retries; nothing for 4 s, waiting for 64 KiB of ring `f.h1.h2`\n"),
+        "{text}"
+    );
+}

@@ -1,5 +1,6 @@
 //! `zsr run`: a whole system inside one process.
 
+mod delays;
 pub mod error;
 pub mod fabric;
 pub mod hosts;
@@ -7,5 +8,6 @@ pub mod install;
 pub mod system;
 pub mod watch;
 
+pub use delays::Delays;
 pub use error::RunError;
 pub use system::System;

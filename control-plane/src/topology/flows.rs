@@ -11,8 +11,8 @@ use super::yaml::Node;
 
 /// As many producer rings as the switch program has room for.
 const MAX_RINGS: usize = 16384;
-/// Poll interval of flows that want their first item soon.
-const LATENCY_POLL: Duration = Duration::from_micros(10);
+/// Longest poll interval of flows that want their first item soon: a tick of the software switch.
+pub(crate) const LATENCY_POLL: Duration = Duration::from_micros(20);
 /// Bytes per second that a flow can be held to.
 const RATE_CAPS: std::ops::RangeInclusive<u64> = 1000..=1_000_000_000_000;
 const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
@@ -156,16 +156,8 @@ impl Builder<'_> {
 
     fn kind_and_hint(&mut self, table: &Table<'_>) -> (FlowKind, Hint) {
         use FlowKind::{LoadBalance, Replicate, Shuffle};
-        let kinds = [Shuffle, LoadBalance, Replicate].map(|k| (k.word(), Some(k)));
-        let kinds = [&kinds[..], &[("combine", None)]].concat();
-        let kind = match self.reader.choice(table, "kind", &kinds) {
-            Some(At { value: Some(kind), .. }) => kind,
-            Some(At { value: None, place }) => {
-                self.not_yet(place, "kind 'combine'", "kind: shuffle, load-balance or replicate");
-                Shuffle
-            }
-            None => Shuffle,
-        };
+        let kinds = [Shuffle, LoadBalance, Replicate].map(|k| (k.word(), k));
+        let kind = self.reader.choice(table, "kind", &kinds).map_or(Shuffle, |at| at.value);
         let hints = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
         (kind, self.reader.choice(table, "hint", &hints).map_or(Hint::Bandwidth, |at| at.value))
     }

@@ -1,6 +1,6 @@
 //! Links between hosts and switch ports.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -214,19 +214,29 @@ impl Builder<'_> {
                 self.reader.error(place, message, "a port of its own for each link");
             }
         }
+        // Links that a switch has no port for: the place of the first, and how many.
+        let mut homeless: BTreeMap<usize, (Place, usize)> = BTreeMap::new();
         for Draft { mut link, port } in drafts {
             let owner = &self.topology.switches[link.switch];
             let port =
                 port.or_else(|| (1..=MAX_PORT as u32).find(|p| !taken.contains_key(&(link.switch, *p))));
             let Some(port) = port else {
-                let message = format!("switch '{}' has no free port left for this link", owner.name);
-                self.reader.error(link.place, message, format!("at most {MAX_PORT} links per switch"));
+                homeless.entry(link.switch).or_insert((link.place, 0)).1 += 1;
                 continue;
             };
             taken.insert((link.switch, port), link.host);
             link.port = port;
             link.name = format!("{}-{}-{port}", self.topology.hosts[link.host].name, owner.name);
             self.topology.links.push(link);
+        }
+        for (switch, (place, links)) in homeless {
+            let name = &self.topology.switches[switch].name;
+            let more = match links {
+                1 => String::new(),
+                n => format!(" and for {} more", n - 1),
+            };
+            let message = format!("switch '{name}' has no free port left for this link{more}");
+            self.reader.error(place, message, format!("at most {MAX_PORT} links per switch"));
         }
     }
 }

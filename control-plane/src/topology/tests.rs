@@ -225,6 +225,33 @@ fn links() {
 }
 
 #[test]
+fn hosts_that_a_switch_has_no_ports_for_are_one_error() {
+    let names: Vec<String> = (1..=600).map(|n| format!("h{n}")).collect();
+    let found = errors(&format!("hosts: [{}]\nflows: []\n", names.join(", ")));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].2.contains("no free port left for this link and for 100 more"), "{found:?}");
+}
+
+#[test]
+fn hint_latency_is_one_value_everywhere() {
+    let text = BASE.replacen("[h2.in]", "[h2.in]\n    hint: latency", 1);
+    assert_eq!(parse(&text).unwrap_or_else(|e| panic!("{e}")).flows[0].poll_interval, super::LATENCY_POLL);
+    let micros = super::LATENCY_POLL.as_micros();
+    for (file, text) in [
+        ("docs/cli.md", include_str!("../../../docs/cli.md")),
+        ("topologies/README.md", include_str!("../../../topologies/README.md")),
+    ] {
+        let line =
+            text.lines().find(|l| l.contains("hint") && l.contains("`latency`") && l.contains("at least"));
+        let line = line.unwrap_or_else(|| panic!("{file} does not say it"));
+        assert!(
+            line.contains(&format!("{micros}us")) || line.contains(&format!("{micros} µs")),
+            "{file}: {line}"
+        );
+    }
+}
+
+#[test]
 fn flows() {
     let second = |ring: &str| format!("  - name: g\n    producers: [{ring}]\n    consumers: [h2]\nworkload:");
     one_error("[h1.out]", "[h1.nope]", 16, 17, "ring 'h1.nope', which does not exist");
@@ -252,7 +279,12 @@ fn flows() {
     one_error("[h2.in]", &flow("max_batch: 8MiB"), 18, 16, "'max_batch' of flow 'f' is '8MiB'");
     one_error("[h2.in]", &flow("max_batch: 2000 items"), 18, 16, "too much for one transfer");
     one_error("[h2.in]", &flow("poll_interval: 0"), 18, 20, "too small");
-    one_error("[h2.in]", &flow("kind: combine"), 18, 11, "not yet supported");
+    one_error("[h2.in]", &flow("kind: combine"), 18, 11, "'kind' of flow 'f' is 'combine'");
+    let unknown = parse(&BASE.replacen("[h2.in]", &flow("kind: x"), 1)).unwrap_err().to_string();
+    assert!(
+        unknown.contains("one of shuffle, load-balance, replicate") && !unknown.contains("combine"),
+        "{unknown}"
+    );
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
     one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
     one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");

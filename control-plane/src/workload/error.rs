@@ -50,6 +50,16 @@ pub enum WorkloadError {
         /// The columns that there are.
         found: String,
     },
+    /// Lines have fewer columns than the key's number.
+    #[error("the input {} has no column {column}: its first line has {found}", path.display())]
+    NoColumn {
+        /// The input.
+        path: PathBuf,
+        /// The key's number, from 1.
+        column: u32,
+        /// Columns of the first line.
+        found: usize,
+    },
     /// A file of binary records ends within one.
     #[error(
         "the input {} has {bytes} bytes, which is no multiple of the record size {record_size}: {} bytes are \
@@ -167,6 +177,11 @@ pub enum WorkloadError {
 }
 
 impl WorkloadError {
+    /// Whether the command is wrong, and not what it works on: there is no such key.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, WorkloadError::NoSuchColumn { .. } | WorkloadError::NoColumn { .. })
+    }
+
     /// How likely this is the cause of the others: a thread that was cancelled, or whose ring's other end
     /// went away, only echoes what happened elsewhere.
     pub(crate) fn rank(&self) -> u8 {

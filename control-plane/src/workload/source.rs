@@ -116,6 +116,8 @@ fn prepare_file(input: &FileInput, routing: &mut Routing) -> Result<Kind, Worklo
                 let (line, next) = file::header(&input.path)?;
                 first = next;
                 resolve_name(input, delimiter, &line, routing)?;
+            } else {
+                check_number(input, delimiter, routing)?;
             }
             Division::Lines
         }
@@ -150,6 +152,18 @@ fn resolve_name(
         Routing::Range { bounds, .. } => Routing::Range { key: number, bounds },
     };
     Ok(())
+}
+
+/// A key column given by number has to be there, in the first line at least.
+fn check_number(input: &FileInput, delimiter: u8, routing: &Routing) -> Result<(), WorkloadError> {
+    let KeyRef::Number(column) = *routing.key() else { return Ok(()) };
+    // A line that is too long to be looked at here is judged when it is pushed.
+    let Ok((line, _)) = file::header(&input.path) else { return Ok(()) };
+    let found = memchr::memchr_iter(delimiter, &line).count() + 1;
+    if line.is_empty() || found >= column as usize {
+        return Ok(());
+    }
+    Err(WorkloadError::NoColumn { path: input.path.clone(), column, found })
 }
 
 /// One producer's share of the records.

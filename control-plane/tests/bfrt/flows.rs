@@ -124,6 +124,7 @@ impl Rig {
             artifacts: &Artifacts::built_in().expect("the program"),
             p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address,
             agents: agents.collect(),
+            own: Vec::new(),
             listens: None,
             journal: Some(&self.folder.path().join("journal")),
         };

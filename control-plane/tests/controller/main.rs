@@ -4,6 +4,7 @@ mod changes;
 mod crowd;
 mod deaths;
 mod kinds;
+mod moves;
 mod refusals;
 mod rig;
 mod starts;

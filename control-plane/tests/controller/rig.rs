@@ -160,6 +160,7 @@ impl Rig {
             p4runtime: self.p4runtime,
             listens: None,
             agents: uris.collect(),
+            own: Vec::new(),
             journal: Some(&self.folder.path().join("journal")),
         };
         self.runtime.block_on(start(setup))

@@ -10,6 +10,7 @@ mod lists;
 mod many;
 mod measure;
 mod members;
+mod operator;
 mod pcap;
 mod programs;
 mod remains;

@@ -13,16 +13,23 @@ pub(super) struct Holders(Mutex<BTreeMap<u64, Holder>>);
 
 struct Holder {
     connection: OwnedWriteHalf,
+    /// Which program it is, for people.
+    program: String,
     /// Nothing is sent: it ends when the ring is free.
     free: watch::Receiver<()>,
 }
 
 impl Holders {
-    /// The ring is a program's, until it is [removed](Self::remove); what comes back is to be dropped then.
-    pub(super) fn add(&self, ring: u64, connection: OwnedWriteHalf) -> watch::Sender<()> {
+    /// The ring is `program`'s, until it is [removed](Self::remove); what comes back is to be dropped then.
+    pub(super) fn add(&self, ring: u64, connection: OwnedWriteHalf, program: String) -> watch::Sender<()> {
         let (held, free) = watch::channel(());
-        self.lock().insert(ring, Holder { connection, free });
+        self.lock().insert(ring, Holder { connection, program, free });
         held
+    }
+
+    /// Which program has the ring, if one of another process has it.
+    pub(super) fn program(&self, ring: u64) -> Option<String> {
+        self.lock().get(&ring).map(|holder| holder.program.clone())
     }
 
     /// The ring is free: its program is told by the end of the connection.

@@ -14,14 +14,16 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use super::{Agent, EventKind, RingInfo};
+use super::{Agent, AgentError, EventKind, RingInfo};
 use crate::proto;
 use crate::pu::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
 use crate::ring::doorbell::Doorbell;
-use crate::ring::{ByteOrder, Lease, Left, Role};
+use crate::ring::{AttachError, ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(5);
+/// Characters of a command line that are shown.
+const LONGEST_COMMAND: usize = 80;
 /// How often rings' counters of 32 bits are looked at, so that they are not missed going round.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -87,7 +89,7 @@ impl Agent {
         };
         let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
         let (mut from, to) = stream.into_split();
-        let held = self.0.holders.add(info.id, to);
+        let held = self.0.holders.add(info.id, to, named(&program, pid));
         let left_well =
             handed_over && listen(&mut from, &mut bell, &info).await.is_ok_and(|farewell| farewell);
         self.ended(&info, lease, left_well, &program);
@@ -132,8 +134,20 @@ impl Agent {
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
         let file = file.try_clone_to_owned().map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;
         let bell = self.bell_of(&info).map_err(|e| e.to_string())?;
-        let (info, lease) = self.lease(name, program).map_err(|e| e.to_string())?;
+        let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
         Ok((info, lease, file, bell))
+    }
+
+    /// Why a program can't have the ring; if another one has it, which that is.
+    fn refusal(&self, info: &RingInfo, error: &AgentError) -> String {
+        let AgentError::Attach { source: AttachError::Attached(role), .. } = error else {
+            return error.to_string();
+        };
+        let holder = self.0.holders.program(info.id).unwrap_or_else(|| "another program".to_owned());
+        format!(
+            "ring `{}` has its {role} already, {holder}: end that one first, or choose another member of the flow",
+            info.name
+        )
     }
 
     /// Tells how a program has left. The side is free again before anybody can hear of it.
@@ -161,6 +175,17 @@ impl Agent {
 
 /// What a program gets: ring, lease, descriptor, and what rings for it.
 type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
+
+/// `program` with its command line, as far as the system tells it.
+fn named(program: &str, pid: Option<i32>) -> String {
+    let said = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok()).unwrap_or_default();
+    let words: Vec<_> =
+        said.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let Some(first) = words.first() else { return program.to_owned() };
+    let command = [&[first.rsplit('/').next().unwrap_or(first).into()], &words[1..]].concat().join(" ");
+    let shown: String = command.chars().filter(|c| !c.is_control()).take(LONGEST_COMMAND).collect();
+    format!("{program} ({shown})")
+}
 
 /// Rings as often as the program asks for it, until it leaves. Says whether it did so in good order.
 async fn listen(

@@ -5,13 +5,15 @@
 //! use zsr_host_agent::pu;
 //! use zsr_host_agent::ring::Cancel;
 //!
-//! let socket = "/run/user/1000/zsr/demo/h1.programs".as_ref();
+//! let socket = "/run/user/1000/zsr/demo/programs-0".as_ref();
 //! let mut ring = pu::attach_producer(socket, "orders.h1.h2", Cancel::new())?;
 //! let item = vec![0; ring.spec().item_size() as usize];
 //! ring.push(&item)?;
 //! ring.close();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The socket of the topology's first host is `programs-0`; `zsr ring list --json` says it for each ring.
 //!
 //! The connection to the agent is open for as long as the handle lives, and is how the agent knows: a process that dies is
 //! noticed at once, and what it had pushed is delivered. A handle that is [detached](Producer::detach) leaves the ring to

@@ -74,7 +74,7 @@ pub enum AttachError {
         wanted: Role,
     },
     /// There is a handle already, and a ring has only one on each side.
-    #[error("the ring has a {0} handle already; drop or detach it first")]
+    #[error("the ring has its {0} already; it takes one at a time")]
     Attached(Role),
     /// The ring was closed by an earlier handle.
     #[error("the ring was closed; nothing can be pushed after that")]

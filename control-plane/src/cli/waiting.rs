@@ -1,0 +1,100 @@
+//! What a call to the controller waits for, said while it waits: changes under way, agents that do not answer, processes that are
+//! stopped.
+
+use super::client::Client;
+use crate::controller::proto;
+use crate::process::{Held, Lock, Place, is_stopped};
+use std::time::{Duration, Instant};
+
+/// When it is said for the first time.
+const TELL: Duration = Duration::from_secs(2);
+/// Between two looks after that, and how long one may take.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Resolves when it is too late, with how long was waited and for whom: `time` is over, or, where there is none, the controller has
+/// not said anything for `patience`. Meanwhile `tell` hears what is waited for, whenever that is news.
+pub(super) async fn until_late(
+    client: &Client,
+    place: &Place,
+    time: Option<Duration>,
+    patience: Duration,
+    tell: Option<fn(&str)>,
+) -> (Duration, String) {
+    // Nobody listens: nothing is asked.
+    if let (Some(time), None) = (time, tell) {
+        tokio::time::sleep(time).await;
+        return (time, controller(place));
+    }
+    let begun = Instant::now();
+    let mut heard = begun;
+    let mut told = String::new();
+    let left = |heard: Instant| match time {
+        Some(time) => time.saturating_sub(begun.elapsed()),
+        None => patience.saturating_sub(heard.elapsed()),
+    };
+    tokio::time::sleep(TELL.min(left(heard))).await;
+    loop {
+        let mut client = client.clone();
+        let system = client.get_system(proto::GetSystemRequest {});
+        let mut waits_for = match tokio::time::timeout(LOOK.min(left(heard)), system).await {
+            Ok(Ok(system)) => {
+                heard = Instant::now();
+                named(system.get_ref())
+            }
+            // What has become of the controller is for the call itself to find out.
+            Ok(Err(_)) | Err(_) => controller(place),
+        };
+        for process in stopped(place) {
+            waits_for = format!("{waits_for}; {process}");
+        }
+        if waits_for != told {
+            if let Some(tell) = tell {
+                tell(&format!("waiting for {waits_for}"));
+            }
+            told.clone_from(&waits_for);
+        }
+        if left(heard).is_zero() {
+            let seconds = begun.elapsed().as_secs_f64().round().max(1.0);
+            return (Duration::from_secs_f64(seconds), told);
+        }
+        tokio::time::sleep(LOOK.min(left(heard))).await;
+    }
+}
+
+/// Changes that are under way, else agents that do not answer, else the controller itself.
+fn named(system: &proto::System) -> String {
+    let change = |c: &proto::Pending| match c.waits_for.as_str() {
+        "" => c.what.clone(),
+        whom => format!("{whom} ({})", c.what),
+    };
+    let mut all: Vec<String> = system.pending.iter().map(change).collect();
+    if all.is_empty() {
+        all.clone_from(&system.unanswered);
+    }
+    let more = all.len().saturating_sub(3);
+    all.truncate(3);
+    match (all.is_empty(), more) {
+        (true, _) => "the controller, which has much to do".to_owned(),
+        (false, 0) => all.join("; "),
+        (false, more) => format!("{}; and {more} more", all.join("; ")),
+    }
+}
+
+/// The controller, which does not answer.
+pub(super) fn controller(place: &Place) -> String {
+    match Lock::holder(&place.pid("controller")) {
+        Held::By(pid) => format!("the controller of system `{}`, process {pid}", place.name()),
+        Held::Nobody => format!("the controller of system `{}`, which has died", place.name()),
+    }
+}
+
+/// Processes of the system that somebody has stopped.
+fn stopped(place: &Place) -> Vec<String> {
+    let held = |process: String| match Lock::holder(&place.pid(&process)) {
+        Held::By(pid) if is_stopped(pid) => {
+            Some(format!("{process} is stopped: kill -CONT {pid} lets it go on"))
+        }
+        _ => None,
+    };
+    place.processes().into_iter().filter_map(held).collect()
+}

@@ -1,0 +1,113 @@
+//! Ends one process of a running system and starts it anew, as it was started.
+
+use super::launch::Launch;
+use super::lock::Lock;
+use super::place::{Place, PlaceError};
+use super::roles::Role;
+use super::signals::{alive, end};
+use super::up::UpError;
+use crate::topology::{Diagnostics, Topology};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// How a process was started. Each writes it down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    role: Role,
+    topology: PathBuf,
+    artifacts: Option<PathBuf>,
+}
+
+/// Why a process could not be restarted.
+#[derive(Debug, thiserror::Error)]
+pub enum RestartError {
+    /// The system's folder, or somebody who starts or ends the system.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// No such process.
+    #[error("system `{system}` has no process `{process}` that was started here: there are {}", .known.join(", "))]
+    Unknown {
+        /// The system.
+        system: String,
+        /// The process asked for.
+        process: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The topology is not sound any more; the process still runs.
+    #[error("{0}")]
+    Topology(Diagnostics),
+    /// The topology can't be laid out any more; the process still runs.
+    #[error("{0}")]
+    Layout(String),
+    /// It does not come up.
+    #[error(transparent)]
+    Up(#[from] UpError),
+}
+
+impl Recipe {
+    /// What `role` is started with.
+    pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>) -> Self {
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Recipe { role: role.clone(), topology: whole(&topology.file), artifacts: artifacts.map(whole) }
+    }
+
+    /// Writes it down.
+    pub(super) fn write(&self, place: &Place) -> std::io::Result<()> {
+        std::fs::write(place.recipe(&self.role.process()), serde_json::to_vec(self)?)
+    }
+
+    /// How `process` of the system at `place` was started.
+    ///
+    /// # Errors
+    /// [`RestartError::Unknown`].
+    pub fn of(place: &Place, process: &str) -> Result<Self, RestartError> {
+        let known = place.processes();
+        let text = known.iter().any(|k| k == process).then(|| std::fs::read(place.recipe(process)).ok());
+        let recipe = text.flatten().and_then(|text| serde_json::from_slice(&text).ok());
+        let unknown =
+            || RestartError::Unknown { system: place.name().to_owned(), process: process.to_owned(), known };
+        recipe.ok_or_else(unknown)
+    }
+
+    /// What it is.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// Its topology, laid out as the system's.
+    ///
+    /// # Errors
+    /// The file has become unsound.
+    pub fn topology(&self, place: &Place) -> Result<Topology, RestartError> {
+        let mut topology = Topology::load(&self.topology).map_err(RestartError::Topology)?;
+        if let Some(layout) = place.layout()? {
+            topology.lay_out(&layout).map_err(RestartError::Layout)?;
+        }
+        Ok(topology)
+    }
+
+    /// Ends the process, if it lives, and starts it again; `topology` is as [`topology`](Self::topology) says.
+    ///
+    /// # Errors
+    /// Somebody starts or ends the system at this moment; the process does not come up again.
+    pub fn restart(
+        &self,
+        place: &Place,
+        topology: &Topology,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), RestartError> {
+        let busy = place.busy();
+        let _busy = Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy, source })?;
+        let process = self.role.process();
+        if let Some(pid) = alive(place, &process) {
+            tell(&format!("ending {process} (process {pid})"));
+            end(place, &process, tell);
+        }
+        tell(&format!("starting {process}"));
+        let netns = place.layout()?.is_some_and(|layout| layout.netns);
+        let (artifacts, interrupted) = (self.artifacts.as_deref(), &AtomicBool::new(false));
+        Ok(Launch { place, topology, netns, artifacts, interrupted }.start(&self.role)?)
+    }
+}

@@ -1,0 +1,56 @@
+//! Other processes of the system, by their numbers.
+
+use super::lock::{Held, Lock};
+use super::place::Place;
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::{Duration, Instant};
+
+/// How long processes may take to end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Whether somebody has stopped that process (SIGSTOP, or a debugger).
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have any characters in it, parentheses too.
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
+}
+
+/// The number of a process of the system, if it lives.
+pub(super) fn alive(place: &Place, process: &str) -> Option<u32> {
+    match Lock::holder(&place.pid(process)) {
+        Held::By(pid) => Some(pid),
+        Held::Nobody => None,
+    }
+}
+
+/// Ends a process of the system; one that does not end is killed, which `tell` hears of.
+pub(super) fn end(place: &Place, process: &str, tell: &dyn Fn(&str)) {
+    let Some(pid) = alive(place, process) else { return };
+    signal(pid, Signal::TERM);
+    // One that is stopped takes note of the other signal when it goes on.
+    signal(pid, Signal::CONT);
+    if !gone(place, process) {
+        tell(&format!("the {process} (process {pid}) does not end; it is killed"));
+        signal(pid, Signal::KILL);
+        gone(place, process);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // The lock said that the process lives; if it has ended since, there is nobody to tell.
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn gone(place: &Place, process: &str) -> bool {
+    let begun = Instant::now();
+    while alive(place, process).is_some() {
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
+}

@@ -1,0 +1,95 @@
+//! What a run that moves data waits for, for its progress: how often the switch has tried again, and what does not get on.
+
+use super::System;
+use crate::plan::RETRIES;
+use crate::topology::{RingRole, show_size};
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long the switch may take to say how often it has tried again.
+const ANSWER: Duration = Duration::from_millis(500);
+/// Rings that are named.
+const NAMED: usize = 2;
+
+/// Looks at a run now and then.
+#[derive(Debug)]
+pub struct Delays {
+    looked: Instant,
+    delivered: u64,
+    /// Since when `delivered` is what it is.
+    since: Instant,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        let now = Instant::now();
+        Delays { looked: now, delivered: 0, since: now }
+    }
+}
+
+impl Delays {
+    /// What there is to say, now that so many records were delivered; `None` if it was said a moment ago.
+    pub fn look(&mut self, system: &mut System<'_>, delivered: u64) -> Option<String> {
+        if self.looked.elapsed() < LOOK {
+            return None;
+        }
+        self.looked = Instant::now();
+        if delivered != self.delivered {
+            (self.delivered, self.since) = (delivered, self.looked);
+        }
+        let mut said = Vec::new();
+        if let Some(retries) = retries(system) {
+            said.push(format!("{retries} retries"));
+        }
+        if self.since.elapsed() >= LOOK {
+            let whom = waiting(system);
+            let seconds = self.since.elapsed().as_secs();
+            said.push(match whom.as_slice() {
+                [] => format!("nothing for {seconds} s, waiting for producers"),
+                whom => format!("nothing for {seconds} s, waiting for {}", some(whom)),
+            });
+        }
+        Some(said.join("; "))
+    }
+}
+
+/// Requests that the switch has sent again, if it says so in time.
+fn retries(system: &mut System<'_>) -> Option<u64> {
+    let counter = system.schema.counter(RETRIES).ok()?;
+    let cells: Vec<(u32, u16)> = system.plan.workers.iter().map(|w| (counter, w.id)).collect();
+    system.block_on(async |client| {
+        let reader = client.reader();
+        let counted = tokio::time::timeout(ANSWER, reader.cells(&cells)).await.ok()?.ok()?;
+        Some(counted.iter().map(|cell| cell.packets).sum())
+    })
+}
+
+/// What is in rings, and what has to happen to it. Items in a consumer's ring hold up those behind them.
+fn waiting(system: &System<'_>) -> Vec<String> {
+    let agents = system.hosts.agents();
+    let rings = system.topology().rings.iter().filter_map(|ring| {
+        let found = agents.get(ring.host)?.ring(&ring.name).ok()?;
+        let fill = found.ring.snapshot().fill();
+        let size = show_size(fill.into());
+        (fill > 0).then(|| match ring.role {
+            RingRole::Consumer => (0, format!("the consumer at ring `{}` to take {size}", ring.name)),
+            RingRole::Producer => {
+                let host = &system.topology().hosts[ring.host].name;
+                (1, format!("{size} of ring `{}` on host `{host}` to be transferred", ring.name))
+            }
+        })
+    });
+    let mut found: Vec<(u8, String)> = rings.collect();
+    found.sort_by_key(|(rank, _)| *rank);
+    found.into_iter().map(|(_, text)| text).collect()
+}
+
+/// The first of them, and how many more there are.
+fn some(texts: &[String]) -> String {
+    let first = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match texts.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
