@@ -3,7 +3,7 @@
 import re, subprocess, sys, tempfile
 from faults import faults
 from guests import AGENT, Guest
-from peers import AT, HOSTS, Failed, give, live, peers
+from peers import AT, HOSTS, Failed, give, live, patiently, peers
 
 IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 
@@ -113,9 +113,12 @@ def bad_input(guests, flow):
          fails=says("may lock 16384 bytes", "ulimit -l unlimited"))
 
 
+LOSS = 0.02
+
+
 def product(guests, folder, kind, mtu):
     """The product's own processes: `zsr agent` in the guests, `zsr up` outside, programs at the agents' rings."""
-    text = peers(guests, kind, mtu)
+    text, items = peers(guests, kind, mtu, LOSS), ITEMS * mtu // 1024
     path = folder + "/peers.yaml"
     open(path, "w").write(text)
     give(guests, text)
@@ -123,7 +126,7 @@ def product(guests, folder, kind, mtu):
     missed = {h: -guests[h].counter("out_of_seq_request") for h in ("h3", "h4")}
     agents = {name: g.popen(f"{AT} zsr agent /tmp/peers.yaml {name} --listen 0.0.0.0:{AGENT}") for name, g in guests.items()}
     with live.System(ZSR, path) as s:
-        s.up()
+        patiently(s.up)
         flow = s.json("flow", "show", "f")[0]
         rings = [(side, m["host"], r["name"]) for side in ("producers", "consumers") for m in flow[side] for r in m["rings"]]
         numbers = {ring: n for n, (side, _, ring) in enumerate(rings) if side == "producers"}
@@ -131,7 +134,7 @@ def product(guests, folder, kind, mtu):
         for side, host, ring in rings:
             at = f"zsr-lab program --socket /run/zsr/peers/programs-{list(HOSTS).index(host)} --ring {ring} --item-size 1024"
             if side == "producers":
-                line = f"{at} --push {ITEMS} --number {numbers[ring]}"
+                line = f"{at} --push {items} --number {numbers[ring]}"
             else:
                 # A shuffle's rings end with the consumer that they feed.
                 feed = [n for r, n in numbers.items() if kind != "shuffle" or r.endswith("." + host)]
@@ -146,8 +149,8 @@ def product(guests, folder, kind, mtu):
                 said.append(text.split("items, each")[0].split()[-1:] + text.split())
         count, total = (sum(int(words[at]) for words in said) for at in (0, -1))
         copies = 2 if kind == "replicate" else 1
-        pushed = len(numbers) * ITEMS * copies
-        if (count, total) != (pushed, len(numbers) * copies * (ITEMS * (ITEMS - 1) // 2)):
+        pushed = len(numbers) * items * copies
+        if (count, total) != (pushed, len(numbers) * copies * (items * (items - 1) // 2)):
             raise Failed(f"{kind} by zsr agent: {count} items came of {pushed}, their numbers' sum is {total}")
         if kind == "replicate" and len({words[-3] for words in said}) != 1:
             raise Failed(f"consumers have seen different orders: {said}")
@@ -161,7 +164,7 @@ def product(guests, folder, kind, mtu):
         left = g.run("rdma resource show qp 2>/dev/null | grep -c 'type RC'; ls /run/zsr/peers")[1].split()
         if status != 0 or left[0] != "0" or any(f.startswith(("agent-", "programs-")) for f in left):
             raise Failed(f"the agent of {name} ended with {status}, left {left}: {text}")
-    print(f"OK rxe: {kind} by zsr up and zsr agent, 0.5 % of frames lost each way, path MTU {mtu}: {count} items checked, {sum(missed.values())} gaps "
+    print(f"OK rxe: {kind} by zsr up and zsr agent, {LOSS:.0%} of frames lost each way, path MTU {mtu}: {count} items checked, {sum(missed.values())} gaps "
           "seen by the consumers' NICs, no queue pair left", flush=True)
 
 

@@ -1,7 +1,7 @@
 """What happens to NICs, agents and hosts while a flow moves: every item is checked all the same."""
 import os, signal, time
 from guests import AGENT, PATIENCE
-from peers import AT, Failed, give, live, peers
+from peers import AT, Failed, give, live, patiently, peers
 
 ROUND = 400  # items
 
@@ -53,10 +53,10 @@ def faults(zsr, guests, folder):
     agent = lambda h: guests[h].popen(f"{AT} zsr agent /tmp/peers.yaml {h} --listen 0.0.0.0:{AGENT}")
     agents = {h: agent(h) for h in guests}
     with live.System(zsr, path) as s:
-        s.up()
+        patiently(s.up)
         flow = Flow(s, guests)
         addresses(s, guests, flow)
-        pauses(s, guests, flow, zsr)
+        pauses(s, guests, flow)
         flow.end()
         s.run("flow", "delete", "f")
         for fault in (kill, unload):
@@ -69,8 +69,8 @@ def faults(zsr, guests, folder):
 
 
 def create(s, name):
-    s.run("flow", "create", name, "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--ring-size", "64KiB", "--max-batch", "16KiB",
-          "--rto", "40ms", "--poll-timeout", "40ms")
+    patiently(s.run, "flow", "create", name, "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--ring-size", "64KiB",
+              "--max-batch", "16KiB", "--rto", "40ms", "--poll-timeout", "40ms")
 
 
 def addresses(s, guests, flow):
@@ -125,7 +125,8 @@ def addresses(s, guests, flow):
     print("OK rxe: a flow that is created after that moves its items", flush=True)
 
 
-def pauses(s, guests, flow, zsr):
+def pauses(s, guests, flow):
+    """Machines and an agent stand still for a while."""
     for h, g in guests.items():
         flow.push()
         os.kill(g.process.pid, signal.SIGSTOP)
@@ -147,8 +148,8 @@ def pauses(s, guests, flow, zsr):
 def anew(s, guests, flow, agents, agent, after):
     """A host whose queue pairs are gone: its agent and its flow are made anew, as the reason says."""
     s.run("flow", "delete", "f", "--force")
+    flow.producer.end_input()
     for program in (flow.producer, flow.consumer):
-        program.end_input() if program is flow.producer else None
         program.wait()
     guests["h1"].run("killall zsr")
     agents["h1"].wait()
