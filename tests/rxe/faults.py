@@ -25,13 +25,27 @@ class Flow:
 
     def moved(self):
         """Waits until all that was pushed has moved."""
+        def have():
+            flows = self.system.json("top", "-n", "1")[-1]["flows"]
+            return any(f["name"] == self.name and f["items"] >= self.pushed for f in flows), flows
+        self.wait(f"{self.pushed} items were pushed, and do not come", have)
+
+    def becomes_impaired(self, *words):
+        """Waits until it is, for a reason with these words; events of what was before may still be on their way."""
+        def is_so():
+            flow = self.system.json("flow", "show", self.name)[0]
+            return flow["state"] == "impaired" and all(w in flow["reason"] for w in words), (flow["state"], flow["reason"])
+        self.wait(f"it does not become impaired with {words}", is_so)
+
+    def wait(self, what, look):
         until = time.monotonic() + PATIENCE
         while True:
-            flows = self.system.json("top", "-n", "1")[-1]["flows"]
-            if any(f["name"] == self.name and f["items"] >= self.pushed for f in flows):
+            done, seen = look()
+            if done:
                 return
             if time.monotonic() > until:
-                raise Failed(f"{self.pushed} items were pushed, and do not come: {flows} {self.system.json('events')}")
+                raise Failed(f"flow {self.name}: {what}: {seen} {self.system.json('events')}")
+            time.sleep(0.2)
 
     def end(self):
         """Ends the stream; the consumer's program checks each item on its way."""
@@ -39,11 +53,6 @@ class Flow:
         said = [program.wait() for program in (self.producer, self.consumer)]
         if any(status for status, _ in said) or f": {self.pushed} items, each as it should be" not in said[1][1]:
             raise Failed(f"{self.pushed} items were pushed: {said} {self.system.json('events')}")
-
-    def is_impaired(self, *words):
-        flow = self.system.json("flow", "show", self.name)[0]
-        if flow["state"] != "impaired" or not all(w in flow["reason"] for w in words):
-            raise Failed(f"expected an impaired flow with {words}: {flow['state']}, {flow['reason']}")
 
 
 def faults(zsr, guests, folder):
@@ -97,7 +106,7 @@ def addresses(s, guests, flow):
         run(h, f"ip addr del {address}")
         s.event(kind="link-down", host=h, text=guests[h].ip, after=before)
         flow.push()
-        flow.is_impaired(guests[h].ip, "ip addr add")
+        flow.becomes_impaired(guests[h].ip, "ip addr add")
         run(h, f"ip addr add {address}")
         s.event(kind="link-up", host=h, after=before)
         goes_on(f"the {side} has no address for a while")
@@ -139,7 +148,7 @@ def pauses(s, guests, flow):
     s.event(kind="agent-lost", host="h1", after=before)
     flow.push()
     flow.moved()
-    flow.is_impaired("h1", "agent is away")
+    flow.becomes_impaired("h1", "agent is away")
     guests["h1"].run("killall -CONT zsr")
     s.event(kind="agent-found", host="h1", after=before)
     print("OK rxe: an agent stands still: its rings go on, and the flow is impaired until it is back", flush=True)
@@ -168,7 +177,7 @@ def kill(s, guests, flow, agents, agent):
     before = s.json("events")[-1]["number"]
     guests["h1"].run("killall -KILL zsr")
     s.event(kind="agent-lost", host="h1", after=before)
-    flow.is_impaired("h1")
+    flow.becomes_impaired("h1")
     left = guests["h1"].run("rdma resource show qp | grep -c 'type RC'")[1].split()[0]
     if left != "0":
         raise Failed(f"an agent that was killed has left {left} queue pairs")
@@ -185,6 +194,6 @@ def unload(s, guests, flow, agents, agent):
     if status != 0:
         raise Failed(f"rdma link del: {said}")
     s.event(kind="link-down", host="h1", text="was taken away", after=before)
-    flow.is_impaired("rxe0", "start the agent anew")
+    flow.becomes_impaired("rxe0", "start the agent anew")
     anew(s, guests, flow, agents, agent, before)
     print("OK rxe: the device is taken away and made anew: the agent lets go of it and says so; made anew, the flow moves", flush=True)
