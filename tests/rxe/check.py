@@ -203,7 +203,8 @@ def everything(guests, folder):
     flow("2:2 load balance, path MTU 4096", "load-balance", two, to_two, 4096)
     flow("2:2 replicate, path MTU 4096", "replicate", two, to_two, 4096)
     for mtu in (256, 512, 2048):
-        flow(f"1:1 with 1 % of frames lost each way, path MTU {mtu}", "shuffle", one, to_one, mtu, extra=["--loss", "0.01"])
+        flow(f"1:1 with 1 % of frames lost each way, path MTU {mtu}", "shuffle", one, to_one, mtu, extra=["--loss", "0.01"],
+             items=ITEMS * max(mtu // 512, 1))
     flow("1:1, 100 MB, path MTU 4096", "shuffle", one, to_one, 4096, items=3200, sizes="item_size: 32KiB, ring_size: 1MiB, max_batch: 256KiB")
     for mtu in (1024, 4096):
         flow(f"2:2 shuffle with 1 % of frames lost each way, path MTU {mtu}", "shuffle", two, to_two, mtu, extra=["--loss", "0.01"])
