@@ -1,38 +1,35 @@
 #!/usr/bin/env python3
 """check.py IMAGE LAB ITEMS ZSR: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
 import re, subprocess, sys, tempfile
-from pathlib import Path
+from faults import faults
 from guests import AGENT, Guest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import live
+from peers import AT, HOSTS, Failed, give, live, patiently, peers
 
 IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-HOSTS = {f"h{n}": (f"10.0.1.{n}", f"02:00:00:01:00:{n:02x}") for n in (1, 2, 3, 4)}
 
 
-Failed = live.Failed
-
-
-def topology(kind, producers, consumers, mtu, more=""):
+def topology(kind, producers, consumers, mtu, more, sizes):
     hosts = "".join(f"  - {{name: {h}, ip: {HOSTS[h][0]}, mac: '{HOSTS[h][1]}', mtu: {mtu}}}\n" for h in producers + consumers)
     # Timeouts are long: an emulated guest answers in milliseconds.
     return (f"name: rxe\nhosts:\n{hosts}flows:\n"
             f"  - {{name: f, kind: {kind}, producers: [{', '.join(producers)}], consumers: [{', '.join(consumers)}], "
-            f"item_size: 1024, ring_size: 64KiB, max_batch: 16384, poll_timeout: 40ms, rto: 40ms, {more or 'poll_interval: 500us'}}}\n"
+            f"{sizes}, poll_timeout: 40ms, rto: 40ms, {more or 'poll_interval: 500us'}}}\n"
             "workload: {kind: synthetic, items: 1}\n")
 
 
-def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=None, more="", program="zsr-lab"):
+SMALL = "item_size: 1024, ring_size: 64KiB, max_batch: 16384"
+
+
+def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=None, more="", program="zsr-lab", items=ITEMS, sizes=SMALL):
     """One flow, every item checked in the guests. `fails`: what the switch must say instead."""
-    text = topology(kind, producers, consumers, mtu, more)
+    text = topology(kind, producers, consumers, mtu, more, sizes)
     path = folder + "/topology.yaml"
     open(path, "w").write(text)
     used, hosts, agents, ports = producers + consumers, [], [], []
     for h in used:
         g = guests[h]
         g.run("cat > /tmp/topology.yaml", text.encode())
-        hosts.append(g.popen(f"{program} host --topology /tmp/topology.yaml --host {h} --listen 0.0.0.0:{AGENT} --items {ITEMS} --verbs rxe0"))
+        hosts.append(g.popen(f"{program} host --topology /tmp/topology.yaml --host {h} --listen 0.0.0.0:{AGENT} --items {items} --verbs rxe0"))
         agents += ["--agent", f"{h}=127.0.0.1:{g.agent_port}"]
         ports += ["--port", f"{h}=unix:{g.far},{g.cable}"]
     fabric = subprocess.run([LAB, "fabric", "--topology", path, *agents, *ports, *extra],
@@ -41,7 +38,7 @@ def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=N
     if fails or fabric.returncode != 0:
         for h in used:
             guests[h].run("killall zsr-lab")
-    outcomes = {h: c.wait(30) for h, c in zip(used, hosts)}
+    outcomes = {h: c.wait() for h, c in zip(used, hosts)}
     if fails:
         if fabric.returncode == 0 or not fails(said):
             raise Failed(f"{name}: it should have failed, and did not as expected:\n{said}\n{outcomes}")
@@ -55,7 +52,7 @@ def run(guests, folder, name, kind, producers, consumers, mtu, extra=(), fails=N
     count, total = (sum(int(words[at]) for words in lines) for at in (2, -1))
     copies = 1 if kind == "load-balance" else len(consumers)
     streams = len(producers) * copies
-    if (count, total) != (streams * ITEMS, streams * ITEMS * (ITEMS - 1) // 2):
+    if (count, total) != (streams * items, streams * items * (items - 1) // 2):
         raise Failed(f"{name}: {count} items came, their numbers' sum is {total}: some are lost or doubled")
     if kind == "replicate" and len({words[-3] for words in lines}) != 1:
         raise Failed(f"{name}: consumers have seen different orders: {lines}")
@@ -90,7 +87,7 @@ def bad_input(guests, flow):
     h1 = guests["h1"]
 
     def refused(name, line, *words):
-        status, said = h1.run(f"timeout -s KILL 60 {line}", timeout=90)
+        status, said = h1.run(f"timeout -s KILL 300 {line}")
         if status == 0 or not all(w in said for w in words):
             raise Failed(f"{name}: expected an error with {words}, got {status}: {said}")
         print(f"OK rxe: {name}: {said.strip().removeprefix('zsr-lab: ')}", flush=True)
@@ -116,44 +113,20 @@ def bad_input(guests, flow):
          fails=says("may lock 16384 bytes", "ulimit -l unlimited"))
 
 
-PEERS = """name: peers
-switches: [{{name: s1, tick: 100us}}]
-hosts:
-{hosts}links:
-{links}flows:
-  - {{name: f, kind: {kind}, producers: [h1, h2], consumers: [h3, h4], item_size: 1024, ring_size: 64KiB, max_batch: 16384,
-     poll_interval: 500us, poll_timeout: 40ms, rto: 40ms}}
-workload: {{kind: synthetic}}
-"""
-
-
-def peers(guests, kind, mtu):
-    hosts, links = "", ""
-    for n, (name, (ip, mac)) in enumerate(HOSTS.items(), 1):
-        g = guests[name]
-        hosts += (f"  - {{name: {name}, ip: {ip}, mac: '{mac}', mtu: {mtu}, nic: {{kind: verbs, device: rxe0}}, "
-                  f"agent: '127.0.0.1:{g.agent_port}'}}\n")
-        links += f"  - {{from: {name}, to: s1:{n}, sockets: {{switch: {g.far}, host: {g.cable}}}, faults: {{loss: 0.005}}}}\n"
-    return PEERS.format(hosts=hosts, links=links, kind=kind)
-
-
-def give(guests, text):
-    for g in guests.values():
-        g.run("cat > /tmp/peers.yaml", text.encode())
-
-
-AT = "XDG_RUNTIME_DIR=/run"
+LOSS = 0.02
 
 
 def product(guests, folder, kind, mtu):
     """The product's own processes: `zsr agent` in the guests, `zsr up` outside, programs at the agents' rings."""
-    text = peers(guests, kind, mtu)
-    path = Path(folder) / "peers.yaml"
-    path.write_text(text)
+    text, items = peers(guests, kind, mtu, LOSS), ITEMS * mtu // 1024
+    path = folder + "/peers.yaml"
+    open(path, "w").write(text)
     give(guests, text)
+    # A link keeps the order, so a NIC that sees a number come too early has missed a frame.
+    missed = {h: -guests[h].counter("out_of_seq_request") for h in ("h3", "h4")}
     agents = {name: g.popen(f"{AT} zsr agent /tmp/peers.yaml {name} --listen 0.0.0.0:{AGENT}") for name, g in guests.items()}
     with live.System(ZSR, path) as s:
-        s.up()
+        patiently(s.up)
         flow = s.json("flow", "show", "f")[0]
         rings = [(side, m["host"], r["name"]) for side in ("producers", "consumers") for m in flow[side] for r in m["rings"]]
         numbers = {ring: n for n, (side, _, ring) in enumerate(rings) if side == "producers"}
@@ -161,7 +134,7 @@ def product(guests, folder, kind, mtu):
         for side, host, ring in rings:
             at = f"zsr-lab program --socket /run/zsr/peers/programs-{list(HOSTS).index(host)} --ring {ring} --item-size 1024"
             if side == "producers":
-                line = f"{at} --push {ITEMS} --number {numbers[ring]}"
+                line = f"{at} --push {items} --number {numbers[ring]}"
             else:
                 # A shuffle's rings end with the consumer that they feed.
                 feed = [n for r, n in numbers.items() if kind != "shuffle" or r.endswith("." + host)]
@@ -169,26 +142,30 @@ def product(guests, folder, kind, mtu):
             programs.append((side, line, guests[host].popen(line)))
         said = []
         for side, line, program in programs:
-            status, text = program.wait(120)
+            status, text = program.wait()
             if status != 0:
                 raise Failed(f"{kind} by zsr agent: {line}: {text}\n{s.json('events')}")
             if side == "consumers":
                 said.append(text.split("items, each")[0].split()[-1:] + text.split())
         count, total = (sum(int(words[at]) for words in said) for at in (0, -1))
         copies = 2 if kind == "replicate" else 1
-        pushed = len(numbers) * ITEMS * copies
-        if (count, total) != (pushed, len(numbers) * copies * (ITEMS * (ITEMS - 1) // 2)):
+        pushed = len(numbers) * items * copies
+        if (count, total) != (pushed, len(numbers) * copies * (items * (items - 1) // 2)):
             raise Failed(f"{kind} by zsr agent: {count} items came of {pushed}, their numbers' sum is {total}")
         if kind == "replicate" and len({words[-3] for words in said}) != 1:
             raise Failed(f"consumers have seen different orders: {said}")
         s.down()
+    missed = {h: n + guests[h].counter("out_of_seq_request") for h, n in missed.items()}
+    if not any(missed.values()):
+        raise Failed(f"{kind} by zsr agent: no frame was lost: {missed}")
     for name, g in guests.items():
         g.run("killall zsr")
-        status, text = agents[name].wait(30)
+        status, text = agents[name].wait()
         left = g.run("rdma resource show qp 2>/dev/null | grep -c 'type RC'; ls /run/zsr/peers")[1].split()
         if status != 0 or left[0] != "0" or any(f.startswith(("agent-", "programs-")) for f in left):
             raise Failed(f"the agent of {name} ended with {status}, left {left}: {text}")
-    print(f"OK rxe: {kind} by zsr up and zsr agent, 0.5 % of frames lost each way, path MTU {mtu}: {count} items checked, no queue pair left", flush=True)
+    print(f"OK rxe: {kind} by zsr up and zsr agent, {LOSS:.0%} of frames lost each way, path MTU {mtu}: {count} items checked, {sum(missed.values())} gaps "
+          "seen by the consumers' NICs, no queue pair left", flush=True)
 
 
 def product_refuses(guests):
@@ -197,7 +174,7 @@ def product_refuses(guests):
 
     def refused(name, edit, *words):
         give({"h1": h1}, edit(text))
-        status, said = h1.run(f"{AT} timeout -s KILL 60 zsr agent /tmp/peers.yaml h1 --listen 0.0.0.0:{AGENT}", timeout=90)
+        status, said = h1.run(f"{AT} timeout -s KILL 300 zsr agent /tmp/peers.yaml h1 --listen 0.0.0.0:{AGENT}")
         left = h1.run("ls /run/zsr/peers | grep -v 'pid$'")[1].split()
         if status != 1 or left or not all(w in said for w in words):
             raise Failed(f"{name}: expected an error with {words}, got {status}: {said} {left}")
@@ -213,6 +190,8 @@ def everything(guests, folder):
     for kind, mtu in (("shuffle", 1024), ("load-balance", 4096), ("replicate", 4096)):
         product(guests, folder, kind, mtu)
     product_refuses(guests)
+    faults(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
+
     def flow(name, *args, **more):
         run(guests, folder, name, *args, **more)
 
@@ -223,6 +202,10 @@ def everything(guests, folder):
     flow("2:2 shuffle, path MTU 1024", "shuffle", two, to_two, 1024)
     flow("2:2 load balance, path MTU 4096", "load-balance", two, to_two, 4096)
     flow("2:2 replicate, path MTU 4096", "replicate", two, to_two, 4096)
+    for mtu in (256, 512, 2048):
+        flow(f"1:1 with 1 % of frames lost each way, path MTU {mtu}", "shuffle", one, to_one, mtu, extra=["--loss", "0.01"],
+             items=ITEMS * max(mtu // 512, 1))
+    flow("1:1, 100 MB, path MTU 4096", "shuffle", one, to_one, 4096, items=3200, sizes="item_size: 32KiB, ring_size: 1MiB, max_batch: 256KiB")
     for mtu in (1024, 4096):
         flow(f"2:2 shuffle with 1 % of frames lost each way, path MTU {mtu}", "shuffle", two, to_two, mtu, extra=["--loss", "0.01"])
     flow("1:1, path MTU 1024, polled once a second, doorbell on", "shuffle", one, to_one, 1024,

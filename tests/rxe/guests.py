@@ -1,7 +1,7 @@
 """Guests with a soft-RoCE NIC under QEMU: boot, run commands, end. No root, no hardware virtualisation."""
 import os, re, socket, subprocess, time
 
-READY = 90  # seconds until a guest is up; 3 to 8 on an idle machine
+PATIENCE = 600  # seconds for whatever takes some on an idle machine; a guest is up there in 3 to 8
 AGENT = 7000  # port of the host agent in every guest
 
 
@@ -12,14 +12,21 @@ def free_port():
 
 
 class Command:
-    """A command that runs in a guest; its output can be waited for."""
+    """A command that runs in a guest; its output can be waited for. Its input ends behind `stdin`, or with `end_input`."""
 
-    def __init__(self, port, line, stdin=b""):
+    def __init__(self, port, line, stdin=b"", ends=True):
         self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.sendall(line.encode() + b"\n" + stdin)
+        self.send(line.encode() + b"\n" + stdin)
+        if ends:
+            self.end_input()
+
+    def send(self, stdin):
+        self.socket.sendall(stdin)
+
+    def end_input(self):
         self.socket.shutdown(socket.SHUT_WR)
 
-    def wait(self, timeout):
+    def wait(self, timeout=PATIENCE):
         """Status and output; raises TimeoutError."""
         until, text = time.monotonic() + timeout, b""
         while True:
@@ -50,7 +57,8 @@ class Guest:
             "qemu-system-x86_64", "-name", name, "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "qemu64", "-m", "384",
             "-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:" + self.console,
             "-kernel", os.path.join(image, "vmlinux"), "-initrd", os.path.join(image, "initramfs.cpio"),
-            "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable "
+            # Without its timer check, as an emulator that gets little time fails it.
+            "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check "
                        f"zsr.ip={ip}/16 zsr.mtu={mtu} zsr.name={name}",
             "-netdev", f"dgram,id=n0,local.type=unix,local.path={self.cable},remote.type=unix,remote.path={self.far}",
             "-device", f"virtio-net-pci,netdev=n0,mac={mac},addr=0x3,romfile=,{plain}",
@@ -70,17 +78,21 @@ class Guest:
             return False
 
     def wait_ready(self):
-        until = time.monotonic() + READY
+        until = time.monotonic() + PATIENCE
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"guest {self.name} did not come up:\n{self.log()}")
             time.sleep(0.1)
 
-    def popen(self, line, stdin=b""):
-        return Command(self.command_port, line, stdin)
+    def popen(self, line, stdin=b"", ends=True):
+        return Command(self.command_port, line, stdin, ends)
 
-    def run(self, line, stdin=b"", timeout=60):
+    def run(self, line, stdin=b"", timeout=PATIENCE):
         return self.popen(line, stdin).wait(timeout)
+
+    def counter(self, name):
+        """What the guest's NIC has counted, as the kernel shows it."""
+        return int(self.run(f"cat /sys/class/infiniband/rxe0/ports/1/hw_counters/{name}")[1])
 
     def end(self):
         self.process.kill()

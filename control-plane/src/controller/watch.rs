@@ -76,6 +76,11 @@ impl Controller {
         if let Some(member) = away {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
         }
+        let cut_off =
+            flow.members().map(|m| (m, self.0.links.at_host(&m.host))).find(|(_, why)| !why.is_empty());
+        if let Some((member, why)) = cut_off {
+            return Some(format!("host `{}` of member `{}`: {why}", member.host, member.name));
+        }
         let state = self.state();
         flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
     }

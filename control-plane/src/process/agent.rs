@@ -76,7 +76,9 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 async fn watch_nic(agent: Agent, interface: String) {
     let mut before = None;
     loop {
-        let trouble = agent.nic_trouble();
+        let looking = agent.clone();
+        // Ends early only with the process.
+        let Ok(trouble) = tokio::task::spawn_blocking(move || looking.nic_trouble()).await else { return };
         if trouble != before {
             match &trouble {
                 Some(why) => eprintln!("the NIC: {why}"),

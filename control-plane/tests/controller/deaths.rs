@@ -115,3 +115,21 @@ fn what_an_agent_was_not_there_to_close_goes_when_it_is_met_again() {
     tx.detach();
     rx.detach();
 }
+
+#[test]
+fn a_flow_whose_nic_is_of_no_use_is_impaired_and_says_why() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let why = "its address is gone: give it back";
+    rig.agents[0].set_link("eth0", Some(why.into()));
+    let down = rig.runtime.block_on(next(&mut events, EventKind::LinkDown));
+    assert_eq!((&*down.host, &*down.text), ("h1", why));
+    let flow = get(&rig, &mut client, "f");
+    assert_eq!(flow.state(), proto::FlowState::Impaired);
+    assert!(flow.reason.contains("`h1`") && flow.reason.contains(why), "{}", flow.reason);
+    rig.agents[0].set_link("eth0", None);
+    rig.runtime.block_on(next(&mut events, EventKind::LinkUp));
+    assert_eq!(get(&rig, &mut client, "f").state(), proto::FlowState::Running);
+}

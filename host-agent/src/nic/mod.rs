@@ -129,7 +129,8 @@ pub trait NicBackend: Send + Sync + 'static {
     /// [`NicError`]: unknown queue pair, NIC stopped.
     fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError>;
 
-    /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do.
+    /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do. To be called now and then: a NIC
+    /// mends first what it can, and so goes on when its address has been taken away and given again. May block for a second.
     fn trouble(&self) -> Option<NicError> {
         None
     }

@@ -15,6 +15,7 @@ pub(super) mod state {
     pub const INIT: u32 = 1;
     pub const RTR: u32 = 2;
     pub const RTS: u32 = 3;
+    pub const SQD: u32 = 4;
 }
 
 pub(super) mod access {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use zsr_wire::Mac;
+
 use crate::nic::{NicError, NicErrorKind};
 
 fn new(kind: NicErrorKind, message: String) -> NicError {
@@ -41,8 +43,8 @@ pub(super) fn no_gid(device: &str, port: u8, wanted: &str) -> NicError {
     new(
         NicErrorKind::Invalid,
         format!(
-            "port {port} of the RDMA device {device} has no {wanted}: give its network interface an IPv4 address \
-             (ip addr add A.B.C.D/24 dev ETH); InfiniBand and RoCEv1 can't be used"
+            "port {port} of the RDMA device {device} has no {wanted}: give its network interface an IPv4 address in \
+             the switch's subnet (ip addr add A.B.C.D/16 dev ETH); InfiniBand and RoCEv1 can't be used"
         ),
     )
 }
@@ -119,6 +121,41 @@ pub(super) fn state(device: &str, step: &str, peer: &str, mac: &str, source: &io
         NicErrorKind::Other,
         format!(
             "RDMA device {device}: queue pair to the switch {peer} does not reach {step}: {source}{advice}"
+        ),
+    )
+}
+
+/// The interface has another address than queue pairs and switch were told.
+pub(super) fn other_mac(device: &str, interface: &str, used: Mac, found: Mac) -> NicError {
+    new(
+        NicErrorKind::Other,
+        format!(
+            "the interface {interface} of the RDMA device {device} has the address {found} now, and flows use {used}: \
+             give it back (ip link set {interface} address {used}), or put the new one into the topology and start \
+             the system anew"
+        ),
+    )
+}
+
+/// `count` queue pairs could not be told where their GID is now.
+pub(super) fn stays_behind(device: &str, count: usize, index: u8, source: &io::Error) -> NicError {
+    new(
+        NicErrorKind::Other,
+        format!(
+            "RDMA device {device}: the GID has moved to index {index}, and {count} queue pairs can't follow it: {source}; \
+             delete the flows of this host and create them again"
+        ),
+    )
+}
+
+/// The device went while queue pairs were at it.
+pub(super) fn taken_away(device: &str) -> NicError {
+    new(
+        NicErrorKind::Stopped,
+        format!(
+            "the RDMA device {device} was taken away (its driver unloaded, or its link deleted), and with it the queue pairs \
+             of this agent: when it is there again, start the agent anew, and delete the flows of this host and create \
+             them again"
         ),
     )
 }

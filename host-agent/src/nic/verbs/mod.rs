@@ -5,9 +5,11 @@
 //! are needed to build.
 
 mod abi;
+mod changes;
 mod error;
 mod library;
 mod neighbour;
+mod objects;
 mod sysfs;
 
 use std::collections::HashMap;
@@ -21,8 +23,9 @@ use zsr_wire::{Qpn, Rkey};
 
 use super::{NicBackend, NicError, NicInfo, QpTarget};
 use crate::memory::{Memory, MemoryKey};
-use abi::{AhAttr, Mr, Opaque, Qp, QpAttr, QpCap, QpInitAttr, access, mask, state};
+use abi::{AhAttr, Qp, QpAttr, QpCap, QpInitAttr, access, mask, state};
 use library::Verbs;
+use objects::{Objects, QueuePair};
 use sysfs::Choice;
 pub use sysfs::VerbsConfig;
 
@@ -42,18 +45,6 @@ pub struct VerbsNic {
     objects: Mutex<Objects>,
 }
 
-/// Pointers into the library, all belonging to one opened device.
-struct Objects {
-    context: *mut Opaque,
-    pd: *mut Opaque,
-    cq: *mut Opaque,
-    regions: HashMap<Rkey, (*mut Mr, Arc<dyn Memory>)>,
-    queue_pairs: HashMap<Qpn, *mut Qp>,
-}
-
-// SAFETY: the library's objects may be used from any thread; ours are only reached with the lock held.
-unsafe impl Send for Objects {}
-
 impl VerbsNic {
     /// Opens a device.
     ///
@@ -69,6 +60,8 @@ impl VerbsNic {
             cq: null_mut(),
             regions: HashMap::new(),
             queue_pairs: HashMap::new(),
+            gid_index: choice.gid_index,
+            troubled: false,
         };
         let info = NicInfo {
             name: choice.device.clone(),
@@ -131,7 +124,12 @@ impl VerbsNic {
     }
 
     /// Takes a queue pair through all states, or says in which step it failed.
-    fn connect(&self, qp: *mut Qp, target: &QpTarget) -> Result<(), (&'static str, io::Error)> {
+    fn connect(
+        &self,
+        qp: *mut Qp,
+        target: &QpTarget,
+        gid_index: u8,
+    ) -> Result<(), (&'static str, io::Error)> {
         let step = |name, mut attr: QpAttr, what| self.modify(qp, &mut attr, what).map_err(|e| (name, e));
         step("RESET", QpAttr { qp_state: state::RESET, ..QpAttr::default() }, mask::STATE)?;
         let init = QpAttr {
@@ -148,14 +146,7 @@ impl VerbsNic {
             rq_psn: target.rq_psn.get(),
             max_dest_rd_atomic: self.max_reads,
             min_rnr_timer: 12,
-            ah_attr: AhAttr {
-                dgid: target.ip.to_ipv6_mapped().octets(),
-                sgid_index: self.choice.gid_index,
-                hop_limit: 64,
-                is_global: 1,
-                port_num: self.choice.port,
-                ..AhAttr::default()
-            },
+            ah_attr: self.way_to(target, gid_index),
             ..QpAttr::default()
         };
         let what = mask::STATE | mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
@@ -171,6 +162,26 @@ impl VerbsNic {
         };
         let what = mask::STATE | mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::SQ_PSN;
         step("RTS", rts, what | mask::MAX_QP_RD_ATOMIC)
+    }
+}
+
+impl VerbsNic {
+    /// The way to a queue pair's far end, from the GID at this index.
+    fn way_to(&self, target: &QpTarget, gid_index: u8) -> AhAttr {
+        AhAttr {
+            dgid: target.ip.to_ipv6_mapped().octets(),
+            sgid_index: gid_index,
+            hop_limit: 64,
+            is_global: 1,
+            port_num: self.choice.port,
+            ..AhAttr::default()
+        }
+    }
+
+    /// The objects of a device that is there.
+    fn present(&self) -> Result<MutexGuard<'_, Objects>, NicError> {
+        let objects = self.lock();
+        if objects.context.is_null() { Err(error::taken_away(&self.choice.device)) } else { Ok(objects) }
     }
 }
 
@@ -193,7 +204,7 @@ fn memlock_limit() -> Option<u64> {
 
 impl NicBackend for VerbsNic {
     fn trouble(&self) -> Option<NicError> {
-        sysfs::trouble(Path::new(sysfs::CLASS), Path::new(sysfs::NET), &self.choice)
+        self.keep_up().err()
     }
 
     fn info(&self) -> NicInfo {
@@ -201,7 +212,7 @@ impl NicBackend for VerbsNic {
     }
 
     fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
-        let mut objects = self.lock();
+        let mut objects = self.present()?;
         let (base, len) = (memory.base().as_ptr(), memory.len());
         let region = match memory.key() {
             // SAFETY: the memory is valid, and stays so in the table until the region is gone.
@@ -231,7 +242,7 @@ impl NicBackend for VerbsNic {
     }
 
     fn deregister(&self, rkey: Rkey) -> Result<(), NicError> {
-        let mut objects = self.lock();
+        let Ok(mut objects) = self.present() else { return Ok(()) };
         let Some((region, memory)) = objects.regions.remove(&rkey) else {
             return Err(error::unknown("memory region with the key", rkey.0));
         };
@@ -246,7 +257,7 @@ impl NicBackend for VerbsNic {
     }
 
     fn create_qp(&self) -> Result<Qpn, NicError> {
-        let mut objects = self.lock();
+        let mut objects = self.present()?;
         // A ring's queue pairs answer; they never ask, nor take messages. Some devices want room for one of each.
         let cap =
             QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
@@ -268,7 +279,7 @@ impl NicBackend for VerbsNic {
         }
         // SAFETY: not null, so it begins like this.
         let qpn = Qpn::new(unsafe { (*qp).qp_num });
-        objects.queue_pairs.insert(qpn, qp);
+        objects.queue_pairs.insert(qpn, QueuePair { qp, connected: None });
         Ok(qpn)
     }
 
@@ -280,54 +291,47 @@ impl NicBackend for VerbsNic {
                 target.path_mtu, self.choice.device, self.info.path_mtu, self.choice.interface
             )));
         }
-        let objects = self.lock();
-        let &qp = objects.queue_pairs.get(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
+        let mut objects = self.present()?;
+        // It may have moved since it was looked at.
+        let gid_index = self.locate(&mut objects)?;
+        let pair =
+            objects.queue_pairs.get_mut(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
         // Needs a privilege, and no more than helps: without, the system asks the network for the address.
         let _ = neighbour::set(&self.choice.interface, target.ip, target.mac);
-        self.connect(qp, target).map_err(|(step, source)| {
-            let _ = self.modify(qp, &mut QpAttr { qp_state: state::RESET, ..QpAttr::default() }, mask::STATE);
+        pair.connected = None;
+        self.connect(pair.qp, target, gid_index).map_err(|(step, source)| {
+            let _ = self.modify(
+                pair.qp,
+                &mut QpAttr { qp_state: state::RESET, ..QpAttr::default() },
+                mask::STATE,
+            );
             let (ip, mac) = (target.ip.to_string(), target.mac.to_string());
             error::state(&self.choice.device, step, &ip, &mac, &source)
-        })
+        })?;
+        pair.connected = Some((*target, gid_index));
+        Ok(())
     }
 
     fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError> {
-        let objects = self.lock();
-        let &qp = objects.queue_pairs.get(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
-        self.modify(qp, &mut QpAttr { qp_state: state::RESET, ..QpAttr::default() }, mask::STATE)
+        let Ok(mut objects) = self.present() else { return Ok(()) };
+        let pair =
+            objects.queue_pairs.get_mut(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
+        pair.connected = None;
+        self.modify(pair.qp, &mut QpAttr { qp_state: state::RESET, ..QpAttr::default() }, mask::STATE)
             .map_err(|e| error::os("resetting a queue pair", &self.choice.device, &e))
     }
 
     fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError> {
-        let mut objects = self.lock();
-        let qp = objects.queue_pairs.remove(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
+        let Ok(mut objects) = self.present() else { return Ok(()) };
+        let pair = objects.queue_pairs.remove(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
         // SAFETY: it was in the table, so it exists.
-        check(unsafe { (self.verbs.destroy_qp)(qp) })
+        check(unsafe { (self.verbs.destroy_qp)(pair.qp) })
             .map_err(|e| error::os("destroying a queue pair", &self.choice.device, &e))
     }
 }
 
 impl Drop for VerbsNic {
     fn drop(&mut self) {
-        let verbs = &self.verbs;
-        let objects = self.objects.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: in the reverse order of their making, each once; what was not made is null.
-        unsafe {
-            for (_, qp) in objects.queue_pairs.drain() {
-                (verbs.destroy_qp)(qp);
-            }
-            for (_, (region, memory)) in objects.regions.drain() {
-                if (verbs.dereg_mr)(region) != 0 {
-                    std::mem::forget(memory);
-                }
-            }
-            if !objects.cq.is_null() {
-                (verbs.destroy_cq)(objects.cq);
-            }
-            if !objects.pd.is_null() {
-                (verbs.dealloc_pd)(objects.pd);
-            }
-            (verbs.close_device)(objects.context);
-        }
+        self.objects.get_mut().unwrap_or_else(PoisonError::into_inner).release(&self.verbs);
     }
 }

@@ -11,6 +11,8 @@ use crate::nic::NicError;
 
 /// Where the kernel shows RDMA devices.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
+/// Where it shows what programs open to use them.
+const VERBS: &str = "infiniband_verbs";
 /// Where it shows network interfaces.
 pub(super) const NET: &str = "/sys/class/net";
 const ROCE_V2: &str = "RoCE v2";
@@ -68,6 +70,37 @@ fn mac(text: &str) -> Option<Mac> {
 
 /// Chooses device, port and GID. `class` and `net` are [`CLASS`] and [`NET`].
 pub(super) fn choose(class: &Path, net: &Path, wanted: &VerbsConfig) -> Result<Choice, NicError> {
+    choose_at(class, net, wanted, None)
+}
+
+/// The index at which the GID in use is now, which was at `index` before. It moves when its address is taken away and given again:
+/// the old place stays taken for as long as queue pairs name it.
+pub(super) fn locate(class: &Path, net: &Path, used: &Choice, index: u8) -> Result<u8, NicError> {
+    let at = |gid_index| {
+        let (device, port, ip) = (Some(used.device.clone()), Some(used.port), Some(used.ip));
+        choose_at(class, net, &VerbsConfig { device, port, gid_index, ip }, Some(&used.interface))
+    };
+    // Where it was, first: a NIC's table may have hundreds of places.
+    let found = at(Some(index)).or_else(|_| at(None))?;
+    if found.mac != used.mac {
+        return Err(error::other_mac(&used.device, &used.interface, used.mac, found.mac));
+    }
+    Ok(found.gid_index)
+}
+
+/// Whether programs can use a device; one that is being taken away is hidden from them first, and may wait until they let go of it.
+pub(super) fn is_there(class: &Path, device: &str) -> bool {
+    let verbs = class.with_file_name(VERBS);
+    names(&verbs).iter().any(|name| text(&verbs.join(name).join("ibdev")).as_deref() == Some(device))
+}
+
+/// As [`choose`], at this network interface if one is named.
+fn choose_at(
+    class: &Path,
+    net: &Path,
+    wanted: &VerbsConfig,
+    interface: Option<&str>,
+) -> Result<Choice, NicError> {
     let found = names(class);
     let devices: Vec<&String> =
         found.iter().filter(|name| wanted.device.as_ref().is_none_or(|w| w == *name)).collect();
@@ -82,7 +115,7 @@ pub(super) fn choose(class: &Path, net: &Path, wanted: &VerbsConfig) -> Result<C
             first.get_or_insert(error::no_device(&format!("{which} at the RDMA device {device}"), &found));
         }
         for port in numbers {
-            match choose_gid(&ports.join(port.to_string()), net, device, port, wanted) {
+            match choose_gid(&ports.join(port.to_string()), net, device, port, wanted, interface) {
                 Ok(choice) => return Ok(choice),
                 Err(e) => first.get_or_insert(e),
             };
@@ -95,31 +128,13 @@ pub(super) fn choose(class: &Path, net: &Path, wanted: &VerbsConfig) -> Result<C
     }))
 }
 
-/// Why what was chosen can't be used any more.
-pub(super) fn trouble(class: &Path, net: &Path, used: &Choice) -> Option<NicError> {
-    let same = VerbsConfig {
-        device: Some(used.device.clone()),
-        port: Some(used.port),
-        gid_index: Some(used.gid_index),
-        ip: None,
-    };
-    match choose(class, net, &same) {
-        Ok(found) if found.ip == used.ip => None,
-        Ok(_) => Some(error::no_gid(
-            &used.device,
-            used.port,
-            &format!("RoCEv2 GID with the address {} any more", used.ip),
-        )),
-        Err(e) => Some(e),
-    }
-}
-
 fn choose_gid(
     folder: &Path,
     net: &Path,
     device: &str,
     port: u8,
     wanted: &VerbsConfig,
+    at_interface: Option<&str>,
 ) -> Result<Choice, NicError> {
     // "4: ACTIVE"
     let state = text(&folder.join("state")).unwrap_or_else(|| "unknown".into());
@@ -139,6 +154,9 @@ fn choose_gid(
             continue;
         }
         let Some(interface) = at("gid_attrs/ndevs", gid_index) else { continue };
+        if at_interface.is_some_and(|wanted| wanted != interface) {
+            continue;
+        }
         let Some(mac) = text(&net.join(&interface).join("address")).and_then(|t| mac(&t)) else { continue };
         return Ok(Choice { device: device.to_owned(), port, gid_index, ip, mac, interface });
     }
@@ -212,6 +230,40 @@ mod tests {
     }
 
     #[test]
+    fn a_gid_that_moves_is_found_again() {
+        let sys = Sys::new();
+        sys.device("rxe0", "4: ACTIVE\n", &[(LINK_LOCAL, "RoCE v2\n"), (IPV4, "RoCE v2\n")]);
+        let used = sys.choose(&VerbsConfig::default()).unwrap();
+        let locate = || locate(&sys.0.path().join("ib"), &sys.0.path().join("net"), &used, used.gid_index);
+        assert_eq!(locate(), Ok(1));
+        // As the kernel shows a place that is taken still, and one that is free.
+        const NONE: &str = "0000:0000:0000:0000:0000:0000:0000:0000\n";
+        sys.device("rxe0", "4: ACTIVE\n", &[(LINK_LOCAL, "RoCE v2\n"), (NONE, ""), (NONE, "")]);
+        let gone = locate().unwrap_err().message;
+        assert!(gone.contains("10.77.0.1") && gone.contains("ip addr add"), "{gone}");
+        // The same address at another interface, a VLAN's say, is another GID.
+        let moved = [(LINK_LOCAL, "RoCE v2\n"), (NONE, ""), (IPV4, "RoCE v2\n"), (IPV4, "RoCE v2\n")];
+        sys.device("rxe0", "4: ACTIVE\n", &moved);
+        sys.write("ib/rxe0/ports/1/gid_attrs/ndevs/2", "eth0.7\n");
+        sys.write("net/eth0.7/address", "52:54:00:00:00:01\n");
+        assert_eq!(locate(), Ok(3));
+        sys.write("net/eth0/address", "52:54:00:00:00:09\n");
+        let other = locate().unwrap_err().message;
+        assert!(other.contains("52:54:00:00:00:09") && other.contains("eth0"), "{other}");
+    }
+
+    #[test]
+    fn a_device_that_is_being_taken_away_is_not_there() {
+        let sys = Sys::new();
+        sys.device("rxe0", "4: ACTIVE\n", &[(IPV4, "RoCE v2\n")]);
+        let is_there = || is_there(&sys.0.path().join("ib"), "rxe0");
+        sys.write("infiniband_verbs/abi_version", "6\n");
+        assert!(!is_there());
+        sys.write("infiniband_verbs/uverbs1/ibdev", "rxe0\n");
+        assert!(is_there());
+    }
+
+    #[test]
     fn what_can_not_be_used_is_said_with_what_to_do() {
         let sys = Sys::new();
         let none = sys.choose(&VerbsConfig::default()).unwrap_err().message;
@@ -223,12 +275,13 @@ mod tests {
 
         sys.device("up0", "4: ACTIVE\n", &[(IPV4, "RoCE v2\n")]);
         let used = sys.choose(&VerbsConfig { device: Some("up0".into()), ..VerbsConfig::default() }).unwrap();
-        let trouble = || trouble(&sys.0.path().join("ib"), &sys.0.path().join("net"), &used);
-        assert_eq!(trouble(), None);
+        let locate =
+            || locate(&sys.0.path().join("ib"), &sys.0.path().join("net"), &used, 0).map_err(|e| e.message);
+        assert_eq!(locate(), Ok(0));
         sys.device("up0", "1: DOWN\n", &[(IPV4, "RoCE v2\n")]);
-        assert!(trouble().unwrap().message.contains("DOWN"));
+        assert!(locate().unwrap_err().contains("DOWN"));
         fs::remove_dir_all(sys.0.path().join("ib/up0")).unwrap();
-        assert!(trouble().unwrap().message.contains("no RDMA device up0"));
+        assert!(locate().unwrap_err().contains("no RDMA device up0"));
 
         let missing = VerbsConfig { device: Some("mlx5_7".into()), ..VerbsConfig::default() };
         let missing = sys.choose(&missing).unwrap_err().message;

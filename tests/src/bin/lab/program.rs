@@ -25,6 +25,9 @@ pub struct ProgramOptions {
     /// Pushes so many items.
     #[arg(long, requires = "number", conflicts_with = "pop")]
     push: Option<u32>,
+    /// Pushes as many again for each line of standard input, and ends with it.
+    #[arg(long, requires = "push")]
+    rounds: bool,
     /// Number of this ring in its items, below 256.
     #[arg(long)]
     number: Option<u32>,
@@ -41,12 +44,24 @@ pub fn run(options: &ProgramOptions) -> Result<()> {
     let mut item = vec![0; options.item_size as usize];
     if let (Some(count), Some(number)) = (options.push, options.number) {
         let mut producer = pu::attach_producer(socket, ring, Cancel::default())?;
-        for n in 0..count {
-            items::fill(number, n, &mut item);
-            producer.push(&item)?;
+        let mut pushed = 0;
+        let mut round = || {
+            for _ in 0..count {
+                items::fill(number, pushed, &mut item);
+                producer.push(&item)?;
+                pushed += 1;
+            }
+            Result::Ok(())
+        };
+        if options.rounds {
+            for _ in std::io::stdin().lines() {
+                round()?;
+            }
+        } else {
+            round()?;
         }
         producer.close();
-        println!("{ring}: {count} items pushed");
+        println!("{ring}: {pushed} items pushed");
         return Ok(());
     }
     let mut consumer = pu::attach_consumer(socket, ring, Cancel::default())?;
