@@ -1,5 +1,6 @@
 //! A session with a running system's controller.
 
+use super::contact::Contact;
 use crate::controller::proto::controller_client::ControllerClient;
 use crate::process::{Place, PlaceError};
 use std::error::Error;
@@ -16,6 +17,9 @@ const MAX_MESSAGE: usize = 64 << 20;
 /// How long a call may take: more than a change takes whose agents do not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a controller may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
 /// Why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -29,6 +33,14 @@ pub enum ClientError {
         system: String,
         /// Where.
         socket: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// No controller at an address.
+    #[error("no controller answers at {address}: {reason}; it listens where zsr up --listen (or zsr controller --listen) said")]
+    Unreachable {
+        /// `HOST:PORT`.
+        address: String,
         /// Why.
         reason: String,
     },
@@ -76,23 +88,24 @@ impl Session {
         Self::open(&Place::find(system)?)
     }
 
-    /// With the system at `place`.
+    /// With a controller: that of the system at a [`Place`], or at an address.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn open(place: &Place) -> Result<Self, ClientError> {
+    pub fn open(contact: impl Into<Contact>) -> Result<Self, ClientError> {
+        let contact = contact.into();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|source| ClientError::Io { what: "starting threads", source })?;
-        let socket = place.controller();
-        let fail = |reason: String| ClientError::Connect {
-            system: place.name().to_owned(),
-            socket: socket.clone(),
-            reason,
+        let fail = |reason: String| match &contact {
+            Contact::Place(place) => {
+                ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
+            }
+            Contact::Address(address) => ClientError::Unreachable { address: address.clone(), reason },
         };
-        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-        let endpoint = endpoint.map_err(|e| fail(e.to_string()))?;
+        let endpoint = Endpoint::from_shared(contact.uri()).map_err(|e| fail(e.to_string()))?;
+        let endpoint = endpoint.connect_timeout(CONNECT);
         let channel = runtime.block_on(endpoint.connect()).map_err(|e| {
             let mut cause: &dyn Error = &e;
             while let Some(deeper) = cause.source() {

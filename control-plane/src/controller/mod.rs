@@ -26,6 +26,7 @@ mod links;
 pub mod model;
 mod operations;
 mod patience;
+mod places;
 pub mod refusal;
 mod rest;
 mod service;
@@ -52,7 +53,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch as channel;
 
-pub use service::serve;
+pub use service::{serve, serve_tcp};
 pub use start::{Setup, StartError, start};
 
 /// Messages, client and server of the service `zsr.controller.v1.Controller`; see `proto/zsr/controller/v1`.

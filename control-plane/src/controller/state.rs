@@ -13,6 +13,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use zsr_host_agent::machine::Machine;
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
@@ -54,6 +55,15 @@ pub struct NewFlow {
     pub schema: String,
 }
 
+/// Where programs of a host attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramsPlace {
+    /// The agent's socket for them.
+    pub socket: String,
+    /// The machine that they have to run on, for that.
+    pub machine: Machine,
+}
+
 /// Who has a ring, or a number of the switch. Names may be used again, also for another ring: that has another address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
@@ -91,6 +101,8 @@ pub struct State {
     pub hosts: Arc<Hosts>,
     /// Times that suit the switch: what flows have that ask for nothing else.
     pub pace: Pace,
+    /// Where programs of a host attach, as its agent says, by host.
+    pub places: HashMap<String, ProgramsPlace>,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
