@@ -219,7 +219,7 @@ impl Builder<'_> {
         if table.get("path").is_none() {
             self.reader.error(table.place, "a file workload has no path", "path: the input file");
         }
-        let formats = [("lines", 0), ("delimited", 1), ("binary", 2)];
+        let formats = [("lines", 0), ("delimited", 1), ("csv", 3), ("binary", 2)];
         let format = self.reader.choice(table, "format", &formats).map_or(0, |at| at.value);
         let mut only = |key: &str, wanted: &str, ok: bool| -> Option<Place> {
             let place = table.get(key).map(|node| node.place)?;
@@ -228,12 +228,12 @@ impl Builder<'_> {
             }
             Some(place)
         };
-        only("delimiter", "delimited", format == 1);
-        only("header", "delimited", format == 1);
+        only("delimiter", "delimited or csv", matches!(format, 1 | 3));
+        only("header", "delimited or csv", matches!(format, 1 | 3));
         only("record_size", "binary", format == 2);
         let format = match format {
             0 => FileFormat::Lines,
-            1 => {
+            1 | 3 => {
                 let delimiter = self.reader.opt(table, "delimiter", DELIMITER_HELP, parse_delimiter);
                 let header = self.reader.flag(table, "header");
                 // A key by name needs names.
@@ -248,6 +248,7 @@ impl Builder<'_> {
                         |at| at.value,
                     ),
                     header: header.map_or(named, |at| at.value),
+                    quoted: format == 3,
                 }
             }
             _ => {

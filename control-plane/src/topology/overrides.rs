@@ -15,6 +15,8 @@ pub enum InputFormat {
     Lines,
     /// Lines of columns.
     Delimited,
+    /// Rows of CSV, with quotes.
+    Csv,
     /// Records of equal size.
     Binary,
 }
@@ -169,9 +171,13 @@ fn choose_format(
     let implied = if options.record_size.is_some() || matches!(key, Some(KeyRef::Bytes { .. })) {
         InputFormat::Binary
     } else if columns || matches!(key, Some(KeyRef::Name(_) | KeyRef::Number(_))) {
-        InputFormat::Delimited
+        match old.map(|o| o.format) {
+            Some(FileFormat::Delimited { quoted: true, .. }) => InputFormat::Csv,
+            _ => InputFormat::Delimited,
+        }
     } else {
         match old.map(|o| o.format) {
+            Some(FileFormat::Delimited { quoted: true, .. }) => InputFormat::Csv,
             Some(FileFormat::Delimited { .. }) => InputFormat::Delimited,
             Some(FileFormat::Binary { .. }) => InputFormat::Binary,
             _ => InputFormat::Lines,
@@ -182,20 +188,21 @@ fn choose_format(
         errors.push("--record-size goes with --format binary".into());
         return None;
     }
-    if format != InputFormat::Delimited && columns {
-        errors.push("--delimiter and --header go with --format delimited".into());
+    if !matches!(format, InputFormat::Delimited | InputFormat::Csv) && columns {
+        errors.push("--delimiter and --header go with --format delimited and --csv".into());
         return None;
     }
     match format {
         InputFormat::Lines => Some(FileFormat::Lines),
-        InputFormat::Delimited => {
+        InputFormat::Delimited | InputFormat::Csv => {
             let (mut delimiter, mut header) = (default_delimiter(path), matches!(key, Some(KeyRef::Name(_))));
-            if let Some(FileFormat::Delimited { delimiter: d, header: h }) = old.map(|o| o.format) {
+            if let Some(FileFormat::Delimited { delimiter: d, header: h, .. }) = old.map(|o| o.format) {
                 (delimiter, header) = (d, h || header);
             }
             Some(FileFormat::Delimited {
                 delimiter: options.delimiter.unwrap_or(delimiter),
                 header: options.header.unwrap_or(header),
+                quoted: format == InputFormat::Csv,
             })
         }
         InputFormat::Binary => {

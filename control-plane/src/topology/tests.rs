@@ -403,7 +403,7 @@ fn options_change_flows() {
         ..Default::default()
     };
     t.apply(&file).unwrap();
-    let format = FileFormat::Delimited { delimiter: b',', header: true };
+    let format = FileFormat::Delimited { delimiter: b',', header: true, quoted: false };
     assert_eq!(t.flows[0].workload, Workload::File(FileInput { path: "x.csv".into(), format }));
     assert_eq!(t.flows[0].routing, Routing::Hash(KeyRef::Name("name".into())));
 
