@@ -280,6 +280,16 @@ pub enum RingRole {
     Consumer,
 }
 
+impl RingRole {
+    /// As in a topology.
+    pub fn word(self) -> &'static str {
+        match self {
+            RingRole::Producer => "producer",
+            RingRole::Consumer => "consumer",
+        }
+    }
+}
+
 /// A ring in a host's memory.
 #[derive(Clone, Debug)]
 pub struct Ring {

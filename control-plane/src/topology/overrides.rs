@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
 use super::flows::check_batch;
 use super::model::{FileFormat, FileInput, Flow, KeyRef, Routing, Topology, Workload};
-use super::nodes::{ITEM_SIZES, RING_SIZES};
 use super::routing;
+use super::rules::{Fault, ITEM_SIZES, RING_SIZES};
 
 /// How an input file divides into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Topology {
         flow.item_size = size;
         match check_batch(flow.max_batch_rule, size) {
             Ok(bytes) => flow.max_batch = bytes,
-            Err((message, expected)) => errors.push(format!(
+            Err(Fault { message, expected }) => errors.push(format!(
                 "--item-size {size}: max_batch of flow '{}': {message}; expected {expected}",
                 flow.name
             )),

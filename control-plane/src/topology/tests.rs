@@ -233,7 +233,7 @@ fn flows() {
     one_error("[h2.in]", &flow("poll_interval: 0"), 18, 20, "too small");
     one_error("[h2.in]", &flow("kind: combine"), 18, 11, "not yet supported");
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
-    one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
+    one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is 0, which is too small");
     one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");
     one_error("[h2.in]", &flow("routing: hash(x)"), 18, 14, "synthetic items have no columns");
     one_error("[h2.in]", &flow("routing: hsh(x)"), 18, 14, "'hsh(x)'");

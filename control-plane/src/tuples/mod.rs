@@ -7,7 +7,7 @@
 mod value;
 
 use crate::topology::{
-    COLUMN_TYPE_HELP, Column, FileFormat, FileInput, KeyError, NAME_HELP, Routing, Workload, check_routing,
+    COLUMN_TYPE_HELP, Column, Fault, FileFormat, FileInput, NAME_HELP, Routing, Workload, check_routing,
     column_type, fixed_width, is_name, type_name,
 };
 use crate::rows::Style;
@@ -138,7 +138,7 @@ impl Schema {
         routing: &Routing,
         style: impl Into<Style>,
         consumers: usize,
-    ) -> Result<(Routing, Workload), KeyError> {
+    ) -> Result<(Routing, Workload), Fault> {
         let Style { delimiter, quoted } = style.into();
         let format = match self.size {
             Some(record_size) => FileFormat::Binary { record_size },

@@ -141,6 +141,14 @@ fn max_record(item_size: u32, record_size: Option<u32>) -> usize {
     (item_size as usize).saturating_sub(framing)
 }
 
+/// The columns that the header of a workload's input names, if it has one that can be read.
+pub(crate) fn input_columns(workload: &Workload) -> Option<Vec<String>> {
+    let Workload::File(FileInput { path, format }) = workload else { return None };
+    let FileFormat::Delimited { delimiter, header: true, quoted } = *format else { return None };
+    let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };
+    file::header(path, division, Style { delimiter, quoted }).ok().map(|(columns, _)| columns)
+}
+
 /// A key column given by name becomes the column's number.
 fn resolve_name(
     input: &FileInput,

@@ -3,7 +3,9 @@
 mod changes;
 mod crowd;
 mod deaths;
+mod elsewhere;
 mod kinds;
 mod refusals;
 mod rig;
+mod rules;
 mod starts;

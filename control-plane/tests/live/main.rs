@@ -12,4 +12,6 @@ mod members;
 mod pcap;
 mod programs;
 mod remains;
+mod streams;
 mod system;
+mod terminal;
