@@ -12,8 +12,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator, WriteResult,
 /// What a text may begin with to say that it is UTF-8. It is part of no column.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 /// What is said of quotes that nobody has asked to be read as such.
-pub(crate) const QUOTES_HELP: &str =
-    "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
+pub(crate) const QUOTES_HELP: &str = "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
      between them divide";
 
 /// How text divides into columns.
@@ -100,11 +99,8 @@ impl Fields {
         let mut input = if row.starts_with(BOM) { &row[..1] } else { row };
         loop {
             // Behind the row an empty input says that it has ended.
-            let (result, read, wrote, ended) = self.reader.read_record(
-                input,
-                &mut self.bytes[written..],
-                &mut self.ends[count..],
-            );
+            let (result, read, wrote, ended) =
+                self.reader.read_record(input, &mut self.bytes[written..], &mut self.ends[count..]);
             (used, written, count) = (used + read, written + wrote, count + ended);
             input = &row[used..];
             match result {
@@ -211,7 +207,11 @@ impl Style {
     /// one that is not closed.
     #[inline]
     pub(crate) fn looks_quoted(record: &[u8], columns: bool) -> bool {
-        if columns { memchr::memchr(b'"', record).is_some() } else { memchr::memchr_iter(b'"', record).count() % 2 == 1 }
+        if columns {
+            memchr::memchr(b'"', record).is_some()
+        } else {
+            memchr::memchr_iter(b'"', record).count() % 2 == 1
+        }
     }
 }
 

@@ -293,7 +293,8 @@ fn through(topology: &str, name: &str, input: &[u8], args: &[&str]) -> (Text, Ve
     let mut command = zsr();
     command.args(["run", as_str(&path), "-q", "--input", as_str(&input_path), "--output", as_str(&output)]);
     let t = text(&command.args(args).output().unwrap());
-    let mut files: Vec<_> = std::fs::read_dir(&output).into_iter().flatten().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(&output).into_iter().flatten().map(|e| e.unwrap().path()).collect();
     files.sort();
     (t, files.iter().map(|file| std::fs::read(file).unwrap()).collect())
 }
@@ -325,7 +326,8 @@ fn csv_keeps_its_rows_and_is_shared_among_producers() {
     let (t, out) = through(SMALL, "in.csv", input.as_bytes(), &["--csv", "--key", "id"]);
     assert_eq!((t.code, t.err.as_str()), (Some(0), ""));
     assert_eq!(rows(&out.concat()), rows(body.as_bytes()));
-    let keys = |text: &[u8]| rows(text).into_iter().map(|row| row.0).collect::<std::collections::BTreeSet<_>>();
+    let keys =
+        |text: &[u8]| rows(text).into_iter().map(|row| row.0).collect::<std::collections::BTreeSet<_>>();
     assert!(keys(&out[0]).is_disjoint(&keys(&out[1])) && out.iter().all(|o| keys(o).len() > 20));
 
     let (t, out) = through(SMALL, "in.csv", b"a,b\n1,\"x\n2,y\n", &["--csv", "--key", "a"]);

@@ -37,7 +37,9 @@ pub enum ClientError {
         reason: String,
     },
     /// No controller at an address.
-    #[error("no controller answers at {address}: {reason}; it listens where zsr up --listen (or zsr controller --listen) said")]
+    #[error(
+        "no controller answers at {address}: {reason}; it listens where zsr up --listen (or zsr controller --listen) said"
+    )]
     Unreachable {
         /// `HOST:PORT`.
         address: String,

@@ -507,7 +507,8 @@ pub struct CompletionArgs {
 
 fn listen_at(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
-    port.or_else(|_| text.parse()).map_err(|_| "expected PORT or IP:PORT, such as 7700 or 10.0.0.5:7700".into())
+    port.or_else(|_| text.parse())
+        .map_err(|_| "expected PORT or IP:PORT, such as 7700 or 10.0.0.5:7700".into())
 }
 
 fn size32(text: &str) -> Result<u32, String> {

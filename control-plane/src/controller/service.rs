@@ -29,10 +29,7 @@ pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(),
 ///
 /// # Errors
 /// The transport's.
-pub async fn serve_tcp(
-    controller: Controller,
-    listener: TcpListener,
-) -> Result<(), tonic::transport::Error> {
+pub async fn serve_tcp(controller: Controller, listener: TcpListener) -> Result<(), tonic::transport::Error> {
     serve_incoming(controller, TcpListenerStream::new(listener)).await
 }
 

@@ -128,10 +128,8 @@ impl Settings {
             new.weight = weight;
         }
         if let Some(batch) = changes.max_batch {
-            new.max_batch = rules::max_batch(batch.into(), item_size).map_err(|e| Fault {
-                message: format!("max_batch of {what}: {}", e.message),
-                ..e
-            })?;
+            new.max_batch = rules::max_batch(batch.into(), item_size)
+                .map_err(|e| Fault { message: format!("max_batch of {what}: {}", e.message), ..e })?;
         }
         new.doorbell = changes.doorbell.unwrap_or(new.doorbell);
         new.hint = changes.hint.unwrap_or(new.hint);
@@ -155,10 +153,22 @@ mod tests {
     fn values_out_of_range_name_flow_setting_and_range() {
         let refused = |changes: Changes| Settings::of_items(64).with(&changes, "f", 64).unwrap_err().message;
         for (changes, part) in [
-            (Changes { weight: Some(0), ..Default::default() }, "'weight' of flow 'f' is 0, which is too small: expected 1 to 1000"),
-            (Changes { poll_interval_us: Some(0), ..Default::default() }, "'poll_interval' of flow 'f' is 0ns"),
-            (Changes { max_batch: Some(100), ..Default::default() }, "100 bytes are no multiple of the item size, 64 bytes"),
-            (Changes { max_batch: Some(0), ..Default::default() }, "max_batch of flow 'f': 0 bytes hold no whole item"),
+            (
+                Changes { weight: Some(0), ..Default::default() },
+                "'weight' of flow 'f' is 0, which is too small: expected 1 to 1000",
+            ),
+            (
+                Changes { poll_interval_us: Some(0), ..Default::default() },
+                "'poll_interval' of flow 'f' is 0ns",
+            ),
+            (
+                Changes { max_batch: Some(100), ..Default::default() },
+                "100 bytes are no multiple of the item size, 64 bytes",
+            ),
+            (
+                Changes { max_batch: Some(0), ..Default::default() },
+                "max_batch of flow 'f': 0 bytes hold no whole item",
+            ),
             (Changes { dead_after_us: Some(u64::MAX), ..Default::default() }, "'dead_after' of flow 'f' is"),
         ] {
             let message = refused(changes);

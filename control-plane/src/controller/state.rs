@@ -7,9 +7,7 @@ use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingAddress, RingIds};
-use crate::topology::{
-    Pace, ROUTING_HELP, RingRole, Routing, check_any_routing, parse_routing, rules,
-};
+use crate::topology::{Pace, ROUTING_HELP, RingRole, Routing, check_any_routing, parse_routing, rules};
 use crate::tuples::Schema;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -471,7 +469,10 @@ impl State {
                 return Err(rules::ring_user(&f, name, &f).into());
             }
             if ring.host != new.host {
-                return Err(invalid(format!("ring '{name}' is on host '{}', not on '{}'", ring.host, new.host)));
+                return Err(invalid(format!(
+                    "ring '{name}' is on host '{}', not on '{}'",
+                    ring.host, new.host
+                )));
             }
             rules::ring_role(&what, name, ring.role, role)?;
             rules::ring_items(&what, name, ring.item_size, flow.item_size)?;

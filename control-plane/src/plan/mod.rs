@@ -21,8 +21,8 @@ pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub(crate) use ids::{MAX_RINGS, MAX_WORKERS};
 pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, secret};
+pub(crate) use ids::{MAX_RINGS, MAX_WORKERS};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
 pub use ticks::GROUP_TICK;

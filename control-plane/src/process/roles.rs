@@ -100,7 +100,9 @@ pub enum RoleError {
         source: std::io::Error,
     },
     /// The controller can't listen.
-    #[error("the controller can't listen at {address}: {source}; --listen takes an address of this machine, and a free port")]
+    #[error(
+        "the controller can't listen at {address}: {source}; --listen takes an address of this machine, and a free port"
+    )]
     Listen {
         /// Where.
         address: SocketAddr,

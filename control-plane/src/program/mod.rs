@@ -97,7 +97,9 @@ pub enum ProgramError {
         members: Vec<Elsewhere>,
     },
     /// An agent that has not been met since the controller started.
-    #[error("flow `{flow}`: the agent of host `{host}` ({agent}) has not said where its programs attach: it does not answer the controller")]
+    #[error(
+        "flow `{flow}`: the agent of host `{host}` ({agent}) has not said where its programs attach: it does not answer the controller"
+    )]
     NoAgent {
         /// The flow.
         flow: String,

@@ -74,9 +74,7 @@ fn sort<'f>(
     }
     let flow = flow.to_owned();
     Err(match silent {
-        Some(host) => {
-            ProgramError::NoAgent { flow, host: host.name.clone(), agent: host.agent.clone() }
-        }
+        Some(host) => ProgramError::NoAgent { flow, host: host.name.clone(), agent: host.agent.clone() },
         None => ProgramError::Elsewhere { flow, here: here.name.clone(), members: far },
     })
 }
@@ -99,13 +97,19 @@ mod tests {
     #[test]
     fn members_on_other_machines_are_passed_over_and_named() {
         let here = Machine { name: "lab1".into(), boot: "lab1".into() };
-        let hosts = [host("h1", "lab1", "/run/programs-0"), host("h2", "lab2", "/run/programs-1"), host("h3", "", "")];
-        let member = |host: &str| proto::FlowMember { name: host.into(), host: host.into(), ..Default::default() };
+        let hosts = [
+            host("h1", "lab1", "/run/programs-0"),
+            host("h2", "lab2", "/run/programs-1"),
+            host("h3", "", ""),
+        ];
+        let member =
+            |host: &str| proto::FlowMember { name: host.into(), host: host.into(), ..Default::default() };
         let (near, far, silent) = (member("h1"), member("h2"), member("h3"));
         let found = sort("f", vec![&far, &near, &silent], &hosts, &here).unwrap();
         assert_eq!(found, [&near]);
         let why = sort("f", vec![&far], &hosts, &here).unwrap_err().to_string();
-        for part in ["`lab1`", "member `h2` on machine `lab2`", "host `h2` at 10.0.0.7:7000", "--controller"] {
+        for part in ["`lab1`", "member `h2` on machine `lab2`", "host `h2` at 10.0.0.7:7000", "--controller"]
+        {
             assert!(why.contains(part), "{part} is missing in {why}");
         }
         let why = sort("f", vec![&far, &silent], &hosts, &here).unwrap_err().to_string();

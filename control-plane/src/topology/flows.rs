@@ -217,7 +217,8 @@ impl Builder<'_> {
         for ring in producers.iter().chain(consumers).flat_map(|m| &m.rings) {
             let Some(ring) = self.topology.rings.get(*ring) else { continue };
             if ring.item_size != 0 && item_size != 0 {
-                let (name, rule) = (&ring.name, rules::ring_items(&table.what, &ring.name, ring.item_size, item_size));
+                let (name, rule) =
+                    (&ring.name, rules::ring_items(&table.what, &ring.name, ring.item_size, item_size));
                 let named = |m: &&super::members::Member| {
                     m.rings.iter().any(|r| self.topology.rings[*r].name == *name)
                 };
@@ -307,7 +308,8 @@ impl Builder<'_> {
     ) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let lanes = members.kind.lanes(consumers.len());
         let rings = producers.len().saturating_mul(lanes).saturating_add(consumers.len());
-        let workers = |kind: FlowKind, consumers: usize| if kind == FlowKind::Replicate { 1 } else { consumers };
+        let workers =
+            |kind: FlowKind, consumers: usize| if kind == FlowKind::Replicate { 1 } else { consumers };
         let before = self.topology.flows.iter();
         let (used, busy) = before.fold((0, 0), |(rings, busy), flow| {
             let members = flow.producers.iter().chain(&flow.consumers);

@@ -166,8 +166,12 @@ mod tests {
         let mut t = topology(
             "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], rto: 5s}\nworkload: {kind: synthetic}\n",
         );
-        t.lay_out(&Layout { switch: Some(SwitchKind::Bmv2(Bmv2::Started { binary: None })), netns: false, listen: None })
-            .unwrap();
+        t.lay_out(&Layout {
+            switch: Some(SwitchKind::Bmv2(Bmv2::Started { binary: None })),
+            netns: false,
+            listen: None,
+        })
+        .unwrap();
         let pace = t.switches[0].kind.pace();
         assert_eq!((t.switches[0].tick, t.flows[0].poll_timeout), (pace.tick, pace.poll_timeout));
         assert_eq!(t.flows[0].rto, std::time::Duration::from_secs(5));
@@ -188,8 +192,13 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let running = Some(SwitchKind::Bmv2(Bmv2::Running { address, packets: None }));
         let refused = |text: &str, layout: Layout| topology(text).lay_out(&layout).unwrap_err();
-        assert!(refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false, listen: None }).contains("'s1'"));
-        assert!(refused("hosts: [h1]\n", Layout { switch: running, netns: true, listen: None }).contains("'s1'"));
+        assert!(
+            refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false, listen: None })
+                .contains("'s1'")
+        );
+        assert!(
+            refused("hosts: [h1]\n", Layout { switch: running, netns: true, listen: None }).contains("'s1'")
+        );
         let cable = "hosts:\n  - {name: h1, nic: {interface: eth5}}\nlinks:\n  - {from: h1, to: s1, interface: eth6}\n";
         assert!(refused(cable, Layout { switch: None, netns: true, listen: None }).contains("'h1'"));
     }

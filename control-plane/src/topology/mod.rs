@@ -39,7 +39,9 @@ pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub(crate) use read::{NAME_HELP, is_name};
-pub(crate) use routing::{HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing};
+pub(crate) use routing::{
+    HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing,
+};
 pub use rules::Fault;
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;

@@ -210,10 +210,7 @@ fn resolve(
             let hint = nearest(name, schema.iter().map(|c| c.name.as_str()))
                 .map_or(String::new(), |n| format!("; did you mean '{n}'?"));
             let names: Vec<&str> = schema.iter().map(|c| c.name.as_str()).collect();
-            Fault::new(
-                format!("there is no column '{name}'{hint}"),
-                format!("one of {}", names.join(", ")),
-            )
+            Fault::new(format!("there is no column '{name}'{hint}"), format!("one of {}", names.join(", ")))
         })
     };
     match (workload, key) {
@@ -257,7 +254,9 @@ fn resolve(
                 }
                 KeyRef::Number(n) if !schema.is_empty() => match schema.get(*n as usize - 1) {
                     Some(column) => Ok((key.clone(), Some(column.kind))),
-                    None => Err(Fault::new(format!("there is no column {n}"), format!("1 to {}", schema.len()))),
+                    None => {
+                        Err(Fault::new(format!("there is no column {n}"), format!("1 to {}", schema.len())))
+                    }
                 },
                 _ => Ok((key.clone(), None)),
             },

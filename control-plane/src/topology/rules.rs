@@ -74,12 +74,22 @@ pub(crate) fn in_range<T: PartialOrd + Copy>(
 }
 
 /// A time in its range.
-pub(crate) fn time(what: &str, key: &str, value: Duration, range: &RangeInclusive<Duration>) -> Result<(), Fault> {
+pub(crate) fn time(
+    what: &str,
+    key: &str,
+    value: Duration,
+    range: &RangeInclusive<Duration>,
+) -> Result<(), Fault> {
     in_range(what, key, value, range, |time| format!("{time:?}"))
 }
 
 /// A size that is a power of two, in its range.
-pub(crate) fn power_of_two(what: &str, key: &str, value: u64, range: &RangeInclusive<u64>) -> Result<(), Fault> {
+pub(crate) fn power_of_two(
+    what: &str,
+    key: &str,
+    value: u64,
+    range: &RangeInclusive<u64>,
+) -> Result<(), Fault> {
     if value.is_power_of_two() {
         return in_range(what, key, value, range, units::show_size);
     }
@@ -128,7 +138,10 @@ pub(crate) fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
     }
     if bytes % item != 0 {
         let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
-        return Err(Fault::new(format!("{bytes} bytes are no multiple of the item size, {item} bytes"), expected));
+        return Err(Fault::new(
+            format!("{bytes} bytes are no multiple of the item size, {item} bytes"),
+            expected,
+        ));
     }
     Ok(bytes as u32)
 }
@@ -191,7 +204,10 @@ pub(crate) fn schema_text(what: &str, bytes: usize) -> Result<(), Fault> {
 /// Tuples of `size` bytes go into items.
 pub(crate) fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault> {
     fits_item(size, item_size).map_err(|expected| {
-        Fault::new(format!("tuples of {size} bytes don't fit in the {item_size}-byte items of {what}"), expected)
+        Fault::new(
+            format!("tuples of {size} bytes don't fit in the {item_size}-byte items of {what}"),
+            expected,
+        )
     })
 }
 

@@ -6,11 +6,11 @@
 
 mod value;
 
+use crate::rows::Style;
 use crate::topology::{
     COLUMN_TYPE_HELP, Column, Fault, FileFormat, FileInput, NAME_HELP, Routing, Workload, check_routing,
     column_type, fixed_width, is_name, type_name,
 };
-use crate::rows::Style;
 use std::fmt;
 
 /// Most bytes of a schema as it is written.
@@ -167,7 +167,11 @@ impl Schema {
         }
         for (column, field) in self.columns.iter().zip(&fields) {
             value::encode(column.kind, field, tuple).map_err(|wanted| {
-                let hint = if field.ends_with(b"\r") { " (its line ends with CR and LF: read it with --csv)" } else { "" };
+                let hint = if field.ends_with(b"\r") {
+                    " (its line ends with CR and LF: read it with --csv)"
+                } else {
+                    ""
+                };
                 let wanted = format!("{wanted}{hint}");
                 TupleError::Value { column: column.name.clone(), found: shorten(field), wanted }
             })?;

@@ -172,7 +172,8 @@ impl Records {
                             }
                             continue;
                         };
-                        let (length, before) = (row.len(), unread.iter().take_while(|b| **b == b'\n').count());
+                        let (length, before) =
+                            (row.len(), unread.iter().take_while(|b| **b == b'\n').count());
                         self.advance(before);
                         if self.offset >= self.end {
                             return Ok(None);
@@ -189,7 +190,9 @@ impl Records {
                 }
                 let start = self.start;
                 self.advance(step);
-                if self.quoted && Style::looks_quoted(&self.buffer[start..start + length], self.quotes.columns) {
+                if self.quoted
+                    && Style::looks_quoted(&self.buffer[start..start + length], self.quotes.columns)
+                {
                     // Another producer may have been first.
                     let _ = self.quotes.place.set(self.place());
                     self.quoted = false;
@@ -330,7 +333,9 @@ pub(crate) fn cuts(
 ) -> Result<Vec<u64>, WorkloadError> {
     let mut cuts = vec![first];
     if parts > 1 {
-        let target = |part: usize| first + (u128::from(size.saturating_sub(first)) * part as u128 / parts as u128) as u64;
+        let target = |part: usize| {
+            first + (u128::from(size.saturating_sub(first)) * part as u128 / parts as u128) as u64
+        };
         let mut records = Records::new(path, division, first, size, item_size, max)?;
         while cuts.len() < parts && records.next()?.is_some() {
             while cuts.len() < parts && records.record >= target(cuts.len()) {

@@ -86,9 +86,9 @@ impl KeyReader {
                 let bytes = tuple.get(offset..end).map(Cow::Borrowed);
                 bytes.ok_or(KeyError::TooShort { found: tuple.len(), wanted: end })
             }
-            KeyPlace::Column { index, style } => style
-                .column(tuple, index)
-                .map_err(|found| KeyError::NoColumn { found, wanted: index + 1 }),
+            KeyPlace::Column { index, style } => {
+                style.column(tuple, index).map_err(|found| KeyError::NoColumn { found, wanted: index + 1 })
+            }
         }
     }
 }

@@ -6,11 +6,11 @@ use crate::topology::{FileFormat, FileInput, Flow, FlowKind, KeyRef, Routing, Wo
 
 use super::error::WorkloadError;
 use super::file::{self, Division, Quotes, Records};
-use crate::rows::Style;
 use super::item;
 use super::key::KeyReader;
 use super::route::Router;
 use super::tpch::{self, Rows};
+use crate::rows::Style;
 
 /// What progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +150,7 @@ pub(crate) fn input_columns(workload: &Workload) -> Option<Vec<String>> {
 }
 
 /// A key column given by name becomes the column's number.
-fn resolve_name(
-    input: &FileInput,
-    columns: &[String],
-    routing: &mut Routing,
-) -> Result<(), WorkloadError> {
+fn resolve_name(input: &FileInput, columns: &[String], routing: &mut Routing) -> Result<(), WorkloadError> {
     let KeyRef::Name(name) = routing.key().clone() else { return Ok(()) };
     let Some(index) = columns.iter().position(|c| *c == name) else {
         let mut found = columns.join(", ");

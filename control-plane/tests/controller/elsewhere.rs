@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use zsr_control_plane::controller::serve_tcp;
+use zsr_control_plane::controller::{proto, serve_tcp};
 use zsr_host_agent::machine::Machine;
 
 use super::rig::{Rig, shuffle};
@@ -32,7 +32,11 @@ fn a_program_on_another_machine_than_its_agent_is_told_where_to_go() {
     });
     rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h3", "h2"]))).expect("created");
     // Agents are met when the controller has heard of them.
-    while !rig.runtime.block_on(client.get_system(Default::default())).expect("there").into_inner().hosts[2].connected {
+    loop {
+        let asked = rig.runtime.block_on(client.get_system(proto::GetSystemRequest {}));
+        if asked.expect("there").into_inner().hosts[2].connected {
+            break;
+        }
         std::thread::yield_now();
     }
     let told = zsr(&["consume", "f", "--member", "h3", "--controller", &address]);
@@ -49,5 +53,8 @@ fn a_program_on_another_machine_than_its_agent_is_told_where_to_go() {
 
     let nobody = zsr(&["consume", "f", "--controller", "127.0.0.1:1"]);
     let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
-    assert!(nobody.status.code() == Some(1) && text.contains("no controller answers at 127.0.0.1:1"), "{text}");
+    assert!(
+        nobody.status.code() == Some(1) && text.contains("no controller answers at 127.0.0.1:1"),
+        "{text}"
+    );
 }

@@ -108,7 +108,10 @@ fn wrong_flows_are_refused_by_both_in_the_same_words() {
         ("kind: replicate\nrouting: hash(1)".into(), "flow 'f' is a replicate: its items are not routed"),
         ("kind: load-balance\nrouting: round-robin".into(), "its items are not routed"),
         ("routing: hash(foo)".into(), "routing of flow 'f': column 'foo' by name, but"),
-        ("routing: hash(foo)\nschema: {id: u64, v: u32}".into(), "routing of flow 'f': there is no column 'foo'"),
+        (
+            "routing: hash(foo)\nschema: {id: u64, v: u32}".into(),
+            "routing of flow 'f': there is no column 'foo'",
+        ),
         ("routing: hash(3)\nschema: {id: u64, v: text}".into(), "routing of flow 'f': there is no column 3"),
         ("routing: range(1, [5, 9])".into(), "routing of flow 'f': 2 bounds for 2 consumers"),
         (
@@ -116,8 +119,14 @@ fn wrong_flows_are_refused_by_both_in_the_same_words() {
             "routing of flow 'f': the bounds don't ascend",
         ),
         ("routing: range(v, [1])\nschema: {id: text, v: f32}".into(), "a column with fractions"),
-        ("routing: explicit(id)\nschema: {id: text, v: f32}".into(), "the target column holds no whole numbers"),
-        ("schema: {note: bytes(100)}\nitem_size: 128".into(), "tuples of 100 bytes don't fit in the 128-byte items of flow 'f'"),
+        (
+            "routing: explicit(id)\nschema: {id: text, v: f32}".into(),
+            "the target column holds no whole numbers",
+        ),
+        (
+            "schema: {note: bytes(100)}\nitem_size: 128".into(),
+            "tuples of 100 bytes don't fit in the 128-byte items of flow 'f'",
+        ),
         (format!("schema: {{{}}}", wide.join(", ")), "the schema of flow 'f' has"),
         ("item_size: 100".into(), "'item_size' of flow 'f' is 100 bytes, which is no power of two"),
         ("item_size: 2".into(), "'item_size' of flow 'f' is 2 B, which is too small"),
@@ -135,9 +144,15 @@ fn wrong_flows_are_refused_by_both_in_the_same_words() {
         ("rto: 0us".into(), "'rto' of flow 'f' is 0ns, which is too small"),
         ("dead_after: 3601000000us".into(), "'dead_after' of flow 'f' is 3601s, which is too big"),
         ("producers: [h1.out]".into(), "flow 'f' has 1 ring here for producer 'h1'"),
-        ("producers: [h2.in]\nconsumers: [h4]".into(), "flow 'f' uses the consumer ring 'h2.in' as producer ring"),
+        (
+            "producers: [h2.in]\nconsumers: [h4]".into(),
+            "flow 'f' uses the consumer ring 'h2.in' as producer ring",
+        ),
         ("producers: [h1.wide]\nconsumers: [h2.in]".into(), "items of 64 bytes, flow 'f' of 128"),
-        ("producers: [h1.out]\nconsumers: [h2.bobs]".into(), "ring 'h2.bobs' belongs to 'bob', the others of flow 'f' to 'alice'"),
+        (
+            "producers: [h1.out]\nconsumers: [h2.bobs]".into(),
+            "ring 'h2.bobs' belongs to 'bob', the others of flow 'f' to 'alice'",
+        ),
         ("kind: load-balance\nproducers: [h1.out, h1.out]".into(), "flow 'f' uses ring 'h1.out' twice"),
     ];
     for (lines, words) in cases {

@@ -143,7 +143,12 @@ fn what_is_lost_with_a_consumer_is_said() {
     let produced = done(producer.wait_with_output().expect("it ends"));
     let lost = "error: flow `f`: 10 records that were pushed to consumer `h2` are lost: ring `f.h1.h2`";
     assert!(produced.code == Some(1) && produced.err.starts_with(lost), "{}", produced.err);
-    assert_eq!(produced.err.lines().count(), 1, "{}", produced.err);
+    assert_eq!(produced.err.lines().count(), 2, "{}", produced.err);
+    assert!(
+        produced.err.contains("some of what was pushed is lost, as said (2000 records)"),
+        "{}",
+        produced.err
+    );
     // All others came.
     let mut got = numbers(second);
     got.extend(numbers(other));

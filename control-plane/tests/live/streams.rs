@@ -27,7 +27,7 @@ fn records_keep_their_bytes() {
     let byte = prop_oneof![Just(b'\n'), Just(b'\r'), Just(b'"'), Just(b','), any::<u8>()];
     let texts = proptest::collection::vec(byte, 0..300);
     let mut runner = TestRunner::new(ProptestConfig { cases: 12, ..ProptestConfig::default() });
-    let mut check = |mut input: Vec<u8>| {
+    let check = |mut input: Vec<u8>| {
         let fed = feed(&system, &["produce", "f", "--keep-open"], &input);
         prop_assert!(fed.status.success(), "{:?}", fed);
         // The last line has an end also where the input lacks it.
@@ -95,7 +95,11 @@ fn tuples_with_delimiters_and_line_ends_are_told_as_csv() {
     system.well(&["flow", "delete", "f"]);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", schema]);
     let other = text(feed(&system, &["produce", "f", "--csv", "--header"], b"note,id\nx,1\n"));
-    assert!(other.code == Some(1) && other.err.contains("`note, id`") && other.err.contains(schema), "{}", other.err);
+    assert!(
+        other.code == Some(1) && other.err.contains("`note, id`") && other.err.contains(schema),
+        "{}",
+        other.err
+    );
     let open = text(feed(&system, &["produce", "f", "--csv"], b"1,a\n2,\"b\n3,c\n"));
     assert!(open.code == Some(1) && open.err.contains("record 2: a quote is opened"), "{}", open.err);
     assert!(open.err.contains("--skip 1"), "{}", open.err);
@@ -149,7 +153,19 @@ fn stuck(system: &System, input: &str, more: &[&str]) -> Child {
 #[test]
 fn an_interrupted_input_is_taken_up_where_it_was_left() {
     let system = System::up(HOSTS);
-    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "256", "--ring-size", "4KiB"]);
+    system.well(&[
+        "flow",
+        "create",
+        "f",
+        "-p",
+        "h1",
+        "-c",
+        "h2",
+        "--item-size",
+        "256",
+        "--ring-size",
+        "4KiB",
+    ]);
     let input: String = (0..5000).map(|n| format!("{n}\n")).collect();
     let producer = stuck(&system, &input, &[]);
     signal(producer.id().into(), "-INT");
@@ -157,7 +173,11 @@ fn an_interrupted_input_is_taken_up_where_it_was_left() {
     assert_eq!((stopped.code, stopped.err.lines().count()), (Some(1), 1), "{}", stopped.err);
     // Nothing is said to be delivered that is not.
     assert!(!stopped.err.contains("is delivered"), "{}", stopped.err);
-    assert!(stopped.err.contains("records in ring `f.h1.h2` to consumer `h2` wait for room"), "{}", stopped.err);
+    assert!(
+        stopped.err.contains("records in ring `f.h1.h2` to consumer `h2` wait for room"),
+        "{}",
+        stopped.err
+    );
     let skip = stopped.err.trim().rsplit(' ').next().expect("a number").to_owned();
     assert!(stopped.err.contains(&format!("--skip {skip}")), "{}", stopped.err);
     let consumer = system.command(&["consume", "f"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -172,7 +192,11 @@ fn an_interrupted_input_is_taken_up_where_it_was_left() {
     system.well(&["flow", "delete", "f"]);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
     let beyond = text(feed(&system, &["produce", "f", "--skip", "4"], b"1\n2\n"));
-    assert!(beyond.code == Some(1) && beyond.err.contains("standard input has only 2 records"), "{}", beyond.err);
+    assert!(
+        beyond.code == Some(1) && beyond.err.contains("standard input has only 2 records"),
+        "{}",
+        beyond.err
+    );
     system.down();
 }
 

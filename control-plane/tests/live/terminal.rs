@@ -25,7 +25,8 @@ fn a_terminal_shows_how_far_a_program_is() {
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
     let (mut shown, end) = terminal();
     let mut command = system.command(&["produce", "f"]);
-    let mut producer = command.env("TERM", "xterm").stdin(Stdio::piped()).stderr(end).spawn().expect("it runs");
+    let mut producer =
+        command.env("TERM", "xterm").stdin(Stdio::piped()).stderr(end).spawn().expect("it runs");
     // The end of the terminal goes with the program.
     drop(command);
     super::system::say(&mut producer, "one\ntwo\n");

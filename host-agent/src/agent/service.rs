@@ -106,9 +106,8 @@ impl agent_server::Agent for AgentService {
         _request: Request<proto::GetInfoRequest>,
     ) -> Result<Response<proto::AgentInfo>, Status> {
         let programs = self.agent.programs();
-        let (socket, machine) = programs.map_or((String::new(), None), |(socket, machine)| {
-            (socket.display().to_string(), Some(machine))
-        });
+        let (socket, machine) = programs
+            .map_or((String::new(), None), |(socket, machine)| (socket.display().to_string(), Some(machine)));
         Ok(Response::new(proto::AgentInfo {
             programs: socket,
             machine: machine.as_ref().map(|m| m.name.clone()).unwrap_or_default(),

@@ -41,7 +41,8 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
         Err(Stop::Output(why)) => {
             Consumer::detach(reader.into_consumer());
             let written = counts.records();
-            let left = format!("{written} records were written; what was not written is left to another program");
+            let left =
+                format!("{written} records were written; what was not written is left to another program");
             Err(Stop::Output(format!("{why} ({left})")))
         }
         Err(stop) => Err(stop),
@@ -81,7 +82,9 @@ fn copy_out(
     let mut lines = Vec::new();
     if args.header {
         let Some(schema) = schema else {
-            return Err(Stop::Usage("--header prints the names of a schema's columns, and the flow has none".into()));
+            return Err(Stop::Usage(
+                "--header prints the names of a schema's columns, and the flow has none".into(),
+            ));
         };
         style.write(schema.columns().iter().map(|c| c.name.as_bytes()), &mut lines);
         lines.push(b'\n');

@@ -103,9 +103,15 @@ impl Input {
                 }
                 self.record.clear();
             } else if self.record.len() > LONGEST && !matches!(self.records, Records::Fixed(_)) {
-                let quote = if matches!(self.records, Records::Rows(..)) { ", or a quote in it is not closed" } else { "" };
+                let quote = if matches!(self.records, Records::Rows(..)) {
+                    ", or a quote in it is not closed"
+                } else {
+                    ""
+                };
                 let number = self.number + 1;
-                return Err(Stop::Input(format!("record {number} is longer than 1 MiB, which no item holds{quote}")));
+                return Err(Stop::Input(format!(
+                    "record {number} is longer than 1 MiB, which no item holds{quote}"
+                )));
             }
         }
     }

@@ -30,11 +30,8 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let header = if args.header { Some(input.header(style)?) } else { None };
     check_header(header.as_deref(), schema.as_ref())?;
     let (routing, key) = routing(args, &flow, schema.as_ref(), header.as_deref())?;
-    let options = Options {
-        member: args.stream.member.clone(),
-        record_size: args.stream.record_size,
-        cancel,
-    };
+    let options =
+        Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };
     let producer = FlowProducer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
     let counts = producer.counts();
     let text = args.stream.record_size.is_none();
@@ -77,9 +74,10 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     match done {
         Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
         Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
-        Err(Stop::Failed(why)) => {
-            Err(Stop::Failed(format!("{why} ({pushed} records had been pushed, behind the {} skipped)", args.skip)))
-        }
+        Err(Stop::Failed(why)) => Err(Stop::Failed(format!(
+            "{why} ({pushed} records had been pushed, behind the {} skipped)",
+            args.skip
+        ))),
         Err(stop) => Err(stop),
         Ok(()) => {
             screen.end("pushed", &format!(": {}", delivery(pushed, &held, lost)));
@@ -95,7 +93,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
 /// What became of `pushed` records.
 fn delivery(pushed: u64, held: &[Held], lost: bool) -> String {
     if lost {
-        return format!("{pushed} records were pushed, of which some are lost as said");
+        return format!("some of what was pushed is lost, as said ({pushed} records)");
     }
     if held.is_empty() {
         return format!("what was pushed is delivered ({pushed} records)");

@@ -5,8 +5,8 @@ use crate::program::Counts;
 use crate::topology::show_size;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ impl Screen {
     /// `line`: whether a line may be drawn, if standard error is a terminal; `quiet`: nothing is said but errors and warnings.
     pub(super) fn new(counts: Arc<Counts>, line: bool, quiet: bool) -> Self {
         let begun = Instant::now();
-        let shown = (line && !quiet && std::io::stderr().is_terminal()).then(|| show(counts.clone())).flatten();
+        let shown =
+            (line && !quiet && std::io::stderr().is_terminal()).then(|| show(counts.clone())).flatten();
         Screen { counts, begun, quiet, shown }
     }
 
