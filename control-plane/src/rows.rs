@@ -38,11 +38,11 @@ fn reader(delimiter: u8) -> Reader {
 
 /// Finds the ends of rows.
 #[derive(Clone, Debug)]
-pub(crate) struct RowEnds(Reader);
+pub(crate) struct RowEnds(Box<Reader>);
 
 impl RowEnds {
     pub(crate) fn new(delimiter: u8) -> Self {
-        RowEnds(reader(delimiter))
+        RowEnds(Box::new(reader(delimiter)))
     }
 
     /// How many bytes of `input`, which goes on where the last one ended, belong to the row, and whether its line feed is the

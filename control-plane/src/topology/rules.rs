@@ -136,7 +136,7 @@ pub(crate) fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
             format!("at least {item} bytes, or '1 item'"),
         ));
     }
-    if bytes % item != 0 {
+    if !bytes.is_multiple_of(item) {
         let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
         return Err(Fault::new(
             format!("{bytes} bytes are no multiple of the item size, {item} bytes"),

@@ -74,10 +74,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     match done {
         Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
         Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
-        Err(Stop::Failed(why)) => Err(Stop::Failed(format!(
-            "{why} ({pushed} records had been pushed, behind the {} skipped)",
-            args.skip
-        ))),
+        Err(Stop::Failed(why)) => Err(Stop::Failed(format!("{why} ({pushed} records had been pushed)"))),
         Err(stop) => Err(stop),
         Ok(()) => {
             screen.end("pushed", &format!(": {}", delivery(pushed, &held, lost)));
