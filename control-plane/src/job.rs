@@ -9,6 +9,7 @@ use crate::options::RunOptions;
 use crate::p4::{ArtifactError, Artifacts, ClientError};
 use crate::plan::Plan;
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
+use crate::rows::QUOTES_HELP;
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, RunError, System};
 use crate::topology::{Flow, Topology};
@@ -104,6 +105,9 @@ pub fn run(
         }
     });
     progress.finish((&meter).into());
+    if let Some(place) = prepared.iter().find_map(Prepared::quotes_at) {
+        progress.warn(&format!("warning: {place}: {QUOTES_HELP}"));
+    }
     let transfer = outcomes.iter().map(|o| o.elapsed).max().unwrap_or_default();
 
     progress.phase("tearing down");

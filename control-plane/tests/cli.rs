@@ -368,3 +368,65 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(t.code, Some(0), "{}", t.err);
     assert!(t.err.is_empty(), "{}", t.err);
 }
+
+/// What comes out of the consumer rings for `input`, a file of this name, with these options; and what was said.
+fn through(topology: &str, name: &str, input: &[u8], args: &[&str]) -> (Text, Vec<Vec<u8>>) {
+    let (folder, path) = folder(topology);
+    let (input_path, output) = (folder.path().join(name), folder.path().join("out"));
+    std::fs::write(&input_path, input).unwrap();
+    let mut command = zsr();
+    command.args(["run", as_str(&path), "-q", "--input", as_str(&input_path), "--output", as_str(&output)]);
+    let t = text(&command.args(args).output().unwrap());
+    let mut files: Vec<_> =
+        std::fs::read_dir(&output).into_iter().flatten().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    (t, files.iter().map(|file| std::fs::read(file).unwrap()).collect())
+}
+
+#[test]
+fn lines_keep_their_bytes() {
+    let one = "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], item_size: 256}\n";
+    let input = b"\xef\xbb\xbfone,\"1\"\r\n\r\n\n\rtwo\x00\xff\r\nlast";
+    let (t, out) = through(one, "in.txt", input, &[]);
+    assert_eq!(t.code, Some(0), "{}", t.err);
+    assert_eq!(out, [[&input[..], b"\n"].concat()]);
+}
+
+#[test]
+fn csv_keeps_its_rows_and_is_shared_among_producers() {
+    let body: String = (0..600)
+        .map(|n| {
+            let quote = if n % 2 == 0 { "\"" } else { "" };
+            format!("{quote}{}{quote},\"a note, of\r\n\"\"{n}\"\" lines\"\r\n", n % 97)
+        })
+        .collect();
+    let input = format!("\u{feff}\"id\",note\r\n{body}");
+    let rows = |text: &[u8]| -> Vec<(String, String)> {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text);
+        let mut rows: Vec<(String, String)> = reader.deserialize().map(Result::unwrap).collect();
+        rows.sort();
+        rows
+    };
+    let (t, out) = through(SMALL, "in.csv", input.as_bytes(), &["--csv", "--key", "id"]);
+    assert_eq!((t.code, t.err.as_str()), (Some(0), ""));
+    assert_eq!(rows(&out.concat()), rows(body.as_bytes()));
+    let keys =
+        |text: &[u8]| rows(text).into_iter().map(|row| row.0).collect::<std::collections::BTreeSet<_>>();
+    assert!(keys(&out[0]).is_disjoint(&keys(&out[1])) && out.iter().all(|o| keys(o).len() > 20));
+
+    let (t, out) = through(SMALL, "in.csv", b"a,b\n1,\"x\n2,y\n", &["--csv", "--key", "a"]);
+    assert!(t.code == Some(1) && t.err.contains("in.csv:2: a quote is opened"), "{}", t.err);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn what_looks_like_csv_is_warned_of_once_and_an_empty_file_is_named() {
+    let (t, _) = through(SMALL, "in.csv", b"a,b\n1,x\n2,\"y,z\"\n3,\"\"\n", &["--key", "a"]);
+    assert_eq!((t.code, t.err.lines().count()), (Some(0), 1), "{}", t.err);
+    assert!(t.err.starts_with("warning: ") && t.err.contains("in.csv:3: there is a quote"), "{}", t.err);
+    // Pairs of quotes divide no line in two.
+    let (t, _) = through(SMALL, "in.json", b"{\"a\": 1}\n", &[]);
+    assert_eq!((t.code, t.err.as_str()), (Some(0), ""));
+    let (t, _) = through(SMALL, "in.csv", b"", &["--key", "a"]);
+    assert!(t.code == Some(1) && t.err.contains("in.csv is empty: expected a header line"), "{}", t.err);
+}

@@ -13,6 +13,8 @@
 
 #[cfg(not(loom))]
 pub mod agent;
+#[cfg(not(loom))]
+pub mod machine;
 pub mod memory;
 #[cfg(not(loom))]
 pub mod nic;

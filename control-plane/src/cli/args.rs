@@ -104,7 +104,10 @@ pub struct RunArgs {
     /// How the file divides into records [default: what the other options imply, else lines]
     #[arg(long, value_enum, help_heading = "Input")]
     pub format: Option<Format>,
-    /// Character between columns, or tab [default: | for .tbl, tab for .tsv, else a comma]; no quoting
+    /// Rows of CSV, as --format csv: quotes protect delimiters and line ends
+    #[arg(long, conflicts_with = "format", help_heading = "Input")]
+    pub csv: bool,
+    /// Character between columns, or tab [default: | for .tbl, tab for .tsv, else a comma]
     #[arg(long, value_name = "CHAR", value_parser = delimiter, help_heading = "Input")]
     pub delimiter: Option<u8>,
     /// The first line names the columns (implied by a --key that is a name)
@@ -120,7 +123,7 @@ pub struct RunArgs {
     /// Make N synthetic items per flow instead
     #[arg(
         long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
-        conflicts_with_all = ["input", "format", "delimiter", "header", "key", "record_size"],
+        conflicts_with_all = ["input", "format", "csv", "delimiter", "header", "key", "record_size"],
         help_heading = "Input"
     )]
     pub items: Option<u64>,
@@ -163,8 +166,10 @@ pub struct RunArgs {
 pub enum Format {
     /// Lines of text; the whole line is the key
     Lines,
-    /// Lines of columns
+    /// Lines of columns; quotes are text like any other
     Delimited,
+    /// Rows of CSV (RFC 4180)
+    Csv,
     /// Records of equal size
     Binary,
 }
@@ -174,9 +179,10 @@ impl RunArgs {
     pub fn overrides(&self) -> Overrides {
         Overrides {
             input: self.input.clone(),
-            format: self.format.map(|f| match f {
+            format: self.csv.then_some(Format::Csv).or(self.format).map(|f| match f {
                 Format::Lines => InputFormat::Lines,
                 Format::Delimited => InputFormat::Delimited,
+                Format::Csv => InputFormat::Csv,
                 Format::Binary => InputFormat::Binary,
             }),
             delimiter: self.delimiter,

@@ -1,17 +1,17 @@
 //! `zsr barrier`.
 
 use super::client::ClientError;
+use super::contact::Contact;
 use super::live_args::BarrierArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::process::Place;
 use crate::program::{ProgramError, barrier};
 use tonic::Code;
 
 /// Waits until all are there.
 pub(super) fn wait(args: &BarrierArgs) -> u8 {
-    let waited = Place::find(args.system.system.as_deref())
+    let waited = Contact::of(&args.contact)
         .map_err(ProgramError::from)
-        .and_then(|place| barrier(&place, &args.name, args.participants, args.timeout));
+        .and_then(|contact| barrier(&contact, &args.name, args.participants, args.timeout));
     match waited {
         Ok(()) => OK,
         Err(e) => {

@@ -1,5 +1,6 @@
 //! A session with a running system's controller.
 
+use super::contact::Contact;
 use super::waiting;
 use crate::controller::proto::controller_client::ControllerClient;
 use crate::process::{Place, PlaceError};
@@ -30,6 +31,16 @@ pub enum ClientError {
         system: String,
         /// Where.
         socket: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// No controller at an address.
+    #[error(
+        "no controller answers at {address}: {reason}; it listens where zsr up --listen (or zsr controller --listen) said"
+    )]
+    Unreachable {
+        /// `HOST:PORT`.
+        address: String,
         /// Why.
         reason: String,
     },
@@ -68,7 +79,7 @@ pub struct Session {
     pub runtime: tokio::runtime::Runtime,
     /// The client.
     pub client: Client,
-    place: Place,
+    contact: Contact,
     tell: Option<fn(&str)>,
 }
 
@@ -81,25 +92,25 @@ impl Session {
         Ok(Self::open(&Place::find(system)?)?.telling())
     }
 
-    /// With the system at `place`.
+    /// With a controller: that of the system at a [`Place`], or at an address.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn open(place: &Place) -> Result<Self, ClientError> {
+    pub fn open(contact: impl Into<Contact>) -> Result<Self, ClientError> {
+        let contact = contact.into();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|source| ClientError::Io { what: "starting threads", source })?;
-        let socket = place.controller();
-        let fail = |reason: String| ClientError::Connect {
-            system: place.name().to_owned(),
-            socket: socket.clone(),
-            reason,
+        let fail = |reason: String| match &contact {
+            Contact::Place(place) => {
+                ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
+            }
+            Contact::Address(address) => ClientError::Unreachable { address: address.clone(), reason },
         };
-        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
-        let endpoint = endpoint.map_err(|e| fail(e.to_string()))?;
+        let endpoint = Endpoint::from_shared(contact.uri()).map_err(|e| fail(e.to_string()))?;
         let connect = async { tokio::time::timeout(PATIENCE, endpoint.connect()).await };
-        let connected = runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(place)))?;
+        let connected = runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
         let channel = connected.map_err(|e| {
             let mut cause: &dyn Error = &e;
             while let Some(deeper) = cause.source() {
@@ -108,7 +119,7 @@ impl Session {
             fail(cause.to_string())
         })?;
         let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        Ok(Session { runtime, client, place: place.clone(), tell: None })
+        Ok(Session { runtime, client, contact, tell: None })
     }
 
     /// The same; calls that take long say on standard error what they wait for.
@@ -160,7 +171,7 @@ impl Session {
         time: Option<Duration>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, ClientError> {
-        let late = waiting::until_late(&self.client, &self.place, time, PATIENCE, self.tell);
+        let late = waiting::until_late(&self.client, &self.contact, time, PATIENCE, self.tell);
         self.either(call, late).await
     }
 
@@ -186,7 +197,7 @@ impl Session {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, ClientError> {
-        let late = waiting::until_late(&self.client, &self.place, Some(PATIENCE), PATIENCE, Some(|_| ()));
+        let late = waiting::until_late(&self.client, &self.contact, Some(PATIENCE), PATIENCE, Some(|_| ()));
         self.either(call, late).await
     }
 }

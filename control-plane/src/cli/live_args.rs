@@ -51,6 +51,9 @@ pub struct UpArgs {
     /// Put every host into a network namespace of its own, behind a veth pair (needs root)
     #[arg(long)]
     pub netns: bool,
+    /// Where the controller listens for programs on other machines (see ControllerArgs)
+    #[command(flatten)]
+    pub listen: ListenArg,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
@@ -77,7 +80,7 @@ impl UpArgs {
             (None, None) => None,
             (_, word) => Some(SwitchKind::Bmv2(Layout::bmv2(word.as_deref(), self.packets)?)),
         };
-        Ok(Layout { switch, netns: self.netns })
+        Ok(Layout { switch, netns: self.netns, listen: self.listen.listen })
     }
 }
 
@@ -169,12 +172,24 @@ pub struct AgentArgs {
     pub listen: Option<SocketAddr>,
 }
 
+/// Where a controller listens beside its socket.
+#[derive(Debug, Clone, Args)]
+pub struct ListenArg {
+    /// Where the controller listens for programs on other machines; a port alone is at 127.0.0.1. No password, no encryption:
+    /// other addresses only on a network whose users may do everything
+    #[arg(long, value_name = "[IP:]PORT", value_parser = listen_at)]
+    pub listen: Option<SocketAddr>,
+}
+
 /// Options of `zsr controller`.
 #[derive(Debug, Args)]
 pub struct ControllerArgs {
     /// As for all processes
     #[command(flatten)]
     pub role: RoleArgs,
+    /// Noted in the system's folder, for the controllers behind this one
+    #[command(flatten)]
+    pub listen: ListenArg,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
@@ -438,12 +453,23 @@ pub struct PcapArgs {
     pub host_end: bool,
 }
 
+/// Which controller is meant.
+#[derive(Debug, Clone, Args)]
+pub struct ContactArgs {
+    /// Which system on this machine
+    #[command(flatten)]
+    pub system: SystemArg,
+    /// The controller's address, if the system is not on this machine (zsr up --listen); goes before --system
+    #[arg(long, value_name = "HOST:PORT", env = "ZSR_CONTROLLER")]
+    pub controller: Option<String>,
+}
+
 /// Options of `zsr produce` and `zsr consume`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// The flow
     pub flow: String,
     /// Which member of the flow to be [default: the first whose rings are free]
@@ -455,6 +481,12 @@ pub struct StreamArgs {
     /// Character between columns, or tab
     #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
     pub delimiter: u8,
+    /// Records are rows of CSV (RFC 4180): quotes protect delimiters and line ends [default: quotes are text like any other]
+    #[arg(long, conflicts_with = "record_size")]
+    pub csv: bool,
+    /// Neither progress nor a summary on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Options of `zsr produce`.
@@ -468,6 +500,12 @@ pub struct ProduceArgs {
     /// [default: what the flow's routing says]
     #[arg(long, value_name = "COL")]
     pub key: Option<String>,
+    /// The first record names the columns, and is not pushed: keys can be named, and a schema has to have the same names
+    #[arg(long, conflicts_with = "record_size")]
+    pub header: bool,
+    /// Pass over the first N records of the input: those that a program before has pushed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip: u64,
     /// At the end of the input, leave without ending the stream: another program can go on
     #[arg(long)]
     pub keep_open: bool,
@@ -479,6 +517,9 @@ pub struct ConsumeArgs {
     /// As for both
     #[command(flatten)]
     pub stream: StreamArgs,
+    /// Begin with a line that names the columns of the flow's schema
+    #[arg(long, conflicts_with = "record_size")]
+    pub header: bool,
     /// Leave after so many records; the rest is for the next program
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
@@ -487,9 +528,9 @@ pub struct ConsumeArgs {
 /// Options of `zsr barrier`.
 #[derive(Debug, Args)]
 pub struct BarrierArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// Name of the barrier
     pub name: String,
     /// How many wait for each other; all name the same number
@@ -506,6 +547,12 @@ pub struct CompletionArgs {
     /// For which shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+fn listen_at(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "expected PORT or IP:PORT, such as 7700 or 10.0.0.5:7700".into())
 }
 
 /// A size of at most `most` bytes.

@@ -7,6 +7,7 @@ mod args;
 mod barrier;
 mod check;
 pub mod client;
+pub mod contact;
 mod events;
 mod figures;
 mod flow;
@@ -84,7 +85,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
         Command::Agent(args) => {
             system::role(&args.role, Role::Agent { host: args.host.clone(), listen: args.listen }, None)
         }
-        Command::Controller(args) => system::role(&args.role, Role::Controller, args.artifacts.as_deref()),
+        Command::Controller(args) => system::controller(&args),
         Command::Completion(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Args::command(), "zsr", &mut script);

@@ -1,11 +1,11 @@
 //! `zsr up`, `down`, `status`, and the processes of a system.
 
 use super::client::Session;
-use super::live_args::{DownArgs, RoleArgs, StatusArgs, UpArgs};
+use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
 use crate::controller::proto;
 use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
-use crate::topology::Topology;
+use crate::topology::{Layout, Topology};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,6 +105,22 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
     }
     let well = system.is_some() && processes.iter().all(|(_, pid)| pid.is_some());
     if well { OK } else { FAILED }
+}
+
+/// `zsr controller`. Where it listens is noted for its successors.
+pub(super) fn controller(args: &ControllerArgs) -> u8 {
+    if let Some(listen) = args.listen.listen {
+        let Ok(topology) = load(&args.role.topology) else { return USAGE };
+        let noted = Place::make(args.role.system.as_deref().unwrap_or(&topology.name)).and_then(|place| {
+            let layout = place.layout()?.unwrap_or_default();
+            place.write_layout(&Layout { listen: Some(listen), ..layout })
+        });
+        if let Err(e) = noted {
+            complain(format_args!("error: {e}"));
+            return FAILED;
+        }
+    }
+    role(&args.role, Role::Controller, args.artifacts.as_deref())
 }
 
 /// `zsr switch`, `zsr agent`, `zsr controller`: runs until it is told to end.

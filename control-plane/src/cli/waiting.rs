@@ -2,8 +2,9 @@
 //! stopped.
 
 use super::client::Client;
+use super::contact::Contact;
 use crate::controller::proto;
-use crate::process::{Held, Lock, Place, is_stopped};
+use crate::process::{Held, Lock, is_stopped};
 use std::time::{Duration, Instant};
 
 /// When it is said for the first time.
@@ -15,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// not said anything for `patience`. Meanwhile `tell` hears what is waited for, whenever that is news.
 pub(super) async fn until_late(
     client: &Client,
-    place: &Place,
+    contact: &Contact,
     time: Option<Duration>,
     patience: Duration,
     tell: Option<fn(&str)>,
@@ -23,7 +24,7 @@ pub(super) async fn until_late(
     // Nobody listens: nothing is asked.
     if let (Some(time), None) = (time, tell) {
         tokio::time::sleep(time).await;
-        return (time, controller(place));
+        return (time, controller(contact));
     }
     let begun = Instant::now();
     let mut heard = begun;
@@ -42,9 +43,9 @@ pub(super) async fn until_late(
                 named(system.get_ref())
             }
             // What has become of the controller is for the call itself to find out.
-            Ok(Err(_)) | Err(_) => controller(place),
+            Ok(Err(_)) | Err(_) => controller(contact),
         };
-        for process in stopped(place) {
+        for process in stopped(contact) {
             waits_for = format!("{waits_for}; {process}");
         }
         if waits_for != told {
@@ -81,15 +82,20 @@ fn named(system: &proto::System) -> String {
 }
 
 /// The controller, which does not answer.
-pub(super) fn controller(place: &Place) -> String {
+pub(super) fn controller(contact: &Contact) -> String {
+    let place = match contact {
+        Contact::Place(place) => place,
+        Contact::Address(address) => return format!("the controller at {address}"),
+    };
     match Lock::holder(&place.pid("controller")) {
         Held::By(pid) => format!("the controller of system `{}`, process {pid}", place.name()),
         Held::Nobody => format!("the controller of system `{}`, which has died", place.name()),
     }
 }
 
-/// Processes of the system that somebody has stopped.
-fn stopped(place: &Place) -> Vec<String> {
+/// Processes of a system on this machine that somebody has stopped.
+fn stopped(contact: &Contact) -> Vec<String> {
+    let Contact::Place(place) = contact else { return Vec::new() };
     let held = |process: String| match Lock::holder(&place.pid(&process)) {
         Held::By(pid) if is_stopped(pid) => {
             Some(format!("{process} is stopped: kill -CONT {pid} lets it go on"))

@@ -203,9 +203,9 @@ pub(super) fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> pr
         port: h.station.port,
         mtu: h.mtu,
         agent: h.agent.clone(),
-        programs: h.programs.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
         connected,
         rings,
         trouble,
+        ..Default::default()
     }
 }

@@ -31,6 +31,7 @@ mod operations;
 mod own;
 mod patience;
 mod pending;
+mod places;
 mod pulse;
 pub mod refusal;
 mod rest;
@@ -58,7 +59,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch as channel;
 
-pub use service::serve;
+pub use service::{serve, serve_tcp};
 pub use start::{Setup, StartError, start};
 
 /// Messages, client and server of the service `zsr.controller.v1.Controller`; see `proto/zsr/controller/v1`.

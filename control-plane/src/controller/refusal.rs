@@ -3,6 +3,7 @@
 use super::alloc::Exhausted;
 use crate::p4::ClientError;
 use crate::plan::PlanError;
+use crate::topology::Fault;
 
 /// What kind of refusal: which gRPC status it is (proto/zsr/controller/v1/controller.proto).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,12 @@ impl Refusal {
     /// A refusal of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Refusal { kind, message: message.into() }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(e: Fault) -> Self {
+        Refusal::new(Kind::Invalid, e.to_string())
     }
 }
 

@@ -7,9 +7,12 @@ use super::{Controller, convert, proto};
 use crate::topology::RingRole;
 use std::future::Future;
 use std::sync::atomic::Ordering;
-use tokio::net::UnixListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
+use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -20,13 +23,28 @@ type Answer<T> = Result<Response<T>, Status>;
 /// # Errors
 /// The transport's.
 pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(), tonic::transport::Error> {
+    serve_incoming(controller, UnixListenerStream::new(listener)).await
+}
+
+/// As [`serve`], at an address, for programs on other machines. Whoever can reach the address can do everything.
+///
+/// # Errors
+/// The transport's.
+pub async fn serve_tcp(controller: Controller, listener: TcpListener) -> Result<(), tonic::transport::Error> {
+    serve_incoming(controller, TcpListenerStream::new(listener)).await
+}
+
+async fn serve_incoming<IO>(
+    controller: Controller,
+    incoming: impl Stream<Item = std::io::Result<IO>>,
+) -> Result<(), tonic::transport::Error>
+where
+    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
     let (ended, ending) = (controller.clone(), controller.clone());
     let served = tonic::transport::Server::builder()
         .add_service(ControllerServer::new(controller))
-        .serve_with_incoming_shutdown(
-            UnixListenerStream::new(listener),
-            async move { ended.stopped().await },
-        );
+        .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
     tokio::select! {
         served = served => served,
         // A client that holds its connection and does not listen is not waited for.
@@ -96,12 +114,6 @@ impl Controller {
         }
     }
 
-    fn programs_of(&self, host: &str) -> String {
-        let state = self.state();
-        let programs = state.hosts.get(host).and_then(|h| h.programs.as_ref());
-        programs.map(|p| p.display().to_string()).unwrap_or_default()
-    }
-
     async fn add(&self, request: proto::AddMemberRequest, role: RingRole) -> Answer<proto::Flow> {
         let member = convert::new_member(request.member.unwrap_or_default());
         let own = self.clone();
@@ -125,6 +137,8 @@ impl Service for Controller {
             convert::host(h, self.is_connected(&h.name), rings, inner.links.at_host(&h.name))
         };
         let mut hosts: Vec<proto::Host> = state.hosts.values().map(host).collect();
+        drop(state);
+        hosts = hosts.into_iter().map(|host| self.with_place(host)).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Response::new(proto::System {
             name: inner.name.clone(),

@@ -1,10 +1,10 @@
 //! Settings of a flow that can be changed while it runs, and their limits.
 
-use super::refusal::{Kind, Refusal};
-use crate::topology::Pace;
+use super::refusal::Refusal;
+use crate::topology::{Fault, Pace, rules};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// What a flow optimizes for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,6 @@ pub struct Changes {
     pub policy: Option<Policy>,
 }
 
-const MAX_BATCH: u32 = 4 << 20;
 const DEFAULT_BATCH: u32 = 1 << 20;
 
 impl Settings {
@@ -107,46 +106,36 @@ impl Settings {
     /// What is out of range, with flow, setting and range.
     pub fn with(&self, changes: &Changes, flow: &str, item_size: u32) -> Result<Self, Refusal> {
         let mut new = self.clone();
-        let us = |what: &str, to: &mut u64, from: Option<u64>, range: RangeInclusive<u64>| {
+        let what = rules::flow(flow);
+        let us = |key: &str, to: &mut u64, from: Option<u64>, range: &RangeInclusive<Duration>| {
             let Some(value) = from else { return Ok(()) };
-            *to = in_range(flow, what, value, range)?;
-            Ok::<_, Refusal>(())
+            *to = value;
+            rules::time(&what, key, Duration::from_micros(value), range)
         };
-        us("poll_interval_us", &mut new.poll_interval_us, changes.poll_interval_us, 1..=10_000_000)?;
-        us("poll_timeout_us", &mut new.poll_timeout_us, changes.poll_timeout_us, 1..=60_000_000)?;
-        us("rto_us", &mut new.rto_us, changes.rto_us, 1..=60_000_000)?;
-        us("dead_after_us", &mut new.dead_after_us, changes.dead_after_us, 1..=3_600_000_000)?;
-        us("rate_cap_bps", &mut new.rate_cap_bps, changes.rate_cap_bps, 0..=1_000_000_000_000)?;
+        us("poll_interval", &mut new.poll_interval_us, changes.poll_interval_us, &rules::POLLS)?;
+        us("poll_timeout", &mut new.poll_timeout_us, changes.poll_timeout_us, &rules::TIMEOUTS)?;
+        us("rto", &mut new.rto_us, changes.rto_us, &rules::TIMEOUTS)?;
+        us("dead_after", &mut new.dead_after_us, changes.dead_after_us, &rules::DEAD_AFTER)?;
+        if let Some(bits) = changes.rate_cap_bps {
+            // 0: none.
+            if bits != 0 {
+                rules::rate_cap(&what, bits / 8)?;
+            }
+            new.rate_cap_bps = bits;
+        }
         if let Some(weight) = changes.weight {
-            new.weight = in_range(flow, "weight", weight, 1..=1000)?;
+            rules::in_range(&what, "weight", weight.into(), &rules::WEIGHTS, |w| w.to_string())?;
+            new.weight = weight;
         }
         if let Some(batch) = changes.max_batch {
-            if batch == 0 || batch > MAX_BATCH || !batch.is_multiple_of(item_size) {
-                let message = format!(
-                    "flow `{flow}`: max_batch is {batch} B: expected a multiple of its item size of {item_size} B up to {MAX_BATCH}"
-                );
-                return Err(Refusal::new(Kind::Invalid, message));
-            }
-            new.max_batch = batch;
+            new.max_batch = rules::max_batch(batch.into(), item_size)
+                .map_err(|e| Fault { message: format!("max_batch of {what}: {}", e.message), ..e })?;
         }
         new.doorbell = changes.doorbell.unwrap_or(new.doorbell);
         new.hint = changes.hint.unwrap_or(new.hint);
         new.policy = changes.policy.unwrap_or(new.policy);
         Ok(new)
     }
-}
-
-fn in_range<T: PartialOrd + fmt::Display + Copy>(
-    flow: &str,
-    what: &str,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<T, Refusal> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let message = format!("flow `{flow}`: {what} is {value}: expected {} to {}", range.start(), range.end());
-    Err(Refusal::new(Kind::Invalid, message))
 }
 
 #[cfg(test)]
@@ -164,11 +153,23 @@ mod tests {
     fn values_out_of_range_name_flow_setting_and_range() {
         let refused = |changes: Changes| Settings::of_items(64).with(&changes, "f", 64).unwrap_err().message;
         for (changes, part) in [
-            (Changes { weight: Some(0), ..Default::default() }, "`f`: weight is 0: expected 1 to 1000"),
-            (Changes { poll_interval_us: Some(0), ..Default::default() }, "poll_interval_us is 0"),
-            (Changes { max_batch: Some(100), ..Default::default() }, "multiple of its item size of 64 B"),
-            (Changes { max_batch: Some(0), ..Default::default() }, "max_batch is 0"),
-            (Changes { dead_after_us: Some(u64::MAX), ..Default::default() }, "dead_after_us is"),
+            (
+                Changes { weight: Some(0), ..Default::default() },
+                "'weight' of flow 'f' is 0, which is too small: expected 1 to 1000",
+            ),
+            (
+                Changes { poll_interval_us: Some(0), ..Default::default() },
+                "'poll_interval' of flow 'f' is 0ns",
+            ),
+            (
+                Changes { max_batch: Some(100), ..Default::default() },
+                "100 bytes are no multiple of the item size, 64 bytes",
+            ),
+            (
+                Changes { max_batch: Some(0), ..Default::default() },
+                "max_batch of flow 'f': 0 bytes hold no whole item",
+            ),
+            (Changes { dead_after_us: Some(u64::MAX), ..Default::default() }, "'dead_after' of flow 'f' is"),
         ] {
             let message = refused(changes);
             assert!(message.contains(part), "{part:?} is missing in {message:?}");

@@ -102,6 +102,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     let schema = client.schema(setup.artifacts)?;
     let plane = DataPlane::new(schema, switch)?;
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
+    state.switch.clone_from(&switch.name);
     state.numbers = Allocator::with(plane.room());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();

@@ -7,17 +7,16 @@ use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{MAX_MEMBERS, RingAddress, RingIds};
-use crate::topology::{Pace, RingRole, Routing, fits_item, parse_routing};
+use crate::topology::{Pace, ROUTING_HELP, RingRole, Routing, check_any_routing, parse_routing, rules};
 use crate::tuples::Schema;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use zsr_host_agent::machine::Machine;
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
-const MAX_ITEM: u32 = 1 << 20;
-const MAX_RING: u32 = 1 << 30;
 const MAX_NAME: usize = 63;
 
 /// A member asked for.
@@ -52,6 +51,15 @@ pub struct NewFlow {
     pub routing: String,
     /// What its records are; empty for anything.
     pub schema: String,
+}
+
+/// Where programs of a host attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramsPlace {
+    /// The agent's socket for them.
+    pub socket: String,
+    /// The machine that they have to run on, for that.
+    pub machine: Machine,
 }
 
 /// Who has a ring, or a number of the switch. Names may be used again, also for another ring: that has another address.
@@ -89,8 +97,12 @@ impl User {
 pub struct State {
     /// Hosts by name.
     pub hosts: Arc<Hosts>,
+    /// The switch's name.
+    pub switch: String,
     /// Times that suit the switch: what flows have that ask for nothing else.
     pub pace: Pace,
+    /// Where programs of a host attach, as its agent says, by host.
+    pub places: HashMap<String, ProgramsPlace>,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -175,17 +187,13 @@ impl State {
                 "flow `{name}` exists already: delete it first, or choose another name"
             )));
         }
-        if self.hosts.contains_key(name) {
-            return Err(exists(format!(
-                "`{name}` is a host's name, and rings of a flow are named for the flow"
-            )));
+        if self.hosts.contains_key(name) || self.switch == *name {
+            return Err(exists(rules::name_of_node(name).to_string()));
         }
+        let what = rules::flow(name);
+        rules::sides(&what, new.producers.len(), new.consumers.len())?;
+        rules::consumers(&what, new.kind, new.consumers.len())?;
         let schema = check_records(new)?;
-        for (members, what) in [(&new.producers, "producer"), (&new.consumers, "consumer")] {
-            if members.is_empty() {
-                return Err(invalid(format!("flow `{name}` has no {what}")));
-            }
-        }
         let declared = new.producers.iter().chain(&new.consumers).flat_map(|m| &m.rings).next();
         let declared = declared.and_then(|r| self.declared.get(r));
         let of_ring = declared.map(|r| r.item_size);
@@ -193,19 +201,16 @@ impl State {
             0 => of_ring.unwrap_or(DEFAULT_ITEM),
             size => size,
         };
-        check_power(name, "item_size", item_size, 4, MAX_ITEM)?;
-        if let Some(size) = schema.as_ref().and_then(Schema::tuple_size)
-            && let Err(expected) = fits_item(size, item_size)
-        {
-            return Err(invalid(format!(
-                "flow `{name}`: tuples of {size} B do not fit into items of {item_size} B: expected {expected}"
-            )));
+        rules::power_of_two(&what, "item_size", item_size.into(), &rules::ITEM_SIZES)?;
+        if let Some(size) = schema.as_ref().and_then(Schema::tuple_size) {
+            rules::tuples(&what, size, item_size)?;
         }
         let ring_size = match new.ring_size {
             0 => DEFAULT_RING.max(item_size * 4),
             size => size,
         };
-        check_power(name, "ring_size", ring_size, item_size, MAX_RING)?;
+        rules::power_of_two(&what, "ring_size", ring_size.into(), &rules::RING_SIZES)?;
+        rules::ring_holds_item(&what, item_size.into(), ring_size.into())?;
         let first = new.producers.first().or(new.consumers.first()).map_or("", |m| m.host.as_str());
         let mut flow = Flow {
             name: name.clone(),
@@ -424,13 +429,7 @@ impl State {
     /// The member's name, if it may join.
     fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, Refusal> {
         let host = self.host(&flow.name, &new.host)?;
-        if host.mtu != flow.mtu {
-            let (name, mtu) = (&host.name, host.mtu);
-            return Err(invalid(format!(
-                "flow `{}`: host `{name}` has a path MTU of {mtu} B, the others one of {} B",
-                flow.name, flow.mtu
-            )));
-        }
+        rules::mtu(&rules::flow(&flow.name), (&host.name, host.mtu), flow.mtu)?;
         let name = if new.name.is_empty() { &new.host } else { &new.name };
         check_name("member", name, "~.")?;
         if flow.members().any(|m| m.name == *name) {
@@ -454,13 +453,8 @@ impl State {
         if new.rings.is_empty() {
             return Ok(Vec::new());
         }
-        if new.rings.len() != wanted {
-            let n = new.rings.len();
-            return Err(invalid(format!(
-                "flow `{f}`: member on `{}` names {n} rings, {wanted} are needed",
-                new.host
-            )));
-        }
+        let what = rules::flow(&f);
+        rules::ring_count(&what, &new.host, role, new.rings.len(), wanted)?;
         let mut seen = HashSet::new();
         let mut out = Vec::with_capacity(wanted);
         for name in &new.rings {
@@ -469,29 +463,21 @@ impl State {
             };
             let ring = self.declared.get(name).ok_or_else(missing)?;
             if let Some(user) = self.rings.get(name) {
-                let message = format!("flow `{f}`: ring `{name}` is in use by flow `{}`", user.flow);
-                return Err(Refusal::new(Kind::NotNow, message));
+                return Err(Refusal::new(Kind::NotNow, rules::ring_user(&f, name, &user.flow).to_string()));
             }
-            let twice = flow.rings().any(|r| r.name == *name) || !seen.insert(name);
-            let wrong = if twice {
-                "is named twice".to_owned()
-            } else if ring.host != new.host {
-                format!("is on host `{}`, not on `{}`", ring.host, new.host)
-            } else if ring.role != role {
-                let (is, wanted) = match role {
-                    RingRole::Producer => ("consumer", "producer"),
-                    RingRole::Consumer => ("producer", "consumer"),
-                };
-                format!("is a {is} ring, not a {wanted} ring")
-            } else if ring.item_size != flow.item_size {
-                format!("has items of {} B, the flow's are of {} B", ring.item_size, flow.item_size)
-            } else if ring.owner != flow.owner {
-                format!("belongs to {}, the flow's rings to {}", owner(&ring.owner), owner(&flow.owner))
-            } else {
-                out.push(ring.clone());
-                continue;
-            };
-            return Err(invalid(format!("flow `{f}`: ring `{name}` {wrong}")));
+            if flow.rings().any(|r| r.name == *name) || !seen.insert(name) {
+                return Err(rules::ring_user(&f, name, &f).into());
+            }
+            if ring.host != new.host {
+                return Err(invalid(format!(
+                    "ring '{name}' is on host '{}', not on '{}'",
+                    ring.host, new.host
+                )));
+            }
+            rules::ring_role(&what, name, ring.role, role)?;
+            rules::ring_items(&what, name, ring.item_size, flow.item_size)?;
+            rules::ring_owner(&what, name, &ring.owner, &flow.owner)?;
+            out.push(ring.clone());
         }
         Ok(out)
     }
@@ -581,41 +567,36 @@ fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), Refusal> {
     let taken: HashSet<u8> = flow.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.member).collect();
     let free = (0..MAX_MEMBERS as u8).find(|place| !taken.contains(place));
     let full = || {
-        let message = format!("flow `{}`: a replicate flow has at most {MAX_MEMBERS} consumers", flow.name);
-        Refusal::new(Kind::Full, message)
+        let fault = rules::consumers(&rules::flow(&flow.name), flow.kind, MAX_MEMBERS + 1);
+        Refusal::new(Kind::Full, fault.err().map_or(String::new(), |e| e.to_string()))
     };
     Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
 }
 
 /// Routing and schema, and that they go with each other.
 fn check_records(new: &NewFlow) -> Result<Option<Schema>, Refusal> {
-    let (name, routing) = (&new.name, &new.routing);
-    let routing = match parse_routing(routing) {
-        None if routing.is_empty() => None,
-        None => {
-            return Err(invalid(format!(
-                "flow `{name}`: `{routing}` is no routing: expected hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin"
-            )));
+    let (name, consumers) = (&new.name, new.consumers.len());
+    let what = rules::flow(name);
+    let schema = match new.schema.as_str() {
+        "" => None,
+        text => {
+            rules::schema_text(&what, text.len())?;
+            Some(Schema::parse(text).map_err(|e| invalid(format!("schema of {what}: {e}")))?)
         }
-        Some(Routing::Range { bounds, .. }) if bounds.len() + 1 != new.consumers.len() => {
-            let (bounds, consumers) = (bounds.len(), new.consumers.len());
-            return Err(invalid(format!(
-                "flow `{name}`: {bounds} bounds of a range are for {} consumers, the flow has {consumers}",
-                bounds + 1
-            )));
-        }
-        routing => routing,
     };
-    if new.schema.is_empty() {
-        return Ok(None);
+    if new.routing.is_empty() {
+        return Ok(schema);
     }
-    let schema = Schema::parse(&new.schema).map_err(|e| invalid(format!("flow `{name}`: {e}")))?;
-    if let Some(routing) = routing {
-        schema.resolve(&routing, b',', new.consumers.len()).map_err(|e| {
-            invalid(format!("flow `{name}`: routing {}: {}: expected {}", new.routing, e.message, e.expected))
-        })?;
-    }
-    Ok(Some(schema))
+    rules::is_routed(&what, new.kind)?;
+    let Some(routing) = parse_routing(&new.routing) else {
+        return Err(invalid(format!("routing of {what} is '{}': expected {ROUTING_HELP}", new.routing)));
+    };
+    let checked = match &schema {
+        Some(schema) => schema.resolve(&routing, b',', consumers).map(drop),
+        None => check_any_routing(&routing, consumers),
+    };
+    checked.map_err(|e| invalid(format!("routing of {what}: {e}")))?;
+    Ok(schema)
 }
 
 /// A shuffle by range has as many consumers as ranges.
@@ -666,10 +647,6 @@ fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
     Ring { name, host, declared: false, owner, size: flow.ring_size, start: 0, ids, address: None }
 }
 
-fn owner(name: &str) -> String {
-    if name.is_empty() { "nobody in particular".into() } else { format!("`{name}`") }
-}
-
 /// Letters, digits, `_`, `-` and `more`, a letter first.
 fn check_name(what: &str, name: &str, more: &str) -> Result<(), Refusal> {
     let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -682,14 +659,5 @@ fn check_name(what: &str, name: &str, more: &str) -> Result<(), Refusal> {
     Err(invalid(format!(
         "`{}` can't be a {what}'s name: expected 1 to {MAX_NAME} letters, digits, `_` and `-`, a letter first",
         shown.escape_debug()
-    )))
-}
-
-fn check_power(flow: &str, what: &str, value: u32, least: u32, most: u32) -> Result<(), Refusal> {
-    if value.is_power_of_two() && (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(invalid(format!(
-        "flow `{flow}`: {what} is {value} B: expected a power of two from {least} to {most}"
     )))
 }

@@ -91,6 +91,7 @@ impl Controller {
             let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
             match client.watch_events(agent::WatchEventsRequest { kinds }).await {
                 Ok(stream) => {
+                    self.learn_place(host).await;
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");
                         self.check_rings_of(host).await;

@@ -6,9 +6,11 @@ use std::hash::BuildHasher;
 
 // Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything: a commit record of zeros names no producer,
 // and a reset (admin.rs) that is not about a worker, say, names worker 0.
-const MAX_WORKERS: usize = 16384 - 1;
+pub(crate) const MAX_WORKERS: usize = 16384 - 1;
 const MAX_PRODUCERS: usize = 32768 - 1;
 const MAX_QPS: usize = 65536 - 2;
+/// Rings of either side: each has two connections.
+pub(crate) const MAX_RINGS: usize = MAX_QPS / 2 - 1;
 /// Members of a replicate flow: a bit each in a register of 32.
 pub const MAX_MEMBERS: usize = 32;
 /// First multicast group of replicate flows; each has two, the second one for polls.

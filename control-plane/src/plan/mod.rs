@@ -22,6 +22,7 @@ pub use connection::doorbell;
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
 pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, secret};
+pub(crate) use ids::{MAX_RINGS, MAX_WORKERS};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
 pub use ticks::GROUP_TICK;

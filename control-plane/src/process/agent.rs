@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use zsr_host_agent::agent::Agent;
+use zsr_host_agent::machine::Machine;
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicBackend, NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
@@ -35,6 +36,7 @@ pub(super) async fn run(
     let host = &topology.hosts[number];
     let Running { agent, nic, captures } = start(place, topology, number, host)?;
     let programs = listen(&place.programs(number))?;
+    agent.set_programs(&place.programs(number), Machine::this());
     let attaching = agent.clone();
     let until = ended(stop.clone());
     let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });

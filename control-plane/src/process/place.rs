@@ -142,6 +142,11 @@ impl Place {
         self.folder.join("controller")
     }
 
+    /// The file with the address where the controller listens for programs on other machines, if it does.
+    pub fn controller_address(&self) -> PathBuf {
+        self.folder.join("controller-address")
+    }
+
     /// The controller's store.
     pub fn journal(&self) -> PathBuf {
         self.folder.join("journal")

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use zsr_link::LinkError;
 
@@ -102,6 +102,16 @@ pub enum RoleError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The controller can't listen.
+    #[error(
+        "the controller can't listen at {address}: {source}; --listen takes an address of this machine, and a free port"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A bmv2.
     #[error(transparent)]
     Bmv2(#[from] zsr_bmv2::Bmv2Error),
@@ -175,9 +185,10 @@ pub fn run(
     let written = Recipe::new(role, topology, artifacts).write(place);
     written.map_err(|e| RoleError::Other(format!("{}: {e}", place.recipe(&role.process()).display())))?;
     let mut topology = topology.clone();
-    if let Some(layout) = place.layout().map_err(RoleError::Place)? {
+    let layout = place.layout().map_err(RoleError::Place)?;
+    if let Some(layout) = &layout {
         let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
-        topology.lay_out(&layout).map_err(wrong)?;
+        topology.lay_out(layout).map_err(wrong)?;
     }
     if let [Switch { kind: SwitchKind::Tofino(_), artifacts: of_chip, .. }] = topology.switches.as_mut_slice()
         && let Some(folder) = artifacts
@@ -185,6 +196,7 @@ pub fn run(
         *of_chip = Some(folder.to_owned());
     }
     let topology = &topology;
+    let listen_at = layout.and_then(|layout| layout.listen);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         // Threads for calls that block are few, and soon gone.
@@ -197,7 +209,7 @@ pub fn run(
         match role {
             Role::Switch => switch::run(place, topology, stop, ready).await,
             Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
-            Role::Controller => control(place, topology, artifacts, stop, ready).await,
+            Role::Controller => control(place, topology, artifacts, listen_at, stop, ready).await,
         }
     })
 }
@@ -222,9 +234,15 @@ async fn control(
     place: &Place,
     topology: &Topology,
     artifacts: Option<&Path>,
+    listen_at: Option<SocketAddr>,
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
+    // What can be wrong with the command comes before what takes long.
+    let outside = match listen_at {
+        Some(address) => Some(listen_outside(place, address).await?),
+        None => None,
+    };
     let spec = &topology.switches[0];
     let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
         // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
@@ -263,6 +281,14 @@ async fn control(
             }
         }
     });
+    if let Some(outside) = outside {
+        let controller = controller.clone();
+        tokio::spawn(async move {
+            if let Err(e) = controller::serve_tcp(controller, outside).await {
+                eprintln!("the controller's server for other machines has ended: {e}");
+            }
+        });
+    }
     ready();
     let stopping = controller.clone();
     tokio::spawn(async move {
@@ -271,7 +297,20 @@ async fn control(
     });
     let served = controller::serve(controller, listener).await;
     let _ = std::fs::remove_file(place.controller());
+    let _ = std::fs::remove_file(place.controller_address());
     served.map_err(|e| other("the controller's server")(&e))
+}
+
+/// Listens for programs on other machines, and writes down where, as the port may be any free one.
+async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListener, RoleError> {
+    let refused = |source| RoleError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let file = place.controller_address();
+    std::fs::write(&file, format!("{address}\n"))
+        .map_err(|e| RoleError::Other(format!("{}: {e}", file.display())))?;
+    eprintln!("the controller listens at {address}: whoever can reach that can do everything");
+    Ok(listener)
 }
 
 /// What a refusal by bmv2, which is short of words, is about.

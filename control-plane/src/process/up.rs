@@ -12,6 +12,7 @@ use crate::topology::{
     Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology, default_schema,
 };
 use crate::tuples::Schema;
+use crate::workload::input_columns;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -272,7 +273,11 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
                 Policy::Abort => proto::Policy::Abort.into(),
             }),
         }),
-        routing: routing(&flow.routing),
+        // What is not routed has no routing to ask for.
+        routing: match flow.kind {
+            FlowKind::Shuffle => routing(&by_header(flow)),
+            FlowKind::LoadBalance | FlowKind::Replicate => String::new(),
+        },
         schema: schema(flow),
     }
 }
@@ -301,6 +306,19 @@ fn schema(flow: &Flow) -> String {
     match flow.schema == default_schema(&flow.workload) {
         true => String::new(),
         false => Schema::of(&flow.schema).to_string(),
+    }
+}
+
+/// The routing with a column of the input's header by number: programs bring their own records, but in these columns. A header
+/// that can't be read leaves the name, which the controller refuses.
+fn by_header(flow: &Flow) -> Routing {
+    let columns = input_columns(&flow.workload);
+    match (flow.routing.key(), columns) {
+        (KeyRef::Name(name), Some(columns)) => match columns.iter().position(|column| column == name) {
+            Some(index) => flow.routing.with_key(KeyRef::Number(index as u32 + 1)),
+            None => flow.routing.clone(),
+        },
+        _ => flow.routing.clone(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Follows a flow, in a thread of its own: what it is now is there for whoever pushes into it, without a call to the controller.
 
 use crate::cli::client::{ClientError, Session, refused};
+use crate::cli::contact::Contact;
 use crate::controller::proto;
-use crate::process::Place;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,12 +38,12 @@ impl Follower {
     ///
     /// # Errors
     /// No room for a thread.
-    pub(super) fn start(place: &Place, flow: &str) -> Result<Self, ClientError> {
+    pub(super) fn start(contact: &Contact, flow: &str) -> Result<Self, ClientError> {
         let shared = Arc::new(Shared::default());
-        let (tell, place, flow) = (shared.clone(), place.clone(), flow.to_owned());
+        let (tell, contact, flow) = (shared.clone(), contact.clone(), flow.to_owned());
         let follow = move || {
             while !tell.is_over.load(Ordering::Relaxed) {
-                if let Ok(session) = Session::open(&place)
+                if let Ok(session) = Session::open(&contact)
                     && session.runtime.block_on(listen(&session, &flow, &tell))
                 {
                     return;

@@ -19,17 +19,26 @@
 //! of one key before and behind that moment may be at different consumers. A consumer that leaves gets what was pushed to it; what
 //! could not be delivered all the same is an error, [`ProgramError::Lost`], after which the program goes on.
 
+mod counts;
+mod delivered;
 mod follow;
+mod reach;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cli::client::{ClientError, Session};
+use crate::cli::contact::Contact;
 use crate::controller::proto;
-use crate::process::{Place, PlaceError};
+use crate::process::PlaceError;
 use crate::tuples::{Schema, SchemaTextError};
+pub use counts::Counts;
+pub use delivered::Held;
 use follow::{Follower, News};
+pub use reach::Elsewhere;
+pub(crate) use reach::members_here;
 use zsr_host_agent::pu::{self, PuError};
 use zsr_host_agent::ring::{AttachError, Cancel, Producer, PushError};
 use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
@@ -72,6 +81,32 @@ pub enum ProgramError {
         flow: String,
         /// The member asked for.
         member: String,
+    },
+    /// Rings are shared memory, and those of the flow's members are not on this machine.
+    #[error(
+        "flow `{flow}`: nothing of it is on this machine (`{here}`): {}; rings are shared memory, so start the program there, with \
+         --controller HOST:PORT if the controller is not there, too",
+        .members.iter().map(Elsewhere::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Elsewhere {
+        /// The flow.
+        flow: String,
+        /// This machine's host name.
+        here: String,
+        /// The members.
+        members: Vec<Elsewhere>,
+    },
+    /// An agent that has not been met since the controller started.
+    #[error(
+        "flow `{flow}`: the agent of host `{host}` ({agent}) has not said where its programs attach: it does not answer the controller"
+    )]
+    NoAgent {
+        /// The flow.
+        flow: String,
+        /// The host.
+        host: String,
+        /// Its agent, as a URI.
+        agent: String,
     },
     /// The program's records are not the flow's.
     #[error("flow `{flow}` has tuples ({schema}), {size}: not records of {asked} B")]
@@ -185,6 +220,7 @@ pub struct FlowProducer {
     lost: Vec<Lost>,
     /// Why it can't go on.
     over: Option<String>,
+    counts: Arc<Counts>,
 }
 
 impl FlowProducer {
@@ -192,13 +228,19 @@ impl FlowProducer {
     ///
     /// # Errors
     /// [`ProgramError`]: no system, flow or member of that name, rings taken by others.
-    pub fn attach(place: &Place, flow: &str, options: &Options) -> Result<Self, ProgramError> {
+    pub fn attach(
+        controller: impl Into<Contact>,
+        flow: &str,
+        options: &Options,
+    ) -> Result<Self, ProgramError> {
+        let contact = controller.into();
         // Followed before it is looked at, so that no change is missed.
-        let follower = Follower::start(place, flow)?;
-        let session = Session::open(place)?;
+        let follower = Follower::start(&contact, flow)?;
+        let session = Session::open(&contact)?;
         let found = get(&session, flow)?;
         let schema = schema_of(&found)?;
         let record_size = check_size(&found, schema.as_ref(), options.record_size)?;
+        let members = members_here(&session, flow, &found.producers, options.member.as_deref())?;
         let mut producer = FlowProducer {
             session,
             follower,
@@ -211,10 +253,10 @@ impl FlowProducer {
             version: found.version,
             lost: Vec::new(),
             over: None,
+            counts: Arc::default(),
         };
         let mut why = None;
-        let wanted = |m: &&proto::FlowMember| options.member.as_ref().is_none_or(|name| *name == m.name);
-        for member in found.producers.iter().filter(wanted) {
+        for member in members {
             member.name.clone_into(&mut producer.member);
             match producer.take_up(&found, member) {
                 Ok(()) => return Ok(producer),
@@ -235,6 +277,11 @@ impl FlowProducer {
     /// What the flow's records are, if it says so. Where they have a size, [`push`](Self::push) takes tuples of that size.
     pub fn schema(&self) -> Option<&Schema> {
         self.schema.as_ref()
+    }
+
+    /// How far it is.
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
     }
 
     /// How many consumers records can be routed to.
@@ -269,6 +316,8 @@ impl FlowProducer {
             let writer = &mut self.lanes[lane].writer;
             let pushed = match writer.try_push(record) {
                 Err(SegmentPushError::Ring(PushError::Full)) => {
+                    self.counts.wait_for(format!("room in ring `{}`", self.lanes[lane].ring));
+                    let writer = &mut self.lanes[lane].writer;
                     match writer.producer().wait_unless(|| self.follower.has_news()) {
                         Ok(()) => continue,
                         Err(e) => Err(e.into()),
@@ -281,7 +330,11 @@ impl FlowProducer {
                     self.given_up(lane)?;
                     chosen = None;
                 }
-                done => return Ok(done?),
+                Ok(()) => {
+                    self.counts.add(1, record.len() as u64);
+                    return Ok(());
+                }
+                Err(e) => return Err(e.into()),
             }
         }
     }
@@ -549,12 +602,12 @@ fn aborted(ring: &str) -> ProgramError {
 /// # Errors
 /// [`ProgramError`]: no system, `timeout` is over, others wait there for another number, the controller ends.
 pub fn barrier(
-    place: &Place,
+    controller: impl Into<Contact>,
     name: &str,
     participants: u32,
     timeout: Option<Duration>,
 ) -> Result<(), ProgramError> {
-    let session = Session::open(place)?;
+    let session = Session::open(controller)?;
     let request = proto::BarrierRequest { name: name.to_owned(), participants };
     let met = session
         .call_within(timeout.unwrap_or(Duration::MAX), |mut c| async move { c.barrier(request).await });
@@ -579,16 +632,24 @@ pub(crate) fn schema_of(flow: &proto::Flow) -> Result<Option<Schema>, ProgramErr
     schema.map(Some).map_err(|why| ProgramError::Schema { flow: flow.name.clone(), why })
 }
 
-/// The size that a program's records have, which asks for `asked`.
+/// The size that a program's records have, which asks for `asked`, if the flow's items can carry them.
 ///
 /// # Errors
-/// [`ProgramError::Tuples`].
+/// [`ProgramError::Tuples`], [`ProgramError::Records`].
 pub(crate) fn check_size(
     flow: &proto::Flow,
     schema: Option<&Schema>,
     asked: Option<u32>,
 ) -> Result<Option<u32>, ProgramError> {
-    let Some(schema) = schema else { return Ok(asked) };
+    let size = match schema {
+        Some(schema) => size_with(flow, schema, asked)?,
+        None => asked,
+    };
+    SegmentSetupError::check(flow.item_size, size)?;
+    Ok(size)
+}
+
+fn size_with(flow: &proto::Flow, schema: &Schema, asked: Option<u32>) -> Result<Option<u32>, ProgramError> {
     match (schema.tuple_size(), asked) {
         (size, None) => Ok(size),
         (Some(size), Some(asked)) if size == asked => Ok(Some(size)),

@@ -31,6 +31,10 @@ impl From<&Meter> for Snapshot {
 pub trait Progress {
     /// A new phase begins: "bringing up 4 hosts", "tearing down".
     fn phase(&mut self, text: &str);
+    /// Something that whoever started the run should know, also if they do not want to see progress.
+    fn warn(&mut self, text: &str) {
+        say(&mut std::io::stderr(), text);
+    }
     /// Moving data begins; this much is expected.
     fn start(&mut self, expected: Estimate);
     /// So much was delivered.

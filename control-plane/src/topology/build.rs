@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::diag::Place;
 use super::model::{MaxBatch, Topology};
-use super::nodes::{ITEM_SIZES, RING_SIZES};
 use super::read::{Reader, is_name};
+use super::rules::{ITEM_SIZES, POLLS, RING_SIZES};
 use super::yaml::Node;
 
 /// A name's owner.
@@ -29,14 +29,9 @@ pub(crate) struct Defaults {
     pub poll_interval: Option<Duration>,
 }
 
-/// Largest transfer that the protocol advises.
-pub(crate) const MAX_BATCH: u32 = 4 << 20;
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
 const DEFAULT_MTU: u32 = 1024;
-/// Poll intervals that make sense.
-pub(crate) const POLLS: std::ops::RangeInclusive<Duration> =
-    Duration::from_micros(1)..=Duration::from_secs(10);
 
 /// A ring has room for some items even when these are big.
 pub(crate) fn default_ring_size(default: Option<u32>, item_size: u32) -> u32 {

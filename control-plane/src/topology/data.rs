@@ -4,11 +4,12 @@ use super::build::Builder;
 use super::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 use super::diag::Place;
 use super::model::{Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, TpchTable, Workload};
-use super::nodes::ITEM_SIZES;
 use super::read::{At, Table, is_name, list};
-use super::routing::{self, KeyError};
+use super::routing;
+use super::rules::{self, Fault, ITEM_SIZES};
 use super::units;
 use super::yaml::{Node, Value, shorten};
+use crate::tuples::Schema;
 
 /// Longest binary record: an item holds at most 1 MiB.
 pub(crate) const RECORD_SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 20;
@@ -76,6 +77,13 @@ impl Builder<'_> {
         let schema = schema.unwrap_or_else(|| default_schema(&workload));
         if declared {
             self.check_schema(flow, &schema, &workload);
+            // What programs of a running system bring are tuples of it.
+            let schema = Schema::of(&schema);
+            let place = flow.place_of("schema");
+            if let Some(size) = schema.tuple_size().filter(|_| item_size != 0 && !is_binary(&workload)) {
+                self.reader.obey(place, rules::tuples(&flow.what, size, item_size));
+            }
+            self.reader.obey(place, rules::schema_text(&flow.what, schema.to_string().len()));
         }
         if let Workload::File(FileInput { format: FileFormat::Binary { record_size }, .. }) = &workload
             && let Err(expected) = fits_item(*record_size, item_size)
@@ -90,7 +98,7 @@ impl Builder<'_> {
         if !self.reader.failed_since(before) && consumers > 0 {
             match routing::check(&routing, &workload, &schema, consumers) {
                 Ok(checked) => routing = checked,
-                Err(KeyError { message, expected }) => {
+                Err(Fault { message, expected }) => {
                     let place = match (&given, &key) {
                         (None, Some(key)) => key.place,
                         _ => place,
@@ -219,7 +227,7 @@ impl Builder<'_> {
         if table.get("path").is_none() {
             self.reader.error(table.place, "a file workload has no path", "path: the input file");
         }
-        let formats = [("lines", 0), ("delimited", 1), ("binary", 2)];
+        let formats = [("lines", 0), ("delimited", 1), ("csv", 3), ("binary", 2)];
         let format = self.reader.choice(table, "format", &formats).map_or(0, |at| at.value);
         let mut only = |key: &str, wanted: &str, ok: bool| -> Option<Place> {
             let place = table.get(key).map(|node| node.place)?;
@@ -228,12 +236,12 @@ impl Builder<'_> {
             }
             Some(place)
         };
-        only("delimiter", "delimited", format == 1);
-        only("header", "delimited", format == 1);
+        only("delimiter", "delimited or csv", matches!(format, 1 | 3));
+        only("header", "delimited or csv", matches!(format, 1 | 3));
         only("record_size", "binary", format == 2);
         let format = match format {
             0 => FileFormat::Lines,
-            1 => {
+            1 | 3 => {
                 let delimiter = self.reader.opt(table, "delimiter", DELIMITER_HELP, parse_delimiter);
                 let header = self.reader.flag(table, "header");
                 // A key by name needs names.
@@ -248,6 +256,7 @@ impl Builder<'_> {
                         |at| at.value,
                     ),
                     header: header.map_or(named, |at| at.value),
+                    quoted: format == 3,
                 }
             }
             _ => {
@@ -264,6 +273,10 @@ impl Builder<'_> {
         };
         Workload::File(FileInput { path: path.unwrap_or_default(), format })
     }
+}
+
+fn is_binary(workload: &Workload) -> bool {
+    matches!(workload, Workload::File(FileInput { format: FileFormat::Binary { .. }, .. }))
 }
 
 /// Whether a segment in an item of `item_size` bytes has room for a binary record, else what was expected.

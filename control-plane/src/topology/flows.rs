@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use super::build::{Builder, MAX_BATCH, POLLS};
+use super::build::Builder;
 use super::diag::Place;
 use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole, SwitchKind};
 use super::read::{At, Reader, Table};
+use super::rules::{self, DEAD_AFTER, Fault, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
 use super::units;
 use super::yaml::Node;
 
-/// As many producer rings as the switch program has room for.
-const MAX_RINGS: usize = 16384;
 /// Longest poll interval of flows that want their first item soon: a tick of the software switch.
 pub(crate) const LATENCY_POLL: Duration = Duration::from_micros(20);
-/// Bytes per second that a flow can be held to.
-const RATE_CAPS: std::ops::RangeInclusive<u64> = 1000..=1_000_000_000_000;
 const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
@@ -70,8 +67,7 @@ impl Builder<'_> {
             self.reader.error(name.place, format!("two flows are named '{}'", name.value), expected);
         }
         if self.names.contains_key(&name.value) {
-            let message = format!("flow '{}' has the name of a host or switch", name.value);
-            self.reader.error(name.place, message, "a name of its own: ring names are made of it");
+            self.reader.obey(name.place, Err(rules::name_of_node(&name.value)));
         }
         let (kind, hint) = self.kind_and_hint(&table);
         let (weight, rate_cap) = self.shares(&table);
@@ -84,6 +80,8 @@ impl Builder<'_> {
 
         let producers = self.members(&table, "producers");
         let consumers = self.members(&table, "consumers");
+        let place = table.place_of("consumers");
+        self.reader.obey(place, rules::consumers(&table.what, kind, consumers.len()));
         let (item_size, ring_size) = self.flow_sizes(&table, &producers, &consumers);
         let members = Members {
             flow: &name.value,
@@ -104,7 +102,7 @@ impl Builder<'_> {
             Ok(bytes) => bytes,
             // The item size itself was refused.
             Err(_) if item_size == 0 => 0,
-            Err((message, expected)) => {
+            Err(Fault { message, expected }) => {
                 let place = batch.as_ref().map_or(name.place, |at| at.place);
                 self.reader.error(place, format!("max_batch of {}: {message}", table.what), expected);
                 item_size
@@ -115,19 +113,17 @@ impl Builder<'_> {
             Hint::Bandwidth => poll,
             Hint::Latency => poll.min(LATENCY_POLL),
         };
-        let mut time = |key: &str, default: Duration, top: u64| {
-            let range = Duration::from_micros(1)..=Duration::from_secs(top);
+        let mut time = |key: &str, default: Duration, range| {
             self.reader.duration(&table, key, range).map_or(default, |at| at.value)
         };
-        let poll_timeout = time("poll_timeout", pace.poll_timeout, 60);
-        let rto = time("rto", pace.rto, 60);
-        let dead_after = time("dead_after", DEFAULT_DEAD_AFTER, 3600);
+        let poll_timeout = time("poll_timeout", pace.poll_timeout, TIMEOUTS);
+        let rto = time("rto", pace.rto, TIMEOUTS);
+        let dead_after = time("dead_after", DEFAULT_DEAD_AFTER, DEAD_AFTER);
         let poll_interval =
             self.reader.duration(&table, "poll_interval", POLLS).map_or(defaults_poll, |at| at.value);
 
-        if kind != FlowKind::Shuffle && table.get("routing").is_some() {
-            let message = format!("{} is a {}: its items are not routed", table.what, kind.word());
-            self.reader.error(table.place_of("routing"), message, "no routing, or kind: shuffle");
+        if table.get("routing").is_some() {
+            self.reader.obey(table.place_of("routing"), rules::is_routed(&table.what, kind));
         }
         let data = self.flow_data(&table, shared, kind.lanes(consumers.len()), item_size);
         self.topology.flows.push(Flow {
@@ -169,15 +165,14 @@ impl Builder<'_> {
 
     /// Weight and rate cap, the latter in bytes per second.
     fn shares(&mut self, table: &Table<'_>) -> (u32, Option<u64>) {
-        let weight = self.reader.integer(table, "weight", 1..=1000).map_or(1, |at| at.value as u32);
+        let weight = self.reader.integer(table, "weight", 0..=u64::MAX).filter(|at| {
+            let rule = rules::in_range(&table.what, "weight", at.value, &WEIGHTS, |w| w.to_string());
+            self.reader.obey(at.place, rule)
+        });
+        let weight = weight.map_or(1, |at| at.value as u32);
         let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).and_then(|at| {
             let bytes = at.value / 8;
-            if !RATE_CAPS.contains(&bytes) {
-                let message = format!("rate_cap of {} is {bytes} bytes per second", table.what);
-                self.reader.error(at.place, message, "8 kbit/s to 8 Tbit/s");
-                return None;
-            }
-            Some(bytes)
+            self.reader.obey(at.place, rules::rate_cap(&table.what, bytes)).then_some(bytes)
         });
         (weight, cap)
     }
@@ -204,7 +199,7 @@ impl Builder<'_> {
         let declared = declared.find(|item| *item != 0);
         let (item_size, ring_size) = match (declared, table.get("item_size")) {
             (Some(item), None) => {
-                let size = self.reader.pow2_size(table, "ring_size", super::nodes::RING_SIZES);
+                let size = self.reader.pow2_size(table, "ring_size", rules::RING_SIZES);
                 let fallback = super::build::default_ring_size(self.defaults.ring_size, item);
                 (item, size.map_or(fallback, |at| at.value as u32))
             }
@@ -213,16 +208,14 @@ impl Builder<'_> {
         self.check_owners(table, producers, consumers);
         for ring in producers.iter().chain(consumers).flat_map(|m| &m.rings) {
             let Some(ring) = self.topology.rings.get(*ring) else { continue };
-            if ring.item_size != item_size && ring.item_size != 0 && item_size != 0 {
-                let (name, own) = (&ring.name, ring.item_size);
-                let place = producers
-                    .iter()
-                    .chain(consumers)
-                    .find(|m| m.rings.iter().any(|r| self.topology.rings[*r].name == *name))
-                    .map_or(table.place, |m| m.place);
-                let message =
-                    format!("ring '{name}' has items of {own} bytes, {} of {item_size}", table.what);
-                self.reader.error(place, message, "one item size in all rings of a flow");
+            if ring.item_size != 0 && item_size != 0 {
+                let (name, rule) =
+                    (&ring.name, rules::ring_items(&table.what, &ring.name, ring.item_size, item_size));
+                let named = |m: &&super::members::Member| {
+                    m.rings.iter().any(|r| self.topology.rings[*r].name == *name)
+                };
+                let place = producers.iter().chain(consumers).find(named).map_or(table.place, |m| m.place);
+                self.reader.obey(place, rule);
             }
         }
         (item_size, ring_size)
@@ -240,12 +233,8 @@ impl Builder<'_> {
         let owned: Vec<_> =
             owned.filter_map(|(place, r)| Some((place, self.topology.rings.get(r)?.clone()))).collect();
         let Some((_, first)) = owned.first() else { return };
-        for (place, ring) in owned.iter().filter(|(_, r)| r.owner != first.owner) {
-            let message = format!(
-                "ring '{}' belongs to '{}', ring '{}' of {} to '{}'",
-                ring.name, ring.owner, first.name, table.what, first.owner
-            );
-            self.reader.error(*place, message, "rings of one owner");
+        for (place, ring) in &owned {
+            self.reader.obey(*place, rules::ring_owner(&table.what, &ring.name, &ring.owner, &first.owner));
         }
     }
 
@@ -271,13 +260,7 @@ impl Builder<'_> {
                 continue;
             };
             let other = &self.topology.hosts[other];
-            if other.mtu != mtu {
-                let message = format!(
-                    "mismatched MTUs in {}: host '{name}' has {mtu}, host '{}' has {}",
-                    table.what, other.name, other.mtu
-                );
-                self.reader.error(place, message, "one MTU for all hosts of a flow");
-            }
+            self.reader.obey(place, rules::mtu(&table.what, (&name, mtu), other.mtu));
             if other_switch != switch {
                 let message = format!(
                     "{} spans two switches: '{}' is at '{}', '{name}' at '{}'",
@@ -316,17 +299,17 @@ impl Builder<'_> {
         consumers: Vec<super::members::Member>,
     ) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let lanes = members.kind.lanes(consumers.len());
-        let total = producers.len().saturating_mul(lanes);
-        if total.saturating_add(self.topology.rings.len()) > MAX_RINGS {
-            self.reader.error(
-                members.place,
-                format!(
-                    "flow '{}' needs {total} producer rings ({} producers × {lanes}), too many",
-                    members.flow,
-                    producers.len(),
-                ),
-                format!("at most {MAX_RINGS} rings in all"),
-            );
+        let rings = producers.len().saturating_mul(lanes).saturating_add(consumers.len());
+        let workers =
+            |kind: FlowKind, consumers: usize| if kind == FlowKind::Replicate { 1 } else { consumers };
+        let before = self.topology.flows.iter();
+        let (used, busy) = before.fold((0, 0), |(rings, busy), flow| {
+            let members = flow.producers.iter().chain(&flow.consumers);
+            let of_flow: usize = members.map(|m| m.rings.len()).sum();
+            (rings + of_flow, busy + workers(flow.kind, flow.consumers.len()))
+        });
+        let needed = (rings.saturating_add(used), busy + workers(members.kind, consumers.len()));
+        if !self.reader.obey(members.place, rules::room(needed.0, needed.1)) {
             return (Vec::new(), Vec::new());
         }
         let names: Vec<String> = consumers.iter().map(|m| m.label.clone()).collect();
@@ -366,28 +349,16 @@ fn parse_batch(text: &str) -> Option<MaxBatch> {
     Some(if is_items { MaxBatch::Items(value) } else { MaxBatch::Bytes(value) })
 }
 
-/// The batch in bytes, or what is wrong with it and what was expected.
-pub(crate) fn check_batch(rule: MaxBatch, item_size: u32) -> Result<u32, (String, String)> {
-    let item = u64::from(item_size.max(1));
+/// The batch in bytes.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_batch(rule: MaxBatch, item_size: u32) -> Result<u32, Fault> {
     let bytes = match rule {
         MaxBatch::Bytes(bytes) => u64::from(bytes),
-        MaxBatch::Items(items) => u64::from(items) * item,
+        MaxBatch::Items(items) => u64::from(items) * u64::from(item_size.max(1)),
     };
-    if bytes > u64::from(MAX_BATCH) {
-        let expected = format!("at most 4 MiB ({} items)", u64::from(MAX_BATCH) / item);
-        return Err((format!("{bytes} bytes are too much for one transfer"), expected));
-    }
-    if bytes < item {
-        return Err((
-            format!("{bytes} bytes hold no whole item of {item} bytes"),
-            format!("at least {item} bytes, or '1 item'"),
-        ));
-    }
-    if bytes % item != 0 {
-        let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
-        return Err((format!("{bytes} bytes are no multiple of the item size, {item} bytes"), expected));
-    }
-    Ok(bytes as u32)
+    rules::max_batch(bytes, item_size)
 }
 
 impl Reader {

@@ -16,6 +16,9 @@ pub struct Layout {
     pub switch: Option<SwitchKind>,
     /// Every host in a network namespace of its own, behind a veth pair.
     pub netns: bool,
+    /// Where the controller listens beside its socket, for programs on other machines.
+    #[serde(default)]
+    pub listen: Option<SocketAddr>,
 }
 
 /// The switch's end of a veth pair in its namespace.
@@ -163,8 +166,12 @@ mod tests {
         let mut t = topology(
             "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], rto: 5s}\nworkload: {kind: synthetic}\n",
         );
-        t.lay_out(&Layout { switch: Some(SwitchKind::Bmv2(Bmv2::Started { binary: None })), netns: false })
-            .unwrap();
+        t.lay_out(&Layout {
+            switch: Some(SwitchKind::Bmv2(Bmv2::Started { binary: None })),
+            netns: false,
+            listen: None,
+        })
+        .unwrap();
         let pace = t.switches[0].kind.pace();
         assert_eq!((t.switches[0].tick, t.flows[0].poll_timeout), (pace.tick, pace.poll_timeout));
         assert_eq!(t.flows[0].rto, std::time::Duration::from_secs(5));
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn in_namespaces_every_link_is_a_pair_of_interfaces() {
         let mut t = topology("hosts: [h1, h2]\nlinks: ['h1 -> s1:7', 'h2 -> s1']\n");
-        t.lay_out(&Layout { switch: None, netns: true }).unwrap();
+        t.lay_out(&Layout { switch: None, netns: true, listen: None }).unwrap();
         assert_eq!(t.links[0].cable, Cable::Interface(Interface::new("p7")));
         assert!(t.hosts.iter().all(|h| h.nic.has_cable()));
         assert!(t.needs_processes().is_some());
@@ -185,9 +192,14 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let running = Some(SwitchKind::Bmv2(Bmv2::Running { address, packets: None }));
         let refused = |text: &str, layout: Layout| topology(text).lay_out(&layout).unwrap_err();
-        assert!(refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false }).contains("'s1'"));
-        assert!(refused("hosts: [h1]\n", Layout { switch: running, netns: true }).contains("'s1'"));
+        assert!(
+            refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false, listen: None })
+                .contains("'s1'")
+        );
+        assert!(
+            refused("hosts: [h1]\n", Layout { switch: running, netns: true, listen: None }).contains("'s1'")
+        );
         let cable = "hosts:\n  - {name: h1, nic: {interface: eth5}}\nlinks:\n  - {from: h1, to: s1, interface: eth6}\n";
-        assert!(refused(cable, Layout { switch: None, netns: true }).contains("'h1'"));
+        assert!(refused(cable, Layout { switch: None, netns: true, listen: None }).contains("'h1'"));
     }
 }

@@ -5,6 +5,7 @@ use super::diag::Place;
 use super::flows::Members;
 use super::model::{Endpoint, Ring, RingRole};
 use super::read::Table;
+use super::rules;
 use super::yaml::{Node, Value, shorten};
 
 /// Endpoints that one host may have in a list.
@@ -155,38 +156,21 @@ impl Builder<'_> {
             }));
             return Endpoint { name: label, host, rings: (first..first + count).collect() };
         }
-        let (word, needed) = match role {
-            RingRole::Producer => ("producer", flow.kind.lanes(flow.consumers)),
-            RingRole::Consumer => ("consumer", 1),
+        let what = rules::flow(flow.flow);
+        let needed = match role {
+            RingRole::Producer => flow.kind.lanes(flow.consumers),
+            RingRole::Consumer => 1,
         };
-        if needed != 0 && rings.len() != needed {
-            let message = format!(
-                "flow '{}' has {} here for {word} '{label}'",
-                flow.flow,
-                if rings.len() == 1 { "1 ring".into() } else { format!("{} rings", rings.len()) }
-            );
-            let expected = match role {
-                RingRole::Producer if needed == 1 => "one producer ring".into(),
-                RingRole::Producer => format!("{needed} producer rings, one per consumer, as a list"),
-                RingRole::Consumer => "one consumer ring".into(),
-            };
-            self.reader.error(place, message, expected);
+        if needed != 0 {
+            self.reader.obey(place, rules::ring_count(&what, &label, role, rings.len(), needed));
         }
         for ring in &rings {
             let declared = &self.topology.rings[*ring];
             let name = declared.name.clone();
-            if declared.role != role {
-                let other = if role == RingRole::Producer { "consumer" } else { "producer" };
-                let message = format!("flow '{}' uses the {other} ring '{name}' as {word} ring", flow.flow);
-                self.reader.error(place, message, format!("a ring with role: {word}"));
-            }
+            let rule = rules::ring_role(&what, &name, declared.role, role);
+            self.reader.obey(place, rule);
             if let Some(user) = self.ring_users.insert(*ring, flow.flow.to_owned()) {
-                let message = if user == flow.flow {
-                    format!("flow '{}' uses ring '{name}' twice", flow.flow)
-                } else {
-                    format!("ring '{name}' is already used by flow '{user}'")
-                };
-                self.reader.error(place, message, "a ring of its own for each use");
+                self.reader.obey(place, Err(rules::ring_user(flow.flow, &name, &user)));
             }
         }
         Endpoint { name: label, host, rings }

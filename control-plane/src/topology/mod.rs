@@ -24,6 +24,7 @@ mod nodes;
 mod overrides;
 mod read;
 mod routing;
+pub(crate) mod rules;
 mod tofino;
 mod units;
 mod yaml;
@@ -31,18 +32,19 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
-pub(crate) use build::MAX_BATCH;
 pub(crate) use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
-pub(crate) use data::{default_schema, fits_item, parse_delimiter};
+pub(crate) use data::{default_schema, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub(crate) use flows::LATENCY_POLL;
+pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
-pub(crate) use nodes::{ITEM_SIZES, RING_SIZES};
 pub use overrides::{InputFormat, Overrides};
 pub(crate) use read::{NAME_HELP, is_name};
-pub use routing::KeyError;
-pub(crate) use routing::{check as check_routing, parse_key, parse_routing};
+pub(crate) use routing::{
+    HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing,
+};
+pub use rules::Fault;
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;
 pub(crate) use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, size as parse_size};

@@ -291,6 +291,16 @@ pub enum RingRole {
     Consumer,
 }
 
+impl RingRole {
+    /// As in a topology.
+    pub fn word(self) -> &'static str {
+        match self {
+            RingRole::Producer => "producer",
+            RingRole::Consumer => "consumer",
+        }
+    }
+}
+
 /// A ring in a host's memory.
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -319,6 +329,17 @@ pub enum FlowKind {
     LoadBalance,
     /// Every consumer gets every item, all of them in one order.
     Replicate,
+}
+
+impl Routing {
+    /// The same function of another key.
+    pub(crate) fn with_key(&self, key: KeyRef) -> Routing {
+        match self {
+            Routing::Hash(_) => Routing::Hash(key),
+            Routing::Explicit(_) => Routing::Explicit(key),
+            Routing::Range { bounds, .. } => Routing::Range { key, bounds: bounds.clone() },
+        }
+    }
 }
 
 impl FlowKind {
@@ -548,10 +569,12 @@ pub enum FileFormat {
     Lines,
     /// Lines of columns.
     Delimited {
-        /// The byte between columns; there is no quoting.
+        /// The byte between columns.
         delimiter: u8,
         /// Whether the first line names the columns.
         header: bool,
+        /// Whether quotes protect delimiters and line ends (CSV, RFC 4180).
+        quoted: bool,
     },
     /// Records of equal size.
     Binary {

@@ -10,6 +10,7 @@ use super::build::{Builder, NodeRef};
 use super::diag::Place;
 use super::model::{ByteOrder, Host, Interface, NicKind, Ring, RingRole, Switch, SwitchKind};
 use super::read::{At, Table, is_name};
+use super::rules::{self, ITEM_SIZES, RING_SIZES};
 use super::tofino::TofinoApi;
 use super::yaml::{Node, Value};
 
@@ -20,10 +21,6 @@ const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 const DEFAULT_CPU_PORT: u32 = 510;
 /// As many hosts as the switch program has room for.
 const MAX_HOSTS: usize = 1024;
-/// Item sizes that the ring ABI allows.
-pub(crate) const ITEM_SIZES: std::ops::RangeInclusive<u64> = 4..=1 << 20;
-/// Ring sizes that the ring ABI allows.
-pub(crate) const RING_SIZES: std::ops::RangeInclusive<u64> = 4..=1 << 30;
 
 /// The path MTUs that RoCE knows.
 pub(crate) const MTUS: [(&str, u32); 5] =
@@ -298,14 +295,8 @@ impl Builder<'_> {
         let item_size = item.as_ref().map_or(missing, |at| at.value as u32);
         let fallback = super::build::default_ring_size(self.defaults.ring_size, item_size);
         let ring_size = size.as_ref().map_or(fallback, |at| at.value as u32);
-        if item_size > ring_size {
-            let place = size.as_ref().or(item.as_ref()).map_or(table.place, |at| at.place);
-            self.reader.error(
-                place,
-                format!("{} has items of {item_size} bytes but only {ring_size} bytes of room", table.what),
-                "a ring at least as big as one item",
-            );
-        }
+        let place = size.as_ref().or(item.as_ref()).map_or(table.place, |at| at.place);
+        self.reader.obey(place, rules::ring_holds_item(&table.what, item_size.into(), ring_size.into()));
         (item_size, ring_size)
     }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
 use super::flows::check_batch;
 use super::model::{FileFormat, FileInput, Flow, KeyRef, Routing, Topology, Workload};
-use super::nodes::{ITEM_SIZES, RING_SIZES};
 use super::routing;
+use super::rules::{Fault, ITEM_SIZES, RING_SIZES};
 
 /// How an input file divides into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum InputFormat {
     Lines,
     /// Lines of columns.
     Delimited,
+    /// Rows of CSV, with quotes.
+    Csv,
     /// Records of equal size.
     Binary,
 }
@@ -85,7 +87,7 @@ impl Topology {
         flow.item_size = size;
         match check_batch(flow.max_batch_rule, size) {
             Ok(bytes) => flow.max_batch = bytes,
-            Err((message, expected)) => errors.push(format!(
+            Err(Fault { message, expected }) => errors.push(format!(
                 "--item-size {size}: max_batch of flow '{}': {message}; expected {expected}",
                 flow.name
             )),
@@ -169,9 +171,13 @@ fn choose_format(
     let implied = if options.record_size.is_some() || matches!(key, Some(KeyRef::Bytes { .. })) {
         InputFormat::Binary
     } else if columns || matches!(key, Some(KeyRef::Name(_) | KeyRef::Number(_))) {
-        InputFormat::Delimited
+        match old.map(|o| o.format) {
+            Some(FileFormat::Delimited { quoted: true, .. }) => InputFormat::Csv,
+            _ => InputFormat::Delimited,
+        }
     } else {
         match old.map(|o| o.format) {
+            Some(FileFormat::Delimited { quoted: true, .. }) => InputFormat::Csv,
             Some(FileFormat::Delimited { .. }) => InputFormat::Delimited,
             Some(FileFormat::Binary { .. }) => InputFormat::Binary,
             _ => InputFormat::Lines,
@@ -182,20 +188,21 @@ fn choose_format(
         errors.push("--record-size goes with --format binary".into());
         return None;
     }
-    if format != InputFormat::Delimited && columns {
-        errors.push("--delimiter and --header go with --format delimited".into());
+    if !matches!(format, InputFormat::Delimited | InputFormat::Csv) && columns {
+        errors.push("--delimiter and --header go with --format delimited and --csv".into());
         return None;
     }
     match format {
         InputFormat::Lines => Some(FileFormat::Lines),
-        InputFormat::Delimited => {
+        InputFormat::Delimited | InputFormat::Csv => {
             let (mut delimiter, mut header) = (default_delimiter(path), matches!(key, Some(KeyRef::Name(_))));
-            if let Some(FileFormat::Delimited { delimiter: d, header: h }) = old.map(|o| o.format) {
+            if let Some(FileFormat::Delimited { delimiter: d, header: h, .. }) = old.map(|o| o.format) {
                 (delimiter, header) = (d, h || header);
             }
             Some(FileFormat::Delimited {
                 delimiter: options.delimiter.unwrap_or(delimiter),
                 header: options.header.unwrap_or(header),
+                quoted: format == InputFormat::Csv,
             })
         }
         InputFormat::Binary => {

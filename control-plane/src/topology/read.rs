@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::addr::MacAddr;
 use super::diag::{Diagnostic, Place};
+use super::rules::{self, Fault};
 use super::units;
 use super::yaml::{Key, Node, Value, shorten};
 
@@ -159,22 +160,8 @@ impl Reader {
     /// A size in bytes that is a power of two.
     pub fn pow2_size(&mut self, table: &Table<'_>, key: &str, range: RangeInclusive<u64>) -> Option<At<u64>> {
         let got = self.opt(table, key, units::SIZE_HELP, units::size)?;
-        if !got.value.is_power_of_two() {
-            let next = got.value.checked_next_power_of_two().unwrap_or(*range.end());
-            let near = next.clamp(*range.start(), *range.end());
-            self.error(
-                got.place,
-                format!("'{key}' of {} is {} bytes, which is no power of two", table.what, got.value),
-                format!(
-                    "a power of two from {} to {} (the next one is {})",
-                    units::show_size(*range.start()),
-                    units::show_size(*range.end()),
-                    units::show_size(near)
-                ),
-            );
-            return None;
-        }
-        self.in_range(table, key, got, range, units::show_size)
+        let obeyed = rules::power_of_two(&table.what, key, got.value, &range);
+        self.obey(got.place, obeyed).then_some(got)
     }
 
     /// A duration.
@@ -196,16 +183,19 @@ impl Reader {
         range: RangeInclusive<T>,
         show: impl Fn(T) -> String,
     ) -> Option<At<T>> {
-        if range.contains(&got.value) {
-            return Some(got);
+        let obeyed = rules::in_range(&table.what, key, got.value, &range, show);
+        self.obey(got.place, obeyed).then_some(got)
+    }
+
+    /// Whether a rule is obeyed, else it is an error at this place.
+    pub fn obey(&mut self, place: Place, rule: Result<(), Fault>) -> bool {
+        match rule {
+            Ok(()) => true,
+            Err(Fault { message, expected }) => {
+                self.error(place, message, expected);
+                false
+            }
         }
-        let side = if got.value < *range.start() { "too small" } else { "too big" };
-        self.error(
-            got.place,
-            format!("'{key}' of {} is {}, which is {side}", table.what, show(got.value)),
-            format!("{} to {}", show(*range.start()), show(*range.end())),
-        );
-        None
     }
 
     /// A probability.

@@ -2,30 +2,16 @@
 
 use super::build::Builder;
 use super::columns::fixed_width;
-use super::model::{Bound, Column, ColumnType, FileFormat, KeyRef, Routing, Workload};
+use super::model::{Bound, Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, Workload};
 use super::read::{Table, is_name, nearest};
+use super::rules::Fault;
 use super::units;
 use super::yaml::{Node, Value};
 
 /// What [`parse_key`] accepts, for messages.
 pub(crate) const KEY_HELP: &str =
     "a column by name or by number from 1, OFFSET:LENGTH in a binary record, or * for the whole tuple";
-const HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
-
-/// Why a key or routing function does not go with its workload.
-#[derive(Debug, PartialEq, Eq)]
-pub struct KeyError {
-    /// What is wrong.
-    pub message: String,
-    /// What would have been accepted.
-    pub expected: String,
-}
-
-impl KeyError {
-    fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
-        KeyError { message: message.into(), expected: expected.into() }
-    }
-}
+pub(crate) const HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
 
 /// `l_orderkey`, `3`, `0:8`, `*`.
 pub(crate) fn parse_key(text: &str) -> Option<KeyRef> {
@@ -134,7 +120,7 @@ pub(crate) fn check(
     workload: &Workload,
     schema: &[Column],
     consumers: usize,
-) -> Result<Routing, KeyError> {
+) -> Result<Routing, Fault> {
     let (key, kind) = resolve(routing.key(), workload, schema)?;
     match routing {
         Routing::Hash(_) => Ok(Routing::Hash(key)),
@@ -142,7 +128,7 @@ pub(crate) fn check(
             let number = matches!(kind, None | Some(ColumnType::Int(_) | ColumnType::Uint(_)))
                 || (matches!(key, KeyRef::Bytes { length: 1..=8, .. }));
             if *given != KeyRef::Whole && !number {
-                return Err(KeyError::new(
+                return Err(Fault::new(
                     "the target column holds no whole numbers",
                     "a column with consumer numbers from 0",
                 ));
@@ -156,15 +142,32 @@ pub(crate) fn check(
     }
 }
 
+/// The same for a flow without a schema: nobody knows what the records of its programs are.
+pub(crate) fn check_any(routing: &Routing, consumers: usize) -> Result<(), Fault> {
+    let format = FileFormat::Delimited { delimiter: b',', header: false, quoted: false };
+    let records = Workload::File(FileInput { path: "-".into(), format });
+    match (routing, routing.key()) {
+        (_, KeyRef::Name(name)) => Err(Fault::new(
+            format!("column '{name}' by name, but the flow has no schema"),
+            "a schema that has it, or the column by number from 1",
+        )),
+        (Routing::Explicit(_), KeyRef::Bytes { length: 9.., .. }) => {
+            Err(Fault::new("explicit routing by more than 8 bytes", "a key of 1 to 8 bytes"))
+        }
+        (Routing::Range { bounds, .. }, key) => check_bounds(bounds, key, None, &records, consumers),
+        _ => Ok(()),
+    }
+}
+
 fn check_bounds(
     bounds: &[Bound],
     key: &KeyRef,
     kind: Option<ColumnType>,
     workload: &Workload,
     consumers: usize,
-) -> Result<(), KeyError> {
+) -> Result<(), Fault> {
     if bounds.len() + 1 != consumers {
-        return Err(KeyError::new(
+        return Err(Fault::new(
             format!("{} bounds for {consumers} consumers", bounds.len()),
             format!("{} bounds, one between each two consumers", consumers.saturating_sub(1)),
         ));
@@ -175,20 +178,20 @@ fn check_bounds(
         _ => false,
     });
     if !ascending {
-        return Err(KeyError::new("the bounds don't ascend", "each bound above the one before"));
+        return Err(Fault::new("the bounds don't ascend", "each bound above the one before"));
     }
     let text_bounds = bounds.iter().any(|b| matches!(b, Bound::Text(_)));
     let needs_numbers = matches!(kind, Some(ColumnType::Int(_) | ColumnType::Uint(_)))
         || matches!(workload, Workload::Synthetic { .. })
         || matches!(key, KeyRef::Bytes { .. });
     if needs_numbers && text_bounds {
-        return Err(KeyError::new("the column holds whole numbers, the bounds don't", "whole numbers"));
+        return Err(Fault::new("the column holds whole numbers, the bounds don't", "whole numbers"));
     }
     if matches!(key, KeyRef::Bytes { length: 9.., .. }) {
-        return Err(KeyError::new("range routing by more than 8 bytes", "a key of 1 to 8 bytes"));
+        return Err(Fault::new("range routing by more than 8 bytes", "a key of 1 to 8 bytes"));
     }
     if matches!(kind, Some(ColumnType::Decimal | ColumnType::Float(_))) {
-        return Err(KeyError::new(
+        return Err(Fault::new(
             "range routing by a column with fractions",
             "a column of whole numbers, dates or text",
         ));
@@ -201,21 +204,18 @@ fn resolve(
     key: &KeyRef,
     workload: &Workload,
     schema: &[Column],
-) -> Result<(KeyRef, Option<ColumnType>), KeyError> {
-    let by_name = |name: &str| -> Result<usize, KeyError> {
+) -> Result<(KeyRef, Option<ColumnType>), Fault> {
+    let by_name = |name: &str| -> Result<usize, Fault> {
         schema.iter().position(|c| c.name == name).ok_or_else(|| {
             let hint = nearest(name, schema.iter().map(|c| c.name.as_str()))
                 .map_or(String::new(), |n| format!("; did you mean '{n}'?"));
             let names: Vec<&str> = schema.iter().map(|c| c.name.as_str()).collect();
-            KeyError::new(
-                format!("there is no column '{name}'{hint}"),
-                format!("one of {}", names.join(", ")),
-            )
+            Fault::new(format!("there is no column '{name}'{hint}"), format!("one of {}", names.join(", ")))
         })
     };
     match (workload, key) {
         (Workload::Synthetic { .. }, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Uint(64)))),
-        (Workload::Synthetic { .. }, _) => Err(KeyError::new(
+        (Workload::Synthetic { .. }, _) => Err(Fault::new(
             "synthetic items have no columns",
             "round-robin or hash, which go by the item's sequence number",
         )),
@@ -225,16 +225,16 @@ fn resolve(
         }
         (Workload::Tpch { .. }, KeyRef::Number(n)) => match schema.get(*n as usize - 1) {
             Some(column) => Ok((key.clone(), Some(column.kind))),
-            None => Err(KeyError::new(format!("there is no column {n}"), "1 to 16")),
+            None => Err(Fault::new(format!("there is no column {n}"), "1 to 16")),
         },
         (_, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Text))),
         (Workload::Tpch { .. }, KeyRef::Bytes { .. }) => {
-            Err(KeyError::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
+            Err(Fault::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
         }
         (Workload::File(input), _) => match input.format {
             FileFormat::Lines => match key {
                 KeyRef::Name(name) if name == "line" => Ok((KeyRef::Whole, Some(ColumnType::Text))),
-                _ => Err(KeyError::new(
+                _ => Err(Fault::new(
                     "lines have no columns, the whole line is the key",
                     "no key, or format: delimited",
                 )),
@@ -245,13 +245,19 @@ fn resolve(
                     Ok((KeyRef::Number(index as u32 + 1), Some(schema[index].kind)))
                 }
                 KeyRef::Name(_) if header => Ok((key.clone(), None)),
-                KeyRef::Name(name) => Err(KeyError::new(
+                KeyRef::Name(name) => Err(Fault::new(
                     format!("column '{name}' by name, but the file has no header line"),
                     "header: true, a schema, or the column by number from 1",
                 )),
                 KeyRef::Bytes { .. } => {
-                    Err(KeyError::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
+                    Err(Fault::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
                 }
+                KeyRef::Number(n) if !schema.is_empty() => match schema.get(*n as usize - 1) {
+                    Some(column) => Ok((key.clone(), Some(column.kind))),
+                    None => {
+                        Err(Fault::new(format!("there is no column {n}"), format!("1 to {}", schema.len())))
+                    }
+                },
                 _ => Ok((key.clone(), None)),
             },
             FileFormat::Binary { record_size } => binary_key(key, record_size, schema, by_name),
@@ -263,12 +269,12 @@ fn binary_key(
     key: &KeyRef,
     record_size: u32,
     schema: &[Column],
-    by_name: impl Fn(&str) -> Result<usize, KeyError>,
-) -> Result<(KeyRef, Option<ColumnType>), KeyError> {
+    by_name: impl Fn(&str) -> Result<usize, Fault>,
+) -> Result<(KeyRef, Option<ColumnType>), Fault> {
     let index = match key {
         KeyRef::Bytes { offset, length } => {
             if u64::from(*offset) + u64::from(*length) > u64::from(record_size) {
-                return Err(KeyError::new(
+                return Err(Fault::new(
                     format!("bytes {offset}:{length} lie outside records of {record_size} bytes"),
                     format!("OFFSET + LENGTH of at most {record_size}"),
                 ));
@@ -278,7 +284,7 @@ fn binary_key(
         KeyRef::Name(name) => by_name(name)?,
         KeyRef::Number(n) if (*n as usize) <= schema.len() => *n as usize - 1,
         _ => {
-            return Err(KeyError::new(
+            return Err(Fault::new(
                 "there is no such column",
                 format!("1 to {}, or OFFSET:LENGTH in bytes", schema.len()),
             ));

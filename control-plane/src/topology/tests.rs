@@ -286,7 +286,7 @@ fn flows() {
         "{unknown}"
     );
     one_error("[h2.in]", &flow("kind: shufle"), 18, 11, "did you mean 'shuffle'?");
-    one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is '0'");
+    one_error("[h2.in]", &flow("weight: 0"), 18, 13, "'weight' of flow 'f' is 0, which is too small");
     one_error("[h2.in]", &flow("rate_cap: 10bit"), 18, 15, "1 bytes per second");
     one_error("[h2.in]", &flow("routing: hash(x)"), 18, 14, "synthetic items have no columns");
     one_error("[h2.in]", &flow("routing: hsh(x)"), 18, 14, "'hsh(x)'");
@@ -456,7 +456,7 @@ fn options_change_flows() {
         ..Default::default()
     };
     t.apply(&file).unwrap();
-    let format = FileFormat::Delimited { delimiter: b',', header: true };
+    let format = FileFormat::Delimited { delimiter: b',', header: true, quoted: false };
     assert_eq!(t.flows[0].workload, Workload::File(FileInput { path: "x.csv".into(), format }));
     assert_eq!(t.flows[0].routing, Routing::Hash(KeyRef::Name("name".into())));
 

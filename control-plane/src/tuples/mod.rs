@@ -6,8 +6,9 @@
 
 mod value;
 
+use crate::rows::Style;
 use crate::topology::{
-    COLUMN_TYPE_HELP, Column, FileFormat, FileInput, KeyError, NAME_HELP, Routing, Workload, check_routing,
+    COLUMN_TYPE_HELP, Column, Fault, FileFormat, FileInput, NAME_HELP, Routing, Workload, check_routing,
     column_type, fixed_width, is_name, type_name,
 };
 use std::fmt;
@@ -65,7 +66,7 @@ pub enum TupleError {
     },
     /// Bytes that would be taken for the end of a column or line.
     #[error(
-        "column `{column}` holds the delimiter or the end of a line: choose another --delimiter, or take tuples as bytes with --record-size {size}"
+        "column `{column}` holds the delimiter or the end of a line: take --csv, another --delimiter, or tuples as bytes with --record-size {size}"
     )]
     NoText {
         /// The column's name.
@@ -135,12 +136,13 @@ impl Schema {
     pub(crate) fn resolve(
         &self,
         routing: &Routing,
-        delimiter: u8,
+        style: impl Into<Style>,
         consumers: usize,
-    ) -> Result<(Routing, Workload), KeyError> {
+    ) -> Result<(Routing, Workload), Fault> {
+        let Style { delimiter, quoted } = style.into();
         let format = match self.size {
             Some(record_size) => FileFormat::Binary { record_size },
-            None => FileFormat::Delimited { delimiter, header: false },
+            None => FileFormat::Delimited { delimiter, header: false, quoted },
         };
         let records = Workload::File(FileInput { path: "-".into(), format });
         Ok((check_routing(routing, &records, &self.columns, consumers)?, records))
@@ -150,19 +152,29 @@ impl Schema {
     ///
     /// # Errors
     /// [`TupleError`]; `tuple` is then of no use.
-    pub fn encode(&self, line: &[u8], delimiter: u8, tuple: &mut Vec<u8>) -> Result<(), TupleError> {
+    pub fn encode(
+        &self,
+        line: &[u8],
+        style: impl Into<Style>,
+        tuple: &mut Vec<u8>,
+    ) -> Result<(), TupleError> {
         tuple.clear();
-        let mut columns = self.columns.iter();
-        for field in line.split(|b| *b == delimiter) {
-            let Some(column) = columns.next() else { return Err(self.columns_of(line, delimiter)) };
-            value::encode(column.kind, field, tuple).map_err(|wanted| TupleError::Value {
-                column: column.name.clone(),
-                found: shorten(field),
-                wanted,
-            })?;
+        let style = style.into();
+        let fields = style.columns(line);
+        if fields.len() != self.columns.len() {
+            let (found, wanted) = (fields.len(), self.columns.len());
+            return Err(TupleError::Columns { found, wanted, schema: self.to_string() });
         }
-        if columns.next().is_some() {
-            return Err(self.columns_of(line, delimiter));
+        for (column, field) in self.columns.iter().zip(&fields) {
+            value::encode(column.kind, field, tuple).map_err(|wanted| {
+                let hint = if field.ends_with(b"\r") {
+                    " (its line ends with CR and LF: read it with --csv)"
+                } else {
+                    ""
+                };
+                let wanted = format!("{wanted}{hint}");
+                TupleError::Value { column: column.name.clone(), found: shorten(field), wanted }
+            })?;
         }
         if self.size.is_none() {
             tuple.clear();
@@ -175,7 +187,13 @@ impl Schema {
     ///
     /// # Errors
     /// [`TupleError`]; `line` is then as before.
-    pub fn decode(&self, tuple: &[u8], delimiter: u8, line: &mut Vec<u8>) -> Result<(), TupleError> {
+    pub fn decode(
+        &self,
+        tuple: &[u8],
+        style: impl Into<Style>,
+        line: &mut Vec<u8>,
+    ) -> Result<(), TupleError> {
+        let style = style.into();
         let Some(size) = self.size else {
             line.extend_from_slice(tuple);
             return Ok(());
@@ -183,26 +201,19 @@ impl Schema {
         if tuple.len() != size as usize {
             return Err(TupleError::Size { found: tuple.len(), wanted: size, schema: self.to_string() });
         }
-        let (mut rest, before) = (tuple, line.len());
-        for (index, column) in self.columns.iter().enumerate() {
-            if index > 0 {
-                line.push(delimiter);
-            }
+        let (mut rest, mut texts, mut ends) = (tuple, Vec::with_capacity(2 * tuple.len()), Vec::new());
+        for column in &self.columns {
             let (bytes, behind) = rest.split_at(fixed_width(column.kind).unwrap_or(0) as usize);
             rest = behind;
-            let begin = line.len();
-            value::decode(column.kind, bytes, line);
-            if line[begin..].iter().any(|b| *b == delimiter || *b == b'\n') {
-                line.truncate(before);
+            let begin = texts.len();
+            value::decode(column.kind, bytes, &mut texts);
+            if !style.quoted && texts[begin..].iter().any(|b| *b == style.delimiter || *b == b'\n') {
                 return Err(TupleError::NoText { column: column.name.clone(), size });
             }
+            ends.push((begin, texts.len()));
         }
+        style.write(ends.into_iter().map(|(begin, end)| &texts[begin..end]), line);
         Ok(())
-    }
-
-    fn columns_of(&self, line: &[u8], delimiter: u8) -> TupleError {
-        let found = line.split(|b| *b == delimiter).count();
-        TupleError::Columns { found, wanted: self.columns.len(), schema: self.to_string() }
     }
 }
 

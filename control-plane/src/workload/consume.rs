@@ -304,7 +304,7 @@ fn check_key(
     producer: Option<&str>,
 ) {
     let key = &prepared.key;
-    let target = key.key(record).ok().and_then(|bytes| prepared.router.tuple(bytes, key.form(), 0).ok());
+    let target = key.key(record).ok().and_then(|bytes| prepared.router.tuple(&bytes, key.form(), 0).ok());
     if target != Some(number) {
         verdict.misrouted += 1;
         verdict.note(ring, producer, || {

@@ -60,6 +60,18 @@ pub enum WorkloadError {
         /// Columns of the first line.
         found: usize,
     },
+    /// No header line.
+    #[error("the input {} is empty: expected a header line that names its columns", path.display())]
+    NoHeader {
+        /// The input.
+        path: PathBuf,
+    },
+    /// A quote without its end.
+    #[error("{place}: a quote is opened in this record, and the input ends before it is closed")]
+    OpenQuote {
+        /// Which record.
+        place: String,
+    },
     /// A file of binary records ends within one.
     #[error(
         "the input {} has {bytes} bytes, which is no multiple of the record size {record_size}: {} bytes are \

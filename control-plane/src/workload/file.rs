@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use super::error::WorkloadError;
+use crate::rows::{self, BOM, RowEnds, Style};
 
 const CHUNK: usize = 256 << 10;
 
@@ -13,8 +15,19 @@ const CHUNK: usize = 256 << 10;
 pub(crate) enum Division {
     /// At a line feed, which is not part of the record. The last line may lack it.
     Lines,
+    /// At a line feed that does not stand between quotes; the byte is the delimiter. Empty lines are no records.
+    Rows(u8),
     /// After so many bytes.
     Fixed(usize),
+}
+
+/// Looks for quotes in records that are read without them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quotes {
+    /// Whether columns are looked at.
+    pub columns: bool,
+    /// Where the first record is that has some.
+    pub place: Arc<OnceLock<String>>,
 }
 
 /// A share of a file, record by record, through one buffer.
@@ -37,6 +50,11 @@ pub(crate) struct Records {
     /// Offset of the record returned last.
     record: u64,
     at_eof: bool,
+    /// Finds the ends of rows.
+    rows: Option<RowEnds>,
+    quotes: Quotes,
+    /// Whether there was any quote in the file so far, and it is not known yet what it means.
+    quoted: bool,
 }
 
 /// Opens a regular file.
@@ -54,7 +72,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), WorkloadError> {
 }
 
 impl Records {
-    /// The records that begin in `from..end`. `from` is 0, a place behind a line feed, or for lines any
+    /// The records that begin in `from..end`. `from` is 0, a place behind a record, or for lines any
     /// place, whereupon the line that is cut there is skipped.
     pub fn new(
         path: &Path,
@@ -83,11 +101,23 @@ impl Records {
             end,
             record: from,
             at_eof: false,
+            rows: match division {
+                Division::Rows(delimiter) => Some(RowEnds::new(delimiter)),
+                Division::Lines | Division::Fixed(_) => None,
+            },
+            quotes: Quotes::default(),
+            quoted: false,
         };
         if division == Division::Lines && from > 0 {
             records.skip_line_cut_before(from)?;
         }
         Ok(records)
+    }
+
+    /// The same, looking for quotes on the way.
+    pub fn watching(mut self, quotes: Quotes) -> Self {
+        self.quotes = quotes;
+        self
     }
 
     /// Moves to the first line that begins at `from` or later.
@@ -130,6 +160,28 @@ impl Records {
                 Division::Lines => memchr::memchr(b'\n', &unread[searched..])
                     .map(|n| (searched + n, searched + n + 1))
                     .or((self.at_eof && !unread.is_empty()).then_some((unread.len(), unread.len()))),
+                Division::Rows(_) => match self.row_end(searched)? {
+                    Some(step) => {
+                        let unread = &self.buffer[self.start..self.start + step];
+                        let Some(row) = rows::row(unread) else {
+                            // Empty lines.
+                            self.advance(step);
+                            searched = 0;
+                            if self.offset >= self.end {
+                                return Ok(None);
+                            }
+                            continue;
+                        };
+                        let (length, before) =
+                            (row.len(), unread.iter().take_while(|b| **b == b'\n').count());
+                        self.advance(before);
+                        if self.offset >= self.end {
+                            return Ok(None);
+                        }
+                        Some((length, step - before))
+                    }
+                    None => None,
+                },
             };
             if let Some((length, step)) = found {
                 self.record = self.offset;
@@ -138,8 +190,16 @@ impl Records {
                 }
                 let start = self.start;
                 self.advance(step);
+                if self.quoted
+                    && Style::looks_quoted(&self.buffer[start..start + length], self.quotes.columns)
+                {
+                    // Another producer may have been first.
+                    let _ = self.quotes.place.set(self.place());
+                    self.quoted = false;
+                }
                 return Ok(Some(&self.buffer[start..start + length]));
             }
+            let unread = &self.buffer[self.start..self.filled];
             searched = unread.len();
             if self.at_eof {
                 // Only a file that shrank since it was measured gets here with bytes left.
@@ -152,6 +212,25 @@ impl Records {
             }
             self.fill()?;
         }
+    }
+
+    /// Where the row ends that begins with the unread bytes, of which `searched` were looked at.
+    fn row_end(&mut self, searched: usize) -> Result<Option<usize>, WorkloadError> {
+        let unread = &self.buffer[self.start + searched..self.filled];
+        let Some(rows) = &mut self.rows else { return Ok(None) };
+        let (used, ended) = rows.feed(unread);
+        if ended {
+            return Ok(Some(searched + used));
+        }
+        let all = searched + unread.len();
+        if !self.at_eof || all == 0 {
+            return Ok(None);
+        }
+        if rows.may_end() {
+            return Ok(Some(all));
+        }
+        self.record = self.offset;
+        Err(WorkloadError::OpenQuote { place: self.place() })
     }
 
     fn too_long(&self, length: String) -> WorkloadError {
@@ -175,6 +254,10 @@ impl Records {
             match self.file.read(&mut self.buffer[self.filled..]) {
                 Ok(n) => {
                     self.at_eof = n == 0;
+                    let fresh = &self.buffer[self.filled..self.filled + n];
+                    self.quoted |= self.division == Division::Lines
+                        && self.quotes.place.get().is_none()
+                        && memchr::memchr(b'"', fresh).is_some();
                     self.filled += n;
                     return Ok(());
                 }
@@ -195,7 +278,7 @@ impl Records {
                 format!("{path}: record {} (byte {})", self.record / size.max(1) as u64 + 1, self.record)
             }
             // Line numbers cost a pass over the file, which only a message is worth.
-            Division::Lines => match count_lines(&self.path, self.record) {
+            Division::Lines | Division::Rows(_) => match count_lines(&self.path, self.record) {
                 Some(lines) => format!("{path}:{}", lines + 1),
                 None => format!("{path}: byte {}", self.record),
             },
@@ -216,12 +299,52 @@ fn count_lines(path: &Path, offset: u64) -> Option<u64> {
     }
 }
 
-/// The first line without its end, and where the next one begins.
-pub(crate) fn header(path: &Path) -> Result<(Vec<u8>, u64), WorkloadError> {
+/// The names of the columns, which are the first record, and where the next one begins.
+pub(crate) fn header(
+    path: &Path,
+    division: Division,
+    style: Style,
+) -> Result<(Vec<String>, u64), WorkloadError> {
     let (_, size) = open(path)?;
-    let mut records = Records::new(path, Division::Lines, 0, size, 0, CHUNK)?;
-    let line = records.next()?.unwrap_or(&[]).to_vec();
-    Ok((line, records.offset))
+    let mut records = Records::new(path, division, 0, size, 0, CHUNK)?;
+    let names = records.next()?.map(|header| style.names(header));
+    let names = names.ok_or_else(|| WorkloadError::NoHeader { path: path.to_owned() })?;
+    Ok((names, records.offset))
+}
+
+/// How long the mark is that the file begins with, if it does.
+pub(crate) fn mark(path: &Path) -> Result<u64, WorkloadError> {
+    let (file, _) = open(path)?;
+    let mut begin = Vec::with_capacity(BOM.len());
+    let read = file.take(BOM.len() as u64).read_to_end(&mut begin);
+    read.map_err(|cause| WorkloadError::Read { path: path.to_owned(), offset: 0, cause })?;
+    Ok(if begin == BOM { BOM.len() as u64 } else { 0 })
+}
+
+/// Where each of `parts` shares of a file of rows begins, and the end: only reading it from its begin tells which line feeds
+/// stand between quotes.
+pub(crate) fn cuts(
+    path: &Path,
+    division: Division,
+    (first, size): (u64, u64),
+    parts: usize,
+    item_size: u32,
+    max: usize,
+) -> Result<Vec<u64>, WorkloadError> {
+    let mut cuts = vec![first];
+    if parts > 1 {
+        let target = |part: usize| {
+            first + (u128::from(size.saturating_sub(first)) * part as u128 / parts as u128) as u64
+        };
+        let mut records = Records::new(path, division, first, size, item_size, max)?;
+        while cuts.len() < parts && records.next()?.is_some() {
+            while cuts.len() < parts && records.record >= target(cuts.len()) {
+                cuts.push(records.record);
+            }
+        }
+    }
+    cuts.resize(parts + 1, size);
+    Ok(cuts)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Where the key of a tuple is.
 
-use crate::topology::{Column, ColumnType, FileFormat, KeyRef, Workload, fixed_width};
+use std::borrow::Cow;
+
+use crate::rows::Style;
+use crate::topology::{Column, ColumnType, FileFormat, FileInput, KeyRef, Workload, fixed_width};
 
 use super::route::KeyForm;
 
@@ -14,7 +17,7 @@ pub struct KeyReader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyPlace {
     Whole,
-    Column { index: usize, delimiter: u8 },
+    Column { index: usize, style: Style },
     Bytes { offset: usize, length: usize },
 }
 
@@ -43,17 +46,16 @@ impl KeyReader {
     /// The reader for `key` in the tuples of `workload`, which have the columns `schema`, if that is known. Names of columns
     /// must have become numbers.
     pub fn new(key: &KeyRef, workload: &Workload, schema: &[Column]) -> Self {
-        let delimiter = match workload {
-            Workload::File(input) => match input.format {
-                FileFormat::Delimited { delimiter, .. } => delimiter,
-                _ => b'|',
-            },
-            _ => b'|',
+        let style = match workload {
+            Workload::File(FileInput { format: FileFormat::Delimited { delimiter, quoted, .. }, .. }) => {
+                Style { delimiter: *delimiter, quoted: *quoted }
+            }
+            _ => Style::from(b'|'),
         };
         let binary = matches!(workload, Workload::File(i) if matches!(i.format, FileFormat::Binary { .. }));
         let place = match key {
             KeyRef::Whole | KeyRef::Name(_) => KeyPlace::Whole,
-            KeyRef::Number(n) => KeyPlace::Column { index: (*n as usize).saturating_sub(1), delimiter },
+            KeyRef::Number(n) => KeyPlace::Column { index: (*n as usize).saturating_sub(1), style },
             KeyRef::Bytes { offset, length } => {
                 KeyPlace::Bytes { offset: *offset as usize, length: *length as usize }
             }
@@ -76,27 +78,16 @@ impl KeyReader {
     /// # Errors
     /// When the tuple has too few columns or bytes.
     #[inline]
-    pub fn key<'t>(&self, tuple: &'t [u8]) -> Result<&'t [u8], KeyError> {
+    pub fn key<'t>(&self, tuple: &'t [u8]) -> Result<Cow<'t, [u8]>, KeyError> {
         match self.place {
-            KeyPlace::Whole => Ok(tuple),
+            KeyPlace::Whole => Ok(Cow::Borrowed(tuple)),
             KeyPlace::Bytes { offset, length } => {
                 let end = offset.saturating_add(length);
-                tuple.get(offset..end).ok_or(KeyError::TooShort { found: tuple.len(), wanted: end })
+                let bytes = tuple.get(offset..end).map(Cow::Borrowed);
+                bytes.ok_or(KeyError::TooShort { found: tuple.len(), wanted: end })
             }
-            KeyPlace::Column { index, delimiter } => {
-                let mut start = 0;
-                for column in 0.. {
-                    let rest = tuple.get(start..).unwrap_or(&[]);
-                    let end = memchr::memchr(delimiter, rest);
-                    if column == index {
-                        return Ok(&rest[..end.unwrap_or(rest.len())]);
-                    }
-                    match end {
-                        Some(end) => start += end + 1,
-                        None => return Err(KeyError::NoColumn { found: column + 1, wanted: index + 1 }),
-                    }
-                }
-                Ok(&[])
+            KeyPlace::Column { index, style } => {
+                style.column(tuple, index).map_err(|found| KeyError::NoColumn { found, wanted: index + 1 })
             }
         }
     }
@@ -116,7 +107,6 @@ fn is_signed(offset: u32, length: u32, schema: &[Column]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::FileInput;
 
     fn reader(format: FileFormat, key: KeyRef) -> KeyReader {
         KeyReader::new(&key, &Workload::File(FileInput { path: "x".into(), format }), &[])
@@ -124,19 +114,19 @@ mod tests {
 
     #[test]
     fn columns() {
-        let format = FileFormat::Delimited { delimiter: b',', header: false };
+        let format = FileFormat::Delimited { delimiter: b',', header: false, quoted: false };
         let key = |n: u32, line: &'static str| reader(format, KeyRef::Number(n)).key(line.as_bytes());
-        assert_eq!(key(1, "a,b,c"), Ok(&b"a"[..]));
-        assert_eq!(key(3, "a,b,c"), Ok(&b"c"[..]));
-        assert_eq!(key(2, "a,"), Ok(&b""[..]));
-        assert_eq!(key(1, ""), Ok(&b""[..]));
+        assert_eq!(key(1, "a,b,c"), Ok(Cow::Borrowed(&b"a"[..])));
+        assert_eq!(key(3, "a,b,c"), Ok(Cow::Borrowed(&b"c"[..])));
+        assert_eq!(key(2, "a,"), Ok(Cow::Borrowed(&b""[..])));
+        assert_eq!(key(1, ""), Ok(Cow::Borrowed(&b""[..])));
         assert_eq!(key(4, "a,b,c"), Err(KeyError::NoColumn { found: 3, wanted: 4 }));
     }
 
     #[test]
     fn bytes() {
         let r = reader(FileFormat::Binary { record_size: 8 }, KeyRef::Bytes { offset: 4, length: 4 });
-        assert_eq!(r.key(b"12345678"), Ok(&b"5678"[..]));
+        assert_eq!(r.key(b"12345678"), Ok(Cow::Borrowed(&b"5678"[..])));
         assert_eq!(r.key(b"1234567"), Err(KeyError::TooShort { found: 7, wanted: 8 }));
         assert_eq!(r.form(), KeyForm::Binary);
     }

@@ -32,6 +32,7 @@ pub use error::WorkloadError;
 pub use key::KeyReader;
 pub use output::{OutputError, OutputPlan};
 pub use route::Router;
+pub(crate) use source::input_columns;
 pub use source::{Estimate, Prepared, Unit, prepare};
 pub use tally::Tally;
 pub use verify::{Discrepancy, Verification};

@@ -111,7 +111,7 @@ fn push_record(
         0
     } else {
         let key = prepared.key.key(record).map_err(Problem::Key)?;
-        prepared.router.tuple(key, prepared.key.form(), number).map_err(Problem::Route)?
+        prepared.router.tuple(&key, prepared.key.form(), number).map_err(Problem::Route)?
     };
     let Some(lane) = lanes.get_mut(target) else { return Ok(()) };
     match lane.ring.push(record) {

@@ -5,11 +5,12 @@ use zsr_host_agent::segment::{HEADER_LEN, LENGTH_LEN};
 use crate::topology::{FileFormat, FileInput, Flow, FlowKind, KeyRef, Routing, Workload};
 
 use super::error::WorkloadError;
-use super::file::{self, Division, Records};
+use super::file::{self, Division, Quotes, Records};
 use super::item;
 use super::key::KeyReader;
 use super::route::Router;
 use super::tpch::{self, Rows};
+use crate::rows::Style;
 
 /// What progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub struct Prepared {
 pub(crate) enum Kind {
     Tpch { scale: f64 },
     Synthetic { items: u64 },
-    File { input: FileInput, division: Division, first: u64, size: u64 },
+    File { input: FileInput, division: Division, first: u64, size: u64, cuts: Vec<u64>, quotes: Quotes },
 }
 
 /// Opens the input of a flow and resolves its key.
@@ -77,7 +78,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
             (Kind::Synthetic { items: *items }, Estimate { unit: Unit::Items, total: *items })
         }
         Workload::File(input) => {
-            let kind = prepare_file(input, &mut routing)?;
+            let kind = prepare_file(input, flow, &mut routing)?;
             let total = match &kind {
                 Kind::File { first, size, .. } => size.saturating_sub(*first),
                 _ => 0,
@@ -96,9 +97,9 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     })
 }
 
-fn prepare_file(input: &FileInput, routing: &mut Routing) -> Result<Kind, WorkloadError> {
+fn prepare_file(input: &FileInput, flow: &Flow, routing: &mut Routing) -> Result<Kind, WorkloadError> {
     let (_, size) = file::open(&input.path)?;
-    let mut first = 0;
+    let (mut first, mut cuts) = (0, Vec::new());
     let division = match input.format {
         FileFormat::Lines => Division::Lines,
         FileFormat::Binary { record_size } => {
@@ -111,33 +112,49 @@ fn prepare_file(input: &FileInput, routing: &mut Routing) -> Result<Kind, Worklo
             }
             Division::Fixed(record_size as usize)
         }
-        FileFormat::Delimited { delimiter, header } => {
+        FileFormat::Delimited { delimiter, header, quoted } => {
+            let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };
             if header {
-                let (line, next) = file::header(&input.path)?;
+                let style = Style { delimiter, quoted };
+                let (columns, next) = file::header(&input.path, division, style)?;
                 first = next;
-                resolve_name(input, delimiter, &line, routing)?;
+                resolve_name(input, &columns, routing)?;
             } else {
-                check_number(input, delimiter, routing)?;
+                check_number(input, division, Style { delimiter, quoted }, routing)?;
+                if quoted {
+                    first = file::mark(&input.path)?;
+                }
             }
-            Division::Lines
+            if quoted {
+                let max = max_record(flow.item_size, None);
+                let parts = flow.producers.len();
+                cuts = file::cuts(&input.path, division, (first, size), parts, flow.item_size, max)?;
+            }
+            division
         }
     };
-    Ok(Kind::File { input: input.clone(), division, first, size })
+    let columns = matches!(input.format, FileFormat::Delimited { .. });
+    let quotes = Quotes { columns, ..Quotes::default() };
+    Ok(Kind::File { input: input.clone(), division, first, size, cuts, quotes })
+}
+
+/// The longest record that fits in an item.
+fn max_record(item_size: u32, record_size: Option<u32>) -> usize {
+    let framing = HEADER_LEN + if record_size.is_some() { 0 } else { LENGTH_LEN };
+    (item_size as usize).saturating_sub(framing)
+}
+
+/// The columns that the header of a workload's input names, if it has one that can be read.
+pub(crate) fn input_columns(workload: &Workload) -> Option<Vec<String>> {
+    let Workload::File(FileInput { path, format }) = workload else { return None };
+    let FileFormat::Delimited { delimiter, header: true, quoted } = *format else { return None };
+    let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };
+    file::header(path, division, Style { delimiter, quoted }).ok().map(|(columns, _)| columns)
 }
 
 /// A key column given by name becomes the column's number.
-fn resolve_name(
-    input: &FileInput,
-    delimiter: u8,
-    header: &[u8],
-    routing: &mut Routing,
-) -> Result<(), WorkloadError> {
+fn resolve_name(input: &FileInput, columns: &[String], routing: &mut Routing) -> Result<(), WorkloadError> {
     let KeyRef::Name(name) = routing.key().clone() else { return Ok(()) };
-    let header = header.strip_suffix(b"\r").unwrap_or(header);
-    let columns: Vec<String> = header
-        .split(|b| *b == delimiter)
-        .map(|c| String::from_utf8_lossy(c).trim().trim_matches('"').to_owned())
-        .collect();
     let Some(index) = columns.iter().position(|c| *c == name) else {
         let mut found = columns.join(", ");
         if found.len() > 200 {
@@ -146,24 +163,24 @@ fn resolve_name(
         return Err(WorkloadError::NoSuchColumn { path: input.path.clone(), column: name, found });
     };
     let number = KeyRef::Number(index as u32 + 1);
-    *routing = match routing.clone() {
-        Routing::Hash(_) => Routing::Hash(number),
-        Routing::Explicit(_) => Routing::Explicit(number),
-        Routing::Range { bounds, .. } => Routing::Range { key: number, bounds },
-    };
+    *routing = routing.with_key(number);
     Ok(())
 }
 
 /// A key column given by number has to be there, in the first line at least.
-fn check_number(input: &FileInput, delimiter: u8, routing: &Routing) -> Result<(), WorkloadError> {
+fn check_number(
+    input: &FileInput,
+    division: Division,
+    style: Style,
+    routing: &Routing,
+) -> Result<(), WorkloadError> {
     let KeyRef::Number(column) = *routing.key() else { return Ok(()) };
     // A line that is too long to be looked at here is judged when it is pushed.
-    let Ok((line, _)) = file::header(&input.path) else { return Ok(()) };
-    let found = memchr::memchr_iter(delimiter, &line).count() + 1;
-    if line.is_empty() || found >= column as usize {
+    let Ok((columns, _)) = file::header(&input.path, division, style) else { return Ok(()) };
+    if columns.len() >= column as usize {
         return Ok(());
     }
-    Err(WorkloadError::NoColumn { path: input.path.clone(), column, found })
+    Err(WorkloadError::NoColumn { path: input.path.clone(), column, found: columns.len() })
 }
 
 /// One producer's share of the records.
@@ -178,16 +195,20 @@ impl Prepared {
         match &self.kind {
             Kind::Synthetic { .. } => Ok(None),
             Kind::Tpch { scale } => Ok(Some(Source::Tpch(Box::new(Rows::new(*scale, part, parts))))),
-            Kind::File { input, division, first, size } => {
+            Kind::File { input, division, first, size, cuts, quotes } => {
                 let unit = match division {
-                    Division::Lines => 1,
+                    Division::Lines | Division::Rows(_) => 1,
                     Division::Fixed(size) => *size as u64,
                 };
                 let units = size.saturating_sub(*first) / unit;
                 let (from, end) = (share(units, part, parts).0, share(units, part, parts).1);
                 let max = self.max_record();
-                let (from, end) = (first + from * unit, first + end * unit);
-                Ok(Some(Source::File(Records::new(&input.path, *division, from, end, self.item_size, max)?)))
+                let (from, end) = match cuts.get(part..part + 2) {
+                    Some(cut) => (cut[0], cut[1]),
+                    None => (first + from * unit, first + end * unit),
+                };
+                let records = Records::new(&input.path, *division, from, end, self.item_size, max)?;
+                Ok(Some(Source::File(records.watching(quotes.clone()))))
             }
         }
     }
@@ -213,8 +234,15 @@ impl Prepared {
 
     /// The longest record that fits in an item.
     fn max_record(&self) -> usize {
-        let framing = HEADER_LEN + if self.record_size().is_some() { 0 } else { LENGTH_LEN };
-        (self.item_size as usize).saturating_sub(framing)
+        max_record(self.item_size, self.record_size())
+    }
+
+    /// Where the first record is that has quotes nobody has asked to be read as such.
+    pub fn quotes_at(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::File { quotes, .. } => quotes.place.get().map(String::as_str),
+            _ => None,
+        }
     }
 
     /// Whether items are numbered and bare instead of segments of records.

@@ -3,8 +3,10 @@
 mod changes;
 mod crowd;
 mod deaths;
+mod elsewhere;
 mod kinds;
 mod moves;
 mod refusals;
 mod rig;
+mod rules;
 mod starts;

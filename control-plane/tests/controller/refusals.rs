@@ -50,29 +50,41 @@ fn refusals_name_the_object_and_change_nothing() {
     let settings = |settings: proto::Settings| with(&|r| r.settings = Some(settings));
     let cases = [
         (shuffle("busy", &["h1"], &["h2"]), Code::AlreadyExists, "flow `busy` exists"),
-        (shuffle("h1", &["h1"], &["h2"]), Code::AlreadyExists, "`h1` is a host's name"),
+        (shuffle("h1", &["h1"], &["h2"]), Code::AlreadyExists, "flow 'h1' has the name of a host or switch"),
         (shuffle("", &["h1"], &["h2"]), Code::InvalidArgument, "can't be a flow's name"),
         (shuffle("a/b", &["h1"], &["h2"]), Code::InvalidArgument, "`a/b`"),
         (shuffle("new", &["h1", "h1"], &["h2"]), Code::AlreadyExists, "has a member `h1` already"),
         (shuffle("new", &["h1"], &["h1"]), Code::AlreadyExists, "has a member `h1` already"),
         (shuffle("new", &["h9"], &["h2"]), Code::NotFound, "no host is called `h9`"),
-        (shuffle("new", &[], &["h2"]), Code::InvalidArgument, "`new` has no producer"),
-        (shuffle("new", &["h1"], &["h3"]), Code::InvalidArgument, "host `h3` has a path MTU of 2048 B"),
-        (named("new", "h1.out", "h2"), Code::FailedPrecondition, "ring `h1.out` is in use by flow `busy`"),
-        (named("new", "h1.wide", "h2.in"), Code::FailedPrecondition, "ring `h2.in` is in use"),
+        (shuffle("new", &[], &["h2"]), Code::InvalidArgument, "flow 'new' has no producers"),
+        (shuffle("new", &["h1"], &["h3"]), Code::InvalidArgument, "host 'h3' has 2048"),
+        (
+            named("new", "h1.out", "h2"),
+            Code::FailedPrecondition,
+            "ring 'h1.out' is already used by flow 'busy'",
+        ),
+        (named("new", "h1.wide", "h2.in"), Code::FailedPrecondition, "ring 'h2.in' is already used"),
         (named("new", "h1", "h1.in"), Code::AlreadyExists, "member `h1`"),
-        (named("new", "h1.wide", "h2.bobs"), Code::InvalidArgument, "items of 64 B"),
+        (named("new", "h1.wide", "h2.bobs"), Code::InvalidArgument, "items of 64 bytes"),
         (named("new", "h1.none", "h2"), Code::NotFound, "declares no ring `h1.none`"),
-        (named("new", "h2.bobs", "h1"), Code::InvalidArgument, "is a consumer ring"),
-        (with(&|r| r.item_size = 100), Code::InvalidArgument, "item_size is 100 B"),
-        (with(&|r| r.ring_size = 32), Code::InvalidArgument, "ring_size is 32 B"),
-        (with(&|r| r.routing = "sideways".into()), Code::InvalidArgument, "`sideways` is no routing"),
-        (with(&|r| r.routing = "range(1, [5, 9])".into()), Code::InvalidArgument, "bounds of a range"),
+        (
+            named("new", "h2.bobs", "h1"),
+            Code::InvalidArgument,
+            "uses the consumer ring 'h2.bobs' as producer ring",
+        ),
+        (with(&|r| r.item_size = 100), Code::InvalidArgument, "'item_size' of flow 'new' is 100 bytes"),
+        (with(&|r| r.ring_size = 32), Code::InvalidArgument, "only 32 bytes of room"),
+        (
+            with(&|r| r.routing = "sideways".into()),
+            Code::InvalidArgument,
+            "routing of flow 'new' is 'sideways'",
+        ),
+        (with(&|r| r.routing = "range(1, [5, 9])".into()), Code::InvalidArgument, "2 bounds for 1 consumers"),
         (with(&|r| r.kind = 77), Code::InvalidArgument, "kind 77"),
         (
             settings(proto::Settings { weight: Some(0), ..Default::default() }),
             Code::InvalidArgument,
-            "weight is 0",
+            "'weight' of flow 'new' is 0",
         ),
         (
             settings(proto::Settings { max_batch: Some(63), ..Default::default() }),
@@ -97,7 +109,7 @@ fn refusals_name_the_object_and_change_nothing() {
     ];
     mixed.producers = vec![proto::Member { name: "p".into(), host: "h1".into(), ..Default::default() }];
     let refused = rig.runtime.block_on(client.create_flow(mixed)).expect_err("two owners");
-    assert!(refused.message().contains("`bob`") && refused.message().contains("`alice`"), "{refused}");
+    assert!(refused.message().contains("'bob'") && refused.message().contains("'alice'"), "{refused}");
 
     let member = |host: &str| Some(proto::Member { host: host.into(), ..Default::default() });
     let add = |flow: &str, host: &str| proto::AddMemberRequest { flow: flow.into(), member: member(host) };
@@ -120,7 +132,7 @@ fn refusals_name_the_object_and_change_nothing() {
         assert!(nobody.code() == Code::NotFound && nobody.message().contains("`h7`"), "{nobody}");
         let settings = Some(proto::Settings { weight: Some(0), ..Default::default() });
         let set = client.set_flow(proto::SetFlowRequest { name: "busy".into(), settings }).await;
-        assert!(set.expect_err("weight 0").message().contains("weight is 0"));
+        assert!(set.expect_err("weight 0").message().contains("'weight' of flow 'busy' is 0"));
     });
 
     // What an agent refuses is taken back at the others.

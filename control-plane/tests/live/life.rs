@@ -133,7 +133,7 @@ fn refusals_are_one_line_and_an_exit_code() {
     for (args, code, part) in [
         (&["flow", "create", "f", "-p", "h1", "-c", "h2"][..], 1, "flow `f` exists"),
         (&["flow", "create", "g", "-p", "h1", "-c", "h9"], 1, "no host is called `h9`"),
-        (&["flow", "create", "g", "-p", "h1", "-c", "h2", "--weight", "0"], 2, "weight is 0"),
+        (&["flow", "create", "g", "-p", "h1", "-c", "h2", "--weight", "0"], 2, "'weight' of flow 'g' is 0"),
         (&["flow", "set", "f", "--max-batch", "100"], 2, "max_batch"),
         (&["flow", "delete", "g"], 1, "no flow is called `g`"),
         (&["flow", "remove-member", "f", "h1"], 1, "the last producer"),
@@ -146,7 +146,7 @@ fn refusals_are_one_line_and_an_exit_code() {
         (
             &["flow", "create", "g", "-p", "h1", "-c", "h2", "--schema", "a: bytes(99)", "--item-size", "64"],
             2,
-            "tuples of 99 B do not fit into items of 64 B",
+            "tuples of 99 bytes don't fit in the 64-byte items",
         ),
         (&["barrier", "b", "-n", "0"], 2, "0 participants"),
         (&["barrier", "b", "-n", "2", "--timeout", "1ms"], 1, "not all 2 participants came"),

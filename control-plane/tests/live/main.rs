@@ -14,4 +14,6 @@ mod operator;
 mod pcap;
 mod programs;
 mod remains;
+mod streams;
 mod system;
+mod terminal;

@@ -54,7 +54,7 @@ fn what_could_not_be_written_is_for_the_next_program() {
     // A reader that has gone away.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let stopped = run(system.command(&["consume", "f"]).stdout(writer));
+    let stopped = run(system.command(&["consume", "f", "--quiet"]).stdout(writer));
     assert_eq!((stopped.code, stopped.err.as_str()), (Some(0), ""));
     assert_eq!(system.well(&["consume", "f"]), numbers(2, 1000));
     system.well(&["flow", "delete", "f"]);

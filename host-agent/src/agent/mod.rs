@@ -18,11 +18,13 @@ mod programs;
 mod service;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
+use crate::machine::Machine;
 use crate::memory::SharedMemory;
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
 use crate::ring::doorbell::Doorbell;
@@ -163,6 +165,7 @@ struct Inner {
     holders: holders::Holders,
     events: broadcast::Sender<AgentEvent>,
     link: watch::Sender<LinkState>,
+    programs: Mutex<Option<(PathBuf, Machine)>>,
 }
 
 #[derive(Default)]
@@ -201,7 +204,19 @@ impl Agent {
             holders: holders::Holders::default(),
             events,
             link: watch::Sender::default(),
+            programs: Mutex::default(),
         }))
+    }
+
+    /// Notes where programs attach: the socket of [`serve_programs`](Self::serve_programs), and the machine that it is on.
+    /// [`GetInfo`](proto::AgentInfo) tells it from then on.
+    pub fn set_programs(&self, socket: &Path, machine: Machine) {
+        *self.0.programs.lock().unwrap_or_else(PoisonError::into_inner) = Some((socket.to_owned(), machine));
+    }
+
+    /// Where programs attach, if that was said.
+    pub fn programs(&self) -> Option<(PathBuf, Machine)> {
+        self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The host's name.

@@ -105,7 +105,13 @@ impl agent_server::Agent for AgentService {
         &self,
         _request: Request<proto::GetInfoRequest>,
     ) -> Result<Response<proto::AgentInfo>, Status> {
+        let programs = self.agent.programs();
+        let (socket, machine) = programs
+            .map_or((String::new(), None), |(socket, machine)| (socket.display().to_string(), Some(machine)));
         Ok(Response::new(proto::AgentInfo {
+            programs: socket,
+            machine: machine.as_ref().map(|m| m.name.clone()).unwrap_or_default(),
+            boot: machine.map(|m| m.boot).unwrap_or_default(),
             name: self.agent.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ring_abi_version: crate::ring::ABI_VERSION,

@@ -40,6 +40,21 @@ pub enum SegmentSetupError {
     },
 }
 
+impl SegmentSetupError {
+    /// Whether items of `item` bytes can carry tuples of `tuple` bytes, or records of any length.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(item: u32, tuple: Option<u32>) -> Result<(), Self> {
+        let room = item.saturating_sub(HEADER_LEN as u32);
+        match tuple {
+            None if room as usize <= LENGTH_LEN => Err(Self::ItemTooSmall { item }),
+            Some(tuple) if tuple == 0 || tuple > room => Err(Self::TupleSize { tuple, item, room }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A record was not taken. The writer and the records taken before are unharmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentPushError {
@@ -91,10 +106,9 @@ impl SegmentWriter {
     /// # Errors
     /// [`SegmentSetupError::ItemTooSmall`].
     pub fn records(producer: Producer, config: SegmentConfig) -> Result<Self, SegmentSetupError> {
-        let item = producer.spec().item_size();
-        if item as usize <= HEADER_LEN + LENGTH_LEN {
+        if let Err(e) = SegmentSetupError::check(producer.spec().item_size(), None) {
             producer.detach();
-            return Err(SegmentSetupError::ItemTooSmall { item });
+            return Err(e);
         }
         Ok(Self::new(producer, config, 0))
     }
@@ -104,11 +118,9 @@ impl SegmentWriter {
     /// # Errors
     /// [`SegmentSetupError::TupleSize`] unless at least one tuple fits an item.
     pub fn tuples(producer: Producer, config: SegmentConfig, tuple: u32) -> Result<Self, SegmentSetupError> {
-        let item = producer.spec().item_size();
-        let room = item.saturating_sub(HEADER_LEN as u32);
-        if tuple == 0 || tuple > room {
+        if let Err(e) = SegmentSetupError::check(producer.spec().item_size(), Some(tuple)) {
             producer.detach();
-            return Err(SegmentSetupError::TupleSize { tuple, item, room });
+            return Err(e);
         }
         Ok(Self::new(producer, config, tuple))
     }

@@ -1,0 +1,258 @@
+//! `zsr produce`.
+
+use super::input::{Input, Records};
+use super::screen::Screen;
+use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
+use crate::cli::live_args::ProduceArgs;
+use crate::controller::proto;
+use crate::program::{FlowProducer, Held, Options, ProgramError, check_size, schema_of};
+use crate::rows::{QUOTES_HELP, Style};
+use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_key, parse_routing};
+use crate::tuples::Schema;
+use crate::workload::{KeyReader, Router};
+use std::fs::File;
+use zsr_host_agent::ring::Cancel;
+
+/// `zsr produce`.
+pub(in crate::cli) fn produce(args: &ProduceArgs) -> u8 {
+    exit(push_all(args))
+}
+
+fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
+    let (cancel, hurry) = cancelled_by_signals()?;
+    let (_, flow) = find(&args.stream)?;
+    let schema = schema_of(&flow)?;
+    check_size(&flow, schema.as_ref(), args.stream.record_size)?;
+    let style = args.stream.style();
+    let stdin = rustix::io::dup(rustix::stdio::stdin()).map_err(failed)?;
+    let records = Records::new(args.stream.record_size, style);
+    let mut input = Input::new(File::from(stdin), records, cancel.clone());
+    let header = if args.header { Some(input.header(style)?) } else { None };
+    check_header(header.as_deref(), schema.as_ref())?;
+    let (routing, key) = routing(args, &flow, schema.as_ref(), header.as_deref())?;
+    let options =
+        Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };
+    let producer = FlowProducer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
+    let counts = producer.counts();
+    let text = args.stream.record_size.is_none();
+    // Lines stand for tuples, unless these are asked for as bytes.
+    let tuples = schema.filter(|_| text);
+    let columns = tuples.is_some() || matches!(routing.key(), KeyRef::Number(_));
+    let mut push = Push {
+        router: Router::new(&routing, producer.consumers()),
+        screen: Screen::new(counts.clone(), true, args.stream.quiet),
+        producer,
+        routing,
+        key,
+        tuples,
+        style,
+        tuple: Vec::new(),
+        quotes: (text && !style.quoted).then_some(columns),
+        lost: false,
+    };
+    let mut done = push.all(&mut input, args.skip);
+    let mut held = Vec::new();
+    if let Ok(()) | Err(Stop::Quietly | Stop::Input(_)) = &done {
+        match push.settle(&hurry) {
+            Ok(left) => held = left,
+            Err(stop) => done = Err(stop),
+        }
+    }
+    let Push { producer, mut screen, mut lost, .. } = push;
+    match &done {
+        Ok(()) if !args.keep_open => lost |= told(&screen, producer.close())?,
+        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => lost |= told(&screen, producer.leave())?,
+        // Its handles go without an end: the stream is broken, and says so.
+        Err(_) => drop(producer),
+    }
+    let pushed = counts.records();
+    let left = format!(
+        "{}; go on behind these records of the input with --skip {}",
+        delivery(pushed, &held, lost),
+        args.skip + pushed
+    );
+    match done {
+        Err(Stop::Quietly) => Err(Stop::Failed(format!("interrupted: {left}"))),
+        Err(Stop::Input(why)) => Err(Stop::Input(format!("{why} ({left})"))),
+        Err(Stop::Failed(why)) => Err(Stop::Failed(format!("{why} ({pushed} records had been pushed)"))),
+        Err(stop) => Err(stop),
+        Ok(()) => {
+            screen.end("pushed", &format!(": {}", delivery(pushed, &held, lost)));
+            // Who does without members that die has said so.
+            match lost && flow.settings.is_none_or(|s| s.policy() != proto::Policy::DropMember) {
+                true => Err(Stop::Told),
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+/// What became of `pushed` records.
+fn delivery(pushed: u64, held: &[Held], lost: bool) -> String {
+    if lost {
+        return format!("some of what was pushed is lost, as said ({pushed} records)");
+    }
+    if held.is_empty() {
+        return format!("what was pushed is delivered ({pushed} records)");
+    }
+    let held: Vec<String> = held.iter().map(Held::to_string).collect();
+    format!("of {pushed} records, {} wait for room and are delivered when there is some", held.join(", "))
+}
+
+/// Whether records pushed before are lost, which is said at once: the others can still be delivered.
+fn told(screen: &Screen, pushed: Result<(), ProgramError>) -> Result<bool, Stop> {
+    match pushed {
+        Ok(()) => Ok(false),
+        Err(e @ ProgramError::Lost { .. }) => {
+            screen.say(format_args!("error: {e}"));
+            Ok(true)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A program that pushes.
+struct Push {
+    producer: FlowProducer,
+    screen: Screen,
+    router: Router,
+    routing: Routing,
+    key: KeyReader,
+    tuples: Option<Schema>,
+    style: Style,
+    tuple: Vec<u8>,
+    /// Until somebody was warned of quotes: whether columns are looked at.
+    quotes: Option<bool>,
+    lost: bool,
+}
+
+impl Push {
+    /// Everything behind the first `skip` records.
+    fn all(&mut self, input: &mut Input, skip: u64) -> Result<(), Stop> {
+        let mut seen = 0;
+        while let Some((record, number)) = input.next(&mut || self.pause())? {
+            seen = number + 1;
+            if number >= skip {
+                self.record(record, number)?;
+            }
+        }
+        if seen < skip {
+            return Err(Stop::Input(format!("--skip {skip}: standard input has only {seen} records")));
+        }
+        Ok(())
+    }
+
+    /// Whoever waits for more must not keep what there is.
+    fn pause(&mut self) -> Result<(), Stop> {
+        self.producer.counts().wait_for("input");
+        self.lost |= told(&self.screen, self.producer.flush())?;
+        Ok(())
+    }
+
+    fn record(&mut self, record: &[u8], number: u64) -> Result<(), Stop> {
+        if let Some(columns) = self.quotes
+            && Style::looks_quoted(record, columns)
+        {
+            self.quotes = None;
+            self.screen.say(format_args!("warning: record {}: {QUOTES_HELP}", number + 1));
+        }
+        let at_record = |e: String| Stop::Input(format!("record {}: {e}", number + 1));
+        let record = match &self.tuples {
+            Some(schema) => {
+                let encoded = schema.encode(record, self.style, &mut self.tuple);
+                encoded.map_err(|e| at_record(e.to_string()))?;
+                self.tuple.as_slice()
+            }
+            None => record,
+        };
+        let (router, routing, key) = (&mut self.router, &self.routing, &self.key);
+        let mut route = |record: &[u8], consumers: usize| {
+            if router.consumers() != consumers {
+                *router = Router::new(routing, consumers);
+            }
+            let key_of = key.key(record).map_err(|e| e.to_string())?;
+            router.tuple(&key_of, key.form(), number).map_err(|e| e.to_string())
+        };
+        // A loss is of records before this one.
+        while told(&self.screen, self.producer.push(record, &mut route)).map_err(|stop| match stop {
+            Stop::Input(e) => at_record(e),
+            stop => stop,
+        })? {
+            self.lost = true;
+        }
+        Ok(())
+    }
+
+    /// Waits for what was pushed to be delivered, as long as it moves; says what waits on.
+    fn settle(&mut self, hurry: &Cancel) -> Result<Vec<Held>, Stop> {
+        loop {
+            match self.producer.settle(PATIENCE, hurry) {
+                Ok(held) => return Ok(held),
+                lost => self.lost |= told(&self.screen, lost.map(|_| ()))?,
+            }
+        }
+    }
+}
+
+/// A header says the same as the schema.
+fn check_header(header: Option<&[String]>, schema: Option<&Schema>) -> Result<(), Stop> {
+    let (Some(header), Some(schema)) = (header, schema) else { return Ok(()) };
+    if header.iter().eq(schema.columns().iter().map(|c| &c.name)) {
+        return Ok(());
+    }
+    let header = header.join(", ");
+    Err(Stop::Input(format!("the header names the columns `{header}`, the flow's schema is `{schema}`")))
+}
+
+/// How records are routed, and where their keys are.
+fn routing(
+    args: &ProduceArgs,
+    flow: &proto::Flow,
+    schema: Option<&Schema>,
+    header: Option<&[String]>,
+) -> Result<(Routing, KeyReader), Stop> {
+    let bad = |what: String| Stop::Usage(what);
+    let routing = match &args.key {
+        Some(key) => Routing::Hash(parse_key(key).ok_or_else(|| {
+            bad(format!(
+                "--key {key}: expected a column by name or number from 1, OFFSET:LENGTH in bytes, or *"
+            ))
+        })?),
+        None => parse_routing(&flow.routing).ok_or_else(|| {
+            bad(format!("flow `{}`: routing {} is not known here", flow.name, flow.routing))
+        })?,
+    };
+    let style = args.stream.style();
+    if let Some(schema) = schema {
+        let resolved = schema.resolve(&routing, style, flow.consumers.len());
+        let (routing, records) = resolved
+            .map_err(|e| bad(format!("flow `{}`: {}: expected {}", flow.name, e.message, e.expected)))?;
+        let key = KeyReader::new(routing.key(), &records, schema.columns());
+        return Ok((routing, key));
+    }
+    let Style { delimiter, quoted } = style;
+    let format = match args.stream.record_size {
+        Some(record_size) => FileFormat::Binary { record_size },
+        None => FileFormat::Delimited { delimiter, header: false, quoted },
+    };
+    let routed = flow.kind() == proto::FlowKind::Shuffle && flow.consumers.len() > 1;
+    let routing = match (routing.key(), header) {
+        (KeyRef::Name(name), Some(header)) => match header.iter().position(|column| column == name) {
+            Some(index) => routing.with_key(KeyRef::Number(index as u32 + 1)),
+            None => {
+                let header = header.join(", ");
+                return Err(bad(format!("there is no column `{name}`: the header names `{header}`")));
+            }
+        },
+        (KeyRef::Name(name), None) if routed => {
+            return Err(bad(format!(
+                "column `{name}` is not known, as the flow has no schema: name the column by number with --key, or read a header \
+                 with --header"
+            )));
+        }
+        _ => routing,
+    };
+    let input = FileInput { path: "-".into(), format };
+    let key = KeyReader::new(routing.key(), &Workload::File(input), &[]);
+    Ok((routing, key))
+}

@@ -1,0 +1,38 @@
+//! Where programs of each host attach: only its agent knows, which may be on another machine.
+
+use super::Controller;
+use super::agents::answer;
+use super::proto;
+use super::state::ProgramsPlace;
+use zsr_host_agent::machine::Machine;
+use zsr_host_agent::proto::GetInfoRequest;
+
+impl Controller {
+    /// Asks the agent of `host`, which has just been met.
+    pub(super) async fn learn_place(&self, host: &str) {
+        let Ok(mut client) = self.0.agents.of(host) else { return };
+        // An agent that does not answer this is about to be lost.
+        let Ok(info) = answer(host, client.get_info(GetInfoRequest {})).await else { return };
+        if !info.programs.is_empty() {
+            let machine = Machine { name: info.machine, boot: info.boot };
+            let place = ProgramsPlace { socket: info.programs, machine };
+            self.state().places.insert(host.to_owned(), place);
+        }
+    }
+
+    /// The socket for programs of `host`; empty if nobody knows it.
+    pub(super) fn programs_of(&self, host: &str) -> String {
+        let state = self.state();
+        let told = state.places.get(host).map(|place| place.socket.clone());
+        let own = || state.hosts.get(host).and_then(|h| h.programs.as_ref());
+        told.or_else(|| own().map(|p| p.display().to_string())).unwrap_or_default()
+    }
+
+    /// `host` with where its programs attach.
+    pub(super) fn with_place(&self, host: proto::Host) -> proto::Host {
+        let programs = self.programs_of(&host.name);
+        let machine = self.state().places.get(&host.name).map(|place| place.machine.clone());
+        let (machine, boot) = machine.map(|m| (m.name, m.boot)).unwrap_or_default();
+        proto::Host { programs, machine, boot, ..host }
+    }
+}

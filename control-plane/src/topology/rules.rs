@@ -1,0 +1,278 @@
+//! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
+//! (`controller/state.rs`, `settings.rs`). Each rule is here, once, with its words; a topology adds the line and column.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::data::fits_item;
+use super::model::{FlowKind, RingRole};
+use super::units;
+use crate::plan::{MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
+
+/// Shares against other flows.
+pub(crate) const WEIGHTS: RangeInclusive<u64> = 1..=1000;
+/// Bytes per second that a flow can be held to.
+const RATE_CAPS: RangeInclusive<u64> = 1000..=1_000_000_000_000;
+/// Poll intervals that make sense.
+pub(crate) const POLLS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(10);
+/// Times until something is repeated.
+pub(crate) const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(60);
+/// Times until a silent member counts as dead.
+pub(crate) const DEAD_AFTER: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(3600);
+/// Item sizes that the ring ABI allows.
+pub(crate) const ITEM_SIZES: RangeInclusive<u64> = 4..=1 << 20;
+/// Ring sizes that the ring ABI allows.
+pub(crate) const RING_SIZES: RangeInclusive<u64> = 4..=1 << 30;
+/// Largest transfer that the protocol advises.
+pub(crate) const MAX_BATCH: u32 = 4 << 20;
+/// Most bytes of a schema as it is written.
+const MAX_SCHEMA: usize = 16 << 10;
+
+/// What is wrong with a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub message: String,
+    /// What would have been accepted.
+    pub expected: String,
+}
+
+impl Fault {
+    pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
+        Fault { message: message.into(), expected: expected.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}", self.message, self.expected)
+    }
+}
+
+/// How messages name a flow.
+pub(crate) fn flow(name: &str) -> String {
+    format!("flow '{name}'")
+}
+
+/// A value in its range; `what` is whose it is.
+pub(crate) fn in_range<T: PartialOrd + Copy>(
+    what: &str,
+    key: &str,
+    value: T,
+    range: &RangeInclusive<T>,
+    show: impl Fn(T) -> String,
+) -> Result<(), Fault> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let side = if value < *range.start() { "too small" } else { "too big" };
+    Err(Fault::new(
+        format!("'{key}' of {what} is {}, which is {side}", show(value)),
+        format!("{} to {}", show(*range.start()), show(*range.end())),
+    ))
+}
+
+/// A time in its range.
+pub(crate) fn time(
+    what: &str,
+    key: &str,
+    value: Duration,
+    range: &RangeInclusive<Duration>,
+) -> Result<(), Fault> {
+    in_range(what, key, value, range, |time| format!("{time:?}"))
+}
+
+/// A size that is a power of two, in its range.
+pub(crate) fn power_of_two(
+    what: &str,
+    key: &str,
+    value: u64,
+    range: &RangeInclusive<u64>,
+) -> Result<(), Fault> {
+    if value.is_power_of_two() {
+        return in_range(what, key, value, range, units::show_size);
+    }
+    let next = value.checked_next_power_of_two().unwrap_or(*range.end());
+    let near = next.clamp(*range.start(), *range.end());
+    Err(Fault::new(
+        format!("'{key}' of {what} is {value} bytes, which is no power of two"),
+        format!(
+            "a power of two from {} to {} (the next one is {})",
+            units::show_size(*range.start()),
+            units::show_size(*range.end()),
+            units::show_size(near)
+        ),
+    ))
+}
+
+/// An item goes into a ring.
+pub(crate) fn ring_holds_item(what: &str, item_size: u64, ring_size: u64) -> Result<(), Fault> {
+    if item_size <= ring_size {
+        return Ok(());
+    }
+    let message = format!("{what} has items of {item_size} bytes but only {ring_size} bytes of room");
+    Err(Fault::new(message, "a ring at least as big as one item"))
+}
+
+/// Bytes per second that a flow is held to.
+pub(crate) fn rate_cap(what: &str, bytes: u64) -> Result<(), Fault> {
+    if RATE_CAPS.contains(&bytes) {
+        return Ok(());
+    }
+    Err(Fault::new(format!("rate_cap of {what} is {bytes} bytes per second"), "8 kbit/s to 8 Tbit/s"))
+}
+
+/// Bytes of one transfer.
+pub(crate) fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
+    let item = u64::from(item_size.max(1));
+    if bytes > u64::from(MAX_BATCH) {
+        let expected = format!("at most 4 MiB ({} items)", u64::from(MAX_BATCH) / item);
+        return Err(Fault::new(format!("{bytes} bytes are too much for one transfer"), expected));
+    }
+    if bytes < item {
+        return Err(Fault::new(
+            format!("{bytes} bytes hold no whole item of {item} bytes"),
+            format!("at least {item} bytes, or '1 item'"),
+        ));
+    }
+    if !bytes.is_multiple_of(item) {
+        let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
+        return Err(Fault::new(
+            format!("{bytes} bytes are no multiple of the item size, {item} bytes"),
+            expected,
+        ));
+    }
+    Ok(bytes as u32)
+}
+
+/// A name that hosts and switches do not have.
+pub(crate) fn name_of_node(name: &str) -> Fault {
+    let message = format!("flow '{name}' has the name of a host or switch");
+    Fault::new(message, "a name of its own: ring names are made of it")
+}
+
+/// Somebody on each side.
+pub(crate) fn sides(what: &str, producers: usize, consumers: usize) -> Result<(), Fault> {
+    for (count, side) in [(producers, "producers"), (consumers, "consumers")] {
+        if count == 0 {
+            return Err(Fault::new(format!("{what} has no {side}"), format!("{side}: at least one host")));
+        }
+    }
+    Ok(())
+}
+
+/// As many consumers as the kind has room for.
+pub(crate) fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), Fault> {
+    if kind != FlowKind::Replicate || count <= MAX_MEMBERS {
+        return Ok(());
+    }
+    let message = format!("{what} is a replicate with {count} consumers");
+    Err(Fault::new(message, format!("at most {MAX_MEMBERS} consumers")))
+}
+
+/// As many rings and workers as the switch program has room for, over all flows.
+pub(crate) fn room(rings: usize, workers: usize) -> Result<(), Fault> {
+    for (what, count, room) in [("rings", rings, MAX_RINGS), ("consumer rings", workers, MAX_WORKERS)] {
+        if count > room {
+            return Err(Fault::new(
+                format!("the flows need {count} {what}, too many"),
+                format!("at most {room} {what} in all"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Only a shuffle's items are routed.
+pub(crate) fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
+    if kind == FlowKind::Shuffle {
+        return Ok(());
+    }
+    let message = format!("{what} is a {}: its items are not routed", kind.word());
+    Err(Fault::new(message, "no routing, or kind: shuffle"))
+}
+
+/// The text of a schema has a length that the controller takes.
+pub(crate) fn schema_text(what: &str, bytes: usize) -> Result<(), Fault> {
+    if bytes <= MAX_SCHEMA {
+        return Ok(());
+    }
+    Err(Fault::new(format!("the schema of {what} has {bytes} B as text"), "at most 16 KiB"))
+}
+
+/// Tuples of `size` bytes go into items.
+pub(crate) fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault> {
+    fits_item(size, item_size).map_err(|expected| {
+        Fault::new(
+            format!("tuples of {size} bytes don't fit in the {item_size}-byte items of {what}"),
+            expected,
+        )
+    })
+}
+
+/// One path MTU for all.
+pub(crate) fn mtu(what: &str, (host, mtu): (&str, u32), others: u32) -> Result<(), Fault> {
+    if mtu == others {
+        return Ok(());
+    }
+    let message = format!("mismatched MTUs in {what}: host '{host}' has {mtu}, the others {others}");
+    Err(Fault::new(message, "one MTU for all hosts of a flow"))
+}
+
+/// As many declared rings as a member of that role needs.
+pub(crate) fn ring_count(
+    what: &str,
+    member: &str,
+    role: RingRole,
+    rings: usize,
+    needed: usize,
+) -> Result<(), Fault> {
+    if rings == needed {
+        return Ok(());
+    }
+    let count = if rings == 1 { "1 ring".to_owned() } else { format!("{rings} rings") };
+    let message = format!("{what} has {count} here for {} '{member}'", role.word());
+    let expected = match role {
+        RingRole::Producer if needed == 1 => "one producer ring".into(),
+        RingRole::Producer => format!("{needed} producer rings, one per consumer, as a list"),
+        RingRole::Consumer => "one consumer ring".into(),
+    };
+    Err(Fault::new(message, expected))
+}
+
+/// A declared ring is used on its own side.
+pub(crate) fn ring_role(what: &str, ring: &str, is: RingRole, wanted: RingRole) -> Result<(), Fault> {
+    if is == wanted {
+        return Ok(());
+    }
+    let message = format!("{what} uses the {} ring '{ring}' as {} ring", is.word(), wanted.word());
+    Err(Fault::new(message, format!("a ring with role: {}", wanted.word())))
+}
+
+/// A declared ring has the flow's items.
+pub(crate) fn ring_items(what: &str, ring: &str, own: u32, item_size: u32) -> Result<(), Fault> {
+    if own == item_size {
+        return Ok(());
+    }
+    let message = format!("ring '{ring}' has items of {own} bytes, {what} of {item_size}");
+    Err(Fault::new(message, "one item size in all rings of a flow"))
+}
+
+/// A declared ring belongs to whom the others belong.
+pub(crate) fn ring_owner(what: &str, ring: &str, own: &str, owner: &str) -> Result<(), Fault> {
+    if own == owner {
+        return Ok(());
+    }
+    let message = format!("ring '{ring}' belongs to '{own}', the others of {what} to '{owner}'");
+    Err(Fault::new(message, "rings of one owner"))
+}
+
+/// A declared ring that somebody uses already.
+pub(crate) fn ring_user(flow: &str, ring: &str, user: &str) -> Fault {
+    let message = match user == flow {
+        true => format!("flow '{flow}' uses ring '{ring}' twice"),
+        false => format!("ring '{ring}' is already used by flow '{user}'"),
+    };
+    Fault::new(message, "a ring of its own for each use")
+}

@@ -1,0 +1,229 @@
+//! `zsr produce` and `zsr consume`: records keep their bytes, CSV is CSV, and the end says what was delivered.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Child, Output, Stdio};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::system::{Done, HOSTS, System, done, signal};
+
+/// `input` through `zsr ARGS`.
+fn feed(system: &System, args: &[&str], input: &[u8]) -> Output {
+    let path = system.folder.path().join("in");
+    std::fs::write(&path, input).expect("written");
+    system.command(args).stdin(File::open(&path).expect("there")).output().expect("it runs")
+}
+
+fn text(output: Output) -> Done {
+    done(output)
+}
+
+#[test]
+fn records_keep_their_bytes() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "1KiB"]);
+    let byte = prop_oneof![Just(b'\n'), Just(b'\r'), Just(b'"'), Just(b','), any::<u8>()];
+    let texts = proptest::collection::vec(byte, 0..300);
+    let mut runner = TestRunner::new(ProptestConfig { cases: 12, ..ProptestConfig::default() });
+    let check = |mut input: Vec<u8>| {
+        let fed = feed(&system, &["produce", "f", "--keep-open"], &input);
+        prop_assert!(fed.status.success(), "{:?}", fed);
+        // The last line has an end also where the input lacks it.
+        if !input.is_empty() && !input.ends_with(b"\n") {
+            input.push(b'\n');
+        }
+        let lines = input.iter().filter(|b| **b == b'\n').count().to_string();
+        let got = system.command(&["consume", "f", "-n", &lines]).output().expect("it runs");
+        prop_assert!(got.status.success(), "{:?}", got);
+        prop_assert_eq!(got.stdout, input);
+        Ok(())
+    };
+    check(b"\xef\xbb\xbfa,\"b\r\n\r\n\rc\x00\xff".to_vec()).expect("kept");
+    runner.run(&texts, check).expect("kept");
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down();
+}
+
+/// Rows of a text without a header, in order.
+fn rows(text: &[u8]) -> Vec<Vec<String>> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text);
+    let rows = reader.records().map(|row| row.expect("CSV").iter().map(str::to_owned).collect());
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn csv_is_csv_again() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "h3", "--item-size", "1KiB"]);
+    let row = |n: u32| {
+        // One key with and without quotes.
+        let quote = if n % 2 == 0 { "\"" } else { "" };
+        format!("{quote}{}{quote},\"note {n}, of two\r\nlines\",say \"{n}\"\r\n", n % 97)
+    };
+    let body: String = (0..500).map(row).collect();
+    let input = format!("\u{feff}id,\"the note\",last\r\n{body}");
+    let consumers = ["h2", "h3"].map(|member| {
+        let mut command = system.command(&["consume", "f", "--csv", "--member", member]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    });
+    let fed = text(feed(&system, &["produce", "f", "--csv", "--header", "--key", "id"], input.as_bytes()));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    assert!(!fed.err.contains("warning"), "{}", fed.err);
+    let got = consumers.map(|c| text(c.wait_with_output().expect("it ends")).out);
+    // A key is the same with and without its quotes, and all rows of one are at one consumer.
+    let keys = got.each_ref().map(|out| {
+        rows(out.as_bytes()).into_iter().map(|row| row[0].clone()).collect::<std::collections::BTreeSet<_>>()
+    });
+    assert!(keys[0].is_disjoint(&keys[1]) && keys.iter().all(|k| k.len() > 20), "each key at one consumer");
+    assert_eq!(rows(got.concat().as_bytes()), rows(body.as_bytes()));
+    system.down();
+}
+
+#[test]
+fn tuples_with_delimiters_and_line_ends_are_told_as_csv() {
+    let system = System::up(HOSTS);
+    let schema = "id: u32, note: bytes(16)";
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", schema]);
+    let input = "id,note\n7,\"a, \"\"b\"\"\nc\"\n8,plain\n";
+    let fed = text(feed(&system, &["produce", "f", "--csv", "--header"], input.as_bytes()));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    assert_eq!(system.well(&["consume", "f", "--csv", "--header"]), input);
+    system.well(&["flow", "delete", "f"]);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", schema]);
+    let other = text(feed(&system, &["produce", "f", "--csv", "--header"], b"note,id\nx,1\n"));
+    assert!(
+        other.code == Some(1) && other.err.contains("`note, id`") && other.err.contains(schema),
+        "{}",
+        other.err
+    );
+    let open = text(feed(&system, &["produce", "f", "--csv"], b"1,a\n2,\"b\n3,c\n"));
+    assert!(open.code == Some(1) && open.err.contains("record 2: a quote is opened"), "{}", open.err);
+    assert!(open.err.contains("--skip 1"), "{}", open.err);
+    system.down();
+}
+
+#[test]
+fn quotes_that_are_not_read_as_such_are_warned_of_once() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "h3", "--routing", "hash(1)"]);
+    let input = b"a,b\n\"c,d\",e\n\"f\",g\n";
+    let fed = text(feed(&system, &["produce", "f", "--keep-open"], input));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    assert_eq!(fed.err.matches("warning: record 2: there is a quote").count(), 1, "{}", fed.err);
+    assert_eq!(fed.err.matches("warning").count(), 1, "{}", fed.err);
+    // Where nobody looks at columns, quotes in pairs change nothing.
+    let fed = text(feed(&system, &["produce", "f", "--keep-open", "--key", "*"], b"{\"a\": 1}\n"));
+    assert!(fed.code == Some(0) && !fed.err.contains("warning"), "{}", fed.err);
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down();
+}
+
+#[test]
+fn items_too_small_for_records_are_refused_on_both_sides() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "32"]);
+    for args in [&["produce", "f"][..], &["consume", "f"], &["consume", "f", "--record-size", "8"]] {
+        let refused = system.zsr(args);
+        assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.err);
+        assert!(refused.err.contains("items of 32 B"), "{args:?}: {}", refused.err);
+    }
+    system.down();
+}
+
+/// A producer that has filled all rings to a consumer that is not there.
+fn stuck(system: &System, input: &str, more: &[&str]) -> Child {
+    let path = system.folder.path().join("in");
+    std::fs::write(&path, input).expect("written");
+    let mut command = system.command(&[&["produce", "f"], more].concat());
+    let command = command.stdin(File::open(&path).expect("there")).stderr(Stdio::piped());
+    let child = command.spawn().expect("it runs");
+    loop {
+        let top = system.json(&["top", "-n", "1", "--interval", "20ms"]).remove(0);
+        let rings = top["flows"][0]["rings"].as_array().expect("rings").clone();
+        if rings.iter().all(|ring| ring["fill"] == 1.0) {
+            return child;
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_input_is_taken_up_where_it_was_left() {
+    let system = System::up(HOSTS);
+    system.well(&[
+        "flow",
+        "create",
+        "f",
+        "-p",
+        "h1",
+        "-c",
+        "h2",
+        "--item-size",
+        "256",
+        "--ring-size",
+        "4KiB",
+    ]);
+    let input: String = (0..5000).map(|n| format!("{n}\n")).collect();
+    let producer = stuck(&system, &input, &[]);
+    signal(producer.id().into(), "-INT");
+    let stopped = done(producer.wait_with_output().expect("it ends"));
+    assert_eq!((stopped.code, stopped.err.lines().count()), (Some(1), 1), "{}", stopped.err);
+    // Nothing is said to be delivered that is not.
+    assert!(!stopped.err.contains("is delivered"), "{}", stopped.err);
+    assert!(
+        stopped.err.contains("records in ring `f.h1.h2` to consumer `h2` wait for room"),
+        "{}",
+        stopped.err
+    );
+    let skip = stopped.err.trim().rsplit(' ').next().expect("a number").to_owned();
+    assert!(stopped.err.contains(&format!("--skip {skip}")), "{}", stopped.err);
+    let consumer = system.command(&["consume", "f"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let rest = text(feed(&system, &["produce", "f", "--skip", &skip], input.as_bytes()));
+    assert_eq!(rest.code, Some(0), "{}", rest.err);
+    let count = 5000 - skip.parse::<u64>().expect("a number");
+    assert!(rest.err.contains(&format!("pushed {count} records")), "{}", rest.err);
+    assert!(rest.err.contains(&format!("what was pushed is delivered ({count} records)")), "{}", rest.err);
+    let got = text(consumer.expect("it runs").wait_with_output().expect("it ends"));
+    assert_eq!(got.out, input, "every line once, in order");
+    assert!(got.err.contains("consumed 5000 records"), "{}", got.err);
+    system.well(&["flow", "delete", "f"]);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let beyond = text(feed(&system, &["produce", "f", "--skip", "4"], b"1\n2\n"));
+    assert!(
+        beyond.code == Some(1) && beyond.err.contains("standard input has only 2 records"),
+        "{}",
+        beyond.err
+    );
+    system.down();
+}
+
+#[test]
+fn programs_find_their_rings_with_the_controllers_address_alone() {
+    let system = System::new(HOSTS);
+    system.well(&["up", system.path(), "--listen", "0"]);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let address = || {
+        let file = system.root().join("s/controller-address");
+        std::fs::read_to_string(file).expect("it listens").trim().to_owned()
+    };
+    assert!(address().starts_with("127.0.0.1:"), "nobody else is let in");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let far = |args: &[&str]| {
+        let mut command = system.command(args);
+        command.env("XDG_RUNTIME_DIR", elsewhere.path()).env("ZSR_CONTROLLER", address());
+        command
+    };
+    let mut producer = far(&["produce", "f"]).stdin(Stdio::piped()).spawn().expect("it runs");
+    producer.stdin.take().expect("piped").write_all(b"one\ntwo\n").expect("written");
+    assert!(producer.wait().expect("it ends").success());
+    let got = done(far(&["consume", "f"]).output().expect("it runs"));
+    assert_eq!((got.code, got.out.as_str()), (Some(0), "one\ntwo\n"), "{}", got.err);
+    assert_eq!(far(&["barrier", "b", "-n", "1"]).status().expect("it runs").code(), Some(0));
+    // Without the address there is no system.
+    let lost = done(far(&["consume", "f"]).env_remove("ZSR_CONTROLLER").output().expect("it runs"));
+    assert!(lost.code == Some(1) && lost.err.contains("no system is up"), "{}", lost.err);
+    system.down();
+}
