@@ -5,9 +5,11 @@ use super::place::{Place, PlaceError};
 use super::troubles::follow;
 use super::{agent, switch};
 use crate::controller;
+use crate::controller::store::FileStore;
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
 use crate::topology::{Switch, SwitchKind, Topology};
+use p4runtime_proto::Address;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -213,6 +215,12 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
     UnixListener::bind(path).map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
 }
 
+/// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
+fn take_limits_as_errors() {
+    // SAFETY: no handler is set, and no other thread depends on what the signal does.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 async fn control(
     place: &Place,
     topology: &Topology,
@@ -220,6 +228,7 @@ async fn control(
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
+    take_limits_as_errors();
     let spec = &topology.switches[0];
     let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
         // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
@@ -239,7 +248,7 @@ async fn control(
         p4runtime: address_of_switch(&place.p4runtime()).await?,
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
-        journal: Some(&place.journal()),
+        journal: Some(Box::new(FileStore::new(&place.journal()))),
     };
     let controller = controller::start(setup).await.map_err(|e| match spec.kind {
         SwitchKind::Soft | SwitchKind::Tofino(_) => RoleError::Controller(e),
@@ -287,7 +296,7 @@ fn on_bmv2(e: controller::StartError, device: u64) -> RoleError {
 }
 
 /// Where the switch's P4Runtime server listens, once it does.
-async fn address_of_switch(file: &Path) -> Result<SocketAddr, RoleError> {
+async fn address_of_switch(file: &Path) -> Result<Address, RoleError> {
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(file);
