@@ -124,13 +124,14 @@ pub(super) fn status(
         json!({
             "name": s.name, "p4runtime": s.p4runtime, "connected": s.connected, "workers": s.workers,
             "producer_rings": s.producer_rings, "queue_pairs": s.queue_pairs,
-            "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
+            "ports": s.ports.iter().map(port).collect::<Vec<_>>(), "trouble": some(&s.trouble),
         })
     });
     json!({
         "system": name,
         "processes": processes,
         "version": system.map(|s| &s.version),
+        "journal_trouble": system.map(|s| some(&s.journal_trouble)),
         "switch": switch,
         "hosts": system.map(|s| s.hosts.iter().map(host).collect::<Vec<_>>()),
     })

@@ -136,6 +136,9 @@ pub(super) fn status(
             "switch {}: P4Runtime at {}, {state}; {} workers, {} producer rings, {} queue pairs in use\n",
             s.name, s.p4runtime, s.workers, s.producer_rings, s.queue_pairs
         );
+        if !s.trouble.is_empty() {
+            out += &format!("switch {}: {}\n", s.name, s.trouble);
+        }
     }
     let mut t = table(&["HOST", "IP", "PORT", "MTU", "RINGS", "AGENT"]);
     for h in &system.hosts {
@@ -150,6 +153,9 @@ pub(super) fn status(
         ]);
     }
     out += &text(&t);
+    if !system.journal_trouble.is_empty() {
+        out += &format!("changes are refused: {}\n", system.journal_trouble);
+    }
     for p in system.switch.iter().flat_map(|s| &s.ports).filter(|p| !p.trouble.is_empty()) {
         out += &format!("port {} ({}): {}\n", p.port, p.link, p.trouble);
     }

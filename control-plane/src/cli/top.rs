@@ -47,6 +47,8 @@ struct Line1 {
     attached: bool,
     bytes: u64,
     items: u64,
+    /// How old the figures are, if somebody does not answer.
+    old_ms: u64,
 }
 
 /// What happened between two looks, flows with their rings below them.
@@ -73,6 +75,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
             retries: f.retries,
             bytes: f.bytes,
             items: f.items,
+            old_ms: f.old_ms,
             ..Default::default()
         });
         for r in &f.rings {
@@ -90,6 +93,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
                 attached: r.attached,
                 bytes: r.bytes,
                 items: r.items,
+                old_ms: r.old_ms,
             });
         }
     }
@@ -107,6 +111,7 @@ fn object(lines: &[Line1], seconds: f64) -> Value {
             "retries": l.retries,
             "bytes": l.bytes,
             "items": l.items,
+            "old_ms": l.old_ms,
         })
     };
     let mut flows: Vec<Value> = Vec::new();
@@ -203,9 +208,10 @@ fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
     let rows = lines.iter().map(|l| {
         let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
         let program = match (l.ring, l.attached) {
-            (false, _) => "",
-            (true, true) => "attached",
-            (true, false) => "-",
+            _ if l.old_ms > 0 => format!("old: {} s", l.old_ms.div_ceil(1000)),
+            (false, _) => String::new(),
+            (true, true) => "attached".to_owned(),
+            (true, false) => "-".to_owned(),
         };
         let cells = [
             name,
@@ -216,7 +222,7 @@ fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
             format!("{:.0}", l.polls_per_second),
             l.fill.map_or(String::new(), |f| format!("{:.0} %", f * 100.0)),
             l.retries.to_string(),
-            program.to_owned(),
+            program,
         ];
         let style = if l.ring { Style::new() } else { Style::new().add_modifier(Modifier::BOLD) };
         Row::new(cells.map(Cell::from)).style(style)
@@ -230,7 +236,7 @@ fn draw(frame: &mut Frame<'_>, lines: &[Line1], shown: &mut TableState) {
         Constraint::Length(9),
         Constraint::Length(6),
         Constraint::Length(8),
-        Constraint::Length(9),
+        Constraint::Length(11),
     ];
     let table = Table::new(rows, widths)
         .header(header)
@@ -282,6 +288,19 @@ mod tests {
     fn no_time_is_no_rate_and_new_flows_count_from_their_beginning() {
         assert_eq!(rates(&stats(5, 64), &stats(5, 64))[0].bytes_per_second, 0.0);
         assert_eq!(rates(&proto::Stats::default(), &stats(1_000_000_000, 64))[0].bytes_per_second, 64.0);
+    }
+
+    #[test]
+    fn what_is_old_says_so() {
+        let mut old = stats(1_000_000_000, 64_000);
+        (old.flows[0].old_ms, old.flows[0].rings[0].old_ms) = (11_500, 11_500);
+        let lines = rates(&stats(0, 64_000), &old);
+        assert_eq!(object(&lines, 1.0)["flows"][0]["rings"][0]["old_ms"], 11_500);
+        let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 6)).unwrap();
+        terminal.draw(|frame| draw(frame, &lines, &mut TableState::default())).unwrap();
+        let text = terminal.backend().to_string();
+        assert_eq!(text.matches("old: 12 s").count(), 2, "{text}");
+        assert!(!text.contains("attached"), "{text}");
     }
 
     #[test]

@@ -165,12 +165,21 @@ impl Agents {
         &self,
         rings: impl Iterator<Item = &'r Ring>,
     ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
+        self.look_within(rings, PATIENCE).await
+    }
+
+    /// As [`look`](Self::look), with less patience.
+    pub async fn look_within<'r>(
+        &self,
+        rings: impl Iterator<Item = &'r Ring>,
+        patience: Duration,
+    ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
             let Ok(mut client) = self.of(host) else { continue };
             let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
             let host = host.to_owned();
-            calls.spawn(async move { answer(&host, client.list_rings(request)).await });
+            calls.spawn(async move { answer_within(&host, client.list_rings(request), patience).await });
         }
         let (mut found, mut failure) = (HashMap::new(), None);
         while let Some(done) = calls.join_next().await {
@@ -240,6 +249,14 @@ pub(super) async fn answer<T>(
     host: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Refusal> {
+    answer_within(host, call, PATIENCE).await
+}
+
+async fn answer_within<T>(
+    host: &str,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+    patience: Duration,
+) -> Result<T, Refusal> {
     let kind = |code| match code {
         tonic::Code::AlreadyExists => Kind::Exists,
         tonic::Code::NotFound => Kind::NotFound,
@@ -248,14 +265,14 @@ pub(super) async fn answer<T>(
         tonic::Code::ResourceExhausted => Kind::Full,
         _ => Kind::Unavailable,
     };
-    match tokio::time::timeout(PATIENCE, call).await {
+    match tokio::time::timeout(patience, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => {
             let message = format!("host `{host}`: its agent: {}", status.message());
             Err(Refusal::new(kind(status.code()), message))
         }
         Err(_) => {
-            let message = format!("host `{host}`: its agent did not answer within {} s", PATIENCE.as_secs());
+            let message = format!("host `{host}`: its agent did not answer within {} s", patience.as_secs());
             Err(Refusal::new(Kind::Unavailable, message))
         }
     }

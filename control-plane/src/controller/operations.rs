@@ -6,6 +6,7 @@ use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
 use super::proto::EventKind;
 use super::refusal::{Kind, Refusal};
+use super::session::Reach;
 use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
@@ -41,7 +42,7 @@ impl Controller {
     /// # Errors
     /// Why not; then nothing was changed. So for all operations.
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         let flow = self.state().plan_flow(new)?;
         self.change(&mut work, &new.name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
@@ -60,7 +61,7 @@ impl Controller {
 
     /// Changes settings of a flow.
     pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         let flow = self.state().plan_settings(name, changes)?;
         self.change(&mut work, name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
@@ -69,7 +70,7 @@ impl Controller {
 
     /// Adds a member to a flow.
     pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
@@ -138,7 +139,7 @@ impl Controller {
     pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
         let members = [member.to_owned()];
         if force {
-            let mut work = self.0.work.lock().await;
+            let mut work = self.work().await;
             return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;
         }
         let (before, after) = {
@@ -154,7 +155,7 @@ impl Controller {
         }
         let removed = async {
             self.settle_down(name, &going).await?;
-            let mut work = self.0.work.lock().await;
+            let mut work = self.work().await;
             self.remove_with(&mut work, name, &members, Leave::Empty, "").await
         };
         let removed = removed.await;
@@ -217,7 +218,7 @@ impl Controller {
             let rings: Vec<_> = flow.rings().cloned().collect();
             self.settle_down(name, &rings).await?;
         }
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         let flow = self.get_flow(name)?;
         if !force && flow.failed.is_none() {
             self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
@@ -233,12 +234,14 @@ impl Controller {
         // First of all, so that none of the busy ones keeps the switch from the rest.
         let ticking =
             self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         self.stop_workers(&mut work, &ticking).await;
         drop(work);
+        let mut result = self.can_change();
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
-        let mut result = Ok(());
-        for name in names {
+        // Without a session none can be deleted, and each would wait for one.
+        let lost = matches!(self.reach(), Reach::Lost(_));
+        for name in names.into_iter().filter(|_| !lost) {
             match self.delete_flow(&name, true).await {
                 Err(e) if e.kind != Kind::NotFound => result = result.and(Err(e)),
                 _ => {}
@@ -255,8 +258,8 @@ impl Controller {
             let Some(flow) = state.flows.get(name).filter(|f| f.failed.is_none()) else { return };
             Flow { failed: Some(why.to_owned()), version: flow.version + 1, ..flow.clone() }
         };
-        // Known to be over before anybody is told.
-        let _ = work.journal.end(name, Some(&failed));
+        // Known to be over before anybody is told. If it can't be written yet, it is all the same.
+        work.journal.note(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
         self.stop_workers(work, &self.0.plane.tick_groups(&failed)).await;

@@ -6,4 +6,7 @@ mod deaths;
 mod kinds;
 mod refusals;
 mod rig;
+mod session;
 mod starts;
+mod stats;
+mod unwritten;

@@ -9,6 +9,7 @@ mod life;
 mod lists;
 mod many;
 mod members;
+mod pauses;
 mod pcap;
 mod programs;
 mod remains;
