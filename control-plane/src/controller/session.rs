@@ -17,6 +17,8 @@ use tokio::sync::MutexGuard;
 /// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
 /// with it.
 const LEASE: Duration = Duration::from_secs(15);
+/// And so often it was not reached meanwhile.
+const ATTEMPTS: u32 = 3;
 /// Between two questions whether it is still there.
 const ASK: Duration = Duration::from_secs(2);
 /// Between two looks whether another client is still primary that keeps the switch.
@@ -172,7 +174,6 @@ impl Controller {
     /// Begins the next session, when there is a switch, after this pause.
     async fn next_session(&self, end: End, pause: Duration) -> Digests {
         let name = &self.0.switch_name;
-        let since = Instant::now();
         let why = match end {
             End::Silent(why) => {
                 self.switch_lost(&why).await;
@@ -191,14 +192,22 @@ impl Controller {
             }
         };
         tokio::time::sleep(pause).await;
+        // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
+        let mut unreached = (Instant::now(), 0);
         loop {
             let e = match self.try_meet().await {
                 Ok(digests) => return digests,
                 Err(e) => e,
             };
+            unreached = match (is_unreachable(&e), unreached) {
+                (false, _) => (Instant::now(), 0),
+                (true, (_, 0)) => (Instant::now(), 1),
+                (true, (since, attempts)) => (since, attempts + 1),
+            };
             if let Reach::Lost(_) = self.reach() {
                 let nobody = matches!(e, StartError::Client(ClientError::Connect { nobody: true, .. }));
-                if nobody && is_ours(&self.0.base) || is_unreachable(&e) && since.elapsed() > LEASE {
+                let long = unreached.0.elapsed() > LEASE && unreached.1 >= ATTEMPTS;
+                if nobody && is_ours(&self.0.base) || long {
                     self.switch_lost(&format!("{why}; {e}")).await;
                 } else {
                     self.set_reach(Reach::Lost(format!("{why}; {e}")));

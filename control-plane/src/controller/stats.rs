@@ -31,7 +31,9 @@ impl Controller {
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
         let cells: Vec<(u32, u16)> = rings.iter().flat_map(|r| cells_of(r, counters)).collect();
         let reader = self.reader();
-        let there = rings.iter().copied().filter(|r| self.is_connected(&r.host));
+        // Those that are known to be away are not waited for.
+        let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
+        let there = rings.iter().copied().filter(|r| !is_away(&r.host));
         let (counted, (seen, _)) = tokio::join!(
             tokio::time::timeout(PATIENCE, reader.cells(&cells)),
             self.0.agents.look_within(there, PATIENCE)

@@ -389,7 +389,11 @@ pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();
     while let Some(s) = source {
-        text += &format!(": {s}");
+        let more = format!(": {s}");
+        // Some only pass on what is below them.
+        if !text.ends_with(&more) {
+            text += &more;
+        }
         source = s.source();
     }
     text

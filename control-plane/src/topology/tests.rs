@@ -96,7 +96,7 @@ fn nodes() {
         "'keep_primary' of p4runtime",
     );
     let bmv2 = "- {name: s1, kind: bmv2, p4runtime: {keep_alive: 1s}}";
-    one_error("- name: s1", bmv2, 2, 52, "goes with kind: soft");
+    one_error("- name: s1", bmv2, 2, 40, "goes with kind: soft");
     one_error(
         "links:",
         "  - {name: h3, ip: 10.1.1.1}\n  - {name: h4, ip: 10.1.1.1}\nlinks:",
