@@ -6,6 +6,7 @@ use crate::plan::{Plan, RingAddress};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::TableEntry;
 use std::num::NonZeroU64;
+use std::os::unix::fs::PermissionsExt;
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
@@ -17,7 +18,8 @@ pub(super) fn private_folder() -> Result<tempfile::TempDir, RunError> {
     // Paths of sockets are short.
     let usual = std::env::temp_dir();
     let folder = if usual.as_os_str().len() > 80 { "/tmp".into() } else { usual };
-    let made = tempfile::Builder::new().prefix("zsr-run-").tempdir_in(folder);
+    let alone = std::fs::Permissions::from_mode(0o700);
+    let made = tempfile::Builder::new().prefix("zsr-run-").permissions(alone).tempdir_in(folder);
     made.map_err(|source| RunError::Io { what: "making a folder for sockets".into(), source })
 }
 

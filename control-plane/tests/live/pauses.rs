@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 use p4runtime_proto::Address;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -140,8 +141,9 @@ fn nobody_else_can_reach_what_a_run_listens_at() {
         "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], item_size: 64, rate_cap: 1Mbit}\n\
          workload: {kind: synthetic, items: 100000000}\n",
     );
-    let (mut run, _out) = system.start(&["run", system.path()]);
-    let pid = u64::from(run.id());
+    let run = system.command(&["run", system.path()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut run = Killed(run.expect("it runs"));
+    let pid = u64::from(run.0.id());
     let agents = |table: String| {
         let own = sockets(pid);
         let is_own = |l: &&str| {
@@ -153,14 +155,24 @@ fn nobody_else_can_reach_what_a_run_listens_at() {
         let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
         match agents(table) {
             Some(socket) => break socket,
-            None => assert!(run.try_wait().expect("ours").is_none(), "it ended before its agents listened"),
+            None => assert!(run.0.try_wait().expect("ours").is_none(), "it ended before its agents listened"),
         }
     };
     assert_eq!(listens(pid), [""; 0]);
     let folder = Path::new(&socket).parent().expect("a folder");
-    assert_eq!(std::fs::metadata(folder).expect("there").permissions().mode() & 0o777, 0o700);
-    // Its folder is left behind.
-    run.kill().expect("ours");
-    run.wait().expect("it ends");
+    let mode = std::fs::metadata(folder).expect("there").permissions().mode() & 0o777;
+    drop(run);
+    // Who is killed leaves it behind.
     std::fs::remove_dir_all(folder).expect("ours");
+    assert_eq!(mode, 0o700);
+}
+
+/// A process that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
