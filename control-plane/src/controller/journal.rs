@@ -189,7 +189,10 @@ impl Journal {
 /// A journal that says this, and nothing else.
 fn anew(recovered: &Recovered) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut say = |line: Line| Ok::<_, io::Error>(out.extend(line.text()?));
+    let mut say = |line: Line| {
+        out.extend(line.text()?);
+        Ok::<_, io::Error>(())
+    };
     if recovered.cookie.is_some() {
         say(Line::Program { cookie: recovered.cookie })?;
     }

@@ -71,7 +71,8 @@ fn flows_go_on_when_the_session_is_lost() {
         }
         // The controller can do all that it could.
         rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h2"]))).expect("created");
-        (tx.detach(), rx.detach());
+        tx.detach();
+        rx.detach();
         for name in ["f", "g"] {
             let delete = proto::DeleteFlowRequest { name: name.into(), force: false };
             rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
@@ -123,7 +124,8 @@ fn a_switch_that_another_client_has_taken_is_taken_back() {
         moves(&mut tx, &mut rx, 0..100);
     }
     rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h2"]))).expect("created");
-    (tx.detach(), rx.detach());
+    tx.detach();
+    rx.detach();
 }
 
 /// Deletes all entries and groups of the switch.
@@ -184,7 +186,8 @@ fn entries_that_another_client_has_deleted_are_set_right_and_its_own_go() {
     assert!((100..120).all(|n| pop(&mut rx) == n), "nothing is lost, and nothing comes twice");
     moves(&mut tx, &mut rx, 120..200);
     // The digest is there again, too: without it nothing is known of workers at rest.
-    (tx.detach(), rx.detach());
+    tx.detach();
+    rx.detach();
     let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
     rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
     assert!(rig.is_clean());
@@ -211,7 +214,8 @@ fn a_switch_that_was_given_another_pipeline_has_lost_its_flows() {
     let (mut tx, mut rx) = (producer(&rig, 1, "f.h1.h2"), consumer(&rig, 2, "f.h2"));
     moves(&mut tx, &mut rx, 0..100);
     assert_eq!(controller.list_flows().len(), 1);
-    (tx.detach(), rx.detach());
+    tx.detach();
+    rx.detach();
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn a_change_that_cannot_be_written_does_not_happen() {
         assert_eq!(trouble(&rig, &mut client), "");
     }
     rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h2"]))).expect("created");
-    (tx.detach(), rx.detach());
+    tx.detach();
+    rx.detach();
 
     // What was refused is unknown to the next controller, too; what was not is known.
     let flows = controller.list_flows();

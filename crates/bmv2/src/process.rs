@@ -352,6 +352,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn it_is_told_to_listen_at_sockets() {
+        let (folder, file) = script("echo \"$@\" >&2; exit 3");
+        let socket = |name: &str| Some(Address::Unix(folder.path().join(name)));
+        let options = Options { p4runtime: socket("a"), dataplane: socket("b"), ..Options::new(file) };
+        let error = Bmv2::start(options).await.err().unwrap().to_string();
+        for (option, name) in [("--grpc-server-addr", "a"), ("--dp-grpc-server-addr", "b")] {
+            let told = format!("{option} unix:{}", folder.path().join(name).display());
+            assert!(error.contains(&told), "{error}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_binary_that_never_serves_is_ended() {
         let (folder, file) = script("echo $$ > $(dirname $0)/pid; exec sleep 600");
         let options = Options { patience: Duration::from_millis(50), ..Options::new(file) };
