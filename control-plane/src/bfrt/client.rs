@@ -10,9 +10,9 @@ use crate::topology::{Switch, Tofino};
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
 use bf::update::Type;
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -46,13 +46,13 @@ impl BfrtClient {
     ///
     /// # Errors
     /// When it does not answer, somebody else has it, or its program is another one.
-    pub async fn connect(switch: &Switch, tofino: &Tofino, address: SocketAddr) -> Result<Self, ClientError> {
+    pub async fn connect(switch: &Switch, tofino: &Tofino, address: &Address) -> Result<Self, ClientError> {
         let name = &switch.name;
-        let fail = |reason: String| ClientError::Connect { switch: name.clone(), address, reason };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        let fail = |reason: String| ClientError::connect(name, address, reason);
+        let endpoint = Endpoint::from_shared(address.uri())
             .map_err(|e| fail(e.to_string()))?
             .http2_max_header_list_size(MAX_STATUS);
-        let channel = endpoint.connect().await.map_err(|e| fail(crate::p4::client::chain(&e)))?;
+        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, address, &e))?;
         let mut rpc = BfRuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);

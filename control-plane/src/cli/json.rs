@@ -136,7 +136,7 @@ pub(super) fn status(
         json!({
             "name": s.name, "p4runtime": s.p4runtime, "connected": s.connected, "workers": s.workers,
             "producer_rings": s.producer_rings, "queue_pairs": s.queue_pairs,
-            "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
+            "ports": s.ports.iter().map(port).collect::<Vec<_>>(), "trouble": some(&s.trouble),
         })
     });
     let pending = |p: &proto::Pending| json!({"flow": p.flow, "what": p.what, "waits_for": some(&p.waits_for), "since_ms": p.since_ms});
@@ -145,6 +145,7 @@ pub(super) fn status(
         "pending": system.map(|s| s.pending.iter().map(pending).collect::<Vec<_>>()),
         "processes": processes,
         "version": system.map(|s| &s.version),
+        "journal_trouble": system.map(|s| some(&s.journal_trouble)),
         "switch": switch,
         "hosts": system.map(|s| s.hosts.iter().map(host).collect::<Vec<_>>()),
     })

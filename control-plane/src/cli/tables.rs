@@ -147,6 +147,9 @@ pub(super) fn status(
             "switch {}: P4Runtime at {}, {state}; {} workers, {} producer rings, {} queue pairs in use\n",
             s.name, s.p4runtime, s.workers, s.producer_rings, s.queue_pairs
         );
+        if !s.trouble.is_empty() {
+            out += &format!("switch {}: {}\n", s.name, s.trouble);
+        }
     }
     let mut t = table(&["HOST", "IP", "PORT", "MTU", "RINGS", "AGENT"]);
     for h in &system.hosts {
@@ -165,6 +168,9 @@ pub(super) fn status(
         let whom =
             if c.waits_for.is_empty() { String::new() } else { format!(", waits for {}", c.waits_for) };
         out += &format!("{}: under way for {} s{whom}\n", c.what, c.seconds);
+    }
+    if !system.journal_trouble.is_empty() {
+        out += &format!("changes are refused: {}\n", system.journal_trouble);
     }
     for p in system.switch.iter().flat_map(|s| &s.ports).filter(|p| !p.trouble.is_empty()) {
         out += &format!("port {} ({}): {}\n", p.port, p.link, p.trouble);

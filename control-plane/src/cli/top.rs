@@ -53,6 +53,8 @@ struct Line1 {
     attached: bool,
     bytes: u64,
     items: u64,
+    /// How old the figures are, if somebody does not answer.
+    old_ms: u64,
 }
 
 /// What happened between two looks, flows with their rings below them.
@@ -79,6 +81,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
             retries: f.retries,
             bytes: f.bytes,
             items: f.items,
+            old_ms: f.old_ms,
             ..Default::default()
         });
         for r in &f.rings {
@@ -96,6 +99,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
                 attached: r.attached,
                 bytes: r.bytes,
                 items: r.items,
+                old_ms: r.old_ms,
             });
         }
     }
@@ -113,6 +117,7 @@ fn object(lines: &[Line1], seconds: f64) -> Value {
             "retries": l.retries,
             "bytes": l.bytes,
             "items": l.items,
+            "old_ms": l.old_ms,
         })
     };
     let mut flows: Vec<Value> = Vec::new();
@@ -164,9 +169,10 @@ const HEADER: [&str; 9] =
 fn cells(l: &Line1) -> [String; 9] {
     let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
     let program = match (l.ring, l.attached) {
-        (false, _) => "",
-        (true, true) => "attached",
-        (true, false) => "-",
+        _ if l.old_ms > 0 => format!("old: {} s", l.old_ms.div_ceil(1000)),
+        (false, _) => String::new(),
+        (true, true) => "attached".to_owned(),
+        (true, false) => "-".to_owned(),
     };
     [
         name,
@@ -177,7 +183,7 @@ fn cells(l: &Line1) -> [String; 9] {
         format!("{:.0}", l.polls_per_second),
         l.fill.map_or(String::new(), |f| format!("{:.0} %", f * 100.0)),
         l.retries.to_string(),
-        program.to_owned(),
+        program,
     ]
 }
 
@@ -273,7 +279,7 @@ fn draw(frame: &mut Frame<'_>, lines: &[Line1], foot_line: &str, shown: &mut Tab
         Constraint::Length(9),
         Constraint::Length(6),
         Constraint::Length(8),
-        Constraint::Length(9),
+        Constraint::Length(11),
     ];
     let table = Table::new(rows, widths)
         .header(header)
@@ -336,6 +342,19 @@ mod tests {
             rows[2].contains("f.h2") && rows[2].contains("25 %") && rows[2].contains("attached"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_old_says_so() {
+        let mut old = stats(1_000_000_000, 64_000);
+        (old.flows[0].old_ms, old.flows[0].rings[0].old_ms) = (11_500, 11_500);
+        let lines = rates(&stats(0, 64_000), &old);
+        assert_eq!(object(&lines, 1.0)["flows"][0]["rings"][0]["old_ms"], 11_500);
+        let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 6)).unwrap();
+        terminal.draw(|frame| draw(frame, &lines, FOOT, &mut TableState::default())).unwrap();
+        let text = terminal.backend().to_string();
+        assert_eq!(text.matches("old: 12 s").count(), 2, "{text}");
+        assert!(!text.contains("attached"), "{text}");
     }
 
     #[test]

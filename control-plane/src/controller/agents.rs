@@ -219,6 +219,15 @@ impl Agents {
         &self,
         rings: impl Iterator<Item = &'r Ring>,
     ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
+        self.look_within(rings, PATIENCE).await
+    }
+
+    /// As [`look`](Self::look), with less patience.
+    pub async fn look_within<'r>(
+        &self,
+        rings: impl Iterator<Item = &'r Ring>,
+        patience: Duration,
+    ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
             let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
@@ -228,7 +237,12 @@ impl Agents {
                     let request = request.clone();
                     async move { client.list_rings(request).await }
                 };
-                own.ask(&host, "say what is in its rings", list).await
+                let asked = own.ask(&host, "say what is in its rings", list);
+                tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| {
+                    let seconds = patience.as_secs();
+                    let message = format!("host `{host}`: its agent did not say within {seconds} s what is in its rings");
+                    Err(Refusal::new(Kind::Unavailable, message))
+                })
             });
         }
         let (mut found, mut failure) = (HashMap::new(), None);

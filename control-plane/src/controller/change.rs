@@ -13,6 +13,7 @@ use super::difference::Difference;
 use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::rest::WorkerState;
+use super::session::Reach;
 use super::state::State;
 use super::{Controller, Work};
 use crate::p4::ClientError;
@@ -20,7 +21,6 @@ use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a worker may take to come to rest.
@@ -108,25 +108,20 @@ impl Controller {
         mut new: Option<Flow>,
         farewell: Farewell<'_>,
     ) -> Result<(), Refusal> {
-        if !self.0.switch_connected.load(Ordering::Relaxed) {
-            let message = format!(
-                "switch `{}` has gone, and with it the flows: start it again with zsr switch TOPOLOGY, or all with zsr down and zsr up",
-                self.0.switch_name
-            );
+        if let Err(refusal) = self.can_change() {
             if let Some(new) = &new {
                 self.give_back(new, false);
             }
-            return Err(Refusal::new(Kind::Unavailable, message));
+            return Err(refusal);
         }
         let old = self.state().flows.get(name).cloned();
         let closing = rings_only_in(old.as_ref(), new.as_ref());
         let opening = rings_only_in(new.as_ref(), old.as_ref());
         // What takes rings away can always be completed, what makes some can always be taken back.
         let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
-        let failed = |e: super::journal::JournalError| Refusal::new(Kind::Unavailable, e.to_string());
-        let done = match work.journal.begin(name, fallback).map_err(failed) {
+        let done = match work.journal.begin(name, fallback) {
             Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), farewell).await,
-            Err(refusal) => Err(refusal.into()),
+            Err(e) => Err(Refusal::from(e).into()),
         };
         if let Err(Failure { refusal, touched }) = done {
             if let Some(new) = &new {
@@ -134,8 +129,7 @@ impl Controller {
                 self.0.agents.close(opened, &refusal.message, false).await;
                 self.give_back(new, touched);
             }
-            // If this cannot be written either, the next start finds the change unfinished, and takes it back.
-            let _ = work.journal.end(name, old.as_ref());
+            work.journal.note(name, old.as_ref());
             return Err(refusal);
         }
         let gone: Vec<Ring> =
@@ -147,8 +141,10 @@ impl Controller {
         // not keep it from them.
         self.state().set(name, new.clone());
         self.0.agents.close(gone.iter(), farewell.told, finished).await;
-        // If this cannot be written, the next start reads the same from the switch.
-        let _ = work.journal.end(name, new.as_ref());
+        if !closing.is_empty() || new.is_none() {
+            // Until it can be written, the journal says that it is to be so.
+            work.journal.note(name, new.as_ref());
+        }
         if reweighed {
             self.0.reweighed.notify_one();
         }
@@ -156,6 +152,21 @@ impl Controller {
             self.give_back(old, true);
         }
         Ok(())
+    }
+
+    /// Whether the switch can be changed now.
+    pub(super) fn can_change(&self) -> Result<(), Refusal> {
+        let name = &self.0.switch_name;
+        let message = match self.reach() {
+            Reach::Open => return Ok(()),
+            Reach::Lost(why) => {
+                format!("{why}; nothing can be changed before the controller has a session with it again")
+            }
+            Reach::Gone(_) => format!(
+                "switch `{name}` has gone, and with it the flows: start it again with zsr switch TOPOLOGY, or all with zsr down and zsr up"
+            ),
+        };
+        Err(Refusal::new(Kind::Unavailable, message))
     }
 
     /// Numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
@@ -218,14 +229,21 @@ impl Controller {
             let difference = Difference::between(before.clone(), through);
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let mut result = self.write(work, &difference, &had, &has).await;
-            if result.is_ok() {
-                result = work.switch.update(freed.into_iter()).await;
-            }
+            let closes = !rings_only_in(old, new.as_deref()).is_empty();
+            let result = async {
+                self.write(work, &difference, &had, &has).await?;
+                work.switch.update(freed.into_iter()).await?;
+                match new.as_deref() {
+                    // What only adds has not happened before it is written.
+                    Some(new) if !closes => Ok(work.journal.end(&new.name, Some(new))?),
+                    _ => Ok::<_, Refusal>(()),
+                }
+            };
+            let result = result.await;
             if result.is_err() {
                 self.take_back(work, &difference, &has, &had).await;
             }
-            result.map_err(|e| Failure { refusal: e.into(), touched })
+            result.map_err(|refusal| Failure { refusal, touched })
         };
         let result = written.await;
         if result.is_err() {
@@ -317,7 +335,7 @@ impl Controller {
 
     /// Has workers stop, if the switch answers: one that does not runs none.
     pub(super) async fn stop_workers(&self, work: &mut Work, ticks: &Ticks) {
-        if self.0.switch_connected.load(Ordering::Relaxed) {
+        if self.is_open() {
             let _ = self.run_workers(work, ticks, &Ticks::new()).await;
         }
     }

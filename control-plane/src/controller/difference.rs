@@ -35,6 +35,13 @@ fn name_of(entity: &rt::Entity) -> rt::Entity {
             let r#type = Some(Replication::MulticastGroupEntry(bare));
             Some(Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type }))
         }
+        Some(Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry {
+            r#type: Some(Replication::CloneSessionEntry(s)),
+        })) => {
+            let bare = rt::CloneSessionEntry { session_id: s.session_id, ..Default::default() };
+            let r#type = Some(Replication::CloneSessionEntry(bare));
+            Some(Entity::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type }))
+        }
         other => other.clone(),
     };
     rt::Entity { entity: bare }

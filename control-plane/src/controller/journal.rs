@@ -1,14 +1,15 @@
-//! The store: what flows there are, and which change was under way, one line of JSON each, so that a controller that
-//! starts anew knows both. The cost of a change does not depend on how many flows there are; a start writes the file anew.
+//! What flows there are, and which change was under way, one line of JSON each, so that a controller that starts anew knows both.
+//! The cost of a change does not depend on how many flows there are; a start writes all of it anew.
 
 use super::model::Flow;
+use super::store::{FileStore, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use tokio::sync::watch;
 
-/// What is wrong with the store.
+/// What is wrong with the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("the controller's journal {}: {source}", path.display())]
 pub struct JournalError {
@@ -24,6 +25,16 @@ enum Line {
     Begin { name: String, fallback: Option<Flow> },
     /// What the flow is now; `None`: it is gone.
     End { name: String, flow: Option<Flow> },
+    /// The cookie of the pipeline that the switch was given, if it keeps one.
+    Program { cookie: Option<u64> },
+}
+
+impl Line {
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }
 
 /// What a journal says.
@@ -34,52 +45,54 @@ pub struct Recovered {
     /// Flows whose change was not completed, with what they were before it; `flows` has what they are to be. They are unfinished
     /// until it is said what they are.
     pub unfinished: BTreeMap<String, Option<Flow>>,
+    /// The cookie of the pipeline that the switch was given, if it keeps one.
+    pub cookie: Option<u64>,
 }
 
-/// An open journal; without a file it remembers nothing.
+/// An open journal; without a store it remembers nothing.
 #[derive(Debug)]
 pub struct Journal {
-    file: Option<(PathBuf, File)>,
+    store: Option<Box<dyn Store>>,
+    /// What is so, though it could not be written: of each flow, and (`None`) of the program. It goes before everything else.
+    owed: BTreeMap<Option<String>, Line>,
+    /// How long the longest line was that could not be written, and no such line has been written since.
+    refused: usize,
+    /// Why that could not be written.
+    trouble: watch::Sender<Option<String>>,
 }
 
 impl Journal {
     /// One that remembers nothing, for a system that lives and dies with its controller.
     pub fn none() -> Self {
-        Journal { file: None }
+        Journal { store: None, owed: BTreeMap::new(), refused: 0, trouble: watch::channel(None).0 }
     }
 
-    /// Reads what `path` says, if it exists, and begins it anew with just that.
+    /// Reads the file at `path`, if it exists, and begins it anew with just what it says.
     ///
     /// # Errors
-    /// When it can't be read or written. A last line that was cut off is no error: what it would have said did not happen.
+    /// When it can't be read or written, or a line is damaged. A last line that was cut off is no error: what it would have said
+    /// did not happen.
     pub fn open(path: &Path) -> Result<(Self, Recovered), JournalError> {
-        let fail = |source| JournalError { path: path.to_owned(), source };
-        let text = match std::fs::read(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(e) => return Err(fail(e)),
-        };
-        let recovered = read(&text).map_err(fail)?;
-        let fresh = path.with_extension("new");
-        let mut file = File::create(&fresh).map_err(fail)?;
-        for (name, flow) in &recovered.flows {
-            if !recovered.unfinished.contains_key(name) {
-                let line = Line::End { name: name.clone(), flow: Some(flow.clone()) };
-                write(&mut file, &line).map_err(fail)?;
-            }
-        }
-        for (name, was) in &recovered.unfinished {
-            let fallback = recovered.flows.get(name).cloned();
-            for line in [
-                Line::End { name: name.clone(), flow: was.clone() },
-                Line::Begin { name: name.clone(), fallback },
-            ] {
-                write(&mut file, &line).map_err(fail)?;
-            }
-        }
-        std::fs::rename(&fresh, path).map_err(fail)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(fail)?;
-        Ok((Journal { file: Some((path.to_owned(), file)) }, recovered))
+        Self::on(Box::new(FileStore::new(path)))
+    }
+
+    /// As [`open`](Self::open), on any store.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn on(mut store: Box<dyn Store>) -> Result<(Self, Recovered), JournalError> {
+        let begun = store.read().and_then(|text| {
+            let recovered = read(&text)?;
+            store.replace(&anew(&recovered)?)?;
+            Ok(recovered)
+        });
+        let recovered = begun.map_err(|source| JournalError { path: store.path().to_owned(), source })?;
+        Ok((Journal { store: Some(store), ..Journal::none() }, recovered))
+    }
+
+    /// Says why the journal can't be written, as long as it can't.
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
     }
 
     /// A change of flow `name` begins; unless it ends, the flow is to be `fallback`.
@@ -98,23 +111,102 @@ impl Journal {
         self.append(&Line::End { name: name.into(), flow: flow.cloned() })
     }
 
+    /// Flow `name` is this now, whether it can be written yet or not.
+    pub fn note(&mut self, name: &str, flow: Option<&Flow>) {
+        self.owe(Some(name.into()), Line::End { name: name.into(), flow: flow.cloned() });
+    }
+
+    /// The switch was given a pipeline with this cookie, whether it can be written yet or not.
+    pub fn note_program(&mut self, cookie: Option<u64>) {
+        self.owe(None, Line::Program { cookie });
+    }
+
+    fn owe(&mut self, about: Option<String>, line: Line) {
+        if self.store.is_some() {
+            self.owed.insert(about, line);
+            // What is left is tried again.
+            let _ = self.pay();
+        }
+    }
+
+    /// Writes what could not be written, if it can be now.
+    pub fn try_again(&mut self) {
+        if self.pay().is_ok() && self.refused > 0 {
+            // As long as what was refused; a line of spaces says nothing.
+            let mut blank = vec![b' '; self.refused];
+            blank[self.refused - 1] = b'\n';
+            let _ = self.write(&blank);
+        }
+    }
+
     fn append(&mut self, line: &Line) -> Result<(), JournalError> {
-        let Some((path, file)) = &mut self.file else { return Ok(()) };
-        let fail = |source| JournalError { path: path.clone(), source };
-        let whole = file.metadata().map_err(fail)?.len();
-        write(file, line).map_err(|source| {
-            // What a full disk took of the line goes again, or the next one would be behind half a line.
-            let _ = file.set_len(whole);
-            fail(source)
-        })
+        self.pay()?;
+        let text = line.text().map_err(|source| self.failed(source))?;
+        self.write(&text)
+    }
+
+    fn pay(&mut self) -> Result<(), JournalError> {
+        while let Some((about, line)) = self.owed.pop_first() {
+            let written =
+                line.text().map_err(|source| self.failed(source)).and_then(|text| self.write(&text));
+            if let Err(e) = written {
+                self.owed.insert(about, line);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, text: &[u8]) -> Result<(), JournalError> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        match store.append(text) {
+            Ok(()) if text.len() < self.refused => Ok(()),
+            Ok(()) => {
+                self.refused = 0;
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                Ok(())
+            }
+            Err(source) => {
+                self.refused = self.refused.max(text.len());
+                let e = self.failed(source);
+                let why = Some(e.to_string());
+                self.trouble.send_if_modified(|trouble| {
+                    let is_news = *trouble != why;
+                    trouble.clone_from(&why);
+                    is_news
+                });
+                Err(e)
+            }
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> JournalError {
+        let path = self.store.as_ref().map(|s| s.path().to_owned()).unwrap_or_default();
+        JournalError { path, source }
     }
 }
 
-fn write(file: &mut File, line: &Line) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    // In one call, so that no other line can come between.
-    file.write_all(&text)
+/// A journal that says this, and nothing else.
+fn anew(recovered: &Recovered) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut say = |line: Line| {
+        out.extend(line.text()?);
+        Ok::<_, io::Error>(())
+    };
+    if recovered.cookie.is_some() {
+        say(Line::Program { cookie: recovered.cookie })?;
+    }
+    for (name, flow) in &recovered.flows {
+        if !recovered.unfinished.contains_key(name) {
+            say(Line::End { name: name.clone(), flow: Some(flow.clone()) })?;
+        }
+    }
+    for (name, was) in &recovered.unfinished {
+        say(Line::End { name: name.clone(), flow: was.clone() })?;
+        let fallback = recovered.flows.get(name).cloned();
+        say(Line::Begin { name: name.clone(), fallback })?;
+    }
+    Ok(out)
 }
 
 /// Bytes, since a line may be cut off within a character.
@@ -123,11 +215,16 @@ fn read(text: &[u8]) -> io::Result<Recovered> {
     let mut open = BTreeMap::new();
     let mut lines = text.split_inclusive(|&b| b == b'\n').enumerate().peekable();
     while let Some((number, line)) = lines.next() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
         let parsed = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
             Err(_) if lines.peek().is_none() && !line.ends_with(b"\n") => break,
             Err(e) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {e}", number + 1)));
+                let advice = "repair it, or take the file away: the flows that it names are then gone";
+                let what = format!("line {} is damaged: {e}; {advice}", number + 1);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         };
         match parsed {
@@ -138,6 +235,7 @@ fn read(text: &[u8]) -> io::Result<Recovered> {
                 open.remove(&name);
                 set(&mut out.flows, name, flow);
             }
+            Line::Program { cookie } => out.cookie = cookie,
         }
     }
     for (name, fallback) in open {
@@ -159,6 +257,7 @@ mod tests {
     use super::*;
     use crate::controller::model::FlowKind;
     use crate::controller::settings::Settings;
+    use std::sync::{Arc, Mutex};
 
     fn flow(name: &str) -> Flow {
         Flow {
@@ -223,6 +322,84 @@ mod tests {
         }
         std::fs::write(&path, &whole).unwrap();
         assert_eq!(Journal::open(&path).unwrap().1.flows["b"], failed);
+    }
+
+    #[test]
+    fn a_damaged_line_before_the_last_one_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let (mut journal, _) = Journal::open(&path).unwrap();
+        ["a", "b", "c"].into_iter().for_each(|name| journal.end(name, Some(&flow(name))).unwrap());
+        let mut text = std::fs::read(&path).unwrap();
+        let second = text.iter().position(|b| *b == b'\n').unwrap() + 5;
+        text[second] = 0;
+        std::fs::write(&path, &text).unwrap();
+        let said = Journal::open(&path).unwrap_err().to_string();
+        assert!(said.contains("line 2 is damaged") && said.contains(path.to_str().unwrap()), "{said}");
+        assert_eq!(std::fs::read(&path).unwrap(), text, "it is left as it was");
+    }
+
+    #[test]
+    fn what_was_written_is_there_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let (mut journal, _) = Journal::open(&path).unwrap();
+        journal.note_program(Some(7));
+        journal.end("a", Some(&flow("a"))).unwrap();
+        for _ in 0..2 {
+            let (_, found) = Journal::open(&path).unwrap();
+            assert_eq!((found.cookie, found.flows.len()), (Some(7), 1));
+        }
+    }
+
+    /// A store with room for so many bytes.
+    #[derive(Debug)]
+    struct Small(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Store for Small {
+        fn path(&self) -> &Path {
+            Path::new("small")
+        }
+
+        fn read(&mut self) -> io::Result<Vec<u8>> {
+            Ok(self.0.lock().unwrap().0.clone())
+        }
+
+        fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+            self.0.lock().unwrap().0 = text.to_vec();
+            Ok(())
+        }
+
+        fn append(&mut self, line: &[u8]) -> io::Result<()> {
+            let mut inner = self.0.lock().unwrap();
+            if inner.0.len() + line.len() > inner.1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            inner.0.extend_from_slice(line);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_first_when_there_is_room() {
+        let inner = Arc::new(Mutex::new((Vec::new(), 100)));
+        let (mut journal, _) = Journal::on(Box::new(Small(inner.clone()))).unwrap();
+        let trouble = journal.trouble();
+        journal.begin("a", None).unwrap();
+        assert!(journal.end("a", Some(&flow("a"))).unwrap_err().to_string().contains("small"));
+        assert!(trouble.borrow().is_some());
+        // A short line fits, and is no sign that there is room.
+        journal.note("a", None);
+        assert!(trouble.borrow().is_some());
+        journal.note("b", Some(&flow("b")));
+        journal.try_again();
+        assert!(journal.begin("c", None).is_err(), "nothing begins that may not be written");
+        inner.lock().unwrap().1 = 1 << 20;
+        journal.try_again();
+        assert_eq!(*trouble.borrow(), None);
+        let found = Journal::on(Box::new(Small(inner))).unwrap().1;
+        assert_eq!(found.flows.keys().collect::<Vec<_>>(), ["b"]);
+        assert!(found.unfinished.is_empty());
     }
 
     #[test]

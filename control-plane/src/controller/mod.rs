@@ -7,11 +7,13 @@
 //! - [`state`]: what is, and every check of what is asked. No I/O.
 //! - [`dataplane`]: a flow as table entries, the one planning interface; [`difference`]: from one list of entries to another.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
-//! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
+//! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller.
 //! - `unfinished`: what an earlier controller had begun.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes;
-//!   `own`: the topology's flows after that.
+//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `own`: the topology's flows
+//!   when their switch was started anew.
+//! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right; `again`: a
+//!   switch that was started anew.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 mod again;
@@ -33,9 +35,11 @@ mod patience;
 mod pending;
 mod places;
 mod pulse;
+mod reconcile;
 pub mod refusal;
 mod rest;
 mod service;
+mod session;
 pub mod settings;
 mod shares;
 mod sharing;
@@ -43,18 +47,18 @@ mod silence;
 mod start;
 pub mod state;
 mod stats;
+pub mod store;
 mod unfinished;
 mod watch;
 
-use crate::p4::{SwitchClient, SwitchReader};
+use crate::p4::SwitchClient;
 use agents::Agents;
 use dataplane::DataPlane;
 use events::Events;
 use journal::Journal;
+use session::{Reach, Session};
 use state::State;
 use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch as channel;
@@ -87,7 +91,12 @@ struct Inner {
     work: tokio::sync::Mutex<Work>,
     /// Hosts whose agents were asked, and whether they answer.
     connected: channel::Sender<std::collections::HashMap<String, bool>>,
-    switch_connected: AtomicBool,
+    /// Whether the switch can be changed.
+    reach: channel::Sender<Reach>,
+    /// Why the journal can't be written, if it can't.
+    unwritten: channel::Receiver<Option<String>>,
+    /// What was last counted, for when an agent or the switch does not answer.
+    last: stats::Last,
     links: links::Links,
     /// Changes that are under way.
     pending: pending::Pending,
@@ -110,16 +119,12 @@ struct Inner {
     alive: channel::Sender<()>,
 }
 
-/// Where the switch is, for readers.
-struct Session {
-    reader: SwitchReader,
-    address: SocketAddr,
-}
-
 /// What a change needs and only one may have at a time.
 struct Work {
     switch: SwitchClient,
     journal: Journal,
+    /// That of the pipeline that the switch was given, if it keeps one.
+    cookie: Option<u64>,
 }
 
 impl Controller {

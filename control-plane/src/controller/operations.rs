@@ -8,6 +8,7 @@ use super::model::{Flow, FlowKind, Member};
 use super::pending::What;
 use super::proto::EventKind;
 use super::refusal::{Kind, Refusal};
+use super::session::Reach;
 use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
@@ -47,7 +48,7 @@ impl Controller {
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
         let what = What::Create(Box::new(convert::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
-        let mut work = underway.turn(&self.0.work).await;
+        let mut work = self.turn(&underway).await;
         let flow = self.state().plan_flow(new)?;
         self.change(&mut work, &new.name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
@@ -67,7 +68,7 @@ impl Controller {
     /// Changes settings of a flow.
     pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
         let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
-        let mut work = underway.turn(&self.0.work).await;
+        let mut work = self.turn(&underway).await;
         let flow = self.state().plan_settings(name, changes)?;
         self.change(&mut work, name, Some(flow), Farewell::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
@@ -78,7 +79,7 @@ impl Controller {
     pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
         let joins = if member.name.is_empty() { &member.host } else { &member.name };
         let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
-        let mut work = underway.turn(&self.0.work).await;
+        let mut work = self.turn(&underway).await;
         let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
@@ -149,7 +150,7 @@ impl Controller {
         let underway =
             self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
         if force {
-            let mut work = underway.turn(&self.0.work).await;
+            let mut work = self.turn(&underway).await;
             return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;
         }
         let (before, after) = {
@@ -166,7 +167,7 @@ impl Controller {
         }
         let removed = async {
             self.settle_down(name, &going, false).await?;
-            let mut work = underway.turn(&self.0.work).await;
+            let mut work = self.turn(&underway).await;
             self.remove_with(&mut work, name, &members, Leave::Empty, "").await
         };
         let removed = removed.await;
@@ -230,7 +231,7 @@ impl Controller {
             let rings: Vec<_> = flow.rings().cloned().collect();
             self.settle_down(name, &rings, true).await?;
         }
-        let mut work = underway.turn(&self.0.work).await;
+        let mut work = self.turn(&underway).await;
         let flow = self.get_flow(name)?;
         if !force && flow.failed.is_none() {
             self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
@@ -246,12 +247,14 @@ impl Controller {
         // First of all, so that none of the busy ones keeps the switch from the rest.
         let ticking =
             self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work().await;
         self.stop_workers(&mut work, &ticking).await;
         drop(work);
+        let mut result = self.can_change();
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
-        let mut result = Ok(());
-        for name in names {
+        // Without a session none can be deleted, and each would wait for one.
+        let lost = matches!(self.reach(), Reach::Lost(_));
+        for name in names.into_iter().filter(|_| !lost) {
             match self.delete_flow(&name, true).await {
                 Err(e) if e.kind != Kind::NotFound => result = result.and(Err(e)),
                 _ => {}
@@ -268,8 +271,8 @@ impl Controller {
             let Some(flow) = state.flows.get(name).filter(|f| f.failed.is_none()) else { return };
             Flow { failed: Some(why.to_owned()), version: flow.version + 1, ..flow.clone() }
         };
-        // Known to be over before anybody is told.
-        let _ = work.journal.end(name, Some(&failed));
+        // Known to be over before anybody is told. If it can't be written yet, it is all the same.
+        work.journal.note(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why).await;
         self.stop_workers(work, &self.0.plane.tick_groups(&failed)).await;

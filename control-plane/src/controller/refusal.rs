@@ -1,6 +1,7 @@
 //! Why the controller refused, or could not do, what it was asked.
 
 use super::alloc::Exhausted;
+use super::journal::JournalError;
 use crate::p4::ClientError;
 use crate::plan::PlanError;
 use crate::topology::Fault;
@@ -22,6 +23,8 @@ pub enum Kind {
     Full,
     /// Switch or agent did not answer.
     Unavailable,
+    /// The journal can't be written.
+    Unwritten,
     /// The switch's program can't do that.
     Unsupported,
     /// Controller and program do not fit.
@@ -69,6 +72,12 @@ impl From<ClientError> for Refusal {
     }
 }
 
+impl From<JournalError> for Refusal {
+    fn from(e: JournalError) -> Self {
+        Refusal::new(Kind::Unwritten, format!("{e}; nothing was changed: make it writable, and ask again"))
+    }
+}
+
 impl From<Refusal> for tonic::Status {
     fn from(refusal: Refusal) -> Self {
         use tonic::Code;
@@ -78,7 +87,7 @@ impl From<Refusal> for tonic::Status {
             Kind::Invalid => Code::InvalidArgument,
             Kind::NotNow | Kind::Stuck => Code::FailedPrecondition,
             Kind::Full => Code::ResourceExhausted,
-            Kind::Unavailable => Code::Unavailable,
+            Kind::Unavailable | Kind::Unwritten => Code::Unavailable,
             Kind::Unsupported => Code::Unimplemented,
             Kind::Internal => Code::Internal,
         };

@@ -51,6 +51,11 @@ impl WorkerState {
         [IDLE, CLOSED, FAULT].contains(&self.phase)
     }
 
+    /// Whether it moves nothing any more, because of something that it has reported.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.phase == FAULT
+    }
+
     /// Whether it has written its last commit record.
     pub(super) fn has_ended(&self) -> bool {
         self.phase == CLOSED
@@ -62,7 +67,8 @@ impl Controller {
     pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, Refusal> {
         let mut answers = self.0.states.subscribe();
         let (begun, mut patience) = (Instant::now(), ANSWER);
-        while begun.elapsed() < NO_ANSWER {
+        // Without a session nobody hears the answer.
+        while begun.elapsed() < NO_ANSWER && self.is_open() {
             work.switch.packet_out(admin::query(worker)).await?;
             let asked = Instant::now();
             while let Some(left) = patience.checked_sub(asked.elapsed()) {
@@ -236,31 +242,28 @@ impl Controller {
     /// Makes registers of numbers that were given back as fresh, batch by batch, until the controller ends.
     pub(super) async fn recycle(&self, mut resting: mpsc::UnboundedReceiver<Resting>) {
         while let Some((era, numbers)) = resting.recv().await {
-            let mut work = self.0.work.lock().await;
-            if self.state().numbers.era() != era {
-                continue;
-            }
-            let mut cleaned = Ok(());
-            for reset in resets(&numbers) {
-                cleaned = work.switch.packet_out(reset.packet()).await.map_err(Refusal::from);
-                if cleaned.is_err() {
+            loop {
+                let mut work = self.work_at_last().await;
+                // Numbers of a switch that has gone rest until it is started anew.
+                if self.state().numbers.era() != era || !self.is_open() {
                     break;
                 }
-            }
-            let cleaned = match cleaned {
-                Ok(()) => self.caught_up(&mut work).await,
-                Err(e) => Err(e),
-            };
-            let cleaned = match (cleaned, self.zeros(&numbers)) {
-                (Ok(()), Ok(zeros)) => work.switch.update(zeros.into_iter()).await.map_err(Refusal::from),
-                (Ok(()), Err(e)) => Err(e.into()),
-                (Err(e), _) => Err(e),
-            };
-            // Numbers of a switch that does not answer rest until it is started anew.
-            if cleaned.is_ok() {
-                self.state().numbers.reusable(&numbers);
+                if self.clean(&mut work, &numbers).await.is_ok() {
+                    self.state().numbers.reusable(&numbers);
+                    break;
+                }
+                drop(work);
+                tokio::time::sleep(LATE_ANSWER).await;
             }
         }
+    }
+
+    async fn clean(&self, work: &mut Work, numbers: &[Number]) -> Result<(), Refusal> {
+        for reset in resets(numbers) {
+            work.switch.packet_out(reset.packet()).await?;
+        }
+        self.caught_up(work).await?;
+        Ok(work.switch.update(self.zeros(numbers)?.into_iter()).await?)
     }
 }
 

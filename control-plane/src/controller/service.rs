@@ -3,10 +3,10 @@
 use super::proto::controller_server::{Controller as Service, ControllerServer};
 use super::pulse::Motion;
 use super::refusal::Refusal;
+use super::session::Reach;
 use super::{Controller, convert, proto};
 use crate::topology::RingRole;
 use std::future::Future;
-use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc};
@@ -146,7 +146,11 @@ impl Service for Controller {
             switch: Some(proto::Switch {
                 name: inner.switch_name.clone(),
                 p4runtime: self.session().address.to_string(),
-                connected: inner.switch_connected.load(Ordering::Relaxed),
+                connected: self.is_open(),
+                trouble: match self.reach() {
+                    Reach::Open => String::new(),
+                    Reach::Lost(why) | Reach::Gone(why) => why,
+                },
                 workers: used.workers,
                 producer_rings: used.producers,
                 queue_pairs: used.qps,
@@ -157,6 +161,7 @@ impl Service for Controller {
             newest_event: inner.events.newest(),
             pending: self.pending(),
             unanswered: inner.agents.unanswered(),
+            journal_trouble: inner.unwritten.borrow().clone().unwrap_or_default(),
         }))
     }
 

@@ -5,8 +5,7 @@ use super::agents::Agents;
 use super::alloc::{Allocator, Number};
 use super::barriers::Barriers;
 use super::change::Surroundings;
-use super::dataplane::{DataPlane, replication};
-use super::difference::Difference;
+use super::dataplane::DataPlane;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
@@ -14,25 +13,26 @@ use super::model::{DeclaredRing, Flow, Host};
 use super::pending::Pending;
 use super::proto::EventKind;
 use super::pulse::Pulse;
+use super::reconcile::{program_cookie, reconcile, set_right, ticking};
 use super::refusal::Refusal;
+use super::session::{Reach, Session, become_primary};
 use super::state::State;
+use super::store::Store;
 use super::unfinished::{self, Leaving};
-use super::{Controller, Inner, Session, Work, again};
+use super::{Controller, Inner, Work, again, stats};
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, Plan, PlanError, REPORT, ticks};
+use crate::plan::{Plan, PlanError, REPORT};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
-use p4runtime_proto::p4::v1 as rt;
+use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
 
-/// Election id of the controller; whoever holds it or a higher one is the only controller.
-pub(super) const ELECTION_ID: u64 = 1;
+/// Election id of the first controller; whoever holds it or a higher one is the only controller.
+const ELECTION_ID: u128 = 1;
 /// How many numbers are made fresh at once: others want the switch, too.
 const AT_ONCE: usize = 256;
 /// How long the switch may take to notice that an earlier controller is gone.
@@ -65,7 +65,7 @@ pub enum StartError {
 }
 
 /// What a controller is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Setup<'s> {
     /// Name of the system.
     pub name: String,
@@ -74,29 +74,29 @@ pub struct Setup<'s> {
     /// The program.
     pub artifacts: &'s Artifacts,
     /// Where the switch's P4Runtime server listens.
-    pub p4runtime: SocketAddr,
+    pub p4runtime: Address,
     /// The file that says so, for a switch that listens somewhere else after it was started anew.
     pub listens: Option<PathBuf>,
     /// Per host of the topology: its agent's URI, and the socket for programs.
     pub agents: Vec<(String, Option<PathBuf>)>,
     /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
     pub own: Vec<super::proto::CreateFlowRequest>,
-    /// The store; `None`: the system lives and dies with its controller.
-    pub journal: Option<&'s Path>,
+    /// Where the journal is; `None`: the system lives and dies with its controller.
+    pub journal: Option<Box<dyn Store>>,
 }
 
 /// Starts a controller.
 ///
 /// # Errors
 /// When another controller is there, the switch does not answer, or the store is damaged.
-pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
+pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let [switch] = setup.topology.switches.as_slice() else {
         return Err(StartError::Switches(setup.topology.switches.len()));
     };
     // The session first: it is what keeps a second controller away from everything else.
-    let mut client = session(switch, setup.p4runtime).await?;
-    let (mut journal, mut recovered) = match setup.journal {
-        Some(path) => Journal::open(path)?,
+    let (mut client, election_id) = session(switch, &setup.p4runtime).await?;
+    let (mut journal, mut recovered) = match setup.journal.take() {
+        Some(store) => Journal::on(store)?,
         None => (Journal::none(), Recovered::default()),
     };
     let schema = client.schema(setup.artifacts)?;
@@ -109,11 +109,18 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
 
     let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
     let plan = Plan::new(&bare, 0, 1)?;
-    // With flows in the store the switch should have their entries; if it has no program, it was started anew.
-    let taken_up = !recovered.flows.is_empty() && reader.has_pipeline().await?;
-    if !taken_up {
-        give_program(&mut client, setup.artifacts, &plane, &plan).await?;
-    }
+    // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
+    // begins anew, too: its registers are fresh then.
+    let known = recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts));
+    let taken_up = !recovered.flows.is_empty() && client.has_kept(setup.artifacts, known).await?;
+    let cookie = match taken_up {
+        true => known,
+        false => {
+            let cookie = give_program(&mut client, setup.artifacts, &plane, &plan).await?;
+            journal.note_program(cookie);
+            cookie
+        }
+    };
     client.set_up(&plan).await?;
     let holdings = unfinished::holdings(&agents, agents.hosts()).await;
     let mut leaving = Vec::new();
@@ -123,7 +130,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     } else {
         lost = std::mem::take(&mut recovered.flows);
     }
-    let text = settle(&mut client, &reader, &plane, &mut state, (&recovered, &leaving), taken_up).await?;
+    let text = settle(&mut client, &plane, &plan, &mut state, (&recovered, &leaving), taken_up).await?;
     unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
     for name in lost.keys().chain(recovered.unfinished.keys()) {
@@ -144,14 +151,16 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         name: setup.name,
         switch_name: switch.name.clone(),
         base: again::Base { topology: bare, artifacts: setup.artifacts.clone(), listens: setup.listens },
-        session: Mutex::new(Session { reader, address: setup.p4runtime }),
+        session: Mutex::new(Session { reader, address: setup.p4runtime, election_id }),
         plane,
         agents,
         events: Events::default(),
         state: Mutex::new(state),
-        work: tokio::sync::Mutex::new(Work { switch: client, journal }),
+        unwritten: journal.trouble(),
+        work: tokio::sync::Mutex::new(Work { switch: client, journal, cookie }),
         connected: channel::channel(HashMap::new()).0,
-        switch_connected: AtomicBool::new(true),
+        reach: channel::channel(Reach::Open).0,
+        last: stats::Last::default(),
         links: Links::of(setup.topology),
         pending: Pending::default(),
         pulse: Pulse::default(),
@@ -170,6 +179,9 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     // What was taken up may be a crowd.
     controller.0.crowd.notify_one();
     controller.watch(digests, given_back);
+    if taken_up {
+        controller.look_for_faults();
+    }
     for leaving in &leaving {
         controller.take_out_again(leaving).await;
     }
@@ -177,24 +189,27 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     Ok(controller)
 }
 
-/// Gives a switch that has nothing its program, and what does not depend on flows.
+/// Gives a switch that has nothing its program, and what does not depend on flows. Returns the cookie of its pipeline, if it keeps
+/// one.
 pub(super) async fn give_program(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
     plane: &DataPlane,
     plan: &Plan<'_>,
-) -> Result<(), StartError> {
+) -> Result<Option<u64>, StartError> {
     let schema = plane.schema();
-    install::base(client, artifacts, schema, plan).await?;
+    let cookie = program_cookie(client, artifacts);
+    install::base(client, artifacts, schema, plan, Some(cookie)).await?;
     client.enable_digest(schema.digest(REPORT)?).await?;
-    Ok(client.insert(vec![plane.probe()?]).await?)
+    client.insert(vec![plane.probe()?]).await?;
+    Ok(client.cookie().await?.filter(|kept| *kept == cookie))
 }
 
 /// Becomes the switch's controller. One that has just ended may still be there for a moment.
-async fn session(switch: &Switch, p4runtime: SocketAddr) -> Result<SwitchClient, ClientError> {
+async fn session(switch: &Switch, p4runtime: &Address) -> Result<(SwitchClient, u128), ClientError> {
     let begun = Instant::now();
     loop {
-        match SwitchClient::open(switch, p4runtime, ELECTION_ID).await {
+        match become_primary(switch, p4runtime, ELECTION_ID, false).await {
             // One election id has one holder: the switch says either of these to a second one.
             Err(ClientError::NotPrimary { .. } | ClientError::Refused { .. })
                 if begun.elapsed() < PREDECESSOR =>
@@ -209,8 +224,8 @@ async fn session(switch: &Switch, p4runtime: SocketAddr) -> Result<SwitchClient,
 /// Brings the switch to what the store says; tells what there was to do.
 async fn settle(
     client: &mut SwitchClient,
-    reader: &crate::p4::SwitchReader,
     plane: &DataPlane,
+    plan: &Plan<'_>,
     state: &mut State,
     (recovered, leaving): (&Recovered, &[Leaving]),
     taken_up: bool,
@@ -231,36 +246,19 @@ async fn settle(
     for flow in recovered.unfinished.values().flatten() {
         state.numbers.skip(&flow.numbers().into_iter().collect::<Vec<_>>());
     }
-    let tables = DataPlane::flow_tables().map(|t| plane.schema().table(t));
-    let tables = tables.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let held = reader.entities(tables.into_iter(), |group| group != GROUP_FLOOD).await?;
+    state.ticking = ticking(plane, recovered.flows.values());
     let around = Surroundings::of(state);
-    let mut wanted = vec![rt::Entity { entity: Some(rt::entity::Entity::TableEntry(plane.probe()?)) }];
-    for flow in recovered.flows.values() {
-        // Those of whom somebody is leaving begin nothing until it has left.
-        let hold = leaving.iter().any(|l| l.flow == flow.name);
-        wanted.extend(plane.entities(flow, &around.context(hold))?);
-    }
-    // Workers run when everything that they need is there.
-    for flow in recovered.flows.values().filter(|f| f.failed.is_none()) {
-        for (worker, group) in plane.tick_groups(flow) {
-            state.ticking.entry(group).or_default().insert(worker);
-        }
-    }
-    let ticking = state.ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
-    wanted.extend(ticking.map(replication));
-    let difference = Difference::between(held, wanted);
+    // Flows of whom somebody is leaving begin nothing until it has left.
+    let holds = |flow: &Flow| leaving.iter().any(|l| l.flow == flow.name);
+    let flows = recovered.flows.values().map(|flow| (flow, holds(flow)));
+    let difference = reconcile(client, plane, plan, flows, (&around, &state.ticking)).await?;
     state.numbers.skip(&plane.numbers_of(&difference.deletes)?);
     if !recovered.unfinished.is_empty() {
         state.numbers.skip_joiner();
     }
-    client.update(difference.additions().into_iter()).await?;
-    client.update(difference.removals().into_iter()).await?;
     let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
-    let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());
-    Ok(format!(
-        "{flows} flows were taken up, {unfinished} changes had not been completed; {more} entries set right, {less} taken away"
-    ))
+    let done = set_right(&difference);
+    Ok(format!("{flows} flows were taken up, {unfinished} changes had not been completed; {done}"))
 }
 
 fn hosts(setup: &Setup<'_>) -> Vec<Host> {

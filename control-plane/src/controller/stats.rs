@@ -6,33 +6,60 @@ use super::model::{Flow, Ring};
 use super::proto;
 use super::refusal::Refusal;
 use crate::p4::{Cell, SchemaError};
-use crate::plan::{COUNTERS, PlanError};
+use crate::plan::{COUNTERS, PlanError, RingAddress};
 use p4runtime_proto::p4::v1 as rt;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Cells read for a ring.
 const CELLS: usize = 6;
+/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
+const CLOSED: u32 = 1;
+/// How long the switch and an agent may take to say what they have counted.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Counters of flow `name`, or of all if it is empty.
+    /// Counters of flow `name`, or of all if it is empty. Of agents that do not answer, and of a switch that does not, what was last
+    /// known, with its age.
     ///
     /// # Errors
-    /// When there is no such flow, or the switch can't be read. Agents that do not answer leave zeros.
+    /// When there is no such flow.
     pub async fn stats(&self, name: &str) -> Result<proto::Stats, Refusal> {
         let flows = if name.is_empty() { self.list_flows() } else { vec![self.get_flow(name)?] };
         let counters = self.counters().map_err(crate::plan::PlanError::from)?;
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
         let cells: Vec<(u32, u16)> = rings.iter().flat_map(|r| cells_of(r, counters)).collect();
-        let counted = self.reader().cells(&cells).await?;
-        let (seen, _) = self.0.agents.look(rings.iter().copied()).await;
-        let time_ns = self.0.started.elapsed().as_nanos() as u64;
-        let mut counted = counted.chunks_exact(CELLS);
+        let reader = self.reader();
+        // Those that are known to be away are not waited for.
+        let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
+        let there = rings.iter().copied().filter(|r| !is_away(&r.host));
+        let (counted, (seen, _)) = tokio::join!(
+            tokio::time::timeout(PATIENCE, reader.cells(&cells)),
+            self.0.agents.look_within(there, PATIENCE)
+        );
+        let counted = counted.ok().and_then(Result::ok);
+        let now = Instant::now();
+        let time_ns = (now - self.0.started).as_nanos() as u64;
+        let mut last = self.0.last.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = counted.as_ref().map(|cells| cells.chunks_exact(CELLS));
         let flows = flows.iter().map(|flow| {
             let ring = |ring: &Ring| {
-                ring_stats(flow, ring, counted.next().unwrap_or_default(), seen.get(&ring.name))
+                let known = last.entry(ring.name.clone()).or_insert_with(|| Known::of(ring, self.0.started));
+                if known.ring != ring.address {
+                    *known = Known::of(ring, self.0.started);
+                }
+                let cells = counted.as_mut().and_then(Iterator::next);
+                let is_new = known.learn(cells, seen.get(&ring.name), now);
+                let age = (now - known.since()).as_millis() as u64;
+                ring_stats(flow, ring, known, if is_new { 0 } else { age.max(1) })
             };
             flow_stats(flow, flow.rings().map(ring).collect())
         });
-        Ok(proto::Stats { time_ns, flows: flows.collect() })
+        let stats = proto::Stats { time_ns, flows: flows.collect() };
+        let state = self.state();
+        last.retain(|ring, _| state.user_of_ring(ring).is_some());
+        Ok(stats)
     }
 
     /// Sets what is counted for `numbers` back to zero, for whoever has them next.
@@ -71,34 +98,87 @@ fn cells_of(ring: &Ring, [received, sent, transfers, producer, retries]: [u32; 5
     [(received, data), (sent, data), (received, poll), (sent, poll), transfers, (retries, worker)]
 }
 
-fn ring_stats(
-    flow: &Flow,
-    ring: &Ring,
-    counted: &[Cell],
-    seen: Option<&zsr_host_agent::proto::Ring>,
-) -> proto::RingStats {
-    let cell = |at: usize| counted.get(at).copied().unwrap_or_default();
-    let connections = [cell(0), cell(1), cell(2), cell(3)];
-    let bytes = seen.map_or(0, |r| r.bytes);
+/// What was last counted of rings, by name.
+#[derive(Debug, Default)]
+pub(super) struct Last(Mutex<HashMap<String, Known>>);
+
+/// What was last known of a ring.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Whose figures these are: a ring of that name may have been made anew.
+    ring: Option<RingAddress>,
+    /// By the switch, and when.
+    cells: ([Cell; CELLS], Instant),
+    /// By the agent, and when.
+    words: (Words, Instant),
+}
+
+/// What an agent says of a ring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Words {
+    bytes: u64,
+    fill: u32,
+    attached: bool,
+    closed: bool,
+}
+
+impl Known {
+    /// Nothing yet.
+    fn of(ring: &Ring, since: Instant) -> Self {
+        Known {
+            ring: ring.address,
+            cells: ([Cell::default(); CELLS], since),
+            words: (Words::default(), since),
+        }
+    }
+
+    /// Takes in what there is to know `now`; says whether that is all.
+    fn learn(
+        &mut self,
+        cells: Option<&[Cell]>,
+        seen: Option<&zsr_host_agent::proto::Ring>,
+        now: Instant,
+    ) -> bool {
+        if let Some(cells) = cells.and_then(|c| <[Cell; CELLS]>::try_from(c).ok()) {
+            self.cells = (cells, now);
+        }
+        if let Some(r) = seen {
+            let fill = r.head.wrapping_sub(r.tail);
+            let words =
+                Words { bytes: r.bytes, fill, attached: r.attached, closed: r.head_flags & CLOSED != 0 };
+            self.words = (words, now);
+        }
+        cells.is_some() && seen.is_some()
+    }
+
+    /// How old the older half is.
+    fn since(&self) -> Instant {
+        self.cells.1.min(self.words.1)
+    }
+}
+
+fn ring_stats(flow: &Flow, ring: &Ring, known: &Known, old_ms: u64) -> proto::RingStats {
+    let (cells, words) = (known.cells.0, known.words.0);
     let (role, retries) = match ring.ids.is_producer {
         true => (proto::Role::Producer, 0),
-        false => (proto::Role::Consumer, cell(5).packets),
+        false => (proto::Role::Consumer, cells[5].packets),
     };
     proto::RingStats {
         name: ring.name.clone(),
         host: ring.host.clone(),
         role: role.into(),
-        bytes,
-        items: bytes / u64::from(flow.item_size),
-        fill: seen.map_or(0, |r| r.head.wrapping_sub(r.tail)),
+        bytes: words.bytes,
+        items: words.bytes / u64::from(flow.item_size),
+        fill: words.fill,
         size: ring.size,
-        transfers: cell(4).packets,
+        transfers: cells[4].packets,
         retries,
-        polls: cell(3).packets,
-        packets: connections.iter().map(|c| c.packets).sum(),
-        wire_bytes: connections.iter().map(|c| c.bytes).sum(),
-        attached: seen.is_some_and(|r| r.attached),
-        closed: seen.is_some_and(|r| r.head_flags & 1 != 0),
+        polls: cells[3].packets,
+        packets: cells[..4].iter().map(|c| c.packets).sum(),
+        wire_bytes: cells[..4].iter().map(|c| c.bytes).sum(),
+        attached: words.attached,
+        closed: words.closed,
+        old_ms,
     }
 }
 
@@ -112,6 +192,7 @@ fn flow_stats(flow: &Flow, rings: Vec<proto::RingStats>) -> proto::FlowStats {
         transfers: consumers().map(|r| r.transfers).sum(),
         retries: consumers().map(|r| r.retries).sum(),
         polls: rings.iter().map(|r| r.polls).sum(),
+        old_ms: rings.iter().map(|r| r.old_ms).max().unwrap_or(0),
         rings,
     }
 }

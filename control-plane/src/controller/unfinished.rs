@@ -44,7 +44,7 @@ pub(super) async fn holdings(agents: &Agents, hosts: impl Iterator<Item = &Strin
 
 /// Whom to take out again: their flows are what they were before.
 pub(super) fn begin_again(recovered: &mut Recovered, holdings: &Holdings) -> Vec<Leaving> {
-    let Recovered { flows, unfinished } = recovered;
+    let Recovered { flows, unfinished, .. } = recovered;
     let mut out = Vec::new();
     for (name, was) in unfinished.iter() {
         let (Some(was), Some(is)) = (was, flows.get_mut(name)) else { continue };
@@ -120,7 +120,7 @@ impl Controller {
         let met = connected.wait_for(|known| going.iter().all(|m| known.contains_key(&m.host)));
         // An agent that has said nothing by then is away.
         let _ = tokio::time::timeout(FIRST, met).await.map(drop);
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work_at_last().await;
         let Err(refusal) = self.remove_with(&mut work, name, members, Leave::Empty, "").await else { return };
         let drops = flow.settings.policy == Policy::DropMember && self.is_deserted(&going).await;
         let kept: Result<Flow, Refusal> = match drops {
@@ -128,7 +128,7 @@ impl Controller {
             false => Err(refusal),
         };
         if let Err(refusal) = kept {
-            let _ = work.journal.end(name, Some(&flow));
+            work.journal.note(name, Some(&flow));
             let why = format!("member `{}` stays: {}", members.join("`, `"), refusal.message);
             self.0.events.emit(EventKind::FlowChanged, of_flow(name, why));
         }

@@ -10,10 +10,11 @@ use super::model::{Flow, Member, Ring};
 use super::proto::{self, EventKind};
 use super::refusal::Kind;
 use super::rest::WorkerState;
+use super::session::Reach;
 use super::settings::Policy;
 use super::silence::{Heard, Listening};
 use super::state::User;
-use crate::p4::Digests;
+use crate::p4::{ClientError, Digests};
 use crate::plan::report::{Reason, Report};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,6 +24,10 @@ use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);
+/// How long an agent may take to say that it will tell what happens.
+const SAY: Duration = Duration::from_secs(8);
+/// Between two attempts to write a journal.
+const JOURNAL: Duration = Duration::from_secs(1);
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
@@ -57,6 +62,7 @@ impl Controller {
                 () = own.keep_shares() => {}
                 () = own.keep_patience() => {}
                 () = own.keep_pulse() => {}
+                () = own.keep_journal() => {}
             }
         });
     }
@@ -76,6 +82,9 @@ impl Controller {
         if let Some(member) = away {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
         }
+        if let Reach::Lost(why) = self.reach() {
+            return Some(why);
+        }
         let cut_off =
             flow.members().map(|m| (m, self.0.links.at_host(&m.host))).find(|(_, why)| !why.is_empty());
         if let Some((member, why)) = cut_off {
@@ -85,18 +94,37 @@ impl Controller {
         flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
     }
 
+    /// Tells of a journal that can't be written, and writes what it lacks as soon as that goes.
+    async fn keep_journal(&self) {
+        let mut trouble = self.0.unwritten.clone();
+        loop {
+            // Its other end is this controller's.
+            let Ok(why) = trouble.wait_for(Option::is_some).await.map(|why| why.clone()) else { return };
+            self.0.events.emit(EventKind::JournalFailed, of_flow("", why.unwrap_or_default()));
+            while trouble.borrow().is_some() {
+                tokio::time::sleep(JOURNAL).await;
+                self.0.work.lock().await.journal.try_again();
+            }
+            self.0.events.emit(EventKind::JournalWorks, of_flow("", "the journal can be written again"));
+        }
+    }
+
     async fn watch_agent(&self, host: &String) {
         let Ok(mut client) = self.0.agents.of(host) else { return };
+        let mut attempts = 0;
         loop {
             let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
-            match client.watch_events(agent::WatchEventsRequest { kinds }).await {
-                Ok(stream) => {
+            let asked = client.watch_events(agent::WatchEventsRequest { kinds });
+            match tokio::time::timeout(SAY, asked).await {
+                Ok(Ok(stream)) => {
+                    attempts = 0;
                     self.learn_place(host).await;
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");
-                        self.check_rings_of(host).await;
-                        self.close_strays_of(host).await;
                     }
+                    // Whatever happened since the last stream ended.
+                    self.check_rings_of(host).await;
+                    self.close_strays_of(host).await;
                     let mut stream = stream.into_inner();
                     while let Ok(Some(event)) = stream.message().await {
                         match event.event {
@@ -110,8 +138,11 @@ impl Controller {
                         }
                     }
                 }
-                Err(_) => {
-                    if self.set_connected(host, false) {
+                lost => {
+                    attempts += 1;
+                    // A connection may have ended while this process had no time for it: that says nothing of the agent.
+                    let is_lost = lost.is_err() || attempts > 1;
+                    if is_lost && self.set_connected(host, false) {
                         self.0.links.forget(host);
                         self.host_event(EventKind::AgentLost, host, "its agent does not answer");
                         self.host_gone(host, "its host's agent does not answer").await;
@@ -218,7 +249,7 @@ impl Controller {
     pub(super) async fn members_gone(&self, flow: &str, gone: &[User], leave: Leave, why: &str) {
         let mut others = None;
         loop {
-            let mut work = self.0.work.lock().await;
+            let mut work = self.work_at_last().await;
             let (settings, members) = {
                 let state = self.state();
                 let Some(flow) = state.flows.get(flow).filter(|f| f.failed.is_none()) else { return };
@@ -243,6 +274,12 @@ impl Controller {
                     let why = why(&going);
                     let removed = self.remove_with(&mut work, flow, &going, leave, &why).await;
                     let Err(refusal) = removed else { return };
+                    // It is not the flow's fault, and passes.
+                    if refusal.kind == Kind::Unwritten || matches!(self.reach(), Reach::Lost(_)) {
+                        drop(work);
+                        tokio::time::sleep(JOURNAL).await;
+                        continue;
+                    }
                     if refusal.kind == Kind::Stuck {
                         drop(work);
                         // Whoever stays may be gone, too, and not be known to be.
@@ -272,21 +309,8 @@ impl Controller {
         going
     }
 
-    async fn watch_switch(&self, mut digests: Digests) {
-        loop {
-            let why = tokio::select! {
-                () = self.take_reports(digests) => {
-                    format!("switch `{}` has ended its session", self.0.switch_name)
-                }
-                why = self.silence() => why,
-            };
-            self.switch_lost(&why).await;
-            digests = self.meet_switch().await;
-        }
-    }
-
-    /// Reports, until there are no more.
-    async fn take_reports(&self, mut digests: Digests) {
+    /// Takes reports until there are no more, which is told why.
+    pub(super) async fn take_reports(&self, mut digests: Digests) -> ClientError {
         // What follows from a report may wait for the change under way, which may wait for the answer behind that report.
         let (to_policies, mut reports) = mpsc::unbounded_channel::<Report>();
         let own = self.clone();
@@ -299,7 +323,11 @@ impl Controller {
                 }
             }
         });
-        while let Ok(list) = digests.next().await {
+        loop {
+            let list = match digests.next().await {
+                Ok(list) => list,
+                Err(end) => return end,
+            };
             for report in list.iter().filter_map(|digest| Report::decode(digest)) {
                 let Report { worker, producer, phase, psn, .. } = report;
                 match report.reason {
@@ -325,7 +353,7 @@ impl Controller {
             producer.cloned().or_else(|| consumer_of(flow, worker, qp))
         };
         let Some(who) = who else { return };
-        let mut work = self.0.work.lock().await;
+        let mut work = self.work_at_last().await;
         // Its flow may be gone by now, and another be called so.
         if self.state().flow_of_worker(worker).is_none_or(|flow| flow.name != who.flow) {
             return;

@@ -1,10 +1,10 @@
 //! A switch, reached through P4Runtime and nothing else.
 
 use crate::plan::ticks::TimerPacket;
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use rt::p4_runtime_client::P4RuntimeClient;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -28,10 +28,12 @@ pub enum ClientError {
     Connect {
         /// Name of the switch.
         switch: String,
-        /// Address of its P4Runtime server.
-        address: SocketAddr,
+        /// Where its server should be.
+        address: Address,
         /// Why.
         reason: String,
+        /// Nobody listens there, so that the server's process is not there.
+        nobody: bool,
     },
     /// Another controller is primary.
     #[error(
@@ -40,10 +42,12 @@ pub enum ClientError {
     NotPrimary {
         /// Name of the switch.
         switch: String,
-        /// The primary's election id.
-        held: u64,
+        /// The highest election id that the switch has seen.
+        held: u128,
         /// Ours.
-        ours: u64,
+        ours: u128,
+        /// Who had it has gone, and a higher one is primary at once.
+        vacant: bool,
     },
     /// The server refused a request.
     #[error("switch `{switch}`: {what}: {message}")]
@@ -83,7 +87,7 @@ pub enum ClientError {
 pub struct P4RuntimeSession {
     pub(super) name: String,
     pub(super) device_id: u64,
-    election_id: rt::Uint128,
+    election_id: u128,
     pub(super) rpc: P4RuntimeClient<Channel>,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: Option<tonic::Streaming<rt::StreamMessageResponse>>,
@@ -92,6 +96,7 @@ pub struct P4RuntimeSession {
 /// Digest messages of one switch, as they come.
 pub struct P4RuntimeDigests {
     name: String,
+    election_id: u128,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: tonic::Streaming<rt::StreamMessageResponse>,
 }
@@ -100,31 +105,40 @@ impl P4RuntimeSession {
     /// Connects to switch `name` and becomes its primary controller.
     pub async fn connect(
         name: &str,
-        address: SocketAddr,
+        address: impl Into<Address>,
         device_id: u64,
-        election_id: u64,
+        election_id: u128,
     ) -> Result<Self, ClientError> {
-        let fail = |reason: String| ClientError::Connect { switch: name.into(), address, reason };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        let address = address.into();
+        let fail = |reason: String| ClientError::connect(name, &address, reason);
+        let endpoint = Endpoint::from_shared(address.uri())
             .map_err(|e| fail(e.to_string()))?
             .http2_max_header_list_size(MAX_STATUS);
-        let channel = endpoint.connect().await.map_err(|e| fail(chain(&e)))?;
+        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, &address, &e))?;
         let mut rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
         let (requests, outgoing) = mpsc::channel(64);
-        let id = rt::Uint128 { high: 0, low: election_id };
         let hello = rt::StreamMessageRequest {
             update: Some(rt::stream_message_request::Update::Arbitration(rt::MasterArbitrationUpdate {
                 device_id,
-                election_id: Some(id),
+                election_id: Some(uint128(election_id)),
                 ..Default::default()
             })),
         };
         requests.send(hello).await.map_err(|e| fail(e.to_string()))?;
         let refused = |e: tonic::Status| match e.message().to_lowercase().contains("election id") {
             // Two may not have the same.
-            true => ClientError::NotPrimary { switch: name.into(), held: election_id, ours: election_id },
+            true => ClientError::NotPrimary {
+                switch: name.into(),
+                held: election_id,
+                ours: election_id,
+                vacant: false,
+            },
+            // Who was there has gone again.
+            false if matches!(e.code(), tonic::Code::Unavailable | tonic::Code::Unknown) => {
+                fail(e.message().into())
+            }
             false => ClientError::Refused {
                 switch: name.into(),
                 what: "opening the stream".into(),
@@ -138,32 +152,37 @@ impl P4RuntimeSession {
             else {
                 continue;
             };
-            if a.status.is_none_or(|s| s.code == tonic::Code::Ok as i32) {
-                return Ok(P4RuntimeSession {
-                    name: name.into(),
-                    device_id,
-                    election_id: id,
-                    rpc,
-                    requests,
-                    responses: Some(responses),
-                });
+            if let Some(lost) = not_primary(name, election_id, &a) {
+                return Err(lost);
             }
-            let held = a.election_id.map_or(0, |e| e.low);
-            return Err(ClientError::NotPrimary { switch: name.into(), held, ours: election_id });
+            return Ok(P4RuntimeSession {
+                name: name.into(),
+                device_id,
+                election_id,
+                rpc,
+                requests,
+                responses: Some(responses),
+            });
         }
         Err(ClientError::Lost { switch: name.into() })
     }
 
-    /// Gives the switch its program; it starts with empty tables.
-    pub async fn set_pipeline(&mut self, info: &P4Info, json: &[u8]) -> Result<(), ClientError> {
+    /// Gives the switch its program; it starts with empty tables. `cookie` is what the switch says when it is asked which
+    /// pipeline it has.
+    pub async fn set_pipeline(
+        &mut self,
+        info: &P4Info,
+        json: &[u8],
+        cookie: Option<u64>,
+    ) -> Result<(), ClientError> {
         let request = rt::SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
-            election_id: Some(self.election_id),
+            election_id: Some(uint128(self.election_id)),
             action: rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit as i32,
             config: Some(rt::ForwardingPipelineConfig {
                 p4info: Some(info.clone()),
                 p4_device_config: json.to_vec(),
-                cookie: None,
+                cookie: cookie.map(|cookie| rt::forwarding_pipeline_config::Cookie { cookie }),
             }),
             ..Default::default()
         };
@@ -171,12 +190,19 @@ impl P4RuntimeSession {
         result.map(|_| ()).map_err(|e| self.refused("loading the P4 program", &e))
     }
 
-    /// Has the switch send messages of digest `digest_id`, each at once.
+    /// Has the switch send messages of digest `digest_id`, each at once, whatever was said of it before.
     pub async fn enable_digest(&mut self, digest_id: u32) -> Result<(), ClientError> {
         let config = rt::digest_entry::Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 };
         let entity = rt::entity::Entity::DigestEntry(rt::DigestEntry { digest_id, config: Some(config) });
         let entity = Some(rt::Entity { entity: Some(entity) });
-        self.update([rt::Update { r#type: rt::update::Type::Insert.into(), entity }].into_iter()).await
+        let update = |kind: rt::update::Type| rt::Update { r#type: kind.into(), entity: entity.clone() };
+        match self.update([update(rt::update::Type::Insert)].into_iter()).await {
+            // It is there.
+            Err(ClientError::Refused { .. }) => {
+                self.update([update(rt::update::Type::Modify)].into_iter()).await
+            }
+            done => done,
+        }
     }
 
     /// Makes `updates`, in order as far as the switch keeps it within a request.
@@ -185,7 +211,7 @@ impl P4RuntimeSession {
         while updates.peek().is_some() {
             let request = rt::WriteRequest {
                 device_id: self.device_id,
-                election_id: Some(self.election_id),
+                election_id: Some(uint128(self.election_id)),
                 updates: updates.by_ref().take(UPDATES_PER_WRITE).collect(),
                 ..Default::default()
             };
@@ -262,7 +288,8 @@ impl P4RuntimeSession {
     /// The digest messages from now on; `None` if somebody has them already.
     pub fn digests(&mut self) -> Option<P4RuntimeDigests> {
         let responses = self.responses.take()?;
-        Some(P4RuntimeDigests { name: self.name.clone(), requests: self.requests.clone(), responses })
+        let (name, election_id) = (self.name.clone(), self.election_id);
+        Some(P4RuntimeDigests { name, election_id, requests: self.requests.clone(), responses })
     }
 
     fn refused(&self, what: &str, status: &tonic::Status) -> ClientError {
@@ -277,6 +304,9 @@ fn packet_message(payload: Vec<u8>) -> rt::StreamMessageRequest {
 
 impl P4RuntimeDigests {
     /// The next digest list: its messages, each a list of field values.
+    ///
+    /// # Errors
+    /// The session is over, or another controller is primary.
     pub async fn next(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
         while let Some(message) = self.responses.next().await {
             let message = message.map_err(|e| ClientError::Refused {
@@ -284,7 +314,16 @@ impl P4RuntimeDigests {
                 what: "the stream".into(),
                 message: explain(&e),
             })?;
-            let Some(rt::stream_message_response::Update::Digest(list)) = message.update else { continue };
+            let list = match message.update {
+                Some(rt::stream_message_response::Update::Digest(list)) => list,
+                Some(rt::stream_message_response::Update::Arbitration(a)) => {
+                    match not_primary(&self.name, self.election_id, &a) {
+                        Some(lost) => return Err(lost),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
             let ack = rt::StreamMessageRequest {
                 update: Some(rt::stream_message_request::Update::DigestAck(rt::DigestListAck {
                     digest_id: list.digest_id,
@@ -296,6 +335,39 @@ impl P4RuntimeDigests {
             return Ok(list.data.iter().map(fields).collect());
         }
         Err(ClientError::Lost { switch: self.name.clone() })
+    }
+}
+
+fn uint128(id: u128) -> rt::Uint128 {
+    rt::Uint128 { high: (id >> 64) as u64, low: id as u64 }
+}
+
+/// What an arbitration message says, unless it says that we are primary.
+fn not_primary(switch: &str, ours: u128, said: &rt::MasterArbitrationUpdate) -> Option<ClientError> {
+    let status = said.status.as_ref().filter(|s| s.code != tonic::Code::Ok as i32)?;
+    let held = said.election_id.as_ref().map_or(0, |id| u128::from(id.high) << 64 | u128::from(id.low));
+    let vacant = status.code == tonic::Code::NotFound as i32;
+    Some(ClientError::NotPrimary { switch: switch.into(), held, ours, vacant })
+}
+
+impl ClientError {
+    /// No connection, in the caller's words.
+    pub(crate) fn connect(switch: &str, address: &Address, reason: String) -> Self {
+        ClientError::Connect { switch: switch.into(), address: address.clone(), reason, nobody: false }
+    }
+
+    /// No connection, as the transport has it.
+    pub(crate) fn no_connection(switch: &str, address: &Address, e: &tonic::transport::Error) -> Self {
+        let mut source = std::error::Error::source(e);
+        let mut nobody = false;
+        while let Some(e) = source {
+            let kind = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            nobody |=
+                matches!(kind, Some(std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound));
+            source = e.source();
+        }
+        let (switch, address) = (switch.to_owned(), address.clone());
+        ClientError::Connect { switch, address, reason: chain(e), nobody }
     }
 }
 
@@ -317,7 +389,11 @@ pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();
     while let Some(s) = source {
-        text += &format!(": {s}");
+        let more = format!(": {s}");
+        // Some only pass on what is below them.
+        if !text.ends_with(&more) {
+            text += &more;
+        }
         source = s.source();
     }
     text

@@ -1,10 +1,12 @@
 //! Reading a switch back: entries, groups, counters. Reading needs no primary, so any number of readers may do it.
 
 use super::client::{ClientError, P4RuntimeSession, explain};
+use p4runtime_proto::Address;
+use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use rt::entity::Entity;
+use rt::get_forwarding_pipeline_config_request::ResponseType;
 use rt::p4_runtime_client::P4RuntimeClient;
-use std::net::SocketAddr;
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 
@@ -41,23 +43,42 @@ impl P4RuntimeReader {
     ///
     /// # Errors
     /// When it does not answer.
-    pub async fn connect(name: &str, address: SocketAddr, device_id: u64) -> Result<Self, ClientError> {
-        let fail = |reason: String| ClientError::Connect { switch: name.into(), address, reason };
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| fail(e.to_string()))?;
-        let channel = endpoint.connect().await.map_err(|e| fail(e.to_string()))?;
+    pub async fn connect(
+        name: &str,
+        address: impl Into<Address>,
+        device_id: u64,
+    ) -> Result<Self, ClientError> {
+        let address = address.into();
+        let endpoint = Endpoint::from_shared(address.uri())
+            .map_err(|e| ClientError::connect(name, &address, e.to_string()))?;
+        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, &address, &e))?;
         let rpc = P4RuntimeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(P4RuntimeReader { name: name.into(), device_id, rpc })
     }
 
-    /// Whether the switch has been given a program.
-    pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
+    /// The cookie of the switch's pipeline (`Some(None)`: it has none); `None`: the switch has no pipeline.
+    pub async fn cookie(&self) -> Result<Option<Option<u64>>, ClientError> {
+        let config = self.pipeline(ResponseType::CookieOnly).await?;
+        Ok(config.map(|config| config.cookie.map(|c| c.cookie)))
+    }
+
+    /// Whether the switch's pipeline is this one.
+    pub async fn has_program(&self, info: &P4Info, device: &[u8]) -> Result<bool, ClientError> {
+        let config = self.pipeline(ResponseType::All).await?;
+        Ok(config.is_some_and(|c| c.p4info.as_ref() == Some(info) && c.p4_device_config == device))
+    }
+
+    async fn pipeline(
+        &self,
+        wanted: ResponseType,
+    ) -> Result<Option<rt::ForwardingPipelineConfig>, ClientError> {
         let request = rt::GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
-            response_type: rt::get_forwarding_pipeline_config_request::ResponseType::CookieOnly.into(),
+            response_type: wanted.into(),
         };
         match self.rpc.clone().get_forwarding_pipeline_config(request).await {
-            Ok(answer) => Ok(answer.into_inner().config.is_some()),
-            Err(e) if e.code() == tonic::Code::FailedPrecondition => Ok(false),
+            Ok(answer) => Ok(answer.into_inner().config),
+            Err(e) if e.code() == tonic::Code::FailedPrecondition => Ok(None),
             Err(e) => Err(self.refused("asking for its program", &e)),
         }
     }
@@ -89,6 +110,22 @@ impl P4RuntimeReader {
             _ => None,
         };
         Ok(found.into_iter().filter_map(group).collect())
+    }
+
+    /// All clone sessions; none where the server does not tell them.
+    pub async fn sessions(&self) -> Result<Vec<rt::PacketReplicationEngineEntry>, ClientError> {
+        use rt::packet_replication_engine_entry::Type;
+        let wildcard = rt::CloneSessionEntry::default();
+        let entry = rt::PacketReplicationEngineEntry { r#type: Some(Type::CloneSessionEntry(wildcard)) };
+        let found = match self.read([Entity::PacketReplicationEngineEntry(entry)].into_iter()).await {
+            Err(ClientError::Refused { .. }) => Vec::new(),
+            found => found?,
+        };
+        let session = |e| match e {
+            Entity::PacketReplicationEngineEntry(e @ rt::PacketReplicationEngineEntry { .. }) => Some(e),
+            _ => None,
+        };
+        Ok(found.into_iter().filter_map(session).collect())
     }
 
     /// Cells of counters, given as (counter, index), in the order asked.

@@ -9,11 +9,14 @@ use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
 use crate::plan::ticks::Timer;
 use crate::plan::{Clock, PORT_AGAIN, Plan, TABLES};
 use crate::topology::{Switch, TofinoApi};
+use p4runtime_proto::Address;
+use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
+use prost::Message;
 use rt::entity::Entity;
 use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
-use std::net::SocketAddr;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A session as the only controller.
 pub struct SwitchClient {
@@ -53,16 +56,16 @@ impl SwitchClient {
     /// Connects to v1model switch `name` and becomes its primary controller.
     pub async fn connect(
         name: &str,
-        address: SocketAddr,
+        address: impl Into<Address>,
         device_id: u64,
-        election_id: u64,
+        election_id: u128,
     ) -> Result<Self, ClientError> {
         let session = P4RuntimeSession::connect(name, address, device_id, election_id).await?;
         Ok(SwitchClient { session: Session::P4Runtime(session), again: PORT_AGAIN })
     }
 
     /// Connects to `switch` of a topology, whose server is at `address`, by what it speaks.
-    pub async fn open(switch: &Switch, address: SocketAddr, election_id: u64) -> Result<Self, ClientError> {
+    pub async fn open(switch: &Switch, address: &Address, election_id: u128) -> Result<Self, ClientError> {
         let Some(tofino) = switch.kind.tofino() else {
             return Self::connect(&switch.name, address, switch.device_id, election_id).await;
         };
@@ -114,12 +117,14 @@ impl SwitchClient {
         SwitchReader { reader, again: self.again }
     }
 
-    /// Gives the switch its program; it starts with empty tables.
-    pub async fn load(&mut self, artifacts: &Artifacts) -> Result<(), ClientError> {
+    /// Gives the switch its program; it starts with empty tables. It says `cookie` when it is asked which program it has.
+    pub async fn load(&mut self, artifacts: &Artifacts, cookie: Option<u64>) -> Result<(), ClientError> {
         match &mut self.session {
-            Session::P4Runtime(session) => session.set_pipeline(&artifacts.p4info, &artifacts.json).await,
+            Session::P4Runtime(session) => {
+                session.set_pipeline(&artifacts.p4info, &artifacts.json, cookie).await
+            }
             Session::Chip(session, compiled) => {
-                session.set_pipeline(&compiled.p4info, &compiled.device).await
+                session.set_pipeline(&compiled.p4info, &compiled.device, cookie).await
             }
             // The driver has loaded it.
             Session::Bfrt(client) => client.clear().await,
@@ -134,6 +139,50 @@ impl SwitchClient {
             Session::Bfrt(client) => client.set_up(plan).await?,
         }
         Ok(())
+    }
+
+    /// A number for its program.
+    pub fn fingerprint(&self, artifacts: &Artifacts) -> u32 {
+        let of = |info: &P4Info, device: &[u8]| {
+            let parts = [xxh3_64(&info.encode_to_vec()), xxh3_64(device)].map(u64::to_le_bytes);
+            xxh3_64(&parts.concat()) as u32
+        };
+        match &self.session {
+            Session::Chip(_, compiled) => of(&compiled.p4info, &compiled.device),
+            // The driver has loaded it.
+            Session::P4Runtime(_) | Session::Bfrt(_) => of(&artifacts.p4info, &artifacts.json),
+        }
+    }
+
+    /// The cookie of the switch's pipeline, if it has a pipeline and keeps one.
+    pub async fn cookie(&self) -> Result<Option<u64>, ClientError> {
+        match &self.session {
+            Session::P4Runtime(session) | Session::Chip(session, _) => {
+                Ok(session.reader().cookie().await?.flatten())
+            }
+            Session::Bfrt(_) => Ok(None),
+        }
+    }
+
+    /// Whether the switch still has the pipeline that it was given, with all that the program remembers: by the cookie that it kept
+    /// of it, or if it keeps none by the program.
+    pub async fn has_kept(&self, artifacts: &Artifacts, cookie: Option<u64>) -> Result<bool, ClientError> {
+        let (session, (info, device)) = match &self.session {
+            Session::P4Runtime(session) => (session, (&artifacts.p4info, &artifacts.json)),
+            Session::Chip(session, compiled) => (session, (&compiled.p4info, &compiled.device)),
+            Session::Bfrt(client) => return client.reader().has_pipeline().await,
+        };
+        let reader = session.reader();
+        match reader.cookie().await? {
+            None => Ok(false),
+            Some(None) if cookie.is_none() => reader.has_program(info, device).await,
+            Some(held) => Ok(held == cookie),
+        }
+    }
+
+    /// Whether what does not depend on flows can be read back as it was written.
+    pub fn tells_all(&self) -> bool {
+        !matches!(self.session, Session::Bfrt(_))
     }
 
     /// Inserts table entries, in order.
@@ -235,7 +284,11 @@ impl SwitchReader {
     ///
     /// # Errors
     /// When it does not answer.
-    pub async fn connect(name: &str, address: SocketAddr, device_id: u64) -> Result<Self, ClientError> {
+    pub async fn connect(
+        name: &str,
+        address: impl Into<Address>,
+        device_id: u64,
+    ) -> Result<Self, ClientError> {
         let reader = P4RuntimeReader::connect(name, address, device_id).await?;
         Ok(SwitchReader { reader: Reader::P4Runtime(reader), again: PORT_AGAIN })
     }
@@ -243,9 +296,19 @@ impl SwitchReader {
     /// Whether the switch has been given a program.
     pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
         match &self.reader {
-            Reader::P4Runtime(reader) => reader.has_pipeline().await,
+            Reader::P4Runtime(reader) => Ok(reader.cookie().await?.is_some()),
             Reader::Bfrt(reader) => reader.has_pipeline().await,
         }
+    }
+
+    /// All clone sessions, where the server tells them.
+    pub async fn sessions(&self) -> Result<Vec<rt::Entity>, ClientError> {
+        let found = match &self.reader {
+            Reader::P4Runtime(reader) => reader.sessions().await?,
+            Reader::Bfrt(_) => Vec::new(),
+        };
+        let entity = |e| rt::Entity { entity: Some(Entity::PacketReplicationEngineEntry(e)) };
+        Ok(found.into_iter().map(entity).collect())
     }
 
     /// All entries of these tables, and those multicast groups whose number is `wanted`.

@@ -157,6 +157,16 @@ impl Place {
         self.folder.join("p4runtime")
     }
 
+    /// The socket of the switch's P4Runtime server, unless it listens at an address.
+    pub fn p4runtime_socket(&self) -> PathBuf {
+        self.folder.join("p4runtime.sock")
+    }
+
+    /// The socket of the packet stream of a bmv2 that the system has started.
+    pub fn packets_socket(&self) -> PathBuf {
+        self.folder.join("packets.sock")
+    }
+
     /// The socket of the service of the agent of host number `host`.
     pub fn agent(&self, host: usize) -> PathBuf {
         self.folder.join(format!("agent-{host}"))

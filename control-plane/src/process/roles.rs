@@ -7,9 +7,11 @@ use super::troubles::follow;
 use super::up::create_flow_request;
 use super::{agent, switch};
 use crate::controller;
+use crate::controller::store::FileStore;
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
 use crate::topology::{Switch, SwitchKind, Topology};
+use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -230,6 +232,12 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
     UnixListener::bind(path).map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
 }
 
+/// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
+fn take_limits_as_errors() {
+    // SAFETY: no handler is set, and no other thread depends on what the signal does.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 async fn control(
     place: &Place,
     topology: &Topology,
@@ -238,6 +246,7 @@ async fn control(
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
+    take_limits_as_errors();
     // What can be wrong with the command comes before what takes long.
     let outside = match listen_at {
         Some(address) => Some(listen_outside(place, address).await?),
@@ -263,7 +272,7 @@ async fn control(
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
         own: topology.flows.iter().map(|flow| create_flow_request(topology, flow)).collect(),
-        journal: Some(&place.journal()),
+        journal: Some(Box::new(FileStore::new(&place.journal()))),
     };
     let controller = controller::start(setup).await.map_err(|e| match spec.kind {
         SwitchKind::Soft | SwitchKind::Tofino(_) => RoleError::Controller(e),
@@ -332,7 +341,7 @@ fn on_bmv2(e: controller::StartError, device: u64) -> RoleError {
 }
 
 /// Where the switch's P4Runtime server listens, once it does.
-async fn address_of_switch(file: &Path) -> Result<SocketAddr, RoleError> {
+async fn address_of_switch(file: &Path) -> Result<Address, RoleError> {
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(file);

@@ -6,6 +6,7 @@ use super::ports;
 use super::roles::{RoleError, ended, listen, other};
 use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
 use crate::topology::{Bmv2, Switch, SwitchKind, Topology};
+use p4runtime_proto::Address;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
 use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_soft_switch::p4runtime::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
 use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
 
 /// Largest IP packet of a link on which only ticks go.
@@ -34,7 +35,7 @@ pub(super) async fn run(
         SwitchKind::Bmv2(bmv2) => on_bmv2(place, topology, spec, bmv2, stop, ready).await,
         SwitchKind::Tofino(tofino) => on_tofino(place, spec, tofino.address, stop, ready).await,
     };
-    for path in [place.p4runtime(), place.captures(None)] {
+    for path in [place.p4runtime(), place.p4runtime_socket(), place.packets_socket(), place.captures(None)] {
         let _ = std::fs::remove_file(path);
     }
     run
@@ -73,12 +74,12 @@ async fn soft(
     for (number, link) in links {
         node.add_port(number, link)?;
     }
-    let listener = bind(spec.listen).await.map_err(|e| other("the P4Runtime server")(&e))?;
-    let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
+    let (listener, address) = p4runtime(place, spec).await?;
     let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
     let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
     let captures = captures.serve(listen(&place.captures(None))?);
-    let server = tokio::spawn(P4RuntimeServer::new(handle, device).serve(listener, ended(stop)));
+    let server = P4RuntimeServer::new(handle, device).keep_alive(spec.keep_alive);
+    let server = tokio::spawn(server.serve(listener, ended(stop)));
     write_whole(&place.p4runtime(), &address.to_string())?;
     ready();
     let served = server.await.map_err(|e| other("the P4Runtime server")(&e))?;
@@ -86,6 +87,18 @@ async fn soft(
     captures.end();
     served.map_err(|e| other("the P4Runtime server")(&e))?;
     error.map_or(Ok(()), |e| Err(e.into()))
+}
+
+/// Where the P4Runtime server listens.
+async fn p4runtime(place: &Place, spec: &Switch) -> Result<(Listener, Address), RoleError> {
+    let Some(at) = spec.listen else {
+        let path = place.p4runtime_socket();
+        let listener = bind_unix(&path).map_err(|e| other("the P4Runtime server")(&e))?;
+        return Ok((listener.into(), Address::Unix(path)));
+    };
+    let listener = bind(at).await.map_err(|e| other("the P4Runtime server")(&e))?;
+    let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
+    Ok((listener.into(), address.into()))
 }
 
 /// The timer of the software switch, for a bmv2, which has none.
@@ -103,13 +116,13 @@ async fn on_bmv2(
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
     let (process, p4runtime, packets) = match bmv2 {
-        Bmv2::Running { address, packets } => (None, *address, *packets),
+        Bmv2::Running { address, packets } => (None, Address::from(*address), packets.map(Address::from)),
         Bmv2::Started { binary } => {
             let process = tokio::select! {
-                process = start(spec, binary.as_deref()) => process?,
+                process = start(place, spec, binary.as_deref()) => process?,
                 () = ended(stop.clone()) => return Ok(()),
             };
-            let (address, packets) = (process.p4runtime(), process.dataplane());
+            let (address, packets) = (process.p4runtime().clone(), process.dataplane().clone());
             (Some(process), address, Some(packets))
         }
     };
@@ -133,7 +146,9 @@ async fn on_bmv2(
         }
         (None, None) => return Err(RoleError::NoTicks(spec.name.clone())),
     }
-    reachable(&spec.name, p4runtime).await?;
+    if let Address::Tcp(address) = p4runtime {
+        reachable(&spec.name, address).await?;
+    }
     write_whole(&place.p4runtime(), &p4runtime.to_string())?;
     ready();
     let process_ended = async {
@@ -191,7 +206,7 @@ async fn on_tofino(
 /// How long a bmv2 may take to end that has closed its streams.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
 
-async fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
+async fn start(place: &Place, spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
     let binary = match binary {
         Some(binary) => binary.to_owned(),
         None => zsr_bmv2::find_binary()?,
@@ -199,7 +214,8 @@ async fn start(spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, R
     let options = zsr_bmv2::Options {
         device_id: spec.device_id,
         cpu_port: Some(spec.cpu_port as u16),
-        p4runtime: Some(spec.listen),
+        p4runtime: Some(spec.listen.map_or(Address::Unix(place.p4runtime_socket()), Address::Tcp)),
+        dataplane: Some(Address::Unix(place.packets_socket())),
         ..zsr_bmv2::Options::new(binary)
     };
     Ok(zsr_bmv2::Bmv2::start(options).await?)

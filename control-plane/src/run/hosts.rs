@@ -4,9 +4,10 @@
 use super::error::RunError;
 use crate::plan::{Plan, Qp, RingAddress};
 use crate::topology::{ByteOrder, Host, RingRole, Topology};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use tokio::net::TcpListener;
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
 use zsr_host_agent::agent::{Agent, ServeError};
@@ -37,16 +38,17 @@ pub struct Hosts {
 pub type OwnedNic = (Nic, NicQueue);
 
 impl Hosts {
-    /// Starts an agent per host, each on a loopback port of its own. The NICs are for the fabric's thread, which `fabric`
+    /// Starts an agent per host, each at a socket of its own in `folder`. The NICs are for the fabric's thread, which `fabric`
     /// will name: calls wake it.
     pub async fn start(
         topology: &Topology,
+        folder: &Path,
         fabric: &Arc<OnceLock<Thread>>,
         cancel: &Cancel,
     ) -> Result<(Self, Vec<OwnedNic>), RunError> {
         let mut hosts = Vec::new();
         let mut nics = Vec::new();
-        for host in &topology.hosts {
+        for (number, host) in topology.hosts.iter().enumerate() {
             let config = NicConfig::new(Mac(host.mac.0), host.ip);
             let to_wake = fabric.clone();
             let (handle, queue) = nic_queue(move || {
@@ -56,7 +58,14 @@ impl Hosts {
             });
             let backend = SoftNicBackend::new("soft0", handle, &config, host.mtu)
                 .map_err(|e| RunError::Host { host: host.name.clone(), reason: e.to_string() })?;
-            hosts.push(HostSide::start(host, Agent::new(&host.name, backend)).await?);
+            hosts.push(
+                HostSide::start(
+                    host,
+                    Agent::new(&host.name, backend),
+                    &folder.join(format!("agent-{number}")),
+                )
+                .await?,
+            );
             nics.push((Nic::new(config), queue));
         }
         let rings = topology.rings.iter().map(|r| (r.host, r.name.clone())).collect();
@@ -161,24 +170,24 @@ impl Hosts {
 }
 
 impl HostSide {
-    async fn start(host: &Host, agent: Agent) -> Result<Self, RunError> {
+    async fn start(host: &Host, agent: Agent, socket: &Path) -> Result<Self, RunError> {
         let failed = |e: &dyn std::fmt::Display| RunError::Host {
             host: host.name.clone(),
-            reason: format!("cannot serve its agent on loopback: {e}"),
+            reason: format!("cannot serve its agent at {}: {e}", socket.display()),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| failed(&e))?;
-        let address = listener.local_addr().map_err(|e| failed(&e))?;
+        let listener = UnixListener::bind(socket).map_err(|e| failed(&e))?;
         let (shutdown, ended) = oneshot::channel::<()>();
         let serving = agent.clone();
         // The server ends when the sender is used or dropped.
         let server = tokio::spawn(async move {
             serving
-                .serve(listener, async {
+                .serve_unix(listener, async {
                     let _ = ended.await;
                 })
                 .await
         });
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| failed(&e))?;
+        let endpoint =
+            Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(|e| failed(&e))?;
         let channel = endpoint.connect().await.map_err(|e| failed(&e))?;
         Ok(HostSide {
             agent,

@@ -3,19 +3,35 @@
 use super::error::RunError;
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{Plan, RingAddress};
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::TableEntry;
 use std::num::NonZeroU64;
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use std::os::unix::fs::PermissionsExt;
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
-/// The program, and what does not depend on rings.
+/// Name of the P4Runtime server's socket in a private folder.
+pub(super) const P4RUNTIME: &str = "p4runtime";
+
+/// A folder for sockets that nobody but this user can enter, which goes with its owner.
+pub(super) fn private_folder() -> Result<tempfile::TempDir, RunError> {
+    // Paths of sockets are short.
+    let usual = std::env::temp_dir();
+    let folder = if usual.as_os_str().len() > 80 { "/tmp".into() } else { usual };
+    let alone = std::fs::Permissions::from_mode(0o700);
+    let made = tempfile::Builder::new().prefix("zsr-run-").permissions(alone).tempdir_in(folder);
+    made.map_err(|source| RunError::Io { what: "making a folder for sockets".into(), source })
+}
+
+/// The program, and what does not depend on rings. The switch says `cookie` when it is asked which program it has.
 pub async fn base(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
     schema: &Schema,
     plan: &Plan<'_>,
+    cookie: Option<u64>,
 ) -> Result<(), RunError> {
-    client.load(artifacts).await?;
+    client.load(artifacts, cookie).await?;
     client.insert(plan.base_entries(schema)?).await?;
     Ok(client.insert_replication(plan.port_replication()).await?)
 }
@@ -60,11 +76,11 @@ pub fn switch_in_hand(
                 .build()
                 .map_err(|e| io("starting the control thread", e))?;
             runtime.block_on(async {
-                let listener = bind(([127, 0, 0, 1], 0).into())
-                    .await
+                let folder = private_folder()?;
+                let path = folder.path().join(P4RUNTIME);
+                let listener = bind_unix(&path)
                     .map_err(|source| RunError::Listen { switch: plan.switch.name.clone(), source })?;
-                let address =
-                    listener.local_addr().map_err(|e| io("reading the P4Runtime server's address", e))?;
+                let address = Address::Unix(path);
                 let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
                 let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
                 let task = tokio::spawn(server.serve(listener, async {
@@ -72,7 +88,7 @@ pub fn switch_in_hand(
                 }));
                 let mut client =
                     SwitchClient::connect(&plan.switch.name, address, NonZeroU64::MIN.get(), 1).await?;
-                base(&mut client, artifacts, &schema, plan).await?;
+                base(&mut client, artifacts, &schema, plan, None).await?;
                 flows(&mut client, &schema, plan, addresses).await?;
                 workers(&mut client, plan).await?;
                 drop(client);

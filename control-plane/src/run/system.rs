@@ -9,20 +9,20 @@ use super::watch::{Names, Reports};
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{FIRST_RESERVED_PORT, Plan, REPORT, ticks};
 use crate::process::with_faults;
-use crate::topology::{Link, Topology};
+use crate::topology::{Link, Switch as SwitchSpec, Topology};
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1 as rt;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use zsr_host_agent::ring::Cancel;
 use zsr_link::{Capture, PcapSink, Port, memory_link};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind, empty_program};
+use zsr_soft_switch::p4runtime::{Listener, P4RuntimeServer, ServeError, bind, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
 /// Election id of the embedded controller: it is alone.
-const ELECTION_ID: u64 = 1;
+const ELECTION_ID: u128 = 1;
 
 /// A running system.
 pub struct System<'t> {
@@ -37,8 +37,6 @@ pub struct System<'t> {
     pub client: SwitchClient,
     /// What the data plane has reported.
     pub reports: Reports,
-    /// Address of the switch's P4Runtime server.
-    pub p4runtime: SocketAddr,
     runtime: tokio::runtime::Runtime,
     fabric: Option<JoinHandle<FabricStats>>,
     stop: Arc<AtomicBool>,
@@ -46,6 +44,8 @@ pub struct System<'t> {
     server: Option<tokio::task::JoinHandle<Result<(), ServeError>>>,
     captures: Vec<PcapSink>,
     entries: Vec<rt::TableEntry>,
+    /// Of the servers' sockets.
+    _folder: tempfile::TempDir,
 }
 
 impl<'t> System<'t> {
@@ -85,16 +85,12 @@ impl<'t> System<'t> {
             .enable_all()
             .build()
             .map_err(|e| RunError::Io { what: "starting the control threads".into(), source: e })?;
-        let listener = runtime
-            .block_on(bind(switch_spec.listen))
-            .map_err(|source| RunError::Listen { switch: switch_spec.name.clone(), source })?;
-        let p4runtime = listener
-            .local_addr()
-            .map_err(|e| RunError::Io { what: "reading the P4Runtime server's address".into(), source: e })?;
+        let folder = install::private_folder()?;
+        let (listener, p4runtime) = runtime.block_on(p4runtime(switch_spec, folder.path()))?;
 
         let mut captures = Vec::new();
         let thread: Arc<OnceLock<Thread>> = Arc::default();
-        let (mut hosts, nics) = runtime.block_on(Hosts::start(topology, &thread, cancel))?;
+        let (mut hosts, nics) = runtime.block_on(Hosts::start(topology, folder.path(), &thread, cancel))?;
         let mut stations = Vec::new();
         for (host, (nic, queue)) in nics.into_iter().enumerate() {
             let Some(link) = topology.link_of(host) else { continue };
@@ -119,7 +115,8 @@ impl<'t> System<'t> {
         let (shutdown, ended) = tokio::sync::oneshot::channel::<()>();
         let device_id = std::num::NonZeroU64::new(switch_spec.device_id).unwrap_or(std::num::NonZeroU64::MIN);
         // The server ends when the sender is used or dropped.
-        let server = P4RuntimeServer::new(handle, device_id).serve(listener, async {
+        let server = P4RuntimeServer::new(handle, device_id).keep_alive(switch_spec.keep_alive);
+        let server = server.serve(listener, async {
             let _ = ended.await;
         });
         let server = runtime.spawn(server);
@@ -128,8 +125,8 @@ impl<'t> System<'t> {
         let reports = Reports::default();
         let client = runtime.block_on(async {
             let mut client =
-                SwitchClient::connect(&switch_spec.name, p4runtime, device_id.get(), ELECTION_ID).await?;
-            install::base(&mut client, artifacts, &schema, &plan).await?;
+                SwitchClient::connect(&switch_spec.name, &p4runtime, device_id.get(), ELECTION_ID).await?;
+            install::base(&mut client, artifacts, &schema, &plan, None).await?;
             client.enable_digest(schema.digest(REPORT)?).await?;
             let addresses = hosts.create_rings(topology, &plan).await?;
             entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
@@ -155,7 +152,6 @@ impl<'t> System<'t> {
                 }
             },
             reports,
-            p4runtime,
             runtime,
             fabric: Some(fabric),
             stop,
@@ -163,6 +159,7 @@ impl<'t> System<'t> {
             server: Some(server),
             captures,
             entries,
+            _folder: folder,
         };
         Ok(system)
     }
@@ -217,6 +214,20 @@ impl Drop for System<'_> {
 }
 
 type Ends = (Box<dyn Port + Send>, Box<dyn Port + Send>);
+
+/// Where the P4Runtime server listens: at the address that the topology names, else in `folder`.
+async fn p4runtime(switch: &SwitchSpec, folder: &Path) -> Result<(Listener, Address), RunError> {
+    let refused = |source| RunError::Listen { switch: switch.name.clone(), source };
+    let Some(at) = switch.listen else {
+        let path = folder.join(install::P4RUNTIME);
+        return Ok((bind_unix(&path).map_err(refused)?.into(), Address::Unix(path)));
+    };
+    let listener = bind(at).await.map_err(refused)?;
+    let address = listener
+        .local_addr()
+        .map_err(|e| RunError::Io { what: "reading the P4Runtime server's address".into(), source: e })?;
+    Ok((listener.into(), address.into()))
+}
 
 /// The two ends of a link, with its faults and its capture.
 fn cable(

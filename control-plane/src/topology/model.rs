@@ -139,8 +139,13 @@ pub struct Switch {
     pub ip: Ipv4Addr,
     /// The Ethernet address of `ip`.
     pub mac: MacAddr,
-    /// Where the P4Runtime server listens; port 0 takes a free one.
-    pub listen: SocketAddr,
+    /// Where the P4Runtime server listens, for everybody who can reach it; port 0 takes a free one. `None`: at a UNIX socket that
+    /// only this user can open.
+    pub listen: Option<SocketAddr>,
+    /// How often the software switch asks a controller whether it is alive, and how long the answer may take.
+    pub keep_alive: Duration,
+    /// Whether the controller takes the switch back from another client that has become primary.
+    pub keep_primary: bool,
     /// P4Runtime device id, unique.
     pub device_id: u64,
     /// How often the timer port makes a tick packet.

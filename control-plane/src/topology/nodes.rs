@@ -32,6 +32,17 @@ struct Addresses {
     mac: Option<At<MacAddr>>,
 }
 
+/// [`Switch::keep_alive`], unless the file says otherwise.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// `p4runtime` of a switch.
+struct P4Runtime {
+    listen: Option<SocketAddr>,
+    device_id: u64,
+    keep_alive: Duration,
+    keep_primary: bool,
+}
+
 impl Builder<'_> {
     /// Reads both lists of nodes and gives everyone an address.
     pub(crate) fn nodes(&mut self, top: &Table<'_>) {
@@ -76,7 +87,9 @@ impl Builder<'_> {
             kind: SwitchKind::Soft,
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen: None,
+            keep_alive: KEEP_ALIVE,
+            keep_primary: true,
             device_id: 1,
             tick: SwitchKind::Soft.pace().tick,
             tick_interface: None,
@@ -113,7 +126,8 @@ impl Builder<'_> {
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
         let kind = self.switch_kind(&table);
-        let (listen, mut device_id) = self.p4runtime(&table, &kind, index);
+        let P4Runtime { listen, mut device_id, keep_alive, keep_primary } =
+            self.p4runtime(&table, &kind, index);
         if let Some(tofino) = kind.tofino() {
             // What their servers call the only device that they have, unless told otherwise.
             let usual = u64::from(tofino.api == TofinoApi::P4Runtime);
@@ -131,6 +145,8 @@ impl Builder<'_> {
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
             listen,
+            keep_alive,
+            keep_primary,
             device_id,
             tick,
             tick_interface,
@@ -155,33 +171,47 @@ impl Builder<'_> {
         (interval, self.interface(&tick, "interface").map(|at| at.value))
     }
 
-    /// Where the switch's P4Runtime server listens, and its device id.
-    fn p4runtime(&mut self, table: &Table<'_>, kind: &SwitchKind, index: usize) -> (SocketAddr, u64) {
+    /// The switch's P4Runtime server, and the controller's session with it.
+    fn p4runtime(&mut self, table: &Table<'_>, kind: &SwitchKind, index: usize) -> P4Runtime {
         // That of a bmv2 that was not told one.
         let least = u64::from(*kind == SwitchKind::Soft);
-        let mut listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut device_id = index as u64 + 1;
-        let what = format!("p4runtime of {}", table.what);
-        let Some(node) = table.get("p4runtime") else { return (listen, device_id) };
-        let Some(p4runtime) = self.reader.table(node, &what, &["listen", "device_id"]) else {
-            return (listen, device_id);
+        let mut out = P4Runtime {
+            listen: None,
+            device_id: index as u64 + 1,
+            keep_alive: KEEP_ALIVE,
+            keep_primary: true,
         };
+        let what = format!("p4runtime of {}", table.what);
+        let Some(node) = table.get("p4runtime") else { return out };
+        let keys = ["listen", "device_id", "keep_alive", "keep_primary"];
+        let Some(p4runtime) = self.reader.table(node, &what, &keys) else { return out };
         if let Some(at) = self.reader.listen(&p4runtime, "listen") {
-            listen = at.value;
-            let twin = self.topology.switches.iter().find(|s| s.listen == at.value && at.value.port() != 0);
+            out.listen = Some(at.value);
+            let twin = self.topology.switches.iter().find(|s| s.listen == out.listen && at.value.port() != 0);
             if let Some(twin) = twin {
                 let message = format!("{what} listens on {}, as switch '{}' does", at.value, twin.name);
                 self.reader.error(at.place, message, "an address of its own (port 0 takes a free one)");
             }
         }
         if let Some(at) = self.reader.integer(&p4runtime, "device_id", least..=u64::MAX) {
-            device_id = at.value;
+            out.device_id = at.value;
             if let Some(twin) = self.topology.switches.iter().find(|s| s.device_id == at.value) {
                 let message = format!("{what} has device_id {}, as switch '{}' has", at.value, twin.name);
                 self.reader.error(at.place, message, "a device_id that no other switch has");
             }
         }
-        (listen, device_id)
+        let times = Duration::from_millis(100)..=Duration::from_secs(3600);
+        if let Some(at) = self.reader.duration(&p4runtime, "keep_alive", times) {
+            out.keep_alive = at.value;
+            if *kind != SwitchKind::Soft {
+                let message = format!("'keep_alive' of {what} goes with kind: soft");
+                self.reader.error(p4runtime.place_of("keep_alive"), message, "kind: soft, or no keep_alive");
+            }
+        }
+        if let Some(at) = self.reader.flag(&p4runtime, "keep_primary") {
+            out.keep_primary = at.value;
+        }
+        out
     }
 
     fn host(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {

@@ -105,6 +105,16 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, cpu_port: 512}", 2, 26, "'cpu_port' of switch 's1' is '512'");
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
+    one_error("- name: s1", "- {name: s1, p4runtime: {keep_alive: 1ms}}", 2, 40, "too small");
+    one_error(
+        "- name: s1",
+        "- {name: s1, p4runtime: {keep_primary: no}}",
+        2,
+        42,
+        "'keep_primary' of p4runtime",
+    );
+    let bmv2 = "- {name: s1, kind: bmv2, p4runtime: {keep_alive: 1s}}";
+    one_error("- name: s1", bmv2, 2, 40, "goes with kind: soft");
     one_error(
         "links:",
         "  - {name: h3, ip: 10.1.1.1}\n  - {name: h4, ip: 10.1.1.1}\nlinks:",

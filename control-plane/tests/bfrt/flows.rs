@@ -12,6 +12,7 @@ use tokio::net::UnixListener;
 use zsr_control_plane::bfrt::proto as bf;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
 use zsr_control_plane::controller::proto::{self, FlowKind};
+use zsr_control_plane::controller::store::FileStore;
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
@@ -122,11 +123,11 @@ impl Rig {
             name: "rig".into(),
             topology: &self.topology,
             artifacts: &Artifacts::built_in().expect("the program"),
-            p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address,
+            p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address.into(),
             agents: agents.collect(),
             own: Vec::new(),
             listens: None,
-            journal: Some(&self.folder.path().join("journal")),
+            journal: Some(Box::new(FileStore::new(&self.folder.path().join("journal")))),
         };
         self.runtime.block_on(start(setup))
     }

@@ -16,7 +16,7 @@ fn workers_with(rig: &Rig, micros: u16) -> usize {
     let schema = Schema::new(&rig.artifacts.p4info);
     let table = schema.table("workers").expect("a table");
     let entities = rig.runtime.block_on(async {
-        let reader = SwitchReader::connect("s1", rig.p4runtime, 1).await.expect("the switch");
+        let reader = SwitchReader::connect("s1", &rig.p4runtime, 1).await.expect("the switch");
         reader.entities([table].into_iter(), |_| false).await.expect("entries")
     });
     let has = |e: &&p4runtime_proto::p4::v1::Entity| {

@@ -9,4 +9,7 @@ mod moves;
 mod refusals;
 mod rig;
 mod rules;
+mod session;
 mod starts;
+mod stats;
+mod unwritten;

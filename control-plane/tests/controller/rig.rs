@@ -1,17 +1,18 @@
 //! A whole system in this process, its parts talking through their sockets as processes would: switch, NICs, agents, links
 //! in one fabric thread; the controller as a service; programs over the agents' sockets.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
-use tokio::net::UnixListener;
-use tokio::sync::oneshot;
+use p4runtime_proto::Address;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{oneshot, watch};
 use tonic::transport::{Channel, Endpoint};
 use zsr_control_plane::controller::dataplane::DataPlane;
 use zsr_control_plane::controller::proto::controller_client::ControllerClient;
+use zsr_control_plane::controller::store::{FileStore, Store};
 use zsr_control_plane::controller::{Controller, Setup, StartError, proto, serve, start};
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
 use zsr_control_plane::plan::{FIRST_FLOW_GROUP, GROUP_FLOOD, ticks};
@@ -21,17 +22,51 @@ use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::Mac;
 
 pub type Client = ControllerClient<Channel>;
 
+/// How connections of the controller to the switch fare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// They last. Those of an earlier number are cut.
+    Open(u32),
+    /// As `Open`; the switch does not notice the end of those that are cut.
+    HalfOpen(u32),
+    /// They are cut at once.
+    Cut,
+}
+
+async fn carry(mut from: UnixStream, to: PathBuf, mut way: watch::Receiver<Way>) {
+    let open = *way.borrow_and_update();
+    if open == Way::Cut {
+        return;
+    }
+    let Ok(mut to) = UnixStream::connect(to).await else { return };
+    let changed = async {
+        // The rig ends, or the way changes.
+        let _ = way.wait_for(|now| *now != open).await.map(drop);
+    };
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => return,
+        () = changed => drop(from),
+    }
+    let now = *way.borrow();
+    if let Way::HalfOpen(_) = now {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Everything but the controller.
 pub struct Rig {
     pub topology: Topology,
     pub artifacts: Artifacts,
-    pub p4runtime: SocketAddr,
+    /// The switch's server.
+    pub p4runtime: Address,
+    /// The controller's way there.
+    pub way: watch::Sender<Way>,
     pub agents: Vec<Agent>,
     pub folder: tempfile::TempDir,
     pub runtime: tokio::runtime::Runtime,
@@ -91,19 +126,27 @@ impl Rig {
         let fabric = std::thread::spawn(move || fabric.run());
         thread.set(fabric.thread().clone()).expect("once");
         let (end_server, ended) = oneshot::channel::<()>();
-        let p4runtime = runtime.block_on(async {
-            let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
-            let address = listener.local_addr().expect("bound");
+        let way = watch::channel(Way::Open(0)).0;
+        let p4runtime = folder.path().join("switch");
+        runtime.block_on(async {
+            let listener = bind_unix(&p4runtime).expect("a socket");
             tokio::spawn(P4RuntimeServer::new(handle, std::num::NonZeroU64::MIN).serve(listener, async {
                 let _ = ended.await;
             }));
-            address
+            let listener = UnixListener::bind(folder.path().join("way")).expect("a socket");
+            let (to, way) = (p4runtime.clone(), way.subscribe());
+            tokio::spawn(async move {
+                while let Ok((from, _)) = listener.accept().await {
+                    tokio::spawn(carry(from, to.clone(), way.clone()));
+                }
+            });
         });
         let mut rig = Rig {
             ends: topology.hosts.iter().map(|_| Vec::new()).collect(),
             topology,
             artifacts: Artifacts::built_in().expect("the program"),
-            p4runtime,
+            p4runtime: Address::Unix(p4runtime),
+            way,
             agents,
             folder,
             runtime,
@@ -149,7 +192,15 @@ impl Rig {
         self.ends[host].clear();
     }
 
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
     pub fn try_start(&self) -> Result<Controller, StartError> {
+        self.start_on(Box::new(FileStore::new(&self.journal())))
+    }
+
+    fn start_on(&self, store: Box<dyn Store>) -> Result<Controller, StartError> {
         let uris = self.topology.hosts.iter().enumerate().map(|(at, h)| {
             (format!("unix://{}", self.agent_socket(&h.name).display()), Some(self.programs(at + 1)))
         });
@@ -157,18 +208,23 @@ impl Rig {
             name: "rig".into(),
             topology: &self.topology,
             artifacts: &self.artifacts,
-            p4runtime: self.p4runtime,
+            p4runtime: Address::Unix(self.folder.path().join("way")),
             listens: None,
             agents: uris.collect(),
             own: Vec::new(),
-            journal: Some(&self.folder.path().join("journal")),
+            journal: Some(store),
         };
         self.runtime.block_on(start(setup))
     }
 
     /// A controller, and a client of its service.
     pub fn control(&self) -> (Controller, Client) {
-        let controller = self.try_start().expect("a controller");
+        self.control_on(Box::new(FileStore::new(&self.journal())))
+    }
+
+    /// The same, with the journal in another store.
+    pub fn control_on(&self, store: Box<dyn Store>) -> (Controller, Client) {
+        let controller = self.start_on(store).expect("a controller");
         let socket = self.folder.path().join("controller");
         let _ = std::fs::remove_file(&socket);
         let client = self.runtime.block_on(async {
@@ -185,7 +241,7 @@ impl Rig {
         let schema = Schema::new(&self.artifacts.p4info);
         let tables = DataPlane::flow_tables().map(|t| schema.table(t).expect("a table"));
         self.runtime.block_on(async {
-            let reader = SwitchReader::connect("s1", self.p4runtime, 1).await.expect("the switch");
+            let reader = SwitchReader::connect("s1", &self.p4runtime, 1).await.expect("the switch");
             let of_flows = |group: u32| group >= FIRST_FLOW_GROUP.into();
             // Less the probe, which is no flow's.
             let entries = reader.entities(tables.into_iter(), of_flows).await.expect("entries").len() - 1;
@@ -215,6 +271,45 @@ impl Drop for Rig {
         if let Some(fabric) = self.fabric.take() {
             fabric.thread().unpark();
             let _ = fabric.join();
+        }
+    }
+}
+
+/// A file that can't be written while it is told so.
+#[derive(Debug)]
+pub struct Failing {
+    file: FileStore,
+    /// Lines that have this in them can't be written.
+    pub refuses: Arc<std::sync::Mutex<Option<&'static str>>>,
+}
+
+impl Failing {
+    pub fn new(path: &Path) -> Self {
+        Failing { file: FileStore::new(path), refuses: Arc::default() }
+    }
+}
+
+impl Store for Failing {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        self.file.read()
+    }
+
+    fn replace(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.file.replace(text)
+    }
+
+    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
+        let refuses = *self.refuses.lock().expect("nobody panics");
+        match refuses {
+            // Of spaces, to see whether there is room.
+            Some(what) if line.trim_ascii().is_empty() || String::from_utf8_lossy(line).contains(what) => {
+                Err(std::io::Error::from_raw_os_error(28))
+            }
+            _ => self.file.append(line),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::deaths::mortal;
 use super::rig::{Rig, shuffle, with};
 
 /// Ends a controller as a kill would: its session goes, nothing else is done.
-fn end(rig: &Rig, controller: zsr_control_plane::controller::Controller, client: super::rig::Client) {
+pub fn end(rig: &Rig, controller: zsr_control_plane::controller::Controller, client: super::rig::Client) {
     controller.stop();
     drop(client);
     // The switch notices the end of the session when its stream ends.

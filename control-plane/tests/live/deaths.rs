@@ -232,7 +232,7 @@ fn a_command_that_is_killed_has_happened_or_not() {
 }
 
 /// Programs of flow `f` find each other, and see the end of the stream.
-fn carries_a_line(system: &System) {
+pub fn carries_a_line(system: &System) {
     let (mut producer, _) = system.start(&["produce", "f"]);
     let (mut consumer, mut lines) = system.start(&["consume", "f"]);
     say(&mut producer, "as before\n");

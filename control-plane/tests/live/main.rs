@@ -11,6 +11,7 @@ mod many;
 mod measure;
 mod members;
 mod operator;
+mod pauses;
 mod pcap;
 mod programs;
 mod remains;

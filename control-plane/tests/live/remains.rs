@@ -26,7 +26,7 @@ impl Remains {
         let tables = DataPlane::flow_tables().map(|t| schema.table(t).expect("a table"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (entries, groups) = runtime.block_on(async {
-            let address = address.trim().parse().expect("an address");
+            let address: p4runtime_proto::Address = address.trim().parse().expect("an address");
             let reader = SwitchReader::connect("s1", address, 1).await.expect("the switch");
             let entries = reader.entities(tables.into_iter(), |_| false).await.expect("entries").len();
             (entries, reader.groups().await.expect("groups").len())

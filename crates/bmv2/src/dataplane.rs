@@ -1,8 +1,8 @@
 //! Packets over the gRPC data plane.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use p4runtime_proto::Address;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(5);
 pub struct Dataplane {
     client: DataplaneInterfaceClient<Channel>,
     device_id: u64,
-    address: SocketAddr,
+    address: Address,
 }
 
 /// The sending half of a stream.
@@ -39,7 +39,7 @@ pub struct PacketSender {
 #[derive(Debug)]
 pub struct PacketReceiver {
     packets: mpsc::Receiver<Result<PortPacket, tonic::Status>>,
-    address: SocketAddr,
+    address: Address,
 }
 
 impl Dataplane {
@@ -47,9 +47,13 @@ impl Dataplane {
     ///
     /// # Errors
     /// Nobody listens there.
-    pub async fn connect(address: SocketAddr, device_id: u64) -> Result<Dataplane, Bmv2Error> {
-        let failed = |e: &dyn std::fmt::Display| Bmv2Error::Dataplane { address, reason: e.to_string() };
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| failed(&e))?;
+    pub async fn connect(address: impl Into<Address>, device_id: u64) -> Result<Dataplane, Bmv2Error> {
+        let address = address.into();
+        let failed = |e: &dyn std::fmt::Display| Bmv2Error::Dataplane {
+            address: address.clone(),
+            reason: e.to_string(),
+        };
+        let endpoint = Endpoint::from_shared(address.uri()).map_err(|e| failed(&e))?;
         let channel = endpoint.connect().await.map_err(|e| failed(&e))?;
         Ok(Dataplane { client: DataplaneInterfaceClient::new(channel), device_id, address })
     }
@@ -73,7 +77,7 @@ impl Dataplane {
                 Err(e) if e.code() == tonic::Code::ResourceExhausted && start.elapsed() < PREDECESSOR => {
                     tokio::time::sleep(RETRY).await;
                 }
-                Err(e) if !is_early(&e) => return Err(refused(self.address, &e)),
+                Err(e) if !is_early(&e) => return Err(refused(&self.address, &e)),
                 _ => return Ok(()),
             }
         }
@@ -86,7 +90,7 @@ impl Dataplane {
     pub async fn programmed(&mut self) -> Result<(), Bmv2Error> {
         while let Err(e) = self.stream(&[]).await {
             if !is_early(&e) {
-                return Err(refused(self.address, &e));
+                return Err(refused(&self.address, &e));
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -106,7 +110,7 @@ impl Dataplane {
                 Err(e) if is_early(&e) && start.elapsed() < PATIENCE => {
                     tokio::time::sleep(RETRY).await;
                 }
-                Err(e) => return Err(refused(self.address, &e)),
+                Err(e) => return Err(refused(&self.address, &e)),
             }
         }
     }
@@ -156,7 +160,10 @@ impl Dataplane {
             wake();
         });
         let device_id = self.device_id;
-        (PacketSender { requests, device_id }, PacketReceiver { packets: incoming, address: self.address })
+        (
+            PacketSender { requests, device_id },
+            PacketReceiver { packets: incoming, address: self.address.clone() },
+        )
     }
 }
 
@@ -165,7 +172,8 @@ fn is_early(status: &tonic::Status) -> bool {
     status.message() == "not ready"
 }
 
-fn refused(address: SocketAddr, status: &tonic::Status) -> Bmv2Error {
+fn refused(address: &Address, status: &tonic::Status) -> Bmv2Error {
+    let address = address.clone();
     match status.code() {
         tonic::Code::ResourceExhausted => Bmv2Error::Taken { address },
         code => Bmv2Error::Dataplane { address, reason: format!("{code:?}: {}", status.message()) },
@@ -192,7 +200,7 @@ impl PacketReceiver {
     /// The stream has ended.
     pub fn try_recv(&mut self) -> Result<Option<PortPacket>, Bmv2Error> {
         match self.packets.try_recv() {
-            Ok(packet) => packet.map(Some).map_err(|e| refused(self.address, &e)),
+            Ok(packet) => packet.map(Some).map_err(|e| refused(&self.address, &e)),
             Err(mpsc::error::TryRecvError::Empty) => Ok(None),
             Err(mpsc::error::TryRecvError::Disconnected) => Err(self.over()),
         }
@@ -204,12 +212,12 @@ impl PacketReceiver {
     /// The stream has ended.
     pub async fn recv(&mut self) -> Result<PortPacket, Bmv2Error> {
         match self.packets.recv().await {
-            Some(packet) => packet.map_err(|e| refused(self.address, &e)),
+            Some(packet) => packet.map_err(|e| refused(&self.address, &e)),
             None => Err(self.over()),
         }
     }
 
     fn over(&self) -> Bmv2Error {
-        Bmv2Error::Dataplane { address: self.address, reason: "the packet stream has ended".into() }
+        Bmv2Error::Dataplane { address: self.address.clone(), reason: "the packet stream has ended".into() }
     }
 }

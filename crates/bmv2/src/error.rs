@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use p4runtime_proto::Address;
+
 fn advice(source: &std::io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOEXEC) => {
@@ -60,7 +62,7 @@ pub enum Bmv2Error {
     )]
     Dataplane {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         reason: String,
     },
@@ -68,7 +70,7 @@ pub enum Bmv2Error {
     #[error("bmv2's data plane at {address}: somebody else exchanges packets with it; end that first")]
     Taken {
         /// Where.
-        address: SocketAddr,
+        address: Address,
     },
     /// Its thrift server refused, or is not there.
     #[error("bmv2's thrift server at {address}: {reason}")]

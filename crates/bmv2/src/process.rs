@@ -1,4 +1,4 @@
-//! The process: started on free loopback ports, watched, and ended with its owner.
+//! The process: started on sockets or free loopback ports, watched, and ended with its owner.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
+use p4runtime_proto::Address;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::Bmv2Error;
@@ -34,7 +35,9 @@ pub struct Options {
     /// Packets to this port become packet-ins; `None`: there is no packet I/O over P4Runtime.
     pub cpu_port: Option<u16>,
     /// Where its P4Runtime server listens; `None`, or port 0: a free loopback port.
-    pub p4runtime: Option<SocketAddr>,
+    pub p4runtime: Option<Address>,
+    /// Where its data plane listens, as `p4runtime`.
+    pub dataplane: Option<Address>,
     /// Value of `egress_spec` that means drop; `None`: bmv2's default, 511.
     pub drop_port: Option<u16>,
     /// Where its log goes, at level `debug`; `None`: it logs errors only.
@@ -51,6 +54,7 @@ impl Options {
             device_id: 1,
             cpu_port: None,
             p4runtime: None,
+            dataplane: None,
             drop_port: None,
             log: None,
             patience: Duration::from_secs(20),
@@ -97,25 +101,39 @@ pub fn find_binary() -> Result<PathBuf, Bmv2Error> {
         .ok_or(Bmv2Error::NotInstalled)
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Addresses {
-    p4runtime: SocketAddr,
-    dataplane: SocketAddr,
+    p4runtime: Address,
+    dataplane: Address,
     thrift: SocketAddr,
 }
 
 impl Addresses {
-    fn free(p4runtime: Option<SocketAddr>) -> std::io::Result<Addresses> {
-        let wanted = p4runtime.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
-        // All three are held while they are chosen, so that they differ.
-        let any = (Ipv4Addr::LOCALHOST, 0).into();
-        let held = [wanted, any, any].map(TcpListener::bind);
-        let [p4runtime, dataplane, thrift] = held;
-        Ok(Addresses {
-            p4runtime: p4runtime?.local_addr()?,
-            dataplane: dataplane?.local_addr()?,
-            thrift: thrift?.local_addr()?,
-        })
+    /// What `options` ask for, ports that they leave open chosen.
+    fn free(options: &Options) -> std::io::Result<Addresses> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        // All ports are held while they are chosen, so that they differ.
+        let mut held = Vec::new();
+        let mut hold = |wanted: SocketAddr| {
+            let listener = TcpListener::bind(wanted)?;
+            let address = listener.local_addr()?;
+            held.push(listener);
+            Ok::<_, std::io::Error>(address)
+        };
+        let mut choose = |wanted: &Option<Address>| match wanted {
+            Some(Address::Unix(path)) => Ok(Address::Unix(path.clone())),
+            Some(Address::Tcp(address)) => hold(*address).map(Address::Tcp),
+            None => hold(any).map(Address::Tcp),
+        };
+        let (p4runtime, dataplane) = (choose(&options.p4runtime)?, choose(&options.dataplane)?);
+        Ok(Addresses { p4runtime, dataplane, thrift: hold(any)? })
+    }
+}
+
+async fn is_served(address: &Address) -> bool {
+    match address {
+        Address::Tcp(address) => TcpStream::connect(address).await.is_ok(),
+        Address::Unix(path) => UnixStream::connect(path).await.is_ok(),
     }
 }
 
@@ -141,7 +159,7 @@ pub struct Bmv2 {
 }
 
 impl Bmv2 {
-    /// Starts one on free loopback ports, and waits until it serves P4Runtime and its data plane. If that is given up, it
+    /// Starts one, and waits until it serves P4Runtime and its data plane. If that is given up, it
     /// is ended.
     ///
     /// # Errors
@@ -160,14 +178,14 @@ impl Bmv2 {
     }
 
     async fn spawn(options: Options) -> Result<Bmv2, Bmv2Error> {
-        let addresses = Addresses::free(options.p4runtime)
+        let addresses = Addresses::free(&options)
             .map_err(|source| Bmv2Error::Io { what: "looking for free ports for bmv2", source })?;
         let shared = Arc::new(Shared::default());
         let (started, start) = oneshot::channel();
-        let (keeper_options, keeper_shared) = (options.clone(), shared.clone());
+        let (keeper_options, keeper_shared, at) = (options.clone(), shared.clone(), addresses.clone());
         let keeper = std::thread::Builder::new()
             .name("zsr-bmv2".into())
-            .spawn(move || keep(&keeper_options, &addresses, &keeper_shared, started))
+            .spawn(move || keep(&keeper_options, &at, &keeper_shared, started))
             .map_err(|source| Bmv2Error::Io { what: "starting the thread that watches bmv2", source })?;
         let bmv2 = Bmv2 { addresses, options, shared, keeper: Some(keeper) };
         let failed = |source| Bmv2Error::Spawn { binary: bmv2.options.binary.clone(), source };
@@ -177,8 +195,8 @@ impl Bmv2 {
 
     async fn until_it_serves(&self) -> Result<(), Bmv2Error> {
         let start = Instant::now();
-        for address in [self.addresses.dataplane, self.addresses.p4runtime] {
-            while TcpStream::connect(address).await.is_err() {
+        for address in [&self.addresses.dataplane, &self.addresses.p4runtime] {
+            while !is_served(address).await {
                 if let Some(end) = self.ended() {
                     return Err(self.failed(end));
                 }
@@ -199,13 +217,13 @@ impl Bmv2 {
     }
 
     /// Where its P4Runtime server listens.
-    pub fn p4runtime(&self) -> SocketAddr {
-        self.addresses.p4runtime
+    pub fn p4runtime(&self) -> &Address {
+        &self.addresses.p4runtime
     }
 
     /// Where its data plane listens.
-    pub fn dataplane(&self) -> SocketAddr {
-        self.addresses.dataplane
+    pub fn dataplane(&self) -> &Address {
+        &self.addresses.dataplane
     }
 
     /// Where its thrift server listens, if it was built with one.
@@ -331,6 +349,18 @@ mod tests {
         let (_folder, file) = script("echo unknown option >&2; exit 3");
         let error = Bmv2::start(Options::new(file)).await.err().unwrap().to_string();
         assert!(error.contains("unknown option") && error.contains("exit status: 3"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn it_is_told_to_listen_at_sockets() {
+        let (folder, file) = script("echo \"$@\" >&2; exit 3");
+        let socket = |name: &str| Some(Address::Unix(folder.path().join(name)));
+        let options = Options { p4runtime: socket("a"), dataplane: socket("b"), ..Options::new(file) };
+        let error = Bmv2::start(options).await.err().unwrap().to_string();
+        for (option, name) in [("--grpc-server-addr", "a"), ("--dp-grpc-server-addr", "b")] {
+            let told = format!("{option} unix:{}", folder.path().join(name).display());
+            assert!(error.contains(&told), "{error}");
+        }
     }
 
     #[tokio::test]

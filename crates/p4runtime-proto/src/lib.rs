@@ -6,12 +6,14 @@
 //! Where to look: [`p4::v1`] has entities, requests and the service (`p4_runtime_client`,
 //! `p4_runtime_server`), [`p4::config::v1`] has P4Info, [`p4info`] reads and writes its files,
 //! [`mod@text`] does the text format for any message, and [`google::rpc::Status`] is what
-//! `grpc-status-details-bin` carries.
+//! `grpc-status-details-bin` carries. [`Address`] is where a server listens.
 
+mod address;
 pub mod p4info;
 mod packages;
 pub mod text;
 
+pub use address::{Address, NoAddress};
 pub use packages::{google, p4};
 
 /// The newest P4Runtime version whose messages this crate has, as `Capabilities` reports versions.

@@ -1,7 +1,6 @@
 //! The controller's own session with a switch, for writing and reading.
 
-use std::net::SocketAddr;
-
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use zsr_control_plane::p4::{P4RuntimeReader, P4RuntimeSession};
@@ -14,7 +13,8 @@ pub struct Session {
 
 impl Session {
     /// Becomes primary at the server.
-    pub async fn connect(address: SocketAddr, device_id: u64) -> Result<Session, String> {
+    pub async fn connect(address: impl Into<Address>, device_id: u64) -> Result<Session, String> {
+        let address = address.into();
         let name = address.to_string();
         let client =
             P4RuntimeSession::connect(&name, address, device_id, 1).await.map_err(|e| e.to_string())?;
@@ -23,7 +23,7 @@ impl Session {
 
     /// Pushes a pipeline.
     pub async fn set_pipeline(&mut self, info: &P4Info, json: &[u8]) -> Result<(), String> {
-        self.client.set_pipeline(info, json).await.map_err(|e| e.to_string())
+        self.client.set_pipeline(info, json, None).await.map_err(|e| e.to_string())
     }
 
     /// Writes, in one request as far as there is room.

@@ -45,7 +45,7 @@ mod table_updates;
 mod target;
 mod updates;
 
-pub use server::{BindError, P4RuntimeServer, ServeError, bind};
+pub use server::{BindError, Listener, P4RuntimeServer, ServeError, bind, bind_unix};
 
 /// A program that drops every packet: what a switch runs before a controller has given it another.
 ///

@@ -4,12 +4,16 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::p4_runtime_server;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::server::TcpIncoming;
 
 use super::device::Device;
@@ -20,7 +24,7 @@ use crate::handle::{SwitchHandle, SwitchStopped};
 /// Largest request, in bytes: a pipeline's artifacts may well exceed gRPC's default of 4 MiB.
 const MAX_REQUEST: usize = 256 << 20;
 
-/// How often the transport asks a controller whether it is alive, and how long it waits for the answer.
+/// How often the transport asks a controller whether it is alive, and how long it waits for the answer, unless it is told otherwise.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Why a port can't be listened on.
@@ -28,7 +32,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 #[error("P4Runtime can't listen on {address}: {source}{}", hint(source))]
 pub struct BindError {
     /// The address that was asked for.
-    pub address: SocketAddr,
+    pub address: Address,
     /// What the system said.
     pub source: io::Error,
 }
@@ -59,13 +63,50 @@ pub enum ServeError {
 /// # Errors
 /// With the address and what to do, in particular if the port is in use.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
+    TcpListener::bind(address).await.map_err(|source| BindError { address: address.into(), source })
+}
+
+/// A listener for [`P4RuntimeServer::serve`] that only this user can reach. A socket that a dead process has left at `path` is
+/// replaced: the caller knows that nobody else listens there.
+///
+/// # Errors
+/// With the path, and what the system says. Called outside of a tokio runtime it panics.
+pub fn bind_unix(path: &Path) -> Result<UnixListener, BindError> {
+    let failed = |source| BindError { address: Address::Unix(path.to_owned()), source };
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Where controllers come in.
+pub enum Listener {
+    /// Whoever can reach the address.
+    Tcp(TcpListener),
+    /// Whoever may open the socket.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Listener::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Listener::Unix(listener)
+    }
 }
 
 /// Serves p4.v1.P4Runtime for one switch.
 pub struct P4RuntimeServer {
     handle: SwitchHandle,
     device_id: NonZeroU64,
+    keep_alive: Duration,
 }
 
 impl P4RuntimeServer {
@@ -73,7 +114,13 @@ impl P4RuntimeServer {
     /// a pipeline, the switch runs what it runs now, and Write and Read are refused. The switch's
     /// [notifications](crate::switch::Switch::notifications) belong to the server from the first commit on.
     pub fn new(handle: SwitchHandle, device_id: NonZeroU64) -> Self {
-        Self { handle, device_id }
+        Self { handle, device_id, keep_alive: KEEPALIVE }
+    }
+
+    /// How often a controller is asked whether it is alive, and how long its answer may take, until its session ends; 20 s unless
+    /// this is called.
+    pub fn keep_alive(self, keep_alive: Duration) -> Self {
+        Self { keep_alive, ..self }
     }
 
     /// Serves until `shutdown` is ready; then ends all streams with UNAVAILABLE, finishes what has begun, and leaves
@@ -83,9 +130,10 @@ impl P4RuntimeServer {
     /// If the transport fails, or nobody runs the switch.
     pub async fn serve(
         self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
+        let listener = listener.into();
         let config = self.handle.call(|switch| switch.config().clone()).await?;
         let (stop, stopped) = watch::channel(false);
         let (alive, mut ended) = mpsc::channel(1);
@@ -101,15 +149,21 @@ impl P4RuntimeServer {
             // Streams never end by themselves, and the server waits for them.
             let _ = stop.send(true);
         };
-        // Packets must not wait for each other.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let served = tonic::transport::Server::builder()
+        let router = tonic::transport::Server::builder()
             // A controller whose machine died ends its session without a word.
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .add_service(service)
-            .serve_with_incoming_shutdown(incoming, ending)
-            .await;
+            .http2_keepalive_interval(Some(self.keep_alive))
+            .http2_keepalive_timeout(Some(self.keep_alive))
+            .add_service(service);
+        let served = match listener {
+            Listener::Tcp(listener) => {
+                // Packets must not wait for each other.
+                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                router.serve_with_incoming_shutdown(incoming, ending).await
+            }
+            Listener::Unix(listener) => {
+                router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), ending).await
+            }
+        };
         let _ = stop.send(true);
         let _ = pump.await;
         // All clones are gone when the last task is.

@@ -1,0 +1,112 @@
+//! What the switch holds, read back and compared with what it is to hold. Entries may be missing or other than they should be after a
+//! change that was broken off, or because another client of the switch has changed them.
+
+use super::Controller;
+use super::change::Surroundings;
+use super::dataplane::{DataPlane, replication};
+use super::difference::Difference;
+use super::model::Flow;
+use super::start::StartError;
+use crate::p4::{Artifacts, ClientError, SwitchClient};
+use crate::plan::{GROUP_FLOOD, Plan, REPORT, TABLES, ticks};
+use p4runtime_proto::p4::v1 as rt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long it may take to read everything back and set it right.
+const RECONCILE: Duration = Duration::from_secs(60);
+
+/// Workers that run, by the multicast group that makes them tick.
+type Ticking = BTreeMap<u32, BTreeSet<u16>>;
+
+/// A cookie for a program that is about to be given to a switch: by it the controller knows later whether that very pipeline still
+/// runs, registers included. Its upper half says which program it is.
+pub(super) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u64 {
+    u64::from(client.fingerprint(artifacts)) << 32 | u64::from(crate::plan::secret())
+}
+
+/// Workers of `flows` that run.
+pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flow>) -> Ticking {
+    let mut out = Ticking::new();
+    for flow in flows.filter(|f| f.failed.is_none()) {
+        for (worker, group) in plane.tick_groups(flow) {
+            out.entry(group).or_default().insert(worker);
+        }
+    }
+    out
+}
+
+/// Brings the switch to what `flows` say; those with `true` begin no transfer. Returns what there was to do.
+pub(super) async fn reconcile<'f>(
+    client: &mut SwitchClient,
+    plane: &DataPlane,
+    plan: &Plan<'_>,
+    flows: impl Iterator<Item = (&'f Flow, bool)>,
+    (around, ticking): (&Surroundings, &Ticking),
+) -> Result<Difference, StartError> {
+    let reader = client.reader();
+    let schema = plane.schema();
+    // What does not depend on flows is set right, too, where it can be read.
+    let all = client.tells_all();
+    let names = if all { TABLES.map(|(table, _)| table).to_vec() } else { DataPlane::flow_tables().to_vec() };
+    let tables: BTreeSet<u32> = names.into_iter().map(|t| schema.table(t)).collect::<Result<_, _>>()?;
+    let mut held = reader.entities(tables.into_iter(), |group| all || group != GROUP_FLOOD).await?;
+    let sessions = reader.sessions().await?;
+    let tells_sessions = !sessions.is_empty();
+    held.extend(sessions);
+
+    let entry = |e| rt::Entity { entity: Some(rt::entity::Entity::TableEntry(e)) };
+    let mut wanted = Vec::new();
+    if all {
+        wanted.extend(plan.base_entries(schema)?.into_iter().map(entry));
+        let is_session = |e: &rt::PacketReplicationEngineEntry| {
+            matches!(e.r#type, Some(rt::packet_replication_engine_entry::Type::CloneSessionEntry(_)))
+        };
+        let ports = plan.port_replication().into_iter();
+        wanted.extend(ports.filter(|e| tells_sessions || !is_session(e)).map(replication));
+    }
+    wanted.push(entry(plane.probe()?));
+    for (flow, hold) in flows {
+        wanted.extend(plane.entities(flow, &around.context(hold))?);
+    }
+    // Workers run when everything that they need is there.
+    let groups = ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
+    wanted.extend(groups.map(replication));
+    let difference = Difference::between(held, wanted);
+    client.update(difference.additions().into_iter()).await?;
+    client.update(difference.removals().into_iter()).await?;
+    client.enable_digest(schema.digest(REPORT)?).await?;
+    Ok(difference)
+}
+
+impl Controller {
+    /// Takes up a switch that has kept its flows, by who holds `work`; tells what there was to set right.
+    pub(super) async fn take_up(&self, client: &mut SwitchClient) -> Result<String, StartError> {
+        let plan = Plan::new(&self.0.base.topology, 0, 1)?;
+        let flows = self.list_flows();
+        let ticking = ticking(&self.0.plane, flows.iter());
+        let around = Surroundings::of(&self.state());
+        let done = async {
+            let flows = flows.iter().map(|f| (f, false));
+            let difference = reconcile(client, &self.0.plane, &plan, flows, (&around, &ticking)).await?;
+            client.set_up(&plan).await?;
+            Ok::<_, StartError>(difference)
+        };
+        let silent =
+            |_| ClientError::Silent { switch: self.0.switch_name.clone(), seconds: RECONCILE.as_secs() };
+        let difference = tokio::time::timeout(RECONCILE, done).await.map_err(silent)??;
+        self.state().ticking = ticking;
+        Ok(format!(
+            "the session with switch `{}` is there again, and its {} flows went on; {}",
+            self.0.switch_name,
+            flows.len(),
+            set_right(&difference)
+        ))
+    }
+}
+
+/// What there was to do, for people.
+pub(super) fn set_right(difference: &Difference) -> String {
+    let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());
+    format!("{more} entries set right, {less} taken away")
+}

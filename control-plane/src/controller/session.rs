@@ -1,0 +1,335 @@
+//! The session with the switch: how its end is noticed, and how the next one is begun. A session that is lost is not a lost switch:
+//! flows go on by themselves meanwhile, the next session finds their entries and registers, and sets right what differs from the
+//! journal ([`super::reconcile`]). A switch that was started anew has lost them ([`super::again`]).
+
+use super::again::{AGAIN, Base, CONNECT};
+use super::events::of_host;
+use super::pending::UnderWay;
+use super::proto::EventKind;
+use super::start::StartError;
+use super::{Controller, Work};
+use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
+use crate::topology::{Bmv2, Switch, SwitchKind};
+use p4runtime_proto::Address;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+use tokio::sync::MutexGuard;
+
+/// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
+/// with it.
+const LEASE: Duration = Duration::from_secs(15);
+/// And so often it was not reached meanwhile.
+const ATTEMPTS: u32 = 3;
+/// Between two questions whether it is still there.
+const ASK: Duration = Duration::from_secs(2);
+/// Between two looks whether another client is still primary that keeps the switch.
+const OTHERS: Duration = Duration::from_secs(1);
+/// The longest pause before a session is begun, where each is taken away as soon as it is there.
+const RARELY: Duration = Duration::from_secs(5);
+/// A session that lasted for so long was none of those.
+const LASTING: Duration = Duration::from_secs(10);
+/// How often a controller raises its election id before it gives up for a while.
+const BIDS: usize = 16;
+/// How long a change waits for a session that is being begun.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the switch can be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// There is a session, and the controller is primary.
+    Open,
+    /// There is none, for this reason; flows go on all the same.
+    Lost(String),
+    /// The switch has gone, for this reason, and its flows with it.
+    Gone(String),
+}
+
+/// The present session, for readers.
+pub(super) struct Session {
+    pub(super) reader: SwitchReader,
+    pub(super) address: Address,
+    pub(super) election_id: u128,
+}
+
+/// How a session ended.
+enum End {
+    /// The switch, or the way there, has ended it.
+    Ended(ClientError),
+    /// The switch has said nothing for [`LEASE`].
+    Silent(String),
+}
+
+/// Becomes primary under election id `id`, or where somebody has had that or a higher one, under the next higher: if that controller
+/// has gone, or if the switch is to be taken from it.
+pub(super) async fn become_primary(
+    switch: &Switch,
+    address: &Address,
+    mut id: u128,
+    take: bool,
+) -> Result<(SwitchClient, u128), ClientError> {
+    for _ in 1..BIDS {
+        match SwitchClient::open(switch, address, id).await {
+            Err(ClientError::NotPrimary { held, vacant, .. })
+                if (vacant || take) && held.max(id) < u128::MAX =>
+            {
+                id = held.max(id) + 1;
+            }
+            done => return done.map(|client| (client, id)),
+        }
+    }
+    SwitchClient::open(switch, address, id).await.map(|client| (client, id))
+}
+
+/// Whether no server is reached at all.
+fn is_unreachable(e: &StartError) -> bool {
+    matches!(
+        e,
+        StartError::Client(
+            ClientError::Connect { .. } | ClientError::Silent { .. } | ClientError::Lost { .. }
+        )
+    )
+}
+
+/// Whether the switch's process is one of this system: if nobody listens where it did, it has ended.
+fn is_ours(base: &Base) -> bool {
+    let kind = base.topology.switches.first().map(|s| &s.kind);
+    matches!(kind, Some(SwitchKind::Soft | SwitchKind::Bmv2(Bmv2::Started { .. })))
+}
+
+impl Controller {
+    /// To read the switch by.
+    pub(super) fn reader(&self) -> SwitchReader {
+        self.session().reader.clone()
+    }
+
+    pub(super) fn session(&self) -> std::sync::MutexGuard<'_, Session> {
+        self.0.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the switch can be changed.
+    pub(super) fn reach(&self) -> Reach {
+        self.0.reach.borrow().clone()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        *self.0.reach.borrow() == Reach::Open
+    }
+
+    pub(super) fn set_reach(&self, reach: Reach) {
+        self.0.reach.send_replace(reach);
+    }
+
+    /// Waits up to `patience` for a session that is being begun.
+    async fn reachable(&self, patience: Duration) {
+        let mut reach = self.0.reach.subscribe();
+        let known = reach.wait_for(|reach| !matches!(reach, Reach::Lost(_)));
+        // Whoever waits is told what there is, in time or not.
+        let _ = tokio::time::timeout(patience, known).await.map(drop);
+    }
+
+    /// The right to change something. While a session is being begun it is waited for, up to `patience`.
+    async fn work_within(&self, patience: Duration) -> MutexGuard<'_, Work> {
+        self.reachable(patience).await;
+        self.0.work.lock().await
+    }
+
+    /// The right to carry out the change that is `underway`, which says what it waits for.
+    pub(super) async fn turn(&self, underway: &UnderWay<'_>) -> MutexGuard<'_, Work> {
+        if let Reach::Lost(why) = self.reach() {
+            underway.waits_for(format!("the switch: {why}"));
+            self.reachable(PATIENCE).await;
+            underway.waits_for("");
+        }
+        underway.turn(&self.0.work).await
+    }
+
+    /// The right to change something, for a caller who is told if there is no session.
+    pub(super) async fn work(&self) -> MutexGuard<'_, Work> {
+        self.work_within(PATIENCE).await
+    }
+
+    /// The right to change something, for what has to happen sooner or later.
+    pub(super) async fn work_at_last(&self) -> MutexGuard<'_, Work> {
+        loop {
+            let work = self.work_within(RARELY).await;
+            if !matches!(self.reach(), Reach::Lost(_)) {
+                return work;
+            }
+        }
+    }
+
+    /// Watches the session, and begins the next one when it is over, until the controller ends.
+    pub(super) async fn watch_switch(&self, mut digests: Digests) {
+        let mut pause = Duration::ZERO;
+        loop {
+            let begun = Instant::now();
+            let end = tokio::select! {
+                end = self.take_reports(digests) => End::Ended(end),
+                why = self.silence() => End::Silent(why),
+            };
+            pause = if begun.elapsed() > LASTING { Duration::ZERO } else { (pause * 2).clamp(AGAIN, RARELY) };
+            digests = self.next_session(end, pause).await;
+            self.look_for_faults();
+        }
+    }
+
+    /// Resolves, with the reason, when the switch no longer answers.
+    async fn silence(&self) -> String {
+        let reader = self.reader();
+        loop {
+            tokio::time::sleep(ASK).await;
+            // Any answer is a sign of life. A second question, for it may be this process that had no time.
+            let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
+            if !asked(LEASE - ASK).await && !asked(ASK).await {
+                let seconds = LEASE.as_secs();
+                return format!("switch `{}` has not answered for {seconds} s", self.0.switch_name);
+            }
+        }
+    }
+
+    /// Begins the next session, when there is a switch, after this pause.
+    async fn next_session(&self, end: End, pause: Duration) -> Digests {
+        let name = &self.0.switch_name;
+        let why = match end {
+            End::Silent(why) => {
+                self.switch_lost(&why).await;
+                why
+            }
+            End::Ended(ClientError::NotPrimary { held, .. }) => {
+                let why =
+                    format!("another client of switch `{name}` has become primary, with election id {held}");
+                self.session_lost(EventKind::PrimaryLost, &why);
+                why
+            }
+            End::Ended(e) => {
+                let why = format!("switch `{name}` has ended its session");
+                self.session_lost(EventKind::SessionLost, &format!("{why}: {e}"));
+                why
+            }
+        };
+        tokio::time::sleep(pause).await;
+        // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
+        let mut unreached = (Instant::now(), 0);
+        loop {
+            let e = match self.try_meet().await {
+                Ok(digests) => return digests,
+                Err(e) => e,
+            };
+            unreached = match (is_unreachable(&e), unreached) {
+                (false, _) => (Instant::now(), 0),
+                (true, (_, 0)) => (Instant::now(), 1),
+                (true, (since, attempts)) => (since, attempts + 1),
+            };
+            if let Reach::Lost(_) = self.reach() {
+                let nobody = matches!(e, StartError::Client(ClientError::Connect { nobody: true, .. }));
+                let long = unreached.0.elapsed() > LEASE && unreached.1 >= ATTEMPTS;
+                if nobody && is_ours(&self.0.base) || long {
+                    self.switch_lost(&format!("{why}; {e}")).await;
+                } else {
+                    self.set_reach(Reach::Lost(format!("{why}; {e}")));
+                }
+            }
+            let others = matches!(e, StartError::Client(ClientError::NotPrimary { .. }));
+            tokio::time::sleep(if others { OTHERS } else { AGAIN }).await;
+        }
+    }
+
+    fn session_lost(&self, kind: EventKind, why: &str) {
+        self.set_reach(Reach::Lost(why.to_owned()));
+        self.0.events.emit(kind, of_host("", why));
+    }
+
+    /// Attempts to begin a session.
+    async fn try_meet(&self) -> Result<Digests, StartError> {
+        let base = &self.0.base;
+        let [switch] = base.topology.switches.as_slice() else {
+            return Err(StartError::Switches(base.topology.switches.len()));
+        };
+        let address = self.address_of_switch();
+        // The switch may not have noticed yet that the last session is over.
+        let id = self.session().election_id.saturating_add(1);
+        let bid = become_primary(switch, &address, id, switch.keep_primary);
+        let silent = |_| ClientError::Silent { switch: switch.name.clone(), seconds: CONNECT.as_secs() };
+        let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
+        let cookie = self.0.work.lock().await.cookie;
+        let was_gone = matches!(self.reach(), Reach::Gone(_));
+        let kept = async {
+            // Where flows have failed there is nothing to keep.
+            if was_gone { Ok(false) } else { client.has_kept(&base.artifacts, cookie).await }
+        };
+        let kept = tokio::time::timeout(CONNECT, kept).await.map_err(silent)??;
+        if !kept && !was_gone {
+            let why = format!("switch `{}` was started anew, or given another program", switch.name);
+            self.switch_lost(&why).await;
+        }
+        let mut work = self.0.work.lock().await;
+        let lost = match kept {
+            true => None,
+            false => Some(self.start_over(&mut work, &mut client).await?),
+        };
+        let told = match lost {
+            None => self.take_up(&mut client).await?,
+            Some(_) => format!("switch `{}` is there, and was given its program", switch.name),
+        };
+        let lost_again = || ClientError::Lost { switch: switch.name.clone() };
+        let digests = client.digests().ok_or_else(lost_again)?;
+        *self.session() = Session { reader: client.reader(), address, election_id };
+        work.switch = client;
+        self.set_reach(Reach::Open);
+        let kind = if kept { EventKind::SessionFound } else { EventKind::SwitchFound };
+        self.0.events.emit(kind, of_host("", told));
+        lost.iter().flatten().for_each(|flow| self.says_lost(flow));
+        self.make_again(lost.iter().flatten());
+        self.0.reweighed.notify_one();
+        self.0.crowd.notify_one();
+        Ok(digests)
+    }
+
+    /// The switch has gone: its flows have failed.
+    async fn switch_lost(&self, why: &str) {
+        self.set_reach(Reach::Gone(why.to_owned()));
+        self.0.events.emit(EventKind::SwitchLost, of_host("", why));
+        let mut work = self.0.work.lock().await;
+        // If it is still there, the session that is to come must not find this one.
+        work.switch.hang_up();
+        for flow in self.list_flows() {
+            self.fail_flow(&mut work, &flow.name, why).await;
+        }
+    }
+
+    fn address_of_switch(&self) -> Address {
+        let said = self.0.base.listens.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let said = said.and_then(|text| text.trim().parse().ok());
+        said.unwrap_or_else(|| self.session().address.clone())
+    }
+
+    /// Finds out, beside everything else, which workers have stopped while nobody listened to what they reported.
+    pub(super) fn look_for_faults(&self) {
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = own.stopped() => {}
+                () = own.faults() => {}
+            }
+        });
+    }
+
+    async fn faults(&self) {
+        for flow in self.list_flows() {
+            for worker in flow.workers() {
+                let mut work = self.work_at_last().await;
+                let is_it = |f: &super::model::Flow| f.name == flow.name && f.failed.is_none();
+                if !self.state().flow_of_worker(worker).is_some_and(is_it) {
+                    break;
+                }
+                // A switch that does not answer has a watcher.
+                if self.ask(&mut work, worker).await.is_ok_and(|state| state.has_stopped()) {
+                    let why = format!(
+                        "its worker {worker} has stopped; why, the switch reported while the controller had no session"
+                    );
+                    self.fail_flow(&mut work, &flow.name, &why).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the journal is kept.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes that outlive the controller, and the machine's power: what was written is there for good when a call returns.
+pub trait Store: fmt::Debug + Send {
+    /// What people call it.
+    fn path(&self) -> &Path;
+
+    /// All that is there; nothing if it was never written.
+    ///
+    /// # Errors
+    /// What the system says; so for all calls.
+    fn read(&mut self) -> io::Result<Vec<u8>>;
+
+    /// Puts `text` in the place of all that is there, whole or not at all.
+    fn replace(&mut self, text: &[u8]) -> io::Result<()>;
+
+    /// Adds `line` at the end, whole or not at all; if the power fails meanwhile, perhaps a part of it.
+    fn append(&mut self, line: &[u8]) -> io::Result<()>;
+}
+
+/// A file.
+#[derive(Debug)]
+pub struct FileStore {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl FileStore {
+    /// The file at `path`, which need not be there yet.
+    pub fn new(path: &Path) -> Self {
+        FileStore { path: path.to_owned(), file: None }
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => OpenOptions::new().append(true).create(true).open(&self.path)?,
+        };
+        Ok(self.file.insert(file))
+    }
+}
+
+impl Store for FileStore {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        match std::fs::read(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read,
+        }
+    }
+
+    fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+        let fresh = self.path.with_extension("new");
+        let mut file = File::create(&fresh)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &self.path)?;
+        // The name, too.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.file = None;
+        self.file().map(drop)
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let file = self.file()?;
+        let whole = file.metadata()?.len();
+        // In one call, so that no other line can come between.
+        let written = file.write_all(line).and_then(|()| file.sync_data());
+        if written.is_err() {
+            // What a full disk took of the line goes again, or the next one would be behind half a line.
+            let _ = file.set_len(whole).and_then(|()| file.sync_data());
+        }
+        written
+    }
+}

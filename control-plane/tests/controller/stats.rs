@@ -1,0 +1,42 @@
+//! Counters of rings whose agent does not answer.
+
+use zsr_control_plane::controller::proto::{self, EventKind};
+
+use super::changes::{consumer, next, pop, producer, push, watch};
+use super::rig::{Client, Rig, shuffle};
+
+fn stats(rig: &Rig, client: &mut Client) -> proto::FlowStats {
+    let stats = rig.runtime.block_on(client.get_stats(proto::GetStatsRequest::default()));
+    stats.expect("a controller").into_inner().flows.remove(0)
+}
+
+#[test]
+fn of_an_agent_that_does_not_answer_what_was_last_known_is_told_and_marked() {
+    let mut rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let (mut tx, mut rx) = (producer(&rig, 1, "f.h1.h2"), consumer(&rig, 2, "f.h2"));
+    push(&mut tx, 0..10);
+    assert!((0..10).all(|n| pop(&mut rx) == n));
+    rig.runtime.block_on(async {
+        for _ in 0..2 {
+            next(&mut events, EventKind::AgentFound).await;
+        }
+    });
+    let before = stats(&rig, &mut client);
+    let ring = |stats: &proto::FlowStats, name: &str| {
+        stats.rings.iter().find(|r| r.name == name).cloned().expect("a ring")
+    };
+    assert_eq!((before.items, before.old_ms), (10, 0));
+    rig.kill_agent(1);
+    rig.runtime.block_on(next(&mut events, EventKind::AgentLost));
+    let now = stats(&rig, &mut client);
+    assert_eq!((now.bytes, now.items), (before.bytes, 10));
+    let (old, fresh) = (ring(&now, "f.h2"), ring(&now, "f.h1.h2"));
+    assert_eq!(proto::RingStats { old_ms: 0, ..old.clone() }, ring(&before, "f.h2"));
+    assert!(old.old_ms > 0 && now.old_ms == old.old_ms && fresh.old_ms == 0, "{now:?}");
+    rig.serve_agent(1);
+    rig.runtime.block_on(next(&mut events, EventKind::AgentFound));
+    assert_eq!(stats(&rig, &mut client).old_ms, 0);
+}

@@ -1,0 +1,178 @@
+//! A controller that has no time for a while, or no room to write, and who can reach what a system listens at.
+
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use p4runtime_proto::Address;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use zsr_control_plane::p4::{ClientError, P4RuntimeSession};
+
+use super::deaths::carries_a_line;
+use super::system::{HOSTS, System, line, lives, say, signal};
+
+/// Waits until the switch has nobody who is primary: whoever asks with a low id is told.
+fn until_nobody_is_primary(system: &System) {
+    let address = std::fs::read_to_string(system.root().join("s/p4runtime")).expect("a switch");
+    let address: Address = address.parse().expect("an address");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        loop {
+            match P4RuntimeSession::connect("s1", &address, 1, 0).await {
+                Err(ClientError::NotPrimary { vacant: true, .. }) => return,
+                Err(ClientError::NotPrimary { .. }) => {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+                other => panic!("{:?}", other.map(|_| "primary")),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_controller_that_pauses_loses_no_flow_and_no_record() {
+    let system = System::up(&format!("switches: [{{name: s1, p4runtime: {{keep_alive: 300ms}}}}]\n{HOSTS}"));
+    let mut events = system.events();
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "4KiB"]);
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    say(&mut producer, "before\n");
+    assert_eq!(line(&mut lines), "before");
+    let before = system.json(&["flow", "show", "f"]);
+    let controller = system.pid("controller");
+    signal(controller, "-STOP");
+    until_nobody_is_primary(&system);
+    // Data moves all the same.
+    say(&mut producer, "meanwhile\n");
+    assert_eq!(line(&mut lines), "meanwhile");
+    signal(controller, "-CONT");
+    let kinds = ["session-found", "flow-failed", "flow-deleted", "switch-lost", "switch-found", "agent-lost"];
+    let found = events.next_of(&kinds);
+    assert_eq!(found["kind"], "session-found", "{found}");
+    assert_eq!(system.json(&["flow", "show", "f"]), before);
+    say(&mut producer, "after\n");
+    assert_eq!(line(&mut lines), "after");
+    drop(producer.stdin.take());
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    assert_eq!(system.switch()["connected"], true);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn a_flow_that_cannot_be_written_is_refused_and_the_others_outlive_the_controller() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let pid = system.pid("controller");
+    let written = std::fs::metadata(system.root().join("s/journal")).expect("a journal").len();
+    // Room for a line that says that a change begins, and not for what came of it.
+    let limit = Rlimit { current: Some(written + 200), maximum: Some(written + 200) };
+    let number = Pid::from_raw(pid as i32).expect("a process");
+    prlimit(Some(number), Resource::Fsize, limit).expect("ours");
+    for args in [&["flow", "create", "g", "-p", "h1", "-c", "h3"][..], &["flow", "set", "f", "--weight", "3"]]
+    {
+        let refused = system.zsr(args);
+        assert_eq!(refused.code, Some(1), "{}", refused.out);
+        assert!(refused.err.contains("journal") && refused.err.contains("File too large"), "{}", refused.err);
+    }
+    assert!(system.well(&["status"]).contains("changes are refused: the controller's journal"));
+    let flows = system.json(&["flow", "list"]);
+    assert_eq!(
+        (flows.len(), &flows[0]["name"], &flows[0]["settings"]["weight"]),
+        (1, &"f".into(), &1.into())
+    );
+    signal(pid, "-KILL");
+    while lives(pid) {
+        std::thread::yield_now();
+    }
+    let (mut controller, mut said) = system.start(&["controller", system.path(), "--daemon"]);
+    assert_eq!(line(&mut said), "ready");
+    assert_eq!(system.json(&["flow", "list"])[0]["settings"], flows[0]["settings"]);
+    carries_a_line(&system);
+    system.down();
+    controller.wait().expect("it ended");
+}
+
+/// Inodes of the sockets that a process has open.
+fn sockets(pid: u64) -> HashSet<String> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("ours").flatten();
+    let targets = open.filter_map(|e| std::fs::read_link(e.path()).ok());
+    let inode = |t: &Path| Some(t.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    targets.filter_map(|t| inode(&t)).collect()
+}
+
+/// TCP sockets at which a process listens.
+fn listens(pid: u64) -> Vec<String> {
+    let own = sockets(pid);
+    let tables =
+        ["tcp", "tcp6"].map(|t| std::fs::read_to_string(format!("/proc/{pid}/net/{t}")).unwrap_or_default());
+    let is_own = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(3) == Some(&"0A") && fields.get(9).is_some_and(|inode| own.contains(*inode))
+    };
+    tables.iter().flat_map(|t| t.lines()).filter(is_own).map(str::to_owned).collect()
+}
+
+#[test]
+fn nobody_else_can_reach_what_a_system_listens_at() {
+    let system = System::up(HOSTS);
+    for (process, pid) in system.processes() {
+        assert_eq!(listens(pid.expect("it lives")), [""; 0], "{process}");
+    }
+    let folder = system.root().join("s");
+    let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("p4runtime.sock")), 0o600);
+    assert_eq!(system.switch()["p4runtime"], format!("unix:{}", folder.join("p4runtime.sock").display()));
+    system.down();
+    // Where the topology asks for an address, there is one.
+    let system =
+        System::up(&format!("switches: [{{name: s1, p4runtime: {{listen: '127.0.0.1:0'}}}}]\n{HOSTS}"));
+    assert_eq!(listens(system.pid("switch")).len(), 1);
+    let address = system.switch()["p4runtime"].as_str().expect("text").to_owned();
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "{address}");
+    system.down();
+}
+
+#[test]
+fn nobody_else_can_reach_what_a_run_listens_at() {
+    let system = System::new(
+        "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], item_size: 64, rate_cap: 1Mbit}\n\
+         workload: {kind: synthetic, items: 100000000}\n",
+    );
+    let run = system.command(&["run", system.path()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut run = Killed(run.expect("it runs"));
+    let pid = u64::from(run.0.id());
+    let agents = |table: String| {
+        let own = sockets(pid);
+        let is_own = |l: &&str| {
+            l.ends_with("/agent-1") && l.split_whitespace().nth(6).is_some_and(|i| own.contains(i))
+        };
+        table.lines().filter(is_own).filter_map(|l| l.split_whitespace().last()).map(str::to_owned).next()
+    };
+    let socket = loop {
+        let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
+        match agents(table) {
+            Some(socket) => break socket,
+            None => assert!(run.0.try_wait().expect("ours").is_none(), "it ended before its agents listened"),
+        }
+    };
+    assert_eq!(listens(pid), [""; 0]);
+    let folder = Path::new(&socket).parent().expect("a folder");
+    let mode = std::fs::metadata(folder).expect("there").permissions().mode() & 0o777;
+    drop(run);
+    // Who is killed leaves it behind.
+    std::fs::remove_dir_all(folder).expect("ours");
+    assert_eq!(mode, 0o700);
+}
+
+/// A process that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
