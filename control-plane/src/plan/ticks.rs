@@ -16,6 +16,10 @@ pub const GROUP_TICK: u32 = 1;
 const CLASSES: [(u32, u32, u32); 4] =
     [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2048, 65536)];
 
+/// Between two ticks of a busy flow's worker on a software switch on which nothing has moved for a second, at most: also between
+/// two polls of a ring that stays empty. A doorbell does not wait for ticks.
+const LONGEST_REST: Duration = Duration::from_millis(10);
+
 /// What makes workers tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
@@ -80,7 +84,7 @@ pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplic
 }
 
 /// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
-/// ticks would keep packets waiting, and one for the others.
+/// ticks would keep packets waiting, and one for the others. Both rest while nothing moves.
 pub fn timers(tick: Duration) -> [TimerPort; 2] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
     let tick_ns = (tick.as_nanos() as u64).max(1);
@@ -91,6 +95,7 @@ pub fn timers(tick: Duration) -> [TimerPort; 2] {
         count: 1,
         numbers: None,
         yields: true,
+        rest_ns: LONGEST_REST.as_nanos() as u64,
     };
     // Every eighth number is not for the busy ones.
     let others = TimerPort {
