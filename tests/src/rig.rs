@@ -199,8 +199,13 @@ impl Rig {
 
     /// Pushes one item at the first producer and gives the time until the first consumer has popped it, in nanoseconds.
     pub fn one_way(&mut self) -> u64 {
+        self.one_way_from(0)
+    }
+
+    /// The same of producer number `feed`.
+    pub fn one_way_from(&mut self, feed: usize) -> u64 {
         let (start, before) = (self.net.now(), self.sinks[0].bytes);
-        self.feeds[0].left += 1;
+        self.feeds[feed].left += 1;
         while self.sinks[0].bytes == before {
             self.run_for(STEP_NS);
             assert!(self.net.now() < start + 1_000_000_000, "the item does not come");

@@ -106,6 +106,25 @@ fn a_doorbell_that_gets_lost_costs_one_rare_poll_at_most() {
     assert!(rig.nic(0).stats().tx_frames > quiet);
 }
 
+/// Rare ticks are for all producers of a worker.
+#[test]
+fn a_pause_is_as_long_for_every_producer() {
+    let yaml = "
+hosts: [h1, h2, h3, h4]
+flows:
+  - {name: f, producers: [h1, h2, h3], consumers: [h4], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, poll_interval: 100us}
+workload: {kind: synthetic, items: 1}
+";
+    let mut rig = Rig::new(yaml, LinkConfig::FAST, 0);
+    rig.feeds.iter_mut().for_each(|feed| feed.closes = false);
+    for feed in [0, 1, 2, 0, 2, 1] {
+        rig.one_way();
+        rig.rest(1_000 * MS);
+        let time = rig.one_way_from(feed);
+        assert!(time < 10 * MS + 200_000, "{time} ns from producer {feed}");
+    }
+}
+
 /// What lies in a ring when its flow begins does not wait for a rare poll, however long the switch has been at rest.
 #[test]
 fn what_is_there_already_does_not_wait() {

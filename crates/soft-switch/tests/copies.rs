@@ -354,6 +354,7 @@ fn timers_that_rest_fire_rarely_on_a_quiet_switch() {
     // Each has left the switch, which is no reason to hurry.
     assert!(gaps.windows(2).all(|w| w[0] <= w[1] + 100), "{gaps:?}");
     assert!(gaps[gaps.len() - 20..].iter().all(|gap| (1000..=1100).contains(gap)), "{gaps:?}");
+    assert!((10..=11).contains(&fired.last().unwrap().1), "as long as a frame leaves: {fired:?}");
     let soon = |b: &mut Bench| {
         let due = b.switch.next_timer().unwrap();
         firings(b, due);
@@ -382,6 +383,23 @@ fn timers_with_numbers_make_up_for_their_rest() {
     let made: usize = fired.iter().map(|(_, made)| made).sum();
     assert!((1980..=2001).contains(&made), "{made}");
     assert!((10..=11).contains(&fired.last().unwrap().1), "{fired:?}");
+}
+
+#[test]
+fn timers_of_whose_numbers_nothing_comes_do_not_make_up() {
+    let mut b = bench();
+    b.now = 0;
+    // The number is the group.
+    let numbers = Some(Numbers { offset: 2, first: 1, step: 0x1000 });
+    let timer = TimerPort { template: cmd(7, 0, 0, 0), numbers, count: 1, rest_ns: 1000, ..yielding() };
+    b.switch.add_timer(timer).unwrap();
+    let fired = firings(&mut b, 200_000);
+    assert_eq!(fired.last().unwrap().1, 1, "{fired:?}");
+    b.switch.multicast_group_insert(0x3001, vec![Replica { port: 1, instance: 10 }]).unwrap();
+    b.switch.stir();
+    let until = b.now + 100_000;
+    let fired = firings(&mut b, until);
+    assert!(fired.last().unwrap().1 >= 10, "{fired:?}");
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub struct TimerPort {
     pub yields: bool,
     /// While the switch is quiet, a firing is put off by [`QUIET`](Self::QUIET)th of the time for which it has been so, and at most
     /// by these nanoseconds; 0 for never. A switch is quiet while no frame from a port makes one leave, and nobody changes its
-    /// entries. What a timer without [`numbers`](Self::numbers) leaves out meanwhile is left out, one with numbers makes up for it.
+    /// entries. What a timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with
+    /// [`numbers`](Self::numbers) makes up for all of it, unless nothing has come of a whole round of them.
     pub rest_ns: u64,
 }
 
@@ -43,6 +44,13 @@ pub struct Numbers {
     pub step: u16,
 }
 
+impl Numbers {
+    /// How many there are, until the first comes again.
+    fn round(&self) -> u32 {
+        0x10000 >> self.step.trailing_zeros().min(16)
+    }
+}
+
 /// Names a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId(u32);
@@ -54,6 +62,9 @@ struct Timer {
     due: u64,
     /// Of the next packet.
     number: u16,
+    /// Packets in a row that neither left nor went round again, all of them on a switch that was quiet since then.
+    futile: u32,
+    quiet_since: u64,
 }
 
 impl Timer {
@@ -93,7 +104,7 @@ impl Switch {
             timers.len() - 1
         });
         let number = timer.numbers.map_or(0, |n| n.first);
-        timers[at] = Some(Timer { spec: timer, due: 0, number });
+        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0, quiet_since: 0 });
         Ok(TimerId(at as u32))
     }
 
@@ -167,8 +178,19 @@ impl Switch {
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
             let (port, numbers) = (t.spec.port, t.spec.numbers);
-            let firings = if numbers.is_some() { 1 + left_out } else { 1 };
-            for _ in 0..firings * u64::from(t.spec.count) {
+            if t.quiet_since != self.quiet_since {
+                (t.quiet_since, t.futile) = (self.quiet_since, 0);
+            }
+            let all_of_it = numbers.is_some_and(|n| t.futile < n.round());
+            let (count, mut gone) = (u64::from(t.spec.count), out.len());
+            for n in 0..(1 + left_out) * count {
+                if n > 0 && n % count == 0 && !all_of_it {
+                    if out.len() == gone {
+                        break;
+                    }
+                    gone = out.len();
+                }
+                let (passes, left) = (self.passes, out.len());
                 let mut frame = pool.take();
                 let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
                 frame.append(&t.spec.template);
@@ -180,6 +202,10 @@ impl Switch {
                 }
                 self.run(now_ns, port, frame, pool, out);
                 made += 1;
+                let futile = self.passes == passes + 1 && out.len() == left;
+                if let Some(Some(t)) = self.timers.timers.get_mut(i) {
+                    t.futile = if futile { t.futile.saturating_add(1) } else { 0 };
+                }
             }
         }
         if self.sweeps_needed() && self.timers.sweep_due <= now_ns {
