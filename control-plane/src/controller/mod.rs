@@ -10,7 +10,7 @@
 //! - [`journal`]: the store; `start`: from a store, a switch and agents to a controller.
 //! - `unfinished`: what an earlier controller had begun.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `again`: a switch that goes and comes.
+//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member of a transfer does not answer, `polls`: which one that is polled; `again`: a switch that goes and comes.
 
 mod again;
 pub mod agents;
@@ -26,6 +26,7 @@ mod links;
 pub mod model;
 mod operations;
 mod patience;
+mod polls;
 pub mod refusal;
 mod rest;
 mod service;

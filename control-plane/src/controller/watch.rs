@@ -56,6 +56,7 @@ impl Controller {
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
                 () = own.keep_patience() => {}
+                () = own.watch_polls() => {}
             }
         });
     }
@@ -76,7 +77,7 @@ impl Controller {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
         }
         let state = self.state();
-        flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
+        flow.rings().find_map(|r| state.troubles.get(&r.name).or(state.silent.get(&r.name)).cloned())
     }
 
     async fn watch_agent(&self, host: &String) {

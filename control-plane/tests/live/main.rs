@@ -12,4 +12,5 @@ mod members;
 mod pcap;
 mod programs;
 mod remains;
+mod silence;
 mod system;
