@@ -108,7 +108,7 @@ fn a_change_that_was_broken_off_is_taken_back_or_completed() {
     open().begin("half", None).expect("written");
     let (controller, client) = rig.control();
     assert_eq!(controller.list_flows().len(), 1);
-    assert_eq!((rig.held(), rig.rings()), ((17, 1), 2));
+    assert_eq!((rig.held(), rig.rings()), ((18, 1), 2));
     end(&rig, controller, client);
 
     // As if it had died while it deleted it, entries gone already.
