@@ -255,7 +255,7 @@ fn timers_number_their_packets_and_coalesce() {
         count: 3,
         numbers: Some(Numbers { offset: 6, first: 0, step: 1 }),
         yields: false,
-        rest_ns: 0,
+        rest: None,
     };
     let id = b.switch.add_timer(timer.clone()).unwrap();
     let mut out = Vec::new();
@@ -288,7 +288,7 @@ fn timers_number_their_packets_and_coalesce() {
 /// A timer that yields, of two packets.
 fn yielding() -> TimerPort {
     let template = cmd(1, 4, 0, 0);
-    TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true, rest_ns: 0 }
+    TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true, rest: None }
 }
 
 /// What came of a round at `now`.
@@ -332,6 +332,8 @@ fn timers_that_yield_rest_for_as_long_as_they_took() {
     assert_eq!(round(&mut b, &mut share, false, 1500), [0, 0]);
 }
 
+const RESTS: Option<Rest> = Some(Rest { after_ns: 0, longest_ns: 1000 });
+
 /// When timers fire until then, and how many packets that is.
 fn firings(b: &mut Bench, until: u64) -> Vec<(u64, usize)> {
     let (mut fired, mut out) = (Vec::new(), Vec::new());
@@ -347,10 +349,10 @@ fn firings(b: &mut Bench, until: u64) -> Vec<(u64, usize)> {
 fn timers_that_rest_fire_rarely_on_a_quiet_switch() {
     let mut b = bench();
     b.now = 0;
-    b.switch.add_timer(TimerPort { count: 1, rest_ns: 1000, ..yielding() }).unwrap();
+    b.switch.add_timer(TimerPort { count: 1, rest: RESTS, ..yielding() }).unwrap();
     let fired = firings(&mut b, 200_000);
     let gaps: Vec<u64> = fired.windows(2).map(|w| w[1].0 - w[0].0).collect();
-    assert_eq!(gaps[0], 100 + 100 / TimerPort::QUIET);
+    assert_eq!(gaps[0], 100 + 100 / Rest::PART);
     // Each has left the switch, which is no reason to hurry.
     assert!(gaps.windows(2).all(|w| w[0] <= w[1] + 100), "{gaps:?}");
     assert!(gaps[gaps.len() - 20..].iter().all(|gap| (1000..=1100).contains(gap)), "{gaps:?}");
@@ -374,11 +376,21 @@ fn timers_that_rest_fire_rarely_on_a_quiet_switch() {
 }
 
 #[test]
+fn timers_rest_only_after_a_while() {
+    let mut b = bench();
+    b.now = 0;
+    let rest = Some(Rest { after_ns: 50_000, longest_ns: 1000 });
+    b.switch.add_timer(TimerPort { count: 1, rest, ..yielding() }).unwrap();
+    assert_eq!(firings(&mut b, 50_000).len(), 501);
+    assert!(firings(&mut b, 200_000).len() < 500);
+}
+
+#[test]
 fn timers_with_numbers_make_up_for_their_rest() {
     let mut b = bench();
     b.now = 0;
     let numbers = Some(Numbers { offset: 6, first: 0, step: 1 });
-    b.switch.add_timer(TimerPort { numbers, count: 1, rest_ns: 1000, yields: false, ..yielding() }).unwrap();
+    b.switch.add_timer(TimerPort { numbers, count: 1, rest: RESTS, yields: false, ..yielding() }).unwrap();
     let fired = firings(&mut b, 200_000);
     let made: usize = fired.iter().map(|(_, made)| made).sum();
     assert!((1980..=2001).contains(&made), "{made}");
@@ -391,7 +403,7 @@ fn timers_of_whose_numbers_nothing_comes_do_not_make_up() {
     b.now = 0;
     // The number is the group.
     let numbers = Some(Numbers { offset: 2, first: 1, step: 0x1000 });
-    let timer = TimerPort { template: cmd(7, 0, 0, 0), numbers, count: 1, rest_ns: 1000, ..yielding() };
+    let timer = TimerPort { template: cmd(7, 0, 0, 0), numbers, count: 1, rest: RESTS, ..yielding() };
     b.switch.add_timer(timer).unwrap();
     let fired = firings(&mut b, 200_000);
     assert_eq!(fired.last().unwrap().1, 1, "{fired:?}");

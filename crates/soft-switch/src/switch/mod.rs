@@ -11,7 +11,7 @@ mod timer;
 pub use config::{Recirculation, SwitchConfig};
 pub use share::TimerShare;
 pub use stats::{PortStats, Stats};
-pub use timer::{Numbers, TimerId, TimerPort};
+pub use timer::{Numbers, Rest, TimerId, TimerPort};
 
 use std::collections::VecDeque;
 use std::sync::Arc;

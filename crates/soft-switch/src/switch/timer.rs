@@ -21,16 +21,25 @@ pub struct TimerPort {
     pub numbers: Option<Numbers>,
     /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
     pub yields: bool,
-    /// While the switch is quiet, a firing is put off by [`QUIET`](Self::QUIET)th of the time for which it has been so, and at most
-    /// by these nanoseconds; 0 for never. A switch is quiet while no frame from a port makes one leave, and nobody changes its
-    /// entries. What a timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with
-    /// [`numbers`](Self::numbers) makes up for all of it, unless nothing has come of a whole round of them.
-    pub rest_ns: u64,
+    /// How it rests while the switch is quiet: while no frame from a port makes one leave, and nobody changes its entries. What a
+    /// timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with [`numbers`](Self::numbers)
+    /// makes up for all of it, unless nothing has come of a whole round of them.
+    pub rest: Option<Rest>,
 }
 
-impl TimerPort {
-    /// See [`rest_ns`](Self::rest_ns).
-    pub const QUIET: u64 = 64;
+/// How a timer rests on a quiet switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// For how long the switch is quiet before it does, in nanoseconds. From then on each firing is put off by a
+    /// [`PART`](Self::PART)th of the time that has passed since.
+    pub after_ns: u64,
+    /// And at most by these nanoseconds.
+    pub longest_ns: u64,
+}
+
+impl Rest {
+    /// See [`after_ns`](Self::after_ns).
+    pub const PART: u64 = 64;
 }
 
 /// How the packets of a timer are numbered, over all firings.
@@ -70,8 +79,10 @@ struct Timer {
 impl Timer {
     /// When it fires next, on a switch that has been quiet since then.
     fn fires_at(&self, quiet_since: u64) -> u64 {
+        let Some(rest) = self.spec.rest else { return self.due };
         let quiet = self.due.saturating_sub(quiet_since);
-        self.due.saturating_add((quiet / TimerPort::QUIET).min(self.spec.rest_ns))
+        let wait = quiet.saturating_sub(rest.after_ns) / Rest::PART;
+        self.due.saturating_add(wait.min(rest.longest_ns))
     }
 }
 
