@@ -11,6 +11,7 @@ use zsr_host_agent::ring::doorbell::{self, Doorbell};
 use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
 use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic, NicConfig};
+use zsr_soft_switch::Switch;
 use zsr_wire::Mac;
 
 use crate::nodes::{NicNode, SwitchNode};
@@ -65,6 +66,9 @@ pub struct Rig {
     pub feeds: Vec<Feed>,
     /// The consumer rings, in the order of the topology.
     pub sinks: Vec<Sink>,
+    /// Whether doorbells get to their NICs.
+    pub bells_work: bool,
+    switch: NodeId,
     nics: Vec<NodeId>,
     /// For each feed its NIC, and what its doorbell has to say.
     bells: Vec<(usize, Said)>,
@@ -148,7 +152,7 @@ impl Rig {
             net.connect(a, b, link).expect("free ports");
         }
         let to = (Mac(plan.switch.mac.0), plan.switch.ip);
-        Rig { net, feeds, sinks, nics, bells, to }
+        Rig { net, feeds, sinks, bells_work: true, switch, nics, bells, to }
     }
 
     /// Lets `ns` of virtual time pass, or until every consumer has seen the end.
@@ -163,9 +167,17 @@ impl Rig {
         }
     }
 
+    /// Lets `ns` of virtual time pass in which nobody pushes or pops: faster than [`run_for`](Self::run_for).
+    pub fn rest(&mut self, ns: u64) {
+        assert_eq!(self.net.run_for(ns), Stop::Time);
+    }
+
     fn ring(&mut self) {
         for (nic, rung) in &self.bells {
             for bytes in rung.lock().expect("no panic").drain(..) {
+                if !self.bells_work {
+                    continue;
+                }
                 let mut payload = [0; MAX_PAYLOAD];
                 payload[..doorbell::LEN].copy_from_slice(&bytes);
                 let ((mac, ip), port, len) = (self.to, doorbell::PORT, doorbell::LEN);
@@ -175,6 +187,11 @@ impl Rig {
         }
     }
 
+    /// The switch.
+    pub fn switch(&mut self) -> &mut Switch {
+        &mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").switch
+    }
+
     /// The NIC of the topology's host number `host`.
     pub fn nic(&self, host: usize) -> &Nic {
         &self.net.node::<NicNode>(self.nics[host]).expect("a NIC").0
@@ -182,8 +199,13 @@ impl Rig {
 
     /// Pushes one item at the first producer and gives the time until the first consumer has popped it, in nanoseconds.
     pub fn one_way(&mut self) -> u64 {
+        self.one_way_from(0)
+    }
+
+    /// The same of producer number `feed`.
+    pub fn one_way_from(&mut self, feed: usize) -> u64 {
         let (start, before) = (self.net.now(), self.sinks[0].bytes);
-        self.feeds[0].left += 1;
+        self.feeds[feed].left += 1;
         while self.sinks[0].bytes == before {
             self.run_for(STEP_NS);
             assert!(self.net.now() < start + 1_000_000_000, "the item does not come");

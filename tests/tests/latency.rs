@@ -34,6 +34,106 @@ fn polling_takes_less_than_its_interval() {
     }
 }
 
+/// A flow that has moved nothing for `quiet` nanoseconds.
+fn idle(settings: &str, link: LinkConfig, quiet: u64) -> Rig {
+    let yaml = format!(
+        "
+hosts: [h1, h2]
+flows:
+  - {{name: f, producers: [h1], consumers: [h2], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, poll_interval: 100us,
+     {settings}}}
+workload: {{kind: synthetic, items: 1}}
+"
+    );
+    let mut rig = Rig::new(&yaml, link, 0);
+    rig.feeds[0].closes = false;
+    rig.one_way();
+    rig.rest(quiet);
+    rig
+}
+
+const MS: u64 = 1_000_000;
+
+/// READs that the producer's NIC answers in the next tenth of a second: polls, while the flow is idle.
+fn polls(rig: &mut Rig) -> u64 {
+    let before = rig.nic(0).stats().rx_frames;
+    rig.rest(100 * MS);
+    rig.nic(0).stats().rx_frames - before
+}
+
+#[test]
+fn polls_of_a_ring_that_stays_empty_become_rare_within_a_second() {
+    for doorbell in ["false", "true"] {
+        let mut rig = idle(&format!("doorbell: {doorbell}"), LinkConfig::FAST, 0);
+        let often = polls(&mut rig);
+        assert!(often > 100, "{often} polls in the first 100 ms");
+        rig.rest(900 * MS);
+        let rare = polls(&mut rig);
+        assert!((9..=11).contains(&rare), "{rare} polls in 100 ms, a second later");
+        rig.one_way();
+        let again = polls(&mut rig);
+        assert!(again > 100, "{again} polls in 100 ms behind an item");
+    }
+}
+
+#[test]
+fn an_item_behind_a_long_pause_waits_for_one_rare_poll_at_most() {
+    for pause in 0..7 {
+        let mut rig = idle("doorbell: false", LinkConfig::FAST, 1_000 * MS + pause * 1_700_000);
+        let first = rig.one_way();
+        assert!(first < 10 * MS + 200_000, "{first} ns");
+        let second = rig.one_way();
+        assert!(second < 200_000, "{second} ns, behind another item");
+    }
+}
+
+#[test]
+fn a_doorbell_ends_a_long_pause_at_once() {
+    for pause in 0..7 {
+        let mut rig = idle("doorbell: true", LinkConfig::FAST, 1_000 * MS + pause * 1_700_000);
+        let first = rig.one_way();
+        assert!(first < 50_000, "{first} ns");
+    }
+}
+
+#[test]
+fn a_doorbell_that_gets_lost_costs_one_rare_poll_at_most() {
+    let mut rig = idle("doorbell: true", LinkConfig::FAST, 1_000 * MS);
+    let quiet = rig.nic(0).stats().tx_frames;
+    rig.bells_work = false;
+    let first = rig.one_way();
+    assert!((50_000..10 * MS + 200_000).contains(&first), "{first} ns");
+    assert!(rig.nic(0).stats().tx_frames > quiet);
+}
+
+/// Rare ticks are for all producers of a worker.
+#[test]
+fn a_pause_is_as_long_for_every_producer() {
+    let yaml = "
+hosts: [h1, h2, h3, h4]
+flows:
+  - {name: f, producers: [h1, h2, h3], consumers: [h4], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, poll_interval: 100us}
+workload: {kind: synthetic, items: 1}
+";
+    let mut rig = Rig::new(yaml, LinkConfig::FAST, 0);
+    rig.feeds.iter_mut().for_each(|feed| feed.closes = false);
+    for feed in [0, 1, 2, 0, 2, 1] {
+        rig.one_way();
+        rig.rest(1_000 * MS);
+        let time = rig.one_way_from(feed);
+        assert!(time < 10 * MS + 200_000, "{time} ns from producer {feed}");
+    }
+}
+
+/// What lies in a ring when its flow begins does not wait for a rare poll, however long the switch has been at rest.
+#[test]
+fn what_is_there_already_does_not_wait() {
+    let mut rig = idle("doorbell: false", LinkConfig::FAST, 1_000 * MS);
+    rig.switch().stir();
+    let first = rig.one_way();
+    assert!(first < 200_000, "{first} ns");
+}
+
 #[test]
 fn a_doorbell_does_not_wait_for_polls() {
     let times =

@@ -319,7 +319,7 @@ pub struct SettingsArgs {
     /// Most bytes of one transfer [default: 1MiB]
     #[arg(long, value_name = "B", value_parser = batch_size)]
     pub max_batch: Option<u32>,
-    /// Whether producers ring instead of waiting to be looked at
+    /// Whether producers ring instead of waiting to be looked at [default: true]
     #[arg(long, value_name = "BOOL")]
     pub doorbell: Option<bool>,
     /// What the flow optimizes for [default: bandwidth]

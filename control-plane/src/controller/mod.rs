@@ -10,7 +10,8 @@
 //! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller.
 //! - `unfinished`: what an earlier controller had begun.
 //! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member does not answer; `own`: the topology's flows
+//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member of a transfer does not answer, `polls`:
+//!   which one that is polled; `own`: the topology's flows
 //!   when their switch was started anew.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right; `again`: a
 //!   switch that was started anew.
@@ -34,6 +35,7 @@ mod own;
 mod patience;
 mod pending;
 mod places;
+mod polls;
 mod pulse;
 mod reconcile;
 pub mod refusal;

@@ -82,7 +82,7 @@ impl Settings {
             rto_us: 20_000,
             dead_after_us: 10_000_000,
             max_batch: DEFAULT_BATCH.max(item_size),
-            doorbell: false,
+            doorbell: true,
             hint: Hint::default(),
             policy: Policy::default(),
         }

@@ -126,7 +126,7 @@ impl Controller {
         };
         let Some(silent) = transfer.silent(suspects, (Instant::now(), packets), dead_after) else { return };
         let what = |user: &User| format!("ring `{}` {}", user.ring, report.reason);
-        for user in &silent {
+        for user in silent.iter().filter(|user| self.note_silence(user, &what(user))) {
             let event = proto::Event {
                 member: user.member.clone(),
                 ring: user.ring.clone(),

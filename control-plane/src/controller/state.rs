@@ -113,6 +113,8 @@ pub struct State {
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
+    /// Rings that did not answer for `dead_after`, until they are heard again.
+    pub silent: HashMap<String, String>,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
     /// No timeout of a flow is shorter, as there are so many busy workers.
@@ -518,6 +520,7 @@ impl State {
                 self.rings.remove(&ring.name);
                 if !flow.as_ref().is_some_and(|f| f.rings().any(|r| r.name == ring.name)) {
                     self.troubles.remove(&ring.name);
+                    self.silent.remove(&ring.name);
                 }
                 if ring.ids.is_producer {
                     self.by_producer.remove(&ring.ids.id);

@@ -63,6 +63,7 @@ impl Controller {
                 () = own.keep_patience() => {}
                 () = own.keep_pulse() => {}
                 () = own.keep_journal() => {}
+                () = own.watch_polls() => {}
             }
         });
     }
@@ -91,7 +92,7 @@ impl Controller {
             return Some(format!("host `{}` of member `{}`: {why}", member.host, member.name));
         }
         let state = self.state();
-        flow.rings().find_map(|r| state.troubles.get(&r.name).cloned())
+        flow.rings().find_map(|r| state.troubles.get(&r.name).or(state.silent.get(&r.name)).cloned())
     }
 
     /// Tells of a journal that can't be written, and writes what it lacks as soon as that goes.

@@ -211,10 +211,10 @@ impl<'t> Plan<'t> {
         self.topology.flows.iter().map(|f| f.weight).max().unwrap_or(1)
     }
 
-    /// Secret of a ring's doorbell, if it is a producer ring of a flow that rings.
+    /// Secret of a ring's doorbell, if it is a producer ring of a flow that is told to ring: a run's flows are hardly ever idle.
     pub fn doorbell_of(&self, ids: &RingIds) -> Option<u32> {
         let worker = &self.workers[usize::from(ids.worker) - 1];
-        (ids.is_producer && self.flow_of(worker).doorbell).then_some(ids.secret)
+        (ids.is_producer && self.flow_of(worker).doorbell == Some(true)).then_some(ids.secret)
     }
 
     /// A worker's settings.
@@ -237,7 +237,7 @@ impl<'t> Plan<'t> {
             settings: worker::Settings {
                 locks: flow.kind == FlowKind::LoadBalance,
                 capped: flow.rate_cap.is_some(),
-                rings: flow.doorbell,
+                rings: flow.doorbell == Some(true),
                 ..Default::default()
             },
             max_batch: worker::paced_batch(weighted, flow.item_size, flow.rate_cap),

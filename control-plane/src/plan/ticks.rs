@@ -7,7 +7,7 @@ use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsr_soft_switch::{Numbers, TimerPort};
+use zsr_soft_switch::{Numbers, Rest, TimerPort};
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
 pub const GROUP_TICK: u32 = 1;
@@ -15,6 +15,11 @@ pub const GROUP_TICK: u32 = 1;
 /// Workers by how often they tick: first group, groups, and timer packets between two ticks.
 const CLASSES: [(u32, u32, u32); 4] =
     [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2048, 65536)];
+
+/// Ticks of a software switch on which nothing moves become rare within a second, and with them polls of rings that stay empty. A
+/// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks (p4/pipeline/look.p4), and
+/// nothing else may move between two of its transfers: hence the time before.
+const REST: Rest = Rest { after_ns: 100_000_000, longest_ns: 10_000_000 };
 
 /// What makes workers tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +85,7 @@ pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplic
 }
 
 /// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
-/// ticks would keep packets waiting, and one for the others.
+/// ticks would keep packets waiting, and one for the others. Both rest while nothing moves.
 pub fn timers(tick: Duration) -> [TimerPort; 2] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
     let tick_ns = (tick.as_nanos() as u64).max(1);
@@ -91,6 +96,7 @@ pub fn timers(tick: Duration) -> [TimerPort; 2] {
         count: 1,
         numbers: None,
         yields: true,
+        rest: Some(REST),
     };
     // Every eighth number is not for the busy ones.
     let others = TimerPort {

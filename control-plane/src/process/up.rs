@@ -262,7 +262,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
             rto_us: Some(flow.rto.as_micros() as u64),
             dead_after_us: Some(flow.dead_after.as_micros() as u64),
             max_batch: Some(flow.max_batch),
-            doorbell: Some(flow.doorbell),
+            doorbell: flow.doorbell,
             hint: Some(match flow.hint {
                 Hint::Bandwidth => proto::Hint::Bandwidth.into(),
                 Hint::Latency => proto::Hint::Latency.into(),

@@ -74,7 +74,7 @@ impl Builder<'_> {
         let doorbell = self
             .reader
             .choice(&table, "doorbell", &[("false", false), ("true", true)])
-            .is_some_and(|at| at.value);
+            .map(|at| at.value);
         let policy = self.policy(&table);
         self.unsupported(&table);
 

@@ -436,8 +436,8 @@ pub struct Flow {
     pub hint: Hint,
     /// What happens when a member is silent.
     pub policy: Policy,
-    /// Whether producers ring when items come into an empty ring.
-    pub doorbell: bool,
+    /// Whether producers ring when items come into an empty ring; `None`: as a flow has it that asks for nothing.
+    pub doorbell: Option<bool>,
     /// Share among flows that compete, against their weights: 1 to 1000.
     pub weight: u32,
     /// Bytes per second that it may move at most.

@@ -57,7 +57,7 @@ fn a_flow_moves_items_of_programs_and_leaves_nothing_behind() {
     let flow = flow.into_inner();
     assert_eq!((flow.state(), flow.version, flow.mtu), (proto::FlowState::Running, 1, 1024));
     assert_eq!(flow.producers[0].rings[0].name, "f.h1.h2");
-    assert_eq!(rig.held(), (2 * 6 + 2 + 1 + 2, 1));
+    assert_eq!(rig.held(), (2 * 6 + 2 + 1 + 2 + 1, 1));
     let mut events = watch(&rig, &mut client);
     let mut tx = producer(&rig, 1, "f.h1.h2");
     let mut rx = consumer(&rig, 2, "f.h2");

@@ -108,14 +108,14 @@ fn a_change_that_was_broken_off_is_taken_back_or_completed() {
     open().begin("half", None).expect("written");
     let (controller, client) = rig.control();
     assert_eq!(controller.list_flows().len(), 1);
-    assert_eq!((rig.held(), rig.rings()), ((17, 1), 2));
+    assert_eq!((rig.held(), rig.rings()), ((18, 1), 2));
     end(&rig, controller, client);
 
     // As if it had died while it deleted it, entries gone already.
     open().end("half", Some(&half)).expect("written");
     open().begin("half", None).expect("written");
     let (controller, client) = rig.control();
-    assert_eq!((controller.list_flows().len(), rig.held(), rig.rings()), (1, (17, 1), 2));
+    assert_eq!((controller.list_flows().len(), rig.held(), rig.rings()), (1, (18, 1), 2));
     end(&rig, controller, client);
 
     // As if a line had been cut off in the middle.

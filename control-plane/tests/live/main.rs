@@ -15,6 +15,7 @@ mod pauses;
 mod pcap;
 mod programs;
 mod remains;
+mod silence;
 mod streams;
 mod system;
 mod terminal;

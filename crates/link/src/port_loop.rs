@@ -25,7 +25,8 @@ use crate::wake::Waker;
 pub struct LoopConfig {
     /// Frames of one port that are handled before the next port has its turn.
     pub burst: usize,
-    /// How long the loop keeps looking for work before it sleeps.
+    /// How long the loop keeps looking for work before it sleeps, once work has come in quick succession: behind four sleeps none of
+    /// which lasted a millisecond.
     pub spin: Duration,
     /// Frame buffers to begin with; more are made when they are needed.
     pub frames: usize,
@@ -51,6 +52,11 @@ pub struct LoopStats {
     /// Every port.
     pub ports: Vec<PortReport>,
 }
+
+/// A sleep of a loop that has little to do: looking for work behind it would find none.
+const LONG_SLEEP: Duration = Duration::from_millis(1);
+/// Shorter sleeps in a row behind which more work is expected at once.
+const BRISK: u32 = 4;
 
 /// Time between two reports of a busy loop. An idle one reports before it sleeps.
 const REPORT: Duration = Duration::from_millis(10);
@@ -167,6 +173,7 @@ impl<N: Node> PortLoop<N> {
         let mut pool = FramePool::with_frames(self.config.frames);
         let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
         let (mut last_work, mut last_report) = (start, start);
+        let mut short_sleeps = 0;
         loop {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
@@ -188,7 +195,7 @@ impl<N: Node> PortLoop<N> {
                     last_report = round;
                     self.report(stats);
                 }
-            } else if round.duration_since(last_work) < self.config.spin {
+            } else if short_sleeps >= BRISK && round.duration_since(last_work) < self.config.spin {
                 std::thread::yield_now();
             } else {
                 let due = [self.node.next_due(), self.ports.next_due()].into_iter().flatten().min();
@@ -197,7 +204,9 @@ impl<N: Node> PortLoop<N> {
                 if time.is_none_or(|t| !t.is_zero()) {
                     stats.sleeps += 1;
                     self.report(stats);
+                    let asleep = Instant::now();
                     self.ports.sleep(time)?;
+                    short_sleeps = if asleep.elapsed() < LONG_SLEEP { short_sleeps + 1 } else { 0 };
                 }
             }
         }

@@ -45,5 +45,5 @@ pub use info::*;
 pub use node::SwitchNode;
 pub use program::Program;
 pub use switch::{
-    Numbers, PortStats, Recirculation, Stats, Switch, SwitchConfig, TimerId, TimerPort, TimerShare,
+    Numbers, PortStats, Recirculation, Rest, Stats, Switch, SwitchConfig, TimerId, TimerPort, TimerShare,
 };

@@ -255,6 +255,7 @@ fn timers_number_their_packets_and_coalesce() {
         count: 3,
         numbers: Some(Numbers { offset: 6, first: 0, step: 1 }),
         yields: false,
+        rest: None,
     };
     let id = b.switch.add_timer(timer.clone()).unwrap();
     let mut out = Vec::new();
@@ -287,7 +288,7 @@ fn timers_number_their_packets_and_coalesce() {
 /// A timer that yields, of two packets.
 fn yielding() -> TimerPort {
     let template = cmd(1, 4, 0, 0);
-    TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true }
+    TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true, rest: None }
 }
 
 /// What came of a round at `now`.
@@ -331,23 +332,86 @@ fn timers_that_yield_rest_for_as_long_as_they_took() {
     assert_eq!(round(&mut b, &mut share, false, 1500), [0, 0]);
 }
 
-#[test]
-fn timers_that_yield_and_come_to_nothing_fire_rarely() {
-    let mut b = bench();
-    // For a group that is not there yet.
-    b.switch.add_timer(TimerPort { template: cmd(7, 0, 4, 0), count: 1, ..yielding() }).unwrap();
-    let mut out = Vec::new();
-    for n in 0..u64::from(TimerPort::FUTILE) {
-        assert!(n == 0 || b.switch.next_timer() == Some(n * 100 + 1000));
-        b.switch.fire_timers(n * 100 + 1000, &mut b.pool, &mut out);
+const RESTS: Option<Rest> = Some(Rest { after_ns: 0, longest_ns: 1000 });
+
+/// When timers fire until then, and how many packets that is.
+fn firings(b: &mut Bench, until: u64) -> Vec<(u64, usize)> {
+    let (mut fired, mut out) = (Vec::new(), Vec::new());
+    while let Some(due) = b.switch.next_timer().filter(|due| *due <= until) {
+        b.now = due.max(b.now);
+        fired.push((b.now, b.switch.fire_timers(b.now, &mut b.pool, &mut out)));
     }
-    let rarely = u64::from(TimerPort::FUTILE - 1) * 100 + 1000 + TimerPort::RARE * 100;
-    assert_eq!(b.switch.next_timer(), Some(rarely));
-    assert!(out.is_empty());
-    b.switch.multicast_group_insert(4, vec![Replica { port: 1, instance: 10 }]).unwrap();
-    b.switch.fire_timers(rarely, &mut b.pool, &mut out);
-    assert_eq!(b.collect(out).len(), 1);
-    assert_eq!(b.switch.next_timer(), Some(rarely + 100), "something came of it");
+    b.collect(out);
+    fired
+}
+
+#[test]
+fn timers_that_rest_fire_rarely_on_a_quiet_switch() {
+    let mut b = bench();
+    b.now = 0;
+    b.switch.add_timer(TimerPort { count: 1, rest: RESTS, ..yielding() }).unwrap();
+    let fired = firings(&mut b, 200_000);
+    let gaps: Vec<u64> = fired.windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert_eq!(gaps[0], 100 + 100 / Rest::PART);
+    // Each has left the switch, which is no reason to hurry.
+    assert!(gaps.windows(2).all(|w| w[0] <= w[1] + 100), "{gaps:?}");
+    assert!(gaps[gaps.len() - 20..].iter().all(|gap| (1000..=1100).contains(gap)), "{gaps:?}");
+    assert!((10..=11).contains(&fired.last().unwrap().1), "as long as a frame leaves: {fired:?}");
+    let soon = |b: &mut Bench| {
+        let due = b.switch.next_timer().unwrap();
+        firings(b, due);
+        b.switch.next_timer().unwrap() - b.now
+    };
+    assert!(soon(&mut b) > 1000);
+    // One for a group that is not there.
+    b.send(7, &cmd(7, 0, 4, 0));
+    assert!(soon(&mut b) > 1000);
+    b.send(7, &cmd(1, 4, 0, 0));
+    assert!(b.switch.next_timer().unwrap() <= b.now + 110, "one that leaves");
+    assert!(soon(&mut b) <= 110);
+    firings(&mut b, 600_000);
+    assert!(soon(&mut b) > 1000);
+    b.switch.stir();
+    assert!(b.switch.next_timer().unwrap() <= b.now + 110, "a change");
+}
+
+#[test]
+fn timers_rest_only_after_a_while() {
+    let mut b = bench();
+    b.now = 0;
+    let rest = Some(Rest { after_ns: 50_000, longest_ns: 1000 });
+    b.switch.add_timer(TimerPort { count: 1, rest, ..yielding() }).unwrap();
+    assert_eq!(firings(&mut b, 50_000).len(), 501);
+    assert!(firings(&mut b, 200_000).len() < 500);
+}
+
+#[test]
+fn timers_with_numbers_make_up_for_their_rest() {
+    let mut b = bench();
+    b.now = 0;
+    let numbers = Some(Numbers { offset: 6, first: 0, step: 1 });
+    b.switch.add_timer(TimerPort { numbers, count: 1, rest: RESTS, yields: false, ..yielding() }).unwrap();
+    let fired = firings(&mut b, 200_000);
+    let made: usize = fired.iter().map(|(_, made)| made).sum();
+    assert!((1980..=2001).contains(&made), "{made}");
+    assert!((10..=11).contains(&fired.last().unwrap().1), "{fired:?}");
+}
+
+#[test]
+fn timers_of_whose_numbers_nothing_comes_do_not_make_up() {
+    let mut b = bench();
+    b.now = 0;
+    // The number is the group.
+    let numbers = Some(Numbers { offset: 2, first: 1, step: 0x1000 });
+    let timer = TimerPort { template: cmd(7, 0, 0, 0), numbers, count: 1, rest: RESTS, ..yielding() };
+    b.switch.add_timer(timer).unwrap();
+    let fired = firings(&mut b, 200_000);
+    assert_eq!(fired.last().unwrap().1, 1, "{fired:?}");
+    b.switch.multicast_group_insert(0x3001, vec![Replica { port: 1, instance: 10 }]).unwrap();
+    b.switch.stir();
+    let until = b.now + 100_000;
+    let fired = firings(&mut b, until);
+    assert!(fired.last().unwrap().1 >= 10, "{fired:?}");
 }
 
 #[test]

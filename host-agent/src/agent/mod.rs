@@ -483,17 +483,22 @@ impl Agent {
     /// [`AgentError::NotFound`], [`AgentError::Attach`].
     pub fn attach_producer(&self, name: &str, cancel: Cancel) -> Result<Producer, AgentError> {
         let mut producer = self.attach(name, |ring| ring.attach_producer(cancel))?;
-        if let Some(bell) = self.bell_of(&self.ring(name)?)? {
+        if let Some(bell) = self.bell_of(&self.ring(name)?) {
             producer.set_doorbell(bell);
         }
         Ok(producer)
     }
 
-    /// What rings for a ring, if it is to ring.
-    fn bell_of(&self, info: &RingInfo) -> Result<Option<Box<dyn Doorbell>>, AgentError> {
-        let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) else { return Ok(None) };
-        let fail = |source| AgentError::Nic { name: info.name.clone(), source };
-        self.0.nic.doorbell(target, secret).map(Some).map_err(fail)
+    /// What rings for a ring, if it is to ring and its NIC can: the switch polls rings that do not.
+    fn bell_of(&self, info: &RingInfo) -> Option<Box<dyn Doorbell>> {
+        let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) else { return None };
+        match self.0.nic.doorbell(target, secret) {
+            Ok(bell) => Some(bell),
+            Err(error) => {
+                eprintln!("ring `{}`: {error}; the switch polls it", info.name);
+                None
+            }
+        }
     }
 
     /// Gives a ring a doorbell, for the program that attaches to it next.

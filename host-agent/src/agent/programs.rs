@@ -133,7 +133,7 @@ impl Agent {
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
         let file = file.try_clone_to_owned().map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;
-        let bell = self.bell_of(&info).map_err(|e| e.to_string())?;
+        let bell = self.bell_of(&info);
         let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
         Ok((info, lease, file, bell))
     }

@@ -31,6 +31,7 @@ pub(super) fn apply_batch(
     batch: Vec<Outcome<Option<Op>>>,
     all_or_nothing: bool,
 ) -> Vec<Outcome<()>> {
+    switch.stir();
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut undo = Vec::new();
     let mut failed = all_or_nothing && batch.iter().any(Result::is_err);

@@ -11,7 +11,7 @@ mod timer;
 pub use config::{Recirculation, SwitchConfig};
 pub use share::TimerShare;
 pub use stats::{PortStats, Stats};
-pub use timer::{Numbers, TimerId, TimerPort};
+pub use timer::{Numbers, Rest, TimerId, TimerPort};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub struct Switch {
     pass: u32,
     /// Ingress passes of all packets so far.
     passes: u64,
+    /// When a frame from a port last made one leave, or somebody changed something.
+    quiet_since: u64,
     stats: stats::AllStats,
     allowed: Option<Box<[bool]>>,
 }
@@ -81,6 +83,7 @@ impl Switch {
             notify_waker: None,
             pass: 1,
             passes: 0,
+            quiet_since: 0,
             stats: stats::AllStats::default(),
             allowed,
             program: program.clone(),
@@ -126,6 +129,7 @@ impl Switch {
         self.stats.all.recirculation_drops += old.again_queue.len() as u64;
         // Idle times count from here.
         self.core.now_ns = old.core.now_ns;
+        self.stir();
         for table in &mut self.core.tables {
             table.last_hit.fill(old.core.now_ns);
         }
@@ -199,6 +203,7 @@ impl Switch {
             return Err(ControlError::Full { kind: "packet-out queue", size });
         }
         self.packet_outs.push_back(bytes.into());
+        self.stir();
         Ok(())
     }
 
@@ -219,8 +224,13 @@ impl Switch {
     ) -> usize {
         for n in 0..max_packets {
             if let Some(again) = self.again_queue.pop_front() {
+                let left = out.len();
                 self.run_again(now_ns, again, pool, out);
                 self.drain_egress(pool, out);
+                // Whether it began with a timer is not known any more.
+                if out.len() > left {
+                    self.stir();
+                }
             } else if let Some(bytes) = self.packet_outs.pop_front() {
                 let mut frame = pool.take();
                 frame.append(&bytes);

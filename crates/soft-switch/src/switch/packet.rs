@@ -60,6 +60,22 @@ impl Switch {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) {
+        let left = out.len();
+        self.run(now_ns, port, frame, pool, out);
+        if out.len() > left {
+            self.stir();
+        }
+    }
+
+    /// As [`process`](Self::process), also for what the switch makes itself.
+    pub(super) fn run(
+        &mut self,
+        now_ns: u64,
+        port: u16,
+        frame: Frame,
+        pool: &mut FramePool,
+        out: &mut Vec<(u16, Frame)>,
+    ) {
         let len = frame.len() as u64;
         self.stats.all.packets_in += 1;
         let p = self.stats.at(port);

@@ -19,16 +19,27 @@ pub struct TimerPort {
     pub count: u16,
     /// The numbers that packets get.
     pub numbers: Option<Numbers>,
-    /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare). While nothing comes of its packets
-    /// it fires [`RARE`](Self::RARE) times as seldom.
+    /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
     pub yields: bool,
+    /// How it rests while the switch is quiet: while no frame from a port makes one leave, and nobody changes its entries. What a
+    /// timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with [`numbers`](Self::numbers)
+    /// makes up for all of it, unless nothing has come of a whole round of them.
+    pub rest: Option<Rest>,
 }
 
-impl TimerPort {
-    /// Firings in a row without a packet that left or went round again, from which on the next are put off.
-    pub const FUTILE: u32 = 1000;
-    /// Intervals from one of these to the next.
-    pub const RARE: u64 = 32;
+/// How a timer rests on a quiet switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// For how long the switch is quiet before it does, in nanoseconds. From then on each firing is put off by a
+    /// [`PART`](Self::PART)th of the time that has passed since.
+    pub after_ns: u64,
+    /// And at most by these nanoseconds.
+    pub longest_ns: u64,
+}
+
+impl Rest {
+    /// See [`after_ns`](Self::after_ns).
+    pub const PART: u64 = 64;
 }
 
 /// How the packets of a timer are numbered, over all firings.
@@ -42,6 +53,13 @@ pub struct Numbers {
     pub step: u16,
 }
 
+impl Numbers {
+    /// How many there are, until the first comes again.
+    fn round(&self) -> u32 {
+        0x10000 >> self.step.trailing_zeros().min(16)
+    }
+}
+
 /// Names a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId(u32);
@@ -49,12 +67,23 @@ pub struct TimerId(u32);
 #[derive(Debug)]
 struct Timer {
     spec: TimerPort,
-    /// When it fires next; a new timer fires as soon as it is asked.
+    /// When its interval is over; a new timer fires as soon as it is asked.
     due: u64,
     /// Of the next packet.
     number: u16,
-    /// Firings that nothing came of, since something did.
+    /// Packets in a row that neither left nor went round again, all of them on a switch that was quiet since then.
     futile: u32,
+    quiet_since: u64,
+}
+
+impl Timer {
+    /// When it fires next, on a switch that has been quiet since then.
+    fn fires_at(&self, quiet_since: u64) -> u64 {
+        let Some(rest) = self.spec.rest else { return self.due };
+        let quiet = self.due.saturating_sub(quiet_since);
+        let wait = quiet.saturating_sub(rest.after_ns) / Rest::PART;
+        self.due.saturating_add(wait.min(rest.longest_ns))
+    }
 }
 
 /// All timers.
@@ -86,7 +115,7 @@ impl Switch {
             timers.len() - 1
         });
         let number = timer.numbers.map_or(0, |n| n.first);
-        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0 });
+        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0, quiet_since: 0 });
         Ok(TimerId(at as u32))
     }
 
@@ -120,13 +149,18 @@ impl Switch {
     /// The same of what yields, or of all else.
     pub(super) fn next_due(&self, yields: bool) -> Option<u64> {
         let timers = self.timers.timers.iter().flatten().filter(|t| t.spec.yields == yields);
-        let timers = timers.map(|t| t.due).min();
+        let timers = timers.map(|t| t.fires_at(self.quiet_since)).min();
         if yields {
             return timers;
         }
         let sweep = self.sweeps_needed().then_some(self.timers.sweep_due);
         let digest = self.digests.iter().filter_map(|d| d.due()).min();
         [timers, sweep, digest].into_iter().flatten().min()
+    }
+
+    /// Has timers that rest fire at their intervals again, for as long as it takes to be quiet once more.
+    pub fn stir(&mut self) {
+        self.quiet_since = self.quiet_since.max(self.core.now_ns);
     }
 
     /// Fires all timers that are due. Intervals that were missed count as one firing. Returns the packets made.
@@ -145,16 +179,29 @@ impl Switch {
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
-            if t.due > now_ns || (t.spec.yields && !all) {
+            let fires_at = t.fires_at(self.quiet_since);
+            if fires_at > now_ns || (t.spec.yields && !all) {
                 continue;
             }
             let interval = t.spec.interval_ns;
+            let left_out = (fires_at - t.due) / interval;
             let missed = if t.due == 0 { 0 } else { (now_ns - t.due) / interval };
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
-            let (port, count, numbers) = (t.spec.port, t.spec.count, t.spec.numbers);
-            let (passes, left) = (self.passes, out.len());
-            for _ in 0..count {
+            let (port, numbers) = (t.spec.port, t.spec.numbers);
+            if t.quiet_since != self.quiet_since {
+                (t.quiet_since, t.futile) = (self.quiet_since, 0);
+            }
+            let all_of_it = numbers.is_some_and(|n| t.futile < n.round());
+            let (count, mut gone) = (u64::from(t.spec.count), out.len());
+            for n in 0..(1 + left_out) * count {
+                if n > 0 && n % count == 0 && !all_of_it {
+                    if out.len() == gone {
+                        break;
+                    }
+                    gone = out.len();
+                }
+                let (passes, left) = (self.passes, out.len());
                 let mut frame = pool.take();
                 let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
                 frame.append(&t.spec.template);
@@ -164,16 +211,11 @@ impl Switch {
                     b.copy_from_slice(&t.number.to_be_bytes());
                     t.number = t.number.wrapping_add(n.step);
                 }
-                self.process(now_ns, port, frame, pool, out);
+                self.run(now_ns, port, frame, pool, out);
                 made += 1;
-            }
-            let futile = self.passes - passes == u64::from(count) && out.len() == left;
-            if let Some(Some(t)) = self.timers.timers.get_mut(i)
-                && t.spec.yields
-            {
-                t.futile = if futile { t.futile.saturating_add(1) } else { 0 };
-                if t.futile >= TimerPort::FUTILE {
-                    t.due = t.due.saturating_add(interval.saturating_mul(TimerPort::RARE - 1));
+                let futile = self.passes == passes + 1 && out.len() == left;
+                if let Some(Some(t)) = self.timers.timers.get_mut(i) {
+                    t.futile = if futile { t.futile.saturating_add(1) } else { 0 };
                 }
             }
         }
