@@ -16,8 +16,8 @@ Failed = live.Failed
 
 def topology(kind, producers, consumers, mtu, more=""):
     hosts = "".join(f"  - {{name: {h}, ip: {HOSTS[h][0]}, mac: '{HOSTS[h][1]}', mtu: {mtu}}}\n" for h in producers + consumers)
-    # Timeouts are long: an emulated guest answers in milliseconds.
-    return (f"name: rxe\nhosts:\n{hosts}flows:\n"
+    # Timeouts are long: an emulated guest answers in milliseconds. Packet numbers wrap on the way.
+    return (f"name: rxe\ndefaults: {{first_psn: 0xffffc0}}\nhosts:\n{hosts}flows:\n"
             f"  - {{name: f, kind: {kind}, producers: [{', '.join(producers)}], consumers: [{', '.join(consumers)}], "
             f"item_size: 1024, ring_size: 64KiB, max_batch: 16384, poll_timeout: 40ms, rto: 40ms, {more or 'poll_interval: 500us'}}}\n"
             "workload: {kind: synthetic, items: 1}\n")

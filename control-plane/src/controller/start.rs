@@ -99,6 +99,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
     let plane = DataPlane::new(schema, switch)?;
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     state.numbers = Allocator::with(plane.room());
+    state.first_psn = setup.topology.first_psn;
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 
