@@ -9,6 +9,7 @@ mod error;
 mod library;
 mod neighbour;
 mod sysfs;
+mod vlan;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -76,6 +77,7 @@ impl VerbsNic {
             mac: choice.mac,
             ip: choice.ip,
             path_mtu: 0,
+            vlan: vlan::of(Path::new(vlan::FOLDER), &choice.interface),
         };
         // From here on, dropping it closes what is open.
         let mut nic =
