@@ -119,12 +119,7 @@ impl Controller {
 
     /// Has registers begin where the rings do that `old` has not: counters and PSNs. Their workers do not run yet, but for that of a
     /// group that they join.
-    pub(super) async fn begin(
-        &self,
-        work: &mut Work,
-        old: Option<&Flow>,
-        new: &Flow,
-    ) -> Result<(), Refusal> {
+    pub(super) async fn begin(&self, work: &mut Work, old: Option<&Flow>, new: &Flow) -> Result<(), Refusal> {
         let had: HashSet<&str> = old.iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
         let running = old.map(Flow::workers).unwrap_or_default();
         let reset = |r: &Ring| match !r.ids.is_producer && running.contains(&r.ids.worker) {
