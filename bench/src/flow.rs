@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{PORT_TIMER, Plan, RingAddress, admin};
+use zsr_control_plane::plan::{PORT_TIMER, Plan, Qp, RingAddress, admin};
 use zsr_control_plane::run::install::switch_in_hand;
 use zsr_control_plane::topology::Topology;
 use zsr_host_agent::ring::{Cancel, Consumer, Producer, Ring, RingSpec, Role};
@@ -60,26 +60,25 @@ impl Flow {
                 let region = unsafe { HostMemory::from_raw(block.base().as_ptr(), block.len(), owner) };
                 let access = Access::REMOTE_READ.with(Access::REMOTE_WRITE);
                 let rkey: Rkey = nic.register_mr(Arc::new(region), 0, access).expect("a valid region");
-                let mut connect = |remote: u32| {
+                let mut connect = |remote: Qp| {
                     let qpn = nic.create_qp(QpCaps::default()).expect("a queue pair");
                     let mut rtr = RtrAttr::new(
-                        Qpn::new(remote),
+                        Qpn::new(remote.qpn),
                         plan.switch.ip,
-                        Psn::ZERO,
+                        Psn::new(remote.psn),
                         Mtu::from_bytes(mtu).expect("a path MTU"),
                     );
                     rtr.dest_mac = Some(Mac(plan.switch.mac.0));
-                    for step in
-                        [Modify::Init { access }, Modify::Rtr(rtr), Modify::Rts(RtsAttr::new(Psn::ZERO))]
-                    {
+                    let rts = RtsAttr::new(Psn::new(remote.psn));
+                    for step in [Modify::Init { access }, Modify::Rtr(rtr), Modify::Rts(rts)] {
                         nic.modify_qp(qpn, step).expect("states in order");
                     }
                     qpn.get()
                 };
                 addresses[r] = Some(RingAddress {
                     rkey: rkey.0,
-                    data_qpn: connect(ids.data.qpn),
-                    poll_qpn: connect(ids.poll.qpn),
+                    data_qpn: connect(ids.data),
+                    poll_qpn: connect(ids.poll),
                     epoch: 0,
                 });
                 rings.push(memory);

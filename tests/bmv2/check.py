@@ -101,7 +101,9 @@ def running():
         refused("nobody at the address", ["start bmv2 there"], "--bmv2", "127.0.0.1:1", "--packets", bmv2.packets)
 
 
+# Packet numbers wrap within the first items.
 INTERFACES = """name: interfaces
+defaults: {{first_psn: 0xfffff8}}
 switches:
   - {{name: s1, kind: bmv2, address: '{address}', tick: {{interval: 2ms, interface: ticks}}}}
 hosts:

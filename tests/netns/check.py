@@ -10,7 +10,7 @@ from live import Failed, System
 ZSR, SCRATCH, LINES, XDP = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1"
 NAME = f"t{os.getpid()}"
 SHUFFLE = """name: shuffle
-defaults: {mtu: %d}
+defaults: {mtu: %d, first_psn: 0xffffc0}
 hosts: [h1, h2, h3, h4]
 links:
   - {from: h1, to: s1:1, faults: {loss: %s}}

@@ -107,7 +107,7 @@ impl Rig {
             let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
             let memory = Ring::with_start(role, shape, 0, 0).expect("memory for a ring");
             let mtu = topology.hosts[ring.host].mtu;
-            addresses[r] = Some(setup::connect(&mut nics[ring.host], &memory, &plan, ids, mtu, 0));
+            addresses[r] = Some(setup::connect(&mut nics[ring.host], &memory, &plan, ids, mtu));
             let item = vec![0; ring.item_size as usize];
             if ids.is_producer {
                 let mut handle = memory.attach_producer(Cancel::default()).expect("a free ring");

@@ -109,10 +109,11 @@ fn topology(spec: &Spec) -> Topology {
     let names = |kind, n| (0..n).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let (producers, consumers) = (names("p", spec.producers), names("c", spec.consumers));
     let text = format!(
-        "defaults: {{mtu: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, kind: {}, producers: [{producers}], \
+        "defaults: {{mtu: {}, first_psn: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, kind: {}, producers: [{producers}], \
          consumers: [{consumers}], item_size: {}, ring_size: {}, max_batch: {}, poll_interval: 4us, poll_timeout: 60us, \
          rto: 80us}}\nworkload: {{kind: synthetic, items: 1}}\n",
         spec.mtu,
+        spec.psn_from,
         spec.kind.word(),
         spec.item_size,
         spec.ring_size,
@@ -157,7 +158,7 @@ impl System {
             let memory =
                 Ring::with_start(role, shape.with_byte_order(order), start, 0).expect("memory for a ring");
             let nic = &mut nics[ring.host];
-            let address = setup::connect(nic, &memory, &plan, ids, spec.mtu, spec.psn_from);
+            let address = setup::connect(nic, &memory, &plan, ids, spec.mtu);
             addresses[r] = Some(address);
             let port = topology.link_of(ring.host).expect("every host has a link").port as u16;
             let roles = if ids.is_producer {
@@ -201,13 +202,11 @@ impl System {
         }
         let mut switch = setup::switch(&plan, &addresses);
         for r in &ids {
-            set(&mut switch, "poll_psn.poll_psn", r.poll.index, spec.psn_from << 8);
-            let (psn, counters) = if r.is_producer {
-                ("producer_psn.producer_psn", ["producer_head.producer_head", "producer_tail.producer_tail"])
+            let counters = if r.is_producer {
+                ["producer_head.producer_head", "producer_tail.producer_tail"]
             } else {
-                ("consumer_psn.consumer_psn", ["head.head", "consumer_tail.consumer_tail"])
+                ["head.head", "consumer_tail.consumer_tail"]
             };
-            set(&mut switch, psn, r.id, spec.psn_from << 8);
             counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
         }
         for timer in ticks::timers(TICK) {

@@ -84,6 +84,7 @@ pub(super) fn ring(r: &proto::Ring) -> Value {
         "poll_qpn": flow.map(|_| r.poll_qpn),
         "nic_data_qpn": flow.map(|_| r.nic_data_qpn),
         "nic_poll_qpn": flow.map(|_| r.nic_poll_qpn),
+        "first_psn": flow.map(|_| r.first_psn),
     })
 }
 

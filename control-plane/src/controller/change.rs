@@ -219,6 +219,7 @@ impl Controller {
             if let Some(new) = new.as_deref_mut() {
                 inner.agents.open(new, &inner.plane, &around.hosts).await?;
                 touched = true;
+                self.begin(work, old, new).await.map_err(|refusal| Failure { refusal, touched })?;
             }
             // Workers that rest do so until their lists are what they will be.
             let through = entities(new.as_deref(), rests)?;
@@ -293,7 +294,7 @@ impl Controller {
         if new.kind == FlowKind::Replicate
             && let Some(state) = rest.resting.first()
         {
-            self.join(work, new, state).await?;
+            Self::join(new, state);
         }
         if farewell.force() {
             return Ok(());

@@ -169,6 +169,7 @@ fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> pr
         poll_qpn: r.ids.poll.qpn,
         nic_data_qpn: r.address.map_or(0, |a| a.data_qpn),
         nic_poll_qpn: r.address.map_or(0, |a| a.poll_qpn),
+        first_psn: r.ids.data.psn,
     }
 }
 

@@ -6,7 +6,7 @@ use super::model::{Flow, FlowKind, Ring};
 use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
 use crate::plan::admin::{self, Reset};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -21,6 +21,8 @@ const LATE_ANSWER: Duration = Duration::from_secs(1);
 /// How long it may take at all: longer than a switch may be silent before it is taken to be lost (`again.rs`), which is what ends
 /// flows; one that is only late, on a machine that is busy, ends nothing.
 const NO_ANSWER: Duration = Duration::from_secs(20);
+/// Packets to the data plane between two questions whether it has taken them: its queue has room for some more.
+const AT_ONCE: usize = 256;
 /// Between two questions to a worker that is not at rest.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -114,21 +116,31 @@ impl Controller {
     }
 
     /// Rings without an address begin where their group's worker is.
-    pub(super) async fn join(
-        &self,
-        work: &mut Work,
-        new: &mut Flow,
-        state: &WorkerState,
-    ) -> Result<(), Refusal> {
+    pub(super) fn join(new: &mut Flow, state: &WorkerState) {
         for ring in new.consumers.iter_mut().flat_map(|m| &mut m.rings).filter(|r| r.address.is_none()) {
             ring.start = state.head;
             ring.ids.data.psn = state.psn;
-            let tail =
-                Reset { poll_qp: ring.ids.poll.index, consumer_tail: state.head, ..Default::default() };
-            work.switch.packet_out(tail.packet()).await?;
         }
-        // Behind the resets, which are answered by nothing.
-        self.caught_up(work).await
+    }
+
+    /// Has registers begin where the rings do that `old` has not: counters and PSNs. Their workers do not run yet, but for that of a
+    /// group that they join.
+    pub(super) async fn begin(&self, work: &mut Work, old: Option<&Flow>, new: &Flow) -> Result<(), Refusal> {
+        let had: HashSet<&str> = old.iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
+        let running = old.map(Flow::workers).unwrap_or_default();
+        let reset = |r: &Ring| match !r.ids.is_producer && running.contains(&r.ids.worker) {
+            true => r.ids.reset_poll(r.start),
+            false => r.ids.reset(r.start),
+        };
+        let resets: Vec<Reset> = new.rings().filter(|r| !had.contains(r.name.as_str())).map(reset).collect();
+        for some in resets.chunks(AT_ONCE) {
+            for reset in some {
+                work.switch.packet_out(reset.packet()).await?;
+            }
+            // Resets are answered by nothing.
+            self.caught_up(work).await?;
+        }
+        Ok(())
     }
 
     /// A worker whose transfer does not come to an end, because one of those in it is leaving and does not answer any more:
@@ -215,7 +227,7 @@ impl Controller {
         let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
         let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
         // Anywhere: where the old connection was is not known, and it was far away all but surely.
-        ring.ids.data.psn = crate::plan::secret() & 0xff_ffff;
+        ring.ids.data.psn = crate::plan::random_psn();
         ring.ids.poll.psn = 0;
         self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         // Makes it free for others, too.

@@ -104,6 +104,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     state.switch.clone_from(&switch.name);
     state.numbers = Allocator::with(plane.room());
+    state.first_psn = setup.topology.first_psn;
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 

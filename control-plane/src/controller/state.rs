@@ -103,6 +103,8 @@ pub struct State {
     pub pace: Pace,
     /// Where programs of a host attach, as its agent says, by host.
     pub places: HashMap<String, ProgramsPlace>,
+    /// First PSN of all connections; `None`: random ones.
+    pub first_psn: Option<u32>,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -353,6 +355,8 @@ impl State {
         let name = self.check_member(flow, new)?;
         let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
         let (shared, member) = place_of_consumer(flow)?;
+        // A group's worker counts packets to all members as one.
+        let psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
         let worker = match shared {
             Some(worker) => worker,
             None => {
@@ -361,13 +365,13 @@ impl State {
                 worker
             }
         };
-        let ids = self.ring_ids(worker, None, member, taken)?;
+        let ids = self.ring_ids((worker, psn), None, member, taken)?;
         let ring = ring(flow, declared.first(), || format!("{}.{name}", flow.name), &new.host, ids);
         self.check_ring_name(flow, &ring)?;
         if per_consumer(flow.kind) {
             for p in 0..flow.producers.len() {
                 let number = self.producer_number(taken)?;
-                let ids = self.ring_ids(worker, Some(number), 0, taken)?;
+                let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
                 let producer = &flow.producers[p];
                 let made = || format!("{}.{}.{name}", flow.name, producer.name);
                 let lane = ring_of(flow, made(), &producer.host, ids);
@@ -393,7 +397,7 @@ impl State {
             let consumer = &flow.consumers[lane];
             let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
             let number = self.producer_number(taken)?;
-            let ids = self.ring_ids(worker, Some(number), 0, taken)?;
+            let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
             let made = || match per_consumer(flow.kind) {
                 true => format!("{}.{name}.{}", flow.name, consumer.name),
                 false => format!("{}.{name}", flow.name),
@@ -412,10 +416,10 @@ impl State {
         Ok(number)
     }
 
-    /// Numbers of a ring of `worker`; `producer` is that of a producer ring.
+    /// Numbers of a ring of `worker`; `producer` is that of a producer ring. `psn`: its first PSN, if that is given.
     fn ring_ids(
         &mut self,
-        worker: u16,
+        (worker, psn): (u16, Option<u32>),
         producer: Option<u16>,
         member: u8,
         taken: &mut Vec<Number>,
@@ -425,6 +429,8 @@ impl State {
         let poll = self.numbers.qp()?;
         taken.push(Number::Qp(poll.index));
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
+        let psn = psn.or(self.first_psn).unwrap_or_else(crate::plan::random_psn);
+        let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
         Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::plan::secret() })
     }
 

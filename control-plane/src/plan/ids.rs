@@ -1,8 +1,10 @@
 //! Numbers in the data plane: workers, producers, connections, groups.
 
 use super::PlanError;
+use super::admin::Reset;
 use crate::topology::{FlowKind, Topology};
 use std::hash::BuildHasher;
+use zsr_link::Rng;
 
 // Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything: a commit record of zeros names no producer,
 // and a reset (admin.rs) that is not about a worker, say, names worker 0.
@@ -11,6 +13,7 @@ const MAX_PRODUCERS: usize = 32768 - 1;
 const MAX_QPS: usize = 65536 - 2;
 /// Rings of either side: each has two connections.
 pub(crate) const MAX_RINGS: usize = MAX_QPS / 2 - 1;
+const PSN_BITS: u32 = 0xff_ffff;
 /// Members of a replicate flow: a bit each in a register of 32.
 pub const MAX_MEMBERS: usize = 32;
 /// First multicast group of replicate flows; each has two, the second one for polls.
@@ -23,8 +26,16 @@ pub struct Qp {
     pub index: u16,
     /// Number that the peer sends to, 24 bits.
     pub qpn: u32,
-    /// First PSN in both directions.
+    /// First PSN in both directions, 24 bits.
     pub psn: u32,
+}
+
+impl Qp {
+    /// The same with another first PSN.
+    #[must_use]
+    pub fn from_psn(self, psn: u32) -> Qp {
+        Qp { psn, ..self }
+    }
 }
 
 /// What the data plane calls a ring.
@@ -46,6 +57,23 @@ pub struct RingIds {
     pub secret: u32,
 }
 
+impl RingIds {
+    /// What the switch's registers begin with, where both counters of the ring are at `start` bytes and both connections have one
+    /// first PSN. For a consumer ring that includes those of its worker.
+    pub fn reset(&self, start: u32) -> Reset {
+        let poll = Reset { head: start, producer_tail: start, ..self.reset_poll(start) };
+        match self.is_producer {
+            true => Reset { producer: self.id, ..poll },
+            false => Reset { worker: self.worker, ..poll },
+        }
+    }
+
+    /// Those of the ring's poll connection alone, for a consumer ring whose worker runs already.
+    pub fn reset_poll(&self, start: u32) -> Reset {
+        Reset { poll_qp: self.poll.index, consumer_tail: start, psn: self.poll.psn, ..Default::default() }
+    }
+}
+
 /// What moves items: into one consumer ring, or into all of a replicate flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
@@ -65,7 +93,8 @@ type Assignment = (Vec<Option<RingIds>>, Vec<Worker>);
 
 /// Numbers the rings of all flows, in the order of the topology.
 pub(super) fn assign(topology: &Topology, generation: u8) -> Result<Assignment, PlanError> {
-    let mut numbers = Numbers { generation: generation.max(1), qps: 1, producers: 0 };
+    let psns = topology.first_psn.ok_or(Rng::new(topology.seed));
+    let mut numbers = Numbers { generation: generation.max(1), qps: 1, producers: 0, psns };
     let mut rings = vec![None; topology.rings.len()];
     let mut workers: Vec<Worker> = Vec::new();
     let mut groups = 0;
@@ -93,13 +122,16 @@ pub(super) fn assign(topology: &Topology, generation: u8) -> Result<Assignment, 
             }
         }
         for w in &workers[first..] {
+            // A worker counts packets to all of its consumers as one.
+            let psn = numbers.psn();
             for (member, &ring) in w.consumers.iter().enumerate() {
-                rings[ring] = Some(numbers.ring(w.id, w.id, None, member as u8));
+                rings[ring] = Some(numbers.ring(w.id, w.id, None, member as u8, psn));
             }
             for &ring in &w.producers {
                 if rings[ring].is_none() {
                     numbers.producers += 1;
-                    rings[ring] = Some(numbers.ring(w.id, 0, Some(numbers.producers as u16), 0));
+                    let psn = numbers.psn();
+                    rings[ring] = Some(numbers.ring(w.id, 0, Some(numbers.producers as u16), 0, psn));
                 }
             }
         }
@@ -125,10 +157,19 @@ struct Numbers {
     generation: u8,
     qps: usize,
     producers: usize,
+    /// First PSNs: all the same, or made of the topology's seed, so that a run can be repeated.
+    psns: Result<u32, Rng>,
 }
 
 impl Numbers {
-    fn ring(&mut self, worker: u16, id: u16, producer: Option<u16>, member: u8) -> RingIds {
+    fn psn(&mut self) -> u32 {
+        match &mut self.psns {
+            Ok(psn) => *psn,
+            Err(rng) => rng.bits() as u32 & PSN_BITS,
+        }
+    }
+
+    fn ring(&mut self, worker: u16, id: u16, producer: Option<u16>, member: u8, psn: u32) -> RingIds {
         let first = 2 * self.qps;
         self.qps += 1;
         RingIds {
@@ -136,15 +177,20 @@ impl Numbers {
             worker,
             is_producer: producer.is_some(),
             member,
-            data: qp(first as u16, self.generation),
-            poll: qp(first as u16 + 1, self.generation),
+            data: qp(first as u16, self.generation).from_psn(psn),
+            poll: qp(first as u16 + 1, self.generation).from_psn(psn),
             secret: secret(),
         }
     }
 }
 
-/// A connection's queue pair at the switch. `generation` keeps its number apart from those of an earlier controller.
+/// A first PSN that nobody can guess.
+pub fn random_psn() -> u32 {
+    secret() & PSN_BITS
+}
+
+/// A connection's queue pair at the switch, with first PSN 0. `generation` keeps its number apart from those of an earlier controller.
 pub fn qp(index: u16, generation: u8) -> Qp {
-    // Registers start at zero, so PSNs do; queue pair number 0 is never used.
+    // Queue pair number 0 is never used.
     Qp { index, qpn: u32::from(generation.max(1)) << 16 | u32::from(index), psn: 0 }
 }

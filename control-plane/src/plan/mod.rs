@@ -21,7 +21,7 @@ pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, secret};
+pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, random_psn, secret};
 pub(crate) use ids::{MAX_RINGS, MAX_WORKERS};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
@@ -206,6 +206,11 @@ impl<'t> Plan<'t> {
         Ok(())
     }
 
+    /// What the switch's registers begin with, for rings whose counters are at 0: to be sent before workers start.
+    pub fn resets(&self) -> impl Iterator<Item = admin::Reset> {
+        self.rings.iter().flatten().map(|ids| ids.reset(0))
+    }
+
     /// The largest weight of a flow.
     fn heaviest(&self) -> u32 {
         self.topology.flows.iter().map(|f| f.weight).max().unwrap_or(1)
@@ -309,5 +314,27 @@ mod tests {
             panic!("the tick group is a multicast group");
         };
         assert_eq!(group.replicas.len(), 2);
+    }
+
+    #[test]
+    fn first_psns_are_made_of_the_seed_unless_the_topology_says_them() {
+        let psns = |defaults: &str| {
+            let flow = "{name: f, kind: replicate, producers: [h1, h2], consumers: [h3, h4]}";
+            let text = format!("{defaults}\nhosts: [h1, h2, h3, h4]\nflows: [{flow}]\n");
+            let topology = Topology::parse(Path::new("t.yaml"), text.as_bytes()).unwrap();
+            let plan = Plan::new(&topology, 0, 1).unwrap();
+            let of = |ids: &RingIds| {
+                assert_eq!((ids.data.psn, ids.reset(0).psn), (ids.poll.psn, ids.data.psn));
+                ids.data.psn
+            };
+            plan.rings.iter().flatten().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(psns("defaults: {first_psn: 0xfffff0}"), [0xff_fff0; 4]);
+        let first = psns("seed: 1");
+        assert_eq!(psns("seed: 1"), first);
+        assert_ne!(psns("seed: 2"), first);
+        assert!(first.iter().all(|psn| *psn < 1 << 24));
+        // Both consumers are one worker's, who counts once; all others count for themselves.
+        assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{first:?}");
     }
 }

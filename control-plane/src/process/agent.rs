@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::machine::Machine;
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
-use zsr_host_agent::nic::{NicBackend, NicNode, SoftNicBackend, nic_queue};
+use zsr_host_agent::nic::{NicBackend, NicInfo, NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_wire::Mac;
@@ -93,6 +93,15 @@ async fn watch_nic(agent: Agent, interface: String) {
     }
 }
 
+/// Why a NIC of the system's can't be a host's: the kernel tags its frames, and the switch takes none with a tag.
+fn on_vlan(found: &NicInfo, interface: &str) -> Option<String> {
+    let (name, ip, vlan) = (&found.name, found.ip, found.vlan?);
+    Some(format!(
+        "the GID {ip} of the RDMA device {name} is on VLAN {vlan} (interface {interface}), and the switch takes no frames with a VLAN tag: \
+         give the address {ip} to the interface below {interface}, and have the port of the cable carry untagged frames"
+    ))
+}
+
 fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Result<Running, RoleError> {
     if let NicKind::Verbs { device, port, gid_index } = &host.nic {
         let config =
@@ -108,6 +117,9 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
             )));
         }
         let interface = nic.interface().to_owned();
+        if let Some(why) = on_vlan(&found, &interface) {
+            return Err(refused(why));
+        }
         let agent = Agent::with_shared_memory(&host.name, nic, None);
         tokio::spawn(watch_nic(agent.clone(), interface));
         return Ok(Running { agent, nic: None, captures: None });
@@ -140,4 +152,26 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     let captures = captures.serve(listen(&place.captures(Some(number)))?);
     let nic = node.spawn("zsr-nic").map_err(|e| other("starting a thread")(&e))?;
     Ok(Running { agent, nic: Some(nic), captures: Some(captures) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_on_a_vlan_is_refused_with_interface_vlan_and_what_to_do() {
+        let nic = |vlan| NicInfo {
+            name: "mlx5_0".into(),
+            backend: "verbs",
+            mac: Mac([2; 6]),
+            ip: [10, 0, 1, 3].into(),
+            path_mtu: 1024,
+            vlan,
+        };
+        assert_eq!(on_vlan(&nic(None), "eth1"), None);
+        let said = on_vlan(&nic(Some(100)), "eth1.100").expect("refused");
+        for part in ["10.0.1.3", "mlx5_0", "VLAN 100 (interface eth1.100)", "interface below eth1.100"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
 }

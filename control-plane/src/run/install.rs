@@ -1,14 +1,15 @@
 //! The order in which a switch is given its program, entries and groups, and the same for a switch in the caller's hand.
 
 use super::error::RunError;
-use crate::p4::{Artifacts, Schema, SwitchClient};
-use crate::plan::{Plan, RingAddress};
+use crate::p4::{Artifacts, Digests, Schema, SwitchClient};
+use crate::plan::{Plan, RingAddress, admin};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::TableEntry;
 use std::num::NonZeroU64;
 use std::os::unix::fs::PermissionsExt;
 use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_wire::FramePool;
 
 /// Name of the P4Runtime server's socket in a private folder.
 pub(super) const P4RUNTIME: &str = "p4runtime";
@@ -47,6 +48,27 @@ pub async fn flows(
     client.insert(entries.clone()).await?;
     client.insert_replication(plan.flow_groups()?).await?;
     Ok(entries)
+}
+
+/// Packets to the data plane between two answers: the switch has room for some more.
+const AT_ONCE: usize = 256;
+
+/// Sets what the switch's registers begin with, and waits until it has. No worker runs yet, so nothing else is reported.
+pub async fn registers(
+    client: &mut SwitchClient,
+    digests: &mut Digests,
+    plan: &Plan<'_>,
+) -> Result<(), RunError> {
+    let Some(worker) = plan.workers.first() else { return Ok(()) };
+    let resets: Vec<_> = plan.resets().collect();
+    for some in resets.chunks(AT_ONCE) {
+        for reset in some {
+            client.packet_out(reset.packet()).await?;
+        }
+        client.packet_out(admin::query(worker.id)).await?;
+        digests.next().await?;
+    }
+    Ok(())
 }
 
 /// Starts the workers: to be called last, when everything that they need is in place.
@@ -104,5 +126,10 @@ pub fn switch_in_hand(
         }
         controller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
+    let (mut pool, mut out) = (FramePool::default(), Vec::new());
+    for reset in plan.resets() {
+        switch.queue_packet_out(&reset.packet()).map_err(|e| RunError::Program(e.to_string()))?;
+        switch.run_pending(0, 1, &mut pool, &mut out);
+    }
     Ok(switch)
 }

@@ -130,7 +130,8 @@ impl<'t> System<'t> {
             client.enable_digest(schema.digest(REPORT)?).await?;
             let addresses = hosts.create_rings(topology, &plan).await?;
             entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
-            if let Some(digests) = client.digests() {
+            if let Some(mut digests) = client.digests() {
+                install::registers(&mut client, &mut digests, &plan).await?;
                 let names = Names::new(topology, &plan, &hosts.agents());
                 tokio::spawn(reports.clone().watch(digests, names));
             }

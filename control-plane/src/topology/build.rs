@@ -62,6 +62,7 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
             name: stem.to_owned(),
             file: file.to_owned(),
             seed: 1,
+            first_psn: None,
             switches: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
@@ -112,7 +113,7 @@ impl Builder<'_> {
     }
 
     fn defaults(&mut self, node: &Node) {
-        let known = ["mtu", "item_size", "ring_size", "max_batch", "poll_interval"];
+        let known = ["mtu", "item_size", "ring_size", "max_batch", "poll_interval", "first_psn"];
         let Some(table) = self.reader.table(node, "defaults", &known) else { return };
         if let Some(mtu) = self.mtu(&table) {
             self.defaults.mtu = mtu.value;
@@ -128,6 +129,8 @@ impl Builder<'_> {
         if let Some(at) = self.reader.duration(&table, "poll_interval", POLLS) {
             self.defaults.poll_interval = Some(at.value);
         }
+        let psn = self.reader.integer(&table, "first_psn", 0..=0xff_ffff);
+        self.topology.first_psn = psn.map(|at| at.value as u32);
     }
 
     /// Notes who owns `name`; a second owner is an error.

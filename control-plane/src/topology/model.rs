@@ -19,8 +19,10 @@ pub struct Topology {
     pub name: String,
     /// The file it came from, for messages.
     pub file: PathBuf,
-    /// Seed of everything that is random: faults, synthetic items.
+    /// Seed of everything that is random: faults, synthetic items; in a run first PSNs, too.
     pub seed: u64,
+    /// First PSN of all connections, 24 bits; `None`: random ones.
+    pub first_psn: Option<u32>,
     /// Switches, in the order of the file.
     pub switches: Vec<Switch>,
     /// Hosts, in the order of the file.

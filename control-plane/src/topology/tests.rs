@@ -610,3 +610,12 @@ fn what_does_not_go_with_a_tofino_is_named() {
         assert!(found.contains(part), "{found:?} lacks {part:?}");
     }
 }
+
+#[test]
+fn a_first_psn_has_24_bits() {
+    let with = |psn: &str| format!("defaults: {{first_psn: {psn}}}\n{BASE}");
+    assert_eq!(parse(BASE).unwrap().first_psn, None);
+    assert_eq!(parse(&with("0xfffff0")).unwrap().first_psn, Some(0xff_fff0));
+    let found = errors(&with("0x1000000"));
+    assert!(matches!(&found[..], [(1, _, message)] if message.contains("first_psn")), "{found:?}");
+}

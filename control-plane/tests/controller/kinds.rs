@@ -196,3 +196,47 @@ fn rates_and_weights_change_while_items_move() {
     }
     assert!(rig.is_clean());
 }
+
+#[test]
+fn packet_numbers_begin_anywhere_and_wrap_in_every_kind() {
+    let rig = Rig::new(4, "defaults: {first_psn: 0xfffffd}\n");
+    let (_controller, mut client) = rig.control();
+    for kind in [FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate] {
+        let new = of_kind(kind, &["h1"], &["h2"]);
+        rig.runtime.block_on(client.create_flow(new)).expect("created");
+        let mut tx = producer(&rig, 1, if kind == FlowKind::Shuffle { "f.h1.h2" } else { "f.h1" });
+        let mut rx = consumer(&rig, 2, "f.h2");
+        let mut go = |range: std::ops::Range<u64>| {
+            for n in range {
+                push(&mut tx, n..n + 1);
+                assert_eq!(pop(&mut rx), n, "{kind:?}");
+            }
+        };
+        go(0..100);
+        if kind == FlowKind::Replicate {
+            // Who joins begins where the group is, and with polls of its own.
+            rig.runtime.block_on(client.add_consumer(guest("h3"))).expect("joined");
+            let mut joined = consumer(&rig, 3, "f.guest");
+            for n in 100..200 {
+                go(n..n + 1);
+                assert_eq!(pop(&mut joined), n);
+            }
+        }
+        drop((tx, rx));
+        let delete = proto::DeleteFlowRequest { name: "f".into(), force: true };
+        rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    }
+}
+
+#[test]
+fn first_packet_numbers_are_random_unless_the_topology_says_them() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    let flow = rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let flow = flow.into_inner();
+    let (tx, rx) = (&flow.producers[0].rings[0], &flow.consumers[0].rings[0]);
+    // Once in 2^24 runs they are the same.
+    assert_ne!(tx.first_psn, rx.first_psn);
+    let of_nic = rig.agents[0].ring(&tx.name).expect("a ring").data.remote.expect("connected");
+    assert_eq!((of_nic.rq_psn.get(), of_nic.sq_psn.get()), (tx.first_psn, tx.first_psn));
+}

@@ -16,14 +16,16 @@ pub struct NicConfig {
     pub seed: u64,
     /// Shortest time between two congestion notifications of one queue pair, in nanoseconds.
     pub cnp_interval_ns: u64,
+    /// Tag of all frames that it sends ([`zsr_wire::vlan::tci`]); 0: none. It takes frames of that VLAN only.
+    pub tci: u16,
 }
 
 impl NicConfig {
-    /// A NIC with these addresses, seeded by them, and a congestion notification at most every 50 µs per queue pair.
+    /// A NIC with these addresses, seeded by them, on no VLAN, and a congestion notification at most every 50 µs per queue pair.
     pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
         let [a, b, c, d, e, f] = mac.0;
         let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
-        NicConfig { mac, ip, seed, cnp_interval_ns: 50_000 }
+        NicConfig { mac, ip, seed, cnp_interval_ns: 50_000, tci: 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Frames in: what every frame must pass before a queue pair sees it.
 
 use zsr_wire::roce::Packet;
-use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, arp, ethernet};
+use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, arp, ethernet, vlan};
 
 use crate::nic::{ArpReply, Nic};
 use crate::qp::{Qp, QpState};
@@ -20,7 +20,13 @@ impl Nic {
     pub fn handle(&mut self, now_ns: u64, mut frame: Frame, pool: &mut FramePool) {
         self.stats.rx_frames += 1;
         self.stats.rx_bytes += frame.len() as u64;
-        if let Err(reason) = self.take(now_ns, frame.bytes_mut()) {
+        // One that says a priority and no VLAN is as one without a tag.
+        let tci = vlan::take(&mut frame).unwrap_or(0);
+        let taken = match (tci ^ self.config.tci) & vlan::ID {
+            0 => self.take(now_ns, frame.bytes_mut()),
+            _ => Err(DropReason::Vlan),
+        };
+        if let Err(reason) = taken {
             self.stats.drop(reason);
         }
         pool.put(frame);

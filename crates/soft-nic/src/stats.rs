@@ -34,6 +34,8 @@ drop_reasons! {
     Ipv4Checksum = "IPv4 checksum";
     /// The ICRC does not fit.
     Icrc = "ICRC";
+    /// On another VLAN, or on one where the NIC is on none.
+    Vlan = "on another VLAN";
     /// Addressed to another MAC or IP address.
     WrongAddress = "addressed to someone else";
     /// No queue pair has this number.

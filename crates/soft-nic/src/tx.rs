@@ -2,7 +2,7 @@
 
 use zsr_wire::aeth::{self, Syndrome};
 use zsr_wire::roce::BTH_AT;
-use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet};
+use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet, vlan};
 
 use crate::config::Access;
 use crate::nic::Nic;
@@ -15,6 +15,15 @@ impl Nic {
     /// made here, one packet per call, from what memory holds at that moment.
     #[inline]
     pub fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
+        let mut frame = self.untagged(now_ns, pool)?;
+        if self.config.tci != 0 && vlan::put(&mut frame, self.config.tci) {
+            self.stats.tx_bytes += vlan::LEN as u64;
+        }
+        Some(frame)
+    }
+
+    #[inline]
+    fn untagged(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
         if !self.arp_replies.is_empty() {
             return self.arp_reply(pool);
         }

@@ -1,4 +1,4 @@
-//! Ethernet II. A VLAN tag is not looked into: its ethertype (0x8100) is reported like any other.
+//! Ethernet II. A VLAN tag is not looked into ([`crate::vlan`] is): its ethertype (0x8100) is reported like any other.
 
 use std::fmt;
 use std::str::FromStr;

@@ -24,6 +24,7 @@ pub mod reth;
 pub mod ring;
 pub mod roce;
 pub mod udp;
+pub mod vlan;
 
 pub use error::{EmitError, Layer, ParseError};
 pub use ethernet::Mac;

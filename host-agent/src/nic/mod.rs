@@ -30,6 +30,8 @@ pub struct NicInfo {
     pub ip: Ipv4Addr,
     /// Largest path MTU, bytes.
     pub path_mtu: u32,
+    /// The VLAN that its frames are on; `None`: they have no tag.
+    pub vlan: Option<u16>,
 }
 
 impl NicInfo {

@@ -7,7 +7,7 @@ use zsr_soft_nic::{
     Access, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
     RtrAttr, RtsAttr,
 };
-use zsr_wire::{Qpn, Rkey};
+use zsr_wire::{Qpn, Rkey, vlan};
 
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
 use crate::memory::Memory;
@@ -115,7 +115,9 @@ impl SoftNicBackend {
         path_mtu: u32,
     ) -> Result<Self, NicError> {
         mtu(path_mtu)?;
-        let info = NicInfo { name: name.into(), backend: "soft", mac: config.mac, ip: config.ip, path_mtu };
+        let vlan = Some(config.tci & vlan::ID).filter(|id| *id != 0);
+        let (name, mac, ip) = (name.into(), config.mac, config.ip);
+        let info = NicInfo { name, backend: "soft", mac, ip, path_mtu, vlan };
         Ok(Self { handle, info })
     }
 

@@ -67,7 +67,7 @@ impl Hosts {
         let memory = Ring::with_start(role, shape, 0, 0).map_err(|e| e.to_string())?;
         let mtu = topology.hosts[ring.host].mtu;
         let nic = &mut self.nics[ring.host].1;
-        self.addresses[r] = Some(setup::connect(nic, &memory, plan, ids, mtu, 0));
+        self.addresses[r] = Some(setup::connect(nic, &memory, plan, ids, mtu));
         let item = vec![0; ring.item_size as usize];
         if ids.is_producer {
             let producer = memory.attach_producer(Cancel::default()).map_err(|e| e.to_string())?;

@@ -99,7 +99,7 @@ fn topology(scenario: &Scenario, slower: u64) -> Result<Topology, String> {
     let names = |kind, n| (0..n).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let (p, c) = (names("p", producers), names("c", consumers));
     let text = format!(
-        "defaults: {{mtu: 1024}}\nhosts: [{p}, {c}]\nflows:\n  - {{name: f, kind: {kind}, producers: [{p}], consumers: [{c}], \
+        "defaults: {{mtu: 1024, first_psn: 0xfffff8}}\nhosts: [{p}, {c}]\nflows:\n  - {{name: f, kind: {kind}, producers: [{p}], consumers: [{c}], \
          item_size: 512, ring_size: 16KiB, max_batch: 4KiB, poll_interval: {}ms, poll_timeout: {timeout}ms, \
          rto: {timeout}ms}}\nworkload: {{kind: synthetic, items: 1}}\n",
         scenario.pace.poll_interval * slower
@@ -143,6 +143,10 @@ async fn play(
     let mut pair = pair.map_err(|d| d.text)?;
     let mut differences = Vec::new();
     for step in controls(&plan, &schema, &hosts)? {
+        pair.step(&step).await.map_err(|d| d.text)?;
+    }
+    for reset in plan.resets() {
+        let step = Step::Packet { port: PORT_TIMER, bytes: reset.packet() };
         pair.step(&step).await.map_err(|d| d.text)?;
     }
     let mut rng = Rng::new(!seed);

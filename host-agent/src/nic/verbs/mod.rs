@@ -11,6 +11,7 @@ mod library;
 mod neighbour;
 mod objects;
 mod sysfs;
+mod vlan;
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -69,6 +70,7 @@ impl VerbsNic {
             mac: choice.mac,
             ip: choice.ip,
             path_mtu: 0,
+            vlan: vlan::of(Path::new(vlan::FOLDER), &choice.interface),
         };
         // From here on, dropping it closes what is open.
         let mut nic =
