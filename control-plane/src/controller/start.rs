@@ -16,8 +16,9 @@ use super::refusal::Refusal;
 use super::state::State;
 use super::unfinished::{self, Leaving};
 use super::{Controller, Inner, Session, Work, again};
+use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, Plan, PlanError, REPORT, ticks};
+use crate::plan::{GROUP_FLOOD, Plan, PlanError, ticks};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
 use p4runtime_proto::p4::v1 as rt;
@@ -177,7 +178,7 @@ pub(super) async fn give_program(
 ) -> Result<(), StartError> {
     let schema = plane.schema();
     install::base(client, artifacts, schema, plan).await?;
-    client.enable_digest(schema.digest(REPORT)?).await?;
+    client.enable_digest(schema.digest(REPORT_T)?).await?;
     Ok(client.insert(vec![plane.probe()?]).await?)
 }
 
