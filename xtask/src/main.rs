@@ -1,5 +1,7 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
 
+#![forbid(unsafe_code)]
+
 mod names;
 mod p4;
 mod sources;

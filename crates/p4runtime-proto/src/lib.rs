@@ -8,6 +8,8 @@
 //! [`mod@text`] does the text format for any message, and [`google::rpc::Status`] is what
 //! `grpc-status-details-bin` carries.
 
+#![forbid(unsafe_code)]
+
 pub mod p4info;
 mod packages;
 pub mod text;
