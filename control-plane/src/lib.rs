@@ -1,5 +1,7 @@
 //! Controller library, state store and the zsr command line.
 
+#![forbid(unsafe_code)]
+
 pub mod bfrt;
 pub mod capture;
 pub mod cli;

@@ -1,5 +1,8 @@
-//! Developer tooling: `cargo xtask p4 [--check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
+//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
 
+#![forbid(unsafe_code)]
+
+mod names;
 mod p4;
 mod sources;
 mod tofino;
@@ -15,11 +18,15 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
         ["p4"] => p4::run(root, false),
+        ["p4", "--names"] => p4::write_names(root),
         ["p4", "--check"] => p4::run(root, true),
         ["tofino"] => tofino::run(root, Compile::All),
         ["tofino", "--check"] => tofino::run(root, Compile::Nothing),
         ["tofino", chip] => tofino::run(root, Compile::One(chip)),
-        _ => Err("usage: cargo xtask p4 [--check] | cargo xtask tofino [--check | tofino | tofino2]".into()),
+        _ => {
+            Err("usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2]"
+                .into())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,12 +1,15 @@
 //! `cargo xtask p4`: compiles the P4 program and refreshes p4/artifacts.
 
+use crate::names;
 use crate::sources::{hash_of, hash_of_sources};
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const MAIN: &str = "p4/arch/v1model/main.p4";
 const JSON: &str = "p4/artifacts/zsr-v1model.json";
 const P4INFO: &str = "p4/artifacts/zsr-v1model.p4info.txtpb";
+const NAMES: &str = "p4/artifacts/names.rs";
 const MANIFEST: &str = "p4/artifacts/zsr-v1model.manifest.json";
 
 /// Compiles with `p4c-bm2-ss` (from `$P4C`, or PATH); warnings are errors. With `check`, only says whether the artifacts
@@ -16,12 +19,14 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     if check {
         let manifest: serde_json::Value = read(root, MANIFEST)
             .and_then(|t| serde_json::from_slice(&t).map_err(|e| format!("{MANIFEST}: {e}")))?;
-        return if manifest["sources_sha256"] == sources.as_str() {
-            println!("{MANIFEST}: fits the sources ({sources})");
-            Ok(())
-        } else {
-            Err(format!("{MANIFEST} is stale: p4/ has changed since. Run `cargo xtask p4`."))
-        };
+        if manifest["sources_sha256"] != sources.as_str() {
+            return Err(format!("{MANIFEST} is stale: p4/ has changed since. Run `cargo xtask p4`."));
+        }
+        if read(root, NAMES)? != names_of(root)?.as_bytes() {
+            return Err(format!("{NAMES} is not what `cargo xtask p4 --names` writes. Run it."));
+        }
+        println!("{MANIFEST}, {NAMES}: fit the sources ({sources})");
+        return Ok(());
     }
 
     let p4c = std::env::var("P4C").unwrap_or_else(|_| "p4c-bm2-ss".into());
@@ -49,7 +54,35 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let text = serde_json::to_string_pretty(&manifest).map_err(|e| e.to_string())? + "\n";
     std::fs::write(root.join(MANIFEST), text).map_err(|e| format!("{MANIFEST}: {e}"))?;
     println!("{JSON}\n{P4INFO}\n{MANIFEST}");
+    write_names(root)
+}
+
+/// Writes the Rust module of names anew, from the artifacts that there are. Needs no P4 compiler.
+pub fn write_names(root: &Path) -> Result<(), String> {
+    std::fs::write(root.join(NAMES), names_of(root)?).map_err(|e| format!("{NAMES}: {e}"))?;
+    println!("{NAMES}");
     Ok(())
+}
+
+/// The module of names as rustfmt has it.
+fn names_of(root: &Path) -> Result<String, String> {
+    let p4info = String::from_utf8(read(root, P4INFO)?).map_err(|e| format!("{P4INFO}: {e}"))?;
+    let text = names::module(root, &p4info, &read(root, JSON)?)?;
+    let mut rustfmt = Command::new("rustfmt")
+        .current_dir(root)
+        .args(["--edition", "2024"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("rustfmt: {e}"))?;
+    let mut input = rustfmt.stdin.take().ok_or("rustfmt: it has no standard input")?;
+    input.write_all(text.as_bytes()).map_err(|e| format!("rustfmt: {e}"))?;
+    drop(input);
+    let out = rustfmt.wait_with_output().map_err(|e| format!("rustfmt: {e}"))?;
+    if !out.status.success() {
+        return Err(format!("rustfmt refuses the module of names:\n{text}"));
+    }
+    String::from_utf8(out.stdout).map_err(|e| format!("rustfmt: {e}"))
 }
 
 fn read(root: &Path, name: &str) -> Result<Vec<u8>, String> {

@@ -4,8 +4,9 @@ use super::info::Info;
 use super::proto as bf;
 use super::reader::{BfrtReader, everywhere};
 use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
+use crate::p4::names::table;
 use crate::p4::{ClientError, Schema};
-use crate::plan::{Plan, TABLES, ticks::Timer};
+use crate::plan::{Plan, ticks::Timer};
 use crate::topology::{Switch, Tofino};
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
@@ -137,7 +138,7 @@ impl BfrtClient {
         // Nothing is to start in between.
         self.write_now(chip::silence(&info, self.tofino.chip)).await?;
         let mut deletes = Vec::new();
-        let mut tables: Vec<&str> = TABLES.iter().map(|(table, _)| *table).collect();
+        let mut tables: Vec<&str> = table::ALL.iter().map(|(table, _)| *table).collect();
         tables.dedup();
         for name in tables {
             let table = info.table(name).map_err(|e| self.reader.unfit(e))?.id;

@@ -3,8 +3,9 @@
 
 use super::BfrtError;
 use super::info::{Field, Form, Info};
+use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::schema::{Object, Part, Parts, Schema};
-use crate::plan::{COUNTERS, Clock, REPORT, TABLES, report};
+use crate::plan::{COUNTERS, Clock, report};
 use p4runtime_proto::p4::config::v1::P4Info;
 
 /// Names of the plan to numbers of `info`; `built_in` says which keys and parameters have which place.
@@ -15,7 +16,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
     let reference = Schema::new(built_in);
     let mut parts = Parts { clock: Clock::Slices, ..Default::default() };
     let mut missing = Vec::new();
-    for (name, action) in TABLES {
+    for &(name, action) in table::ALL {
         let table = match info.table(name) {
             Ok(table) => table,
             Err(e @ BfrtError::Ambiguous { .. }) => return Err(e),
@@ -76,7 +77,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
     }
     match report_of(info) {
         Some(filter) => {
-            parts.digests.insert(REPORT.into(), filter.id);
+            parts.digests.insert(REPORT_T.into(), filter.id);
             for field in report::FIELDS.iter().filter(|n| filter.fields.iter().all(|f| f.name != **n)) {
                 missing.push(format!("field `{field}` of digest `{}`", filter.name));
             }
@@ -89,6 +90,9 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
 /// The digest of reports: its instance is called so.
 pub(super) fn report_of(info: &Info) -> Option<&super::info::Filter> {
     info.filters().iter().find(|f| {
-        f.name == "report" || f.name == REPORT || f.name.ends_with(".report") || f.name.ends_with(".report_t")
+        f.name == "report"
+            || f.name == REPORT_T
+            || f.name.ends_with(".report")
+            || f.name.ends_with(".report_t")
     })
 }

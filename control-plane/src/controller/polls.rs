@@ -8,7 +8,8 @@ use super::proto::{self, EventKind};
 use super::refusal::Refusal;
 use super::state::User;
 use super::{Controller, State};
-use crate::plan::{PlanError, RECEIVED, SENT};
+use crate::p4::names::counter::{RECEIVED, SENT};
+use crate::plan::PlanError;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,8 @@ use super::difference::Difference;
 use super::model::Flow;
 use super::start::StartError;
 use crate::p4::{Artifacts, ClientError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, Plan, REPORT, TABLES, ticks};
+use crate::p4::names::{digest::REPORT_T, table};
+use crate::plan::{GROUP_FLOOD, Plan, ticks};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(super) async fn reconcile<'f>(
     let schema = plane.schema();
     // What does not depend on flows is set right, too, where it can be read.
     let all = client.tells_all();
-    let names = if all { TABLES.map(|(table, _)| table).to_vec() } else { DataPlane::flow_tables().to_vec() };
+    let names = if all { table::ALL.iter().map(|(table, _)| *table).collect() } else { DataPlane::flow_tables().to_vec() };
     let tables: BTreeSet<u32> = names.into_iter().map(|t| schema.table(t)).collect::<Result<_, _>>()?;
     let mut held = reader.entities(tables.into_iter(), |group| all || group != GROUP_FLOOD).await?;
     let sessions = reader.sessions().await?;
@@ -75,7 +76,7 @@ pub(super) async fn reconcile<'f>(
     let difference = Difference::between(held, wanted);
     client.update(difference.additions().into_iter()).await?;
     client.update(difference.removals().into_iter()).await?;
-    client.enable_digest(schema.digest(REPORT)?).await?;
+    client.enable_digest(schema.digest(REPORT_T)?).await?;
     Ok(difference)
 }
 

@@ -20,8 +20,9 @@ use super::state::State;
 use super::store::Store;
 use super::unfinished::{self, Leaving};
 use super::{Controller, Inner, Work, again, stats};
+use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
-use crate::plan::{Plan, PlanError, REPORT};
+use crate::plan::{Plan, PlanError};
 use crate::run::{RunError, install};
 use crate::topology::{Switch, Topology};
 use p4runtime_proto::Address;
@@ -201,7 +202,7 @@ pub(super) async fn give_program(
     let schema = plane.schema();
     let cookie = program_cookie(client, artifacts);
     install::base(client, artifacts, schema, plan, Some(cookie)).await?;
-    client.enable_digest(schema.digest(REPORT)?).await?;
+    client.enable_digest(schema.digest(REPORT_T)?).await?;
     client.insert(vec![plane.probe()?]).await?;
     Ok(client.cookie().await?.filter(|kept| *kept == cookie))
 }

@@ -2,10 +2,13 @@
 
 pub mod artifacts;
 pub mod client;
+#[path = "../../../p4/artifacts/names.rs"]
+pub mod names;
 pub mod reader;
 pub mod schema;
 pub mod switch;
 mod tofino;
+pub mod typed;
 
 pub use artifacts::{ArtifactError, Artifacts};
 pub use client::{ClientError, P4RuntimeSession};

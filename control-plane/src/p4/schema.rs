@@ -1,7 +1,8 @@
 //! Names to numbers: every table, action, field, counter and digest that the controller uses, looked up in P4Info. A name
 //! that the program does not have is an error here, at start, and never a silent gap.
 
-use crate::plan::{Clock, REPORT};
+use super::names::digest::REPORT_T;
+use crate::plan::Clock;
 use p4runtime_proto::p4::config::v1::{P4Info, match_field};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
@@ -111,7 +112,7 @@ impl Schema {
         for d in &info.digests {
             if let Some(pre) = &d.preamble {
                 // Named for its type or for its instance, as targets have it.
-                let name = if pre.alias == "report" { REPORT } else { &pre.alias };
+                let name = if pre.alias == "report" { REPORT_T } else { &pre.alias };
                 schema.digests.insert(name.into(), pre.id);
             }
         }
@@ -178,8 +179,9 @@ impl Schema {
         Ok(())
     }
 
-    /// An entry of an exact-match table. Keys and parameters are in the order of the program.
-    pub fn entry(
+    /// An entry of an exact-match table, by names; [`entry`](Schema::entry) is the same in types. Keys and parameters are in the order
+    /// of the program.
+    pub(crate) fn untyped(
         &self,
         table: &str,
         keys: &[Key],
@@ -264,22 +266,22 @@ mod tests {
 
     #[test]
     fn unknown_names_are_errors() {
-        let e = schema().entry("qpz", &[], "qp", &[]).unwrap_err();
+        let e = schema().untyped("qpz", &[], "qp", &[]).unwrap_err();
         assert_eq!(e, SchemaError::Missing { kind: "table", name: "qpz".into() });
         assert!(schema().counter("nothing").is_err());
     }
 
     #[test]
     fn all_counters_and_digests_of_a_run_exist() {
-        for name in ["received", "sent", "transfers", "producer_transfers", "retries"] {
+        for name in crate::plan::COUNTERS {
             schema().counter(name).unwrap();
         }
-        schema().digest("report_t").unwrap();
+        schema().digest(REPORT_T).unwrap();
     }
 
     #[test]
     fn too_wide_values_are_errors() {
-        let e = schema().entry("qps", &[1 << 24, 1, 1], "qp", &[1, 0, 0, 0, 0]).unwrap_err();
+        let e = schema().untyped("qps", &[1 << 24, 1, 1], "qp", &[1, 0, 0, 0, 0]).unwrap_err();
         assert!(matches!(e, SchemaError::TooWide { bits: 24, .. }), "{e}");
     }
 

@@ -2,12 +2,13 @@
 //! (the port that leads back, BF Runtime) is turned round here.
 
 use super::client::{ClientError, P4RuntimeDigests, P4RuntimeSession};
+use super::names::table;
 use super::reader::{Cell, P4RuntimeReader};
 use super::tofino::Compiled;
 use super::{Artifacts, Schema};
 use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
 use crate::plan::ticks::Timer;
-use crate::plan::{Clock, PORT_AGAIN, Plan, TABLES};
+use crate::plan::{Clock, PORT_AGAIN, Plan};
 use crate::topology::{Switch, TofinoApi};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
@@ -99,7 +100,7 @@ impl SwitchClient {
                         compiled.folder.display()
                     ))),
                 };
-                for (table, action) in TABLES {
+                for &(table, action) in table::ALL {
                     schema.check(table, action).map_err(unfit)?;
                 }
                 Ok(schema)

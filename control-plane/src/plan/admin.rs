@@ -1,29 +1,11 @@
 //! Packets from the controller to the data plane itself: internal frames that enter at the CPU port.
 
-/// Ethertype of internal frames (P4: `ETHERTYPE_INTERNAL`).
-const ETHERTYPE_INTERNAL: [u8; 2] = [0x88, 0xb5];
+use crate::p4::names::{self, internal};
+
 /// Bytes of an internal frame.
-pub const FRAME: usize = 64;
-
-// Events (p4/common/types.p4).
-const EV_RETRY: u8 = 27;
-const EV_CLOSE: u8 = 29;
-const EV_FANOUT: u8 = 32;
-const EV_RESET: u8 = 37;
-const EV_QUERY: u8 = 38;
-
-// Offsets in the frame (p4/common/headers.p4, internal_t behind Ethernet).
-const EVENT: usize = 14;
-const WORKER: usize = 16;
-const PRODUCER: usize = 18;
-const QP: usize = 20;
-const FLOW: usize = 22;
+pub const FRAME: usize = internal::FRAME;
 /// Where a timer packet has its number, 16 bits.
-pub const NEXT: usize = 24;
-const TAIL: usize = 36;
-const HEAD: usize = 40;
-const WORD: usize = 44;
-const PSN: usize = 52;
+pub const NEXT: usize = internal::NEXT;
 
 /// What registers begin with. Number 0 stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,15 +31,21 @@ pub struct Reset {
 impl Reset {
     /// The packet; the data plane answers with a report (P4: `REPORT_STATE`).
     pub fn packet(&self) -> Vec<u8> {
-        let mut frame = packet(EV_RESET);
-        for (at, value) in
-            [(WORKER, self.worker), (PRODUCER, self.producer), (QP, self.poll_qp), (FLOW, self.flow)]
-        {
+        let mut frame = packet(names::EV_RESET);
+        for (at, value) in [
+            (internal::WORKER, self.worker),
+            (internal::PRODUCER, self.producer),
+            (internal::QP, self.poll_qp),
+            (internal::FLOW, self.flow),
+        ] {
             frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
         }
-        for (at, value) in
-            [(HEAD, self.head), (WORD, self.consumer_tail), (TAIL, self.producer_tail), (PSN, self.psn << 8)]
-        {
+        for (at, value) in [
+            (internal::HEAD, self.head),
+            (internal::WORD, self.consumer_tail),
+            (internal::PRODUCER_TAIL, self.producer_tail),
+            (internal::PSN, self.psn << 8),
+        ] {
             frame[at..at + 4].copy_from_slice(&value.to_be_bytes());
         }
         frame
@@ -66,35 +54,35 @@ impl Reset {
 
 /// Asks for a worker's phase, head and PSN (P4: `REPORT_STATE`).
 pub fn query(worker: u16) -> Vec<u8> {
-    for_worker(EV_QUERY, worker)
+    for_worker(names::EV_QUERY, worker)
 }
 
 /// Has a worker repeat what it waits for, or go on if that has come to be complete.
 pub fn retry(worker: u16) -> Vec<u8> {
-    for_worker(EV_RETRY, worker)
+    for_worker(names::EV_RETRY, worker)
 }
 
 /// Has an idle worker write its last commit record, whatever its producers hold.
 pub fn close(worker: u16) -> Vec<u8> {
-    for_worker(EV_CLOSE, worker)
+    for_worker(names::EV_CLOSE, worker)
 }
 
 /// A timer packet; its number says whom it is for (see [`super::ticks`]).
 pub fn timer_packet(number: u16) -> Vec<u8> {
-    let mut frame = packet(EV_FANOUT);
+    let mut frame = packet(names::EV_FANOUT);
     frame[NEXT..NEXT + 2].copy_from_slice(&number.to_be_bytes());
     frame
 }
 
 fn for_worker(event: u8, worker: u16) -> Vec<u8> {
     let mut frame = packet(event);
-    frame[WORKER..WORKER + 2].copy_from_slice(&worker.to_be_bytes());
+    frame[internal::WORKER..][..2].copy_from_slice(&worker.to_be_bytes());
     frame
 }
 
 fn packet(event: u8) -> Vec<u8> {
     let mut frame = vec![0; FRAME];
-    frame[12..14].copy_from_slice(&ETHERTYPE_INTERNAL);
-    frame[EVENT] = event;
+    frame[12..14].copy_from_slice(&names::ETHERTYPE_INTERNAL.to_be_bytes());
+    frame[internal::EVENT] = event;
     frame
 }

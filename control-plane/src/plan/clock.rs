@@ -17,12 +17,12 @@ pub enum Clock {
 
 impl Clock {
     /// `time` in whole units, at least one. Slices are rounded up, as one of them is no time at all.
-    pub fn units(self, time: Duration) -> u64 {
+    pub fn units(self, time: Duration) -> u32 {
         let units = match self {
             Clock::Microseconds => time.as_micros(),
             Clock::Slices => time.as_nanos().div_ceil(256),
         };
-        units.clamp(1, LONGEST) as u64
+        units.clamp(1, LONGEST) as u32
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::report::Role;
 use super::{Qp, RingIds, Station};
+use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
@@ -20,10 +21,15 @@ pub(super) fn entry(
         (false, true) => (Role::ConsumerPoll, 0),
     };
     schema.entry(
-        "qps",
-        &[qp.qpn.into(), from.ip(), from.port.into()],
-        "qp",
-        &[role.number(), producer.into(), ids.worker.into(), qp.index.into(), from.swap(), 1 << ids.member],
+        table::Qps { dest_qp: qp.qpn, src: from.ip(), port: from.port as u16 },
+        action::Qp {
+            role: role.number(),
+            ring: producer,
+            worker: ids.worker,
+            qp_index: qp.index,
+            swap: from.swap(),
+            member_bit: 1 << ids.member,
+        },
     )
 }
 
@@ -34,6 +40,6 @@ pub fn doorbell(
     ids: &RingIds,
     worker: u16,
 ) -> Result<TableEntry, SchemaError> {
-    let key = [ids.secret.into(), from.ip(), from.port.into()];
-    schema.entry("doorbells", &key, "bell", &[ids.id.into(), worker.into()])
+    let key = table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16 };
+    schema.entry(key, action::Bell { producer: ids.id, worker })
 }

@@ -3,35 +3,42 @@
 use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
 use crate::p4::Schema;
+use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
 
+/// Operation of an ARP request (RFC 826).
+const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 
 pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
     let switch = plan.switch;
     let mut out = vec![
-        schema.entry("own_ip", &[ip(switch.ip)], "own", &[])?,
-        schema.entry("own_arp", &[1, ip(switch.ip)], "reply", &[mac(switch.mac)])?,
-        schema.entry("stations", &[BROADCAST], "to_group", &[GROUP_FLOOD.into()])?,
+        schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
+        schema.entry(
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip) },
+            action::Reply { mac: mac(switch.mac) },
+        )?,
+        schema.entry(table::Stations { dst: BROADCAST }, action::ToGroup { group: GROUP_FLOOD as u16 })?,
     ];
     for link in &plan.topology.links {
         let host = &plan.topology.hosts[link.host];
-        out.push(schema.entry("stations", &[mac(host.mac)], "to_port", &[link.port.into()])?);
+        let station = table::Stations { dst: mac(host.mac) };
+        out.push(schema.entry(station, action::ToPort { port: link.port as u16 })?);
     }
     Ok(out)
 }
 
 /// The clone session whose copies leave at `port`.
-pub(crate) fn session(port: u32) -> u32 {
-    port + 1
+pub(crate) fn session(port: u32) -> u16 {
+    port as u16 + 1
 }
 
 pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> {
     let ports = || plan.topology.links.iter().map(|l| l.port);
     let sessions = ports().map(|port| rt::PacketReplicationEngineEntry {
         r#type: Some(Type::CloneSessionEntry(rt::CloneSessionEntry {
-            session_id: session(port),
+            session_id: session(port).into(),
             replicas: vec![replica(port, 1)],
             ..Default::default()
         })),

@@ -14,6 +14,8 @@ mod station;
 pub mod ticks;
 pub mod worker;
 
+pub use crate::p4::names::PORT_TIMER;
+use crate::p4::names::counter;
 use crate::p4::schema::{Schema, SchemaError};
 use crate::topology::{Flow, FlowKind, Link, Switch, Topology};
 pub use clock::Clock;
@@ -31,47 +33,12 @@ pub use ticks::GROUP_TICK;
 pub const GROUP_FLOOD: u32 = 2;
 /// The port that leads back into the pipeline (P4: `PORT_AGAIN`).
 pub const PORT_AGAIN: u32 = 501;
-/// The port at which timer packets come in (P4: `PORT_TIMER`).
-pub const PORT_TIMER: u16 = 500;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
 
-/// Tables that a plan fills, and the actions of its entries.
-pub(crate) const TABLES: [(&str, &str); 23] = [
-    ("own_ip", "own"),
-    ("own_arp", "reply"),
-    ("stations", "to_group"),
-    ("stations", "to_port"),
-    ("solve_reth_0", "set_0"),
-    ("solve_reth_1", "set_1"),
-    ("solve_reth_2", "set_2"),
-    ("solve_reth_3", "set_3"),
-    ("solve_bare_0", "set_0"),
-    ("solve_bare_1", "set_1"),
-    ("solve_bare_2", "set_2"),
-    ("solve_bare_3", "set_3"),
-    ("peers", "peer"),
-    ("routes", "route"),
-    ("qps", "qp"),
-    ("doorbells", "bell"),
-    ("producers", "producer"),
-    ("producer_rings", "producer_ring"),
-    ("producer_list", "member"),
-    ("members", "group_member"),
-    ("flows", "flow"),
-    ("worker_rings", "worker_ring"),
-    ("workers", "worker"),
-];
-/// Counts packets that came, by connection.
-pub(crate) const RECEIVED: &str = "received";
-/// Counts packets that the switch made or rewrote, by connection.
-pub(crate) const SENT: &str = "sent";
-/// Counts what the switch has sent again, by worker.
-pub(crate) const RETRIES: &str = "retries";
 /// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, SENT, "transfers", "producer_transfers", RETRIES];
-/// The digest of reports.
-pub const REPORT: &str = "report_t";
+pub(crate) const COUNTERS: [&str; 5] =
+    [counter::RECEIVED, counter::SENT, counter::TRANSFERS, counter::PRODUCER_TRANSFERS, counter::RETRIES];
 
 /// What a host's agent says about one of its rings, once its memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

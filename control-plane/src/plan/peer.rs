@@ -1,6 +1,7 @@
 //! Fills p4/pipeline/peer.p4 and the routes of p4/pipeline/forward.p4: how a connection's packets reach its peer.
 
 use super::{Qp, RingAddress, Station, SwitchAddress, forward};
+use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
@@ -13,19 +14,19 @@ pub(super) fn entries(
     qpn: u32,
     at: RingAddress,
 ) -> Result<[TableEntry; 2], SchemaError> {
-    let peer = [
-        to.mac(),
-        switch.mac(),
-        switch.ip(),
-        to.ip(),
-        qpn.into(),
-        at.rkey.into(),
-        to.swap(),
-        u64::from(at.epoch) << 16,
-        forward::session(to.port).into(),
-    ];
+    let peer = action::Peer {
+        dst_mac: to.mac(),
+        src_mac: switch.mac(),
+        src_ip: switch.ip(),
+        dst_ip: to.ip(),
+        qpn,
+        rkey: at.rkey,
+        swap: to.swap(),
+        flags: u32::from(at.epoch) << 16,
+        mirror: forward::session(to.port),
+    };
     Ok([
-        schema.entry("peers", &[qp.index.into()], "peer", &peer)?,
-        schema.entry("routes", &[qp.index.into()], "route", &[to.port.into()])?,
+        schema.entry(table::Peers { qp: qp.index }, peer)?,
+        schema.entry(table::Routes { qp: qp.index }, action::Route { port: to.port as u16 })?,
     ])
 }

@@ -1,16 +1,11 @@
 //! What the data plane says on its own: digests of `report_t` (p4/arch/v1model/main.p4, reasons in p4/common/types.p4).
 
+use crate::p4::names;
 use std::fmt;
 
 /// Members of a Tofino's report, which has all four fields that v1model's `code` is taken from (p4/arch/tna/main.p4).
 pub(crate) const FIELDS: [&str; 11] =
     ["reason", "aeth", "tries", "word", "head", "worker", "producer", "qp", "role", "phase", "psn"];
-
-const REFUSED: u64 = 1;
-const SILENT: u64 = 2;
-const BAD_COUNT: u64 = 3;
-const STATE: u64 = 4;
-const CLOSED: u64 = 5;
 
 /// Which of the switch's connections a report is about (P4: `ROLE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +22,19 @@ pub enum Role {
 
 impl Role {
     /// Its number in the data plane.
-    pub fn number(self) -> u64 {
+    pub fn number(self) -> u8 {
         match self {
-            Role::ProducerData => 1,
-            Role::ProducerPoll => 2,
-            Role::ConsumerData => 3,
-            Role::ConsumerPoll => 4,
+            Role::ProducerData => names::ROLE_PRODUCER_DATA,
+            Role::ProducerPoll => names::ROLE_PRODUCER_POLL,
+            Role::ConsumerData => names::ROLE_CONSUMER_DATA,
+            Role::ConsumerPoll => names::ROLE_CONSUMER_POLL,
         }
     }
 
     fn from_number(n: u64) -> Option<Self> {
         [Role::ProducerData, Role::ProducerPoll, Role::ConsumerData, Role::ConsumerPoll]
             .into_iter()
-            .find(|r| r.number() == n)
+            .find(|r| u64::from(r.number()) == n)
     }
 
     /// Whether a producer ring is at the far end.
@@ -131,10 +126,10 @@ impl Report {
         let (reason, code, rest) = match *digest {
             [reason, code, ref rest @ ..] if rest.len() == 6 => (reason, code, rest),
             [reason, aeth, tries, word, head, ref rest @ ..] => {
-                let code = match reason {
-                    REFUSED => aeth,
-                    SILENT => tries,
-                    BAD_COUNT => word,
+                let code = match reason as u8 {
+                    names::REPORT_REFUSED => aeth,
+                    names::REPORT_SILENT => tries,
+                    names::REPORT_BAD_COUNT => word,
                     _ => head,
                 };
                 (reason, code, rest)
@@ -142,14 +137,14 @@ impl Report {
             _ => return None,
         };
         let &[worker, producer, qp, role, phase, psn] = rest else { return None };
-        let reason = match reason {
+        let reason = match reason as u8 {
             // The AETH: the syndrome is its first byte.
-            REFUSED => Reason::Refused((code >> 24) as u8),
-            SILENT => Reason::Silent(code as u32),
-            BAD_COUNT => Reason::BadCount(code as u32),
-            STATE => Reason::State(code as u32),
-            CLOSED => Reason::Closed,
-            other => Reason::Unknown(other),
+            names::REPORT_REFUSED => Reason::Refused((code >> 24) as u8),
+            names::REPORT_SILENT => Reason::Silent(code as u32),
+            names::REPORT_BAD_COUNT => Reason::BadCount(code as u32),
+            names::REPORT_STATE => Reason::State(code as u32),
+            names::REPORT_CLOSED => Reason::Closed,
+            _ => Reason::Unknown(reason),
         };
         Some(Report {
             reason,

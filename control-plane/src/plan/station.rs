@@ -20,7 +20,7 @@ pub struct Station {
 }
 
 impl Station {
-    pub(super) fn ip(&self) -> u64 {
+    pub(super) fn ip(&self) -> u32 {
         ip(self.ip)
     }
 
@@ -29,8 +29,8 @@ impl Station {
     }
 
     /// Whether counters are turned round on their way.
-    pub(super) fn swap(&self) -> u64 {
-        u64::from(self.byte_order == ByteOrder::Little)
+    pub(super) fn swap(&self) -> u8 {
+        u8::from(self.byte_order == ByteOrder::Little)
     }
 }
 
@@ -53,7 +53,7 @@ pub struct SwitchAddress {
 }
 
 impl SwitchAddress {
-    pub(super) fn ip(&self) -> u64 {
+    pub(super) fn ip(&self) -> u32 {
         ip(self.ip)
     }
 
@@ -81,8 +81,8 @@ pub fn ring_entries(
     Ok(out)
 }
 
-pub(super) fn ip(a: Ipv4Addr) -> u64 {
-    u32::from(a).into()
+pub(super) fn ip(a: Ipv4Addr) -> u32 {
+    a.into()
 }
 
 pub(super) fn mac(a: MacAddr) -> u64 {

@@ -3,6 +3,7 @@
 //! thousands of flows that poll rarely cost little, and never all at once.
 
 use super::{FIRST_RESERVED_PORT, PORT_AGAIN, PORT_TIMER, admin, forward};
+use crate::p4::names;
 use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use zsr_soft_switch::{Numbers, Rest, TimerPort};
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
-pub const GROUP_TICK: u32 = 1;
+pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;
 
 /// Workers by how often they tick: first group, groups, and timer packets between two ticks.
 const CLASSES: [(u32, u32, u32); 4] =

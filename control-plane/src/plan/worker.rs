@@ -1,6 +1,7 @@
 //! Fills p4/pipeline/params.p4 and the tables of look.p4: settings of workers, rings and flows.
 
 use super::Clock;
+use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::time::Duration;
@@ -94,22 +95,19 @@ impl WorkerSpec {
             Target::Ring { poll_qp, .. } => (poll_qp, 0),
             Target::Group { group, poll_qp, .. } => (poll_qp, group),
         };
-        let size = u64::from(self.ring_size);
         schema.entry(
-            "worker_rings",
-            &[self.id.into()],
-            "worker_ring",
-            &[
-                self.producers.into(),
-                self.max_batch.into(),
-                size,
-                size - 1,
-                (self.ring_size / 2).max(self.item_size).into(),
-                poll_qp.into(),
-                group.into(),
-                mtu_code(self.mtu),
-                u64::from(self.mtu) - 1,
-            ],
+            table::WorkerRings { worker: self.id },
+            action::WorkerRing {
+                producers: self.producers,
+                max_batch: self.max_batch,
+                size: self.ring_size,
+                mask: self.ring_size - 1,
+                low_space: (self.ring_size / 2).max(self.item_size),
+                poll_qp,
+                group,
+                mtu: mtu_code(self.mtu),
+                mtu_mask: self.mtu - 1,
+            },
         )
     }
 
@@ -117,28 +115,26 @@ impl WorkerSpec {
     pub fn entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
         let (s, clock) = (self.settings, schema.clock());
         let settings = [s.hold, s.open, s.locks, s.capped, s.rings];
-        let settings = settings.iter().enumerate().fold(0, |n, (bit, &set)| n | u64::from(set) << bit);
+        let settings = settings.iter().enumerate().fold(0, |n, (bit, &set)| n | u8::from(set) << bit);
         let (data_qp, group, members) = match self.target {
             Target::Ring { data_qp, .. } => (data_qp, 0, 1),
             Target::Group { group, members, .. } => (0, group, members),
         };
         schema.entry(
-            "workers",
-            &[self.id.into()],
-            "worker",
-            &[
+            table::Workers { worker: self.id },
+            action::Worker {
                 settings,
-                self.max_batch.into(),
-                u64::from(self.ring_size) - 1,
-                data_qp.into(),
-                group.into(),
-                members.into(),
-                self.flow.into(),
-                clock.units(self.times.poll_interval),
-                clock.units(self.times.poll_timeout),
-                clock.units(self.times.rto),
-                max_tries(&self.times),
-            ],
+                max_batch: self.max_batch,
+                mask: self.ring_size - 1,
+                data_qp,
+                group,
+                all_members: members,
+                flow: self.flow,
+                poll_interval: clock.units(self.times.poll_interval),
+                poll_timeout: clock.units(self.times.poll_timeout),
+                rto: clock.units(self.times.rto),
+                max_tries: max_tries(&self.times),
+            },
         )
     }
 
@@ -151,17 +147,13 @@ impl WorkerSpec {
         producer: u16,
     ) -> Result<TableEntry, SchemaError> {
         let next = if place + 1 < count { place + 1 } else { 0 };
-        schema.entry(
-            "producer_list",
-            &[self.id.into(), place.into()],
-            "member",
-            &[producer.into(), next.into()],
-        )
+        let key = table::ProducerList { worker: self.id, index: place };
+        schema.entry(key, action::Member { producer, next })
     }
 
     /// The place of a member in a replicate flow.
     pub fn member_entry(&self, schema: &Schema, place: u16, poll_qp: u16) -> Result<TableEntry, SchemaError> {
-        schema.entry("members", &[self.id.into(), place.into()], "group_member", &[poll_qp.into()])
+        schema.entry(table::Members { worker: self.id, hops: place }, action::GroupMember { poll_qp })
     }
 }
 
@@ -172,10 +164,10 @@ pub fn producer_entries(
     ring_size: u32,
     (data_qp, poll_qp): (u16, u16),
 ) -> Result<[TableEntry; 2], SchemaError> {
-    let size = u64::from(ring_size);
+    let (size, mask) = (ring_size, ring_size - 1);
     Ok([
-        schema.entry("producers", &[id.into()], "producer", &[size - 1, data_qp.into()])?,
-        schema.entry("producer_rings", &[id.into()], "producer_ring", &[size, size - 1, poll_qp.into()])?,
+        schema.entry(table::Producers { producer: id }, action::Producer { mask, data_qp })?,
+        schema.entry(table::ProducerRings { producer: id }, action::ProducerRing { size, mask, poll_qp })?,
     ])
 }
 
@@ -209,25 +201,26 @@ pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, Sc
     while rate.saturating_mul(every) < 1_000_000 * 64 && every < 1 << 20 {
         every *= 2;
     }
-    let refill = (rate.saturating_mul(every) / 1_000_000).clamp(1, 1 << 30);
-    let every = schema.clock().units(Duration::from_micros(every));
-    schema.entry("flows", &[flow.into()], "flow", &[refill, 3 * refill, 2 * refill, every])
+    let refill = (rate.saturating_mul(every) / 1_000_000).clamp(1, 1 << 30) as u32;
+    let refill_every = schema.clock().units(Duration::from_micros(every));
+    let flow = table::Flows { flow };
+    schema.entry(flow, action::Flow { refill, burst: 3 * refill, scarce: 2 * refill, refill_every })
 }
 
 /// 1 to 5 for a path MTU of 256 to 4096.
-fn mtu_code(mtu: u32) -> u64 {
-    u64::from(mtu.max(256).ilog2().min(12) - 7)
+fn mtu_code(mtu: u32) -> u8 {
+    mtu.max(256).ilog2().min(12) as u8 - 7
 }
 
 /// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The first report comes
 /// when a third of `dead_after` is over; in the rest of it the controller listens who answers (`controller/silence.rs`).
-fn max_tries(times: &Times) -> u64 {
-    let micros = Clock::Microseconds;
-    let dead = micros.units(times.dead_after);
+fn max_tries(times: &Times) -> u32 {
+    let micros = |time| u64::from(Clock::Microseconds.units(time));
+    let dead = micros(times.dead_after);
     let mut waited = 0;
-    let mut wait = micros.units(times.rto);
+    let mut wait = micros(times.rto);
     let longest = wait * 64;
-    let mut tries = 0u64;
+    let mut tries = 0;
     while waited < dead / 3 && tries < 1 << 20 {
         waited += wait;
         wait = (wait * 2).min(longest);

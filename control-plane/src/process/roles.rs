@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use zsr_link::LinkError;
 
@@ -234,8 +235,8 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
 
 /// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
 fn take_limits_as_errors() {
-    // SAFETY: no handler is set, and no other thread depends on what the signal does.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    // A signal that is listened to ends nothing, and this one is listened to for as long as the process lives.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }
 
 async fn control(

@@ -1,7 +1,7 @@
 //! What a run that moves data waits for, for its progress: how often the switch has tried again, and what does not get on.
 
 use super::System;
-use crate::plan::RETRIES;
+use crate::p4::names::counter::RETRIES;
 use crate::topology::{RingRole, show_size};
 use std::time::{Duration, Instant};
 

@@ -6,8 +6,9 @@ use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
 use super::install;
 use super::watch::{Names, Reports};
+use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, Schema, SwitchClient};
-use crate::plan::{FIRST_RESERVED_PORT, Plan, REPORT, ticks};
+use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
 use crate::process::with_faults;
 use crate::topology::{Link, Switch as SwitchSpec, Topology};
 use p4runtime_proto::Address;
@@ -127,7 +128,7 @@ impl<'t> System<'t> {
             let mut client =
                 SwitchClient::connect(&switch_spec.name, &p4runtime, device_id.get(), ELECTION_ID).await?;
             install::base(&mut client, artifacts, &schema, &plan, None).await?;
-            client.enable_digest(schema.digest(REPORT)?).await?;
+            client.enable_digest(schema.digest(REPORT_T)?).await?;
             let addresses = hosts.create_rings(topology, &plan).await?;
             entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
             if let Some(mut digests) = client.digests() {

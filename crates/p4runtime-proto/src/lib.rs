@@ -8,6 +8,8 @@
 //! [`mod@text`] does the text format for any message, and [`google::rpc::Status`] is what
 //! `grpc-status-details-bin` carries. [`Address`] is where a server listens.
 
+#![forbid(unsafe_code)]
+
 mod address;
 pub mod p4info;
 mod packages;

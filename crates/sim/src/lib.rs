@@ -7,6 +7,8 @@
 //!   └──────────────── on_timer ◄── virtual clock ◄──────────────────┘
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod event;
 mod link;
 mod network;

@@ -7,6 +7,8 @@
 //! Why not a general packet crate: the ICRC needs the offsets and the raw header bytes of all layers at once, and
 //! the packet path wants one pass that also yields BTH and its extensions, which such crates do not know.
 
+#![forbid(unsafe_code)]
+
 pub mod aeth;
 pub mod arp;
 pub mod bth;
