@@ -16,7 +16,8 @@ fn main() {
     println!("{:>6} {:>10}  {:>12}", "flows", "% of a core", "polls/s each");
     for flows in [0, 1, 100] {
         while made < flows {
-            let request = proto::CreateFlowRequest { item_size: 4096, ring_size: 65536, ..Default::default() };
+            let request =
+                proto::CreateFlowRequest { item_size: 4096, ring_size: 65536, ..Default::default() };
             live.create(&format!("f{made}"), &["h1"], &["h3"], request);
             made += 1;
         }

@@ -95,7 +95,11 @@ impl Watched {
 
     /// When a flow is due, at the latest.
     fn next(&self, now: Instant) -> Duration {
-        self.next.values().min().map_or(IDLE, |next| next.saturating_duration_since(now)).clamp(SHORTEST, IDLE)
+        self.next
+            .values()
+            .min()
+            .map_or(IDLE, |next| next.saturating_duration_since(now))
+            .clamp(SHORTEST, IDLE)
     }
 }
 

@@ -71,10 +71,8 @@ impl Builder<'_> {
         }
         let (kind, hint) = self.kind_and_hint(&table);
         let (weight, rate_cap) = self.shares(&table);
-        let doorbell = self
-            .reader
-            .choice(&table, "doorbell", &[("false", false), ("true", true)])
-            .map(|at| at.value);
+        let doorbell =
+            self.reader.choice(&table, "doorbell", &[("false", false), ("true", true)]).map(|at| at.value);
         let policy = self.policy(&table);
         self.unsupported(&table);
 
