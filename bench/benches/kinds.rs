@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use zsr_bench::live::Live;
 use zsr_control_plane::controller::proto;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::{Cancel, PopError};
+use zsr_ring::{Cancel, PopError};
 
 const ITEM: usize = 4096;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use zsr_bench::live::Live;
 use zsr_control_plane::controller::proto;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::Cancel;
+use zsr_ring::Cancel;
 
 /// Items per figure.
 const ITEMS: usize = 2000;

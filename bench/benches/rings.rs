@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 use zsr_bench::{compare, machine, pin};
-use zsr_host_agent::ring::{Ring, RingSpec};
+use zsr_ring::{Ring, RingSpec};
 
 const RING: u64 = 64 << 10;
 const ROUNDS: usize = 501;

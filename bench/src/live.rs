@@ -10,7 +10,7 @@ use zsr_control_plane::cli::client::Session;
 use zsr_control_plane::controller::proto;
 use zsr_control_plane::process::Place;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::Cancel;
+use zsr_ring::Cancel;
 
 /// A system that is up until this is dropped.
 pub struct Live {

@@ -1,5 +1,4 @@
 //! The agent over gRPC on a loopback port, with a soft NIC behind it and a peer that plays the switch.
-#![cfg(not(loom))]
 
 mod common;
 
@@ -14,7 +13,7 @@ use tonic::{Code, Status};
 use zsr_host_agent::agent::{Agent, RingRequest, ServeError};
 use zsr_host_agent::proto::agent_client::AgentClient;
 use zsr_host_agent::proto::{self, event, ring_event::Kind};
-use zsr_host_agent::ring::{AbortOrigin, Cancel, PopError, Role};
+use zsr_ring::{AbortOrigin, Cancel, PopError, Role};
 use zsr_soft_nic::{
     Access, Completion, HostMemory, Modify, Mtu, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status as Outcome,
     WorkRequest,

@@ -1,5 +1,4 @@
 //! Programs that attach to a running agent over its UNIX socket and share a ring's memory with it.
-#![cfg(not(loom))]
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod common;
@@ -14,7 +13,7 @@ use tokio::sync::{broadcast, oneshot};
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind, RingRequest};
 use zsr_host_agent::proto;
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{Cancel, PushError, Role};
+use zsr_ring::{Cancel, PushError, Role};
 
 struct Host {
     agent: Agent,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use zsr_control_plane::plan::{Plan, ticks};
 use zsr_control_plane::topology::Topology;
-use zsr_host_agent::ring::doorbell::{self, Doorbell};
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_ring::doorbell::{self, Doorbell};
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
 use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic, NicConfig};
 use zsr_soft_switch::Switch;

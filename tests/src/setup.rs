@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{Plan, Qp, RingAddress, RingIds};
 use zsr_control_plane::run::install::switch_in_hand;
-use zsr_host_agent::ring::Ring;
+use zsr_ring::Ring;
 use zsr_soft_nic::{Access, HostMemory, Modify, Mtu, Nic, QpCaps, RtrAttr, RtsAttr};
 use zsr_soft_switch::Switch;
 use zsr_wire::{Mac, Psn, Qpn};

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use zsr_control_plane::plan::{Plan, RingIds, ticks};
 use zsr_control_plane::topology::{ByteOrder as HostOrder, FlowKind, Topology};
-use zsr_host_agent::ring::{
-    ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role,
-};
+use zsr_ring::{ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{RegisterId, Switch};

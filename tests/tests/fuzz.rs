@@ -1,8 +1,8 @@
 //! Damaged copies of sound input, from seeds, to everything that parses what others wrote. `fuzz/` does the same without end.
 
-use zsr_host_agent::ring::{Ring, RingSpec};
-use zsr_host_agent::segment::{SegmentConfig, SegmentWriter};
 use zsr_link::{Direction, TapFrame, TapRecord};
+use zsr_ring::segment::{SegmentConfig, SegmentWriter};
+use zsr_ring::{Ring, RingSpec};
 use zsr_tests::fuzz::{self, Damage};
 use zsr_wire::message::Message;
 use zsr_wire::roce::{Path, Repr};

@@ -110,7 +110,8 @@ impl Session {
         };
         let endpoint = Endpoint::from_shared(contact.uri()).map_err(|e| fail(e.to_string()))?;
         let connect = async { tokio::time::timeout(PATIENCE, endpoint.connect()).await };
-        let connected = runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
+        let connected =
+            runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
         let channel = connected.map_err(|e| {
             let mut cause: &dyn Error = &e;
             while let Some(deeper) = cause.source() {

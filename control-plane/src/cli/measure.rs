@@ -10,7 +10,7 @@ use super::{FAILED, OK, USAGE, complain, flow, print};
 use crate::controller::proto;
 use tonic::Code;
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError};
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 
 /// How long a message may take before the measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(30);

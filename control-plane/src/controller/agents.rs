@@ -240,7 +240,9 @@ impl Agents {
                 let asked = own.ask(&host, "say what is in its rings", list);
                 tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| {
                     let seconds = patience.as_secs();
-                    let message = format!("host `{host}`: its agent did not say within {seconds} s what is in its rings");
+                    let message = format!(
+                        "host `{host}`: its agent did not say within {seconds} s what is in its rings"
+                    );
                     Err(Refusal::new(Kind::Unavailable, message))
                 })
             });

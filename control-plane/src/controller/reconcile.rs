@@ -7,8 +7,8 @@ use super::dataplane::{DataPlane, replication};
 use super::difference::Difference;
 use super::model::Flow;
 use super::start::StartError;
-use crate::p4::{Artifacts, ClientError, SwitchClient};
 use crate::p4::names::{digest::REPORT_T, table};
+use crate::p4::{Artifacts, ClientError, SwitchClient};
 use crate::plan::{GROUP_FLOOD, Plan, ticks};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,11 @@ pub(super) async fn reconcile<'f>(
     let schema = plane.schema();
     // What does not depend on flows is set right, too, where it can be read.
     let all = client.tells_all();
-    let names = if all { table::ALL.iter().map(|(table, _)| *table).collect() } else { DataPlane::flow_tables().to_vec() };
+    let names = if all {
+        table::ALL.iter().map(|(table, _)| *table).collect()
+    } else {
+        DataPlane::flow_tables().to_vec()
+    };
     let tables: BTreeSet<u32> = names.into_iter().map(|t| schema.table(t)).collect::<Result<_, _>>()?;
     let mut held = reader.entities(tables.into_iter(), |group| all || group != GROUP_FLOOD).await?;
     let sessions = reader.sessions().await?;

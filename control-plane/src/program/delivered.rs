@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::{FlowProducer, LOOK, ProgramError};
-use zsr_host_agent::ring::{Cancel, PushError};
+use zsr_ring::{Cancel, PushError};
 
 /// Records that still lie in a producer's ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl FlowProducer {
                         drained &= items == ring.spec().capacity();
                     }
                     Err(PushError::Aborted(_)) => given_up = Some(at),
-                    Err(e) => return Err(zsr_host_agent::segment::SegmentPushError::from(e).into()),
+                    Err(e) => return Err(zsr_ring::segment::SegmentPushError::from(e).into()),
                 }
             }
             if let Some(lane) = given_up {

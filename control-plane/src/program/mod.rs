@@ -40,8 +40,8 @@ use follow::{Follower, News};
 pub use reach::Elsewhere;
 pub(crate) use reach::members_here;
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{AttachError, Cancel, Producer, PushError};
-use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
+use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
+use zsr_ring::{AttachError, Cancel, Producer, PushError};
 
 /// How long a ring that was given up may stay in the flow: the controller's change is about to end. So long may the controller
 /// be away when it has to be asked.

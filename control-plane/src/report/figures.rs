@@ -179,7 +179,7 @@ impl FlowReport {
             max_batch: flow.max_batch,
             elapsed: outcome.elapsed,
             switch,
-            pu_communication_operations: zsr_host_agent::ring::RingStats::COMMUNICATION_OPERATIONS,
+            pu_communication_operations: zsr_ring::RingStats::COMMUNICATION_OPERATIONS,
             rings,
             verification: outcome.verification.clone(),
         })

@@ -14,7 +14,7 @@ use zsr_host_agent::agent::{Agent, ServeError};
 use zsr_host_agent::nic::{NicQueue, SoftNicBackend, nic_queue};
 use zsr_host_agent::proto;
 use zsr_host_agent::proto::agent_client::AgentClient;
-use zsr_host_agent::ring::{Cancel, Consumer, Producer};
+use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_wire::Mac;
 

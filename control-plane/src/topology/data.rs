@@ -281,7 +281,7 @@ fn is_binary(workload: &Workload) -> bool {
 
 /// Whether a segment in an item of `item_size` bytes has room for a binary record, else what was expected.
 pub(crate) fn fits_item(record_size: u32, item_size: u32) -> Result<(), String> {
-    let needed = u64::from(record_size) + zsr_host_agent::segment::HEADER_LEN as u64;
+    let needed = u64::from(record_size) + zsr_ring::segment::HEADER_LEN as u64;
     if needed <= u64::from(item_size) {
         return Ok(());
     }

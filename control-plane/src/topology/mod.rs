@@ -36,7 +36,6 @@ pub(crate) use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 pub(crate) use data::{default_schema, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub(crate) use flows::LATENCY_POLL;
-pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
@@ -45,6 +44,7 @@ pub(crate) use routing::{
     HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing,
 };
 pub use rules::Fault;
+pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;
 pub(crate) use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, size as parse_size};

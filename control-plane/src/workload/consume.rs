@@ -1,7 +1,7 @@
 //! The consuming side: items from the ring, checked one by one, and written out if wanted.
 
-use zsr_host_agent::ring::{Consumer, PopError, RingStats};
-use zsr_host_agent::segment::{Segment, SegmentReadError, SegmentReader};
+use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
+use zsr_ring::{Consumer, PopError, RingStats};
 
 use super::drive::Meter;
 use super::error::WorkloadError;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use zsr_host_agent::ring::{Cancel, Consumer, Producer, RingStats};
+use zsr_ring::{Cancel, Consumer, Producer, RingStats};
 
 use crate::topology::Topology;
 

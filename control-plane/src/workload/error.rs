@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use zsr_host_agent::ring::{PopError, PushError};
-use zsr_host_agent::segment::{SegmentPushError, SegmentSetupError};
+use zsr_ring::segment::{SegmentPushError, SegmentSetupError};
+use zsr_ring::{PopError, PushError};
 
 use super::key::KeyError;
 use super::output::OutputError;

@@ -1,7 +1,7 @@
 //! The producing side: records into segments into rings, nothing but memory operations.
 
-use zsr_host_agent::ring::Producer;
-use zsr_host_agent::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
+use zsr_ring::Producer;
+use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
 
 use crate::topology::FlowKind;
 

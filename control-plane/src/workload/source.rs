@@ -1,6 +1,6 @@
 //! Workloads made ready: inputs opened and measured, keys resolved, shares cut.
 
-use zsr_host_agent::segment::{HEADER_LEN, LENGTH_LEN};
+use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
 use crate::topology::{FileFormat, FileInput, Flow, FlowKind, KeyRef, Routing, Workload};
 

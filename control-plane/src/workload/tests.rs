@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use zsr_host_agent::ring::{Consumer, PopError, Producer, Ring, RingSpec};
+use zsr_ring::{Consumer, PopError, Producer, Ring, RingSpec};
 
 use super::*;
 use crate::topology::Topology;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer};
+use zsr_ring::{Cancel, Consumer, PopError, Producer};
 
 use super::rig::{Client, Rig, shuffle, with};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zsr_control_plane::controller::proto::{self, FlowKind};
-use zsr_host_agent::ring::PopError;
+use zsr_ring::PopError;
 
 use super::changes::{consumer, pop, producer, push};
 use super::rig::{Client, Rig, shuffle};

@@ -139,12 +139,7 @@ fn refusals_name_the_object_and_change_nothing() {
     let huge =
         proto::CreateFlowRequest { ring_size: 1 << 30, item_size: 64, ..shuffle("new", &["h1"], &["h2"]) };
     rig.agents[1]
-        .create_ring(zsr_host_agent::agent::RingRequest::new(
-            "small.h2",
-            zsr_host_agent::ring::Role::Consumer,
-            64,
-            4096,
-        ))
+        .create_ring(zsr_host_agent::agent::RingRequest::new("small.h2", zsr_ring::Role::Consumer, 64, 4096))
         .expect("a ring that nobody told the controller of");
     let clash = proto::CreateFlowRequest { ring_size: 4096, name: "small".into(), ..huge };
     let refused = rig.runtime.block_on(client.create_flow(clash)).expect_err("taken at the agent");

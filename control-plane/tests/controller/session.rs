@@ -5,7 +5,7 @@ use p4runtime_proto::p4::v1 as rt;
 use zsr_control_plane::controller::dataplane::DataPlane;
 use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_control_plane::p4::{P4RuntimeSession, Schema};
-use zsr_host_agent::ring::{Consumer, Producer};
+use zsr_ring::{Consumer, Producer};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, Way, shuffle};

@@ -4,7 +4,7 @@ use zsr_control_plane::controller::journal::Journal;
 use zsr_control_plane::controller::model::Flow;
 use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_host_agent::agent;
-use zsr_host_agent::ring::{Consumer, PopError};
+use zsr_ring::{Consumer, PopError};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::deaths::mortal;

@@ -2,7 +2,7 @@
 
 use zsr_control_plane::controller::proto;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::{Cancel, PushError};
+use zsr_ring::{Cancel, PushError};
 
 use super::churn::member;
 use super::system::{HOSTS, System};

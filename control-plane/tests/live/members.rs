@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use zsr_control_plane::controller::proto::Ring;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::{Cancel, PopError, Producer, PushError};
+use zsr_ring::{Cancel, PopError, Producer, PushError};
 
 /// Items in the order in which they came: their producers' numbers, and theirs.
 pub type Log = Vec<(u64, u64)>;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::nic::{NicInfo, QpTarget};
 use crate::proto;
-use crate::ring::{ByteOrder, Role};
+use zsr_ring::{ByteOrder, Role};
 
 const MAX_24_BITS: u32 = (1 << 24) - 1;
 

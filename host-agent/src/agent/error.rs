@@ -1,7 +1,7 @@
 //! Why the agent refused.
 
 use crate::nic::{NicError, NicErrorKind};
-use crate::ring::{AttachError, GeometryError, RingError};
+use zsr_ring::{AttachError, GeometryError, RingError};
 
 /// The agent refused. Every message names the ring.
 #[derive(Debug, thiserror::Error)]

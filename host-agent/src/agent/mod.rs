@@ -25,10 +25,10 @@ use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
 use crate::machine::Machine;
-use crate::memory::SharedMemory;
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
-use crate::ring::doorbell::Doorbell;
-use crate::ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
+use zsr_ring::doorbell::Doorbell;
+use zsr_ring::memory::SharedMemory;
+use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
 pub use batch::OpenRing;
 pub use error::AgentError;
@@ -523,7 +523,7 @@ impl Agent {
     fn attach<H>(
         &self,
         name: &str,
-        attach: impl FnOnce(&Arc<Ring>) -> Result<H, crate::ring::AttachError>,
+        attach: impl FnOnce(&Arc<Ring>) -> Result<H, zsr_ring::AttachError>,
     ) -> Result<H, AgentError> {
         let info = self.ring(name)?;
         let handle =

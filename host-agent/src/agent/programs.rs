@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use super::{Agent, AgentError, EventKind, RingInfo};
 use crate::proto;
 use crate::pu::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
-use crate::ring::doorbell::Doorbell;
-use crate::ring::{AttachError, ByteOrder, Lease, Left, Role};
+use zsr_ring::doorbell::Doorbell;
+use zsr_ring::{AttachError, ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Agent {
     fn note_progress(&self) {
         for info in self.rings().unwrap_or_default() {
             info.ring.filled_bytes();
-            info.ring.begun.look(|| info.ring.snapshot().tail.counter);
+            info.ring.begun().look(|| info.ring.snapshot().tail.counter);
         }
     }
 
@@ -85,7 +85,7 @@ impl Agent {
             epoch: info.ring.epoch().into(),
             doorbell: bell.is_some(),
             begun: (info.ring.role() == Role::Consumer)
-                .then(|| info.ring.begun.at(info.ring.snapshot().tail.counter)),
+                .then(|| info.ring.begun().at(info.ring.snapshot().tail.counter)),
         };
         let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
         let (mut from, to) = stream.into_split();
@@ -204,7 +204,7 @@ async fn listen(
             }
             BEGUN => {
                 let (tail, records) = (stream.read_u32_le().await?, stream.read_u32_le().await?);
-                info.ring.begun.set(tail, records);
+                info.ring.begun().set(tail, records);
             }
             _ => return Ok(false),
         }

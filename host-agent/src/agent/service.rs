@@ -114,7 +114,7 @@ impl agent_server::Agent for AgentService {
             boot: machine.map(|m| m.boot).unwrap_or_default(),
             name: self.agent.name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            ring_abi_version: crate::ring::ABI_VERSION,
+            ring_abi_version: zsr_ring::ABI_VERSION,
             nics: vec![convert::nic(&self.agent.nic())],
         }))
     }

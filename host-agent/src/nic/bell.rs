@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use super::{NicError, NicErrorKind};
-use crate::ring::doorbell::{self, Doorbell};
+use zsr_ring::doorbell::{self, Doorbell};
 
 /// A connected UDP socket that never blocks.
 pub struct UdpBell {

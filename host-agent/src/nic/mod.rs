@@ -14,8 +14,8 @@ use zsr_wire::{Mac, Psn, Qpn, Rkey};
 pub use node::NicNode;
 pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
 
-use crate::memory::Memory;
-use crate::ring::doorbell::Doorbell;
+use zsr_ring::doorbell::Doorbell;
+use zsr_ring::memory::Memory;
 
 /// What a NIC is, for [`NicBackend::info`].
 #[derive(Debug, Clone, PartialEq, Eq)]

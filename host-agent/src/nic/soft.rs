@@ -10,8 +10,8 @@ use zsr_soft_nic::{
 use zsr_wire::{Qpn, Rkey, vlan};
 
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
-use crate::memory::Memory;
-use crate::ring::doorbell::{self, Doorbell};
+use zsr_ring::doorbell::{self, Doorbell};
+use zsr_ring::memory::Memory;
 
 type Command = Box<dyn FnOnce(&mut Nic) + Send>;
 

@@ -14,11 +14,11 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 
 use super::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION, lease};
 use crate::agent::framed;
-use crate::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
 use crate::proto;
-use crate::ring::begun::Begun;
-use crate::ring::doorbell::Doorbell;
-use crate::ring::{Ring, RingSpec, Role};
+use zsr_ring::begun::Begun;
+use zsr_ring::doorbell::Doorbell;
+use zsr_ring::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
+use zsr_ring::{Ring, RingSpec, Role};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::ring::Ring;
+use zsr_ring::Ring;
 
 /// How many ends are taken at once.
 const AT_ONCE: usize = 16;

@@ -1,9 +1,9 @@
 //! Processing units in processes of their own: attach to a ring of a running agent, push or pop there through the handles
-//! of [`crate::ring`], and leave. No async runtime is needed.
+//! of [`zsr_ring`], and leave. No async runtime is needed.
 //!
 //! ```no_run
 //! use zsr_host_agent::pu;
-//! use zsr_host_agent::ring::Cancel;
+//! use zsr_ring::Cancel;
 //!
 //! let socket = "/run/user/1000/zsr/demo/programs-0".as_ref();
 //! let mut ring = pu::attach_producer(socket, "orders.h1.h2", Cancel::new())?;
@@ -24,8 +24,8 @@ mod lease;
 
 use std::path::{Path, PathBuf};
 
-use crate::memory::MemoryError;
-use crate::ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingError, Role};
+use zsr_ring::memory::MemoryError;
+use zsr_ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingError, Role};
 
 /// Version of the protocol between programs and agents.
 pub(crate) const VERSION: u32 = 1;

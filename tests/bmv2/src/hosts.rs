@@ -2,7 +2,7 @@
 
 use zsr_control_plane::plan::{Plan, RingAddress, RingIds};
 use zsr_control_plane::topology::{FlowKind, Topology};
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::Rng;
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_tests::items::{self, Received};

@@ -11,8 +11,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use zsr_host_agent::pu::{self, PuError};
-use zsr_host_agent::ring::{Cancel, Consumer, PopError};
-use zsr_host_agent::segment::{SegmentReadError, SegmentReader};
+use zsr_ring::segment::{SegmentReadError, SegmentReader};
+use zsr_ring::{Cancel, Consumer, PopError};
 
 /// `zsr consume`.
 pub(in crate::cli) fn consume(args: &ConsumeArgs) -> u8 {

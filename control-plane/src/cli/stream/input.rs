@@ -5,7 +5,7 @@ use crate::rows::{self, BOM, RowEnds, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use zsr_host_agent::ring::Cancel;
+use zsr_ring::Cancel;
 
 /// How often a wait for input looks for signals.
 const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -13,8 +13,8 @@ use crate::controller::proto;
 use crate::program::ProgramError;
 use crate::rows::Style;
 use std::time::Duration;
-use zsr_host_agent::ring::Cancel;
-use zsr_host_agent::segment::SegmentPushError;
+use zsr_ring::Cancel;
+use zsr_ring::segment::SegmentPushError;
 
 pub(super) use consume::consume;
 pub(super) use produce::produce;

@@ -11,7 +11,7 @@ use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_ke
 use crate::tuples::Schema;
 use crate::workload::{KeyReader, Router};
 use std::fs::File;
-use zsr_host_agent::ring::Cancel;
+use zsr_ring::Cancel;
 
 /// `zsr produce`.
 pub(in crate::cli) fn produce(args: &ProduceArgs) -> u8 {

@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zsr_wire::{Qpn, Rkey};
 
 use super::{NicBackend, NicError, NicInfo, QpTarget};
-use crate::memory::{Memory, MemoryKey};
 use abi::{AhAttr, Qp, QpAttr, QpCap, QpInitAttr, access, mask, state};
 use library::Verbs;
 use objects::{Objects, QueuePair};
 use sysfs::Choice;
 pub use sysfs::VerbsConfig;
+use zsr_ring::memory::{Memory, MemoryKey};
 
 /// Outstanding READs that a queue pair accepts at most; the switch has one.
 const READS: u8 = 16;

@@ -8,8 +8,8 @@ use zsr_wire::{Qpn, Rkey};
 
 use super::abi::{Mr, Opaque, Qp};
 use super::library::Verbs;
-use crate::memory::Memory;
 use crate::nic::QpTarget;
+use zsr_ring::memory::Memory;
 
 /// Pointers into the library, all belonging to one opened device.
 pub(super) struct Objects {

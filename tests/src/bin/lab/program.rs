@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zsr_host_agent::pu;
-use zsr_host_agent::ring::{Cancel, PopError};
+use zsr_ring::{Cancel, PopError};
 use zsr_tests::items::{self, Received};
 
 use super::Result;

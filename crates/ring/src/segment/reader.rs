@@ -2,7 +2,7 @@
 
 use super::LENGTH_LEN;
 use super::header::{Header, SegmentFault};
-use crate::ring::{Consumer, PopError, View};
+use crate::{Consumer, PopError, View};
 
 /// No segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

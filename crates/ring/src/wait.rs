@@ -94,7 +94,7 @@ impl Backoff {
     }
 
     /// Waits a little longer than the last time.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     pub(crate) fn wait(&mut self, cancel: &Cancel) -> Result<(), WaitEnd> {
         if cancel.is_cancelled() {
             return Err(WaitEnd::Cancelled);
@@ -124,7 +124,7 @@ impl Backoff {
     }
 
     /// Under loom time does not pass: hand over to another thread of the model.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     pub(crate) fn wait(&mut self, cancel: &Cancel) -> Result<(), WaitEnd> {
         let _ = (self.step, self.park, SPIN_STEPS, YIELD_STEPS, LONGEST_PARK);
         if cancel.is_cancelled() {
@@ -138,7 +138,7 @@ impl Backoff {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -5,8 +5,8 @@
 //! goes through the records where they lie. Neither copies to or from a buffer of its own.
 //!
 //! ```
-//! use zsr_host_agent::ring::{Ring, RingSpec};
-//! use zsr_host_agent::segment::{SegmentConfig, SegmentReader, SegmentWriter};
+//! use zsr_ring::{Ring, RingSpec};
+//! use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
 //!
 //! let (tx, rx) = Ring::loopback(RingSpec::new(256, 4096)?)?;
 //! let mut writer = SegmentWriter::records(tx, SegmentConfig::default())?;

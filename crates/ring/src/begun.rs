@@ -6,27 +6,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Records of one item that a program has dealt with before it left, for the next one to begin behind. Says so only while `tail`
 /// is where it was: popping the item ends it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Begun(Arc<AtomicU64>);
+pub struct Begun(Arc<AtomicU64>);
 
 impl Begun {
-    pub(crate) fn set(&self, tail: u32, records: u32) {
+    /// Notes that `records` of the item at `tail` are dealt with.
+    pub fn set(&self, tail: u32, records: u32) {
         self.0.store(u64::from(tail) << 32 | u64::from(records), Ordering::Release);
     }
 
     /// The tail and the records at it.
-    pub(crate) fn get(&self) -> (u32, u32) {
+    pub fn get(&self) -> (u32, u32) {
         let both = self.0.load(Ordering::Acquire);
         ((both >> 32) as u32, both as u32)
     }
 
     /// How many records of the item at `tail` were dealt with.
-    pub(crate) fn at(&self, tail: u32) -> u32 {
+    pub fn at(&self, tail: u32) -> u32 {
         let (at, records) = self.get();
         if at == tail { records } else { 0 }
     }
 
     /// Forgets an item that was popped, before the tail has gone round to where it was.
-    pub(crate) fn look(&self, tail: impl FnOnce() -> u32) {
+    pub fn look(&self, tail: impl FnOnce() -> u32) {
         // In this order: a tail that has passed what was set does not come back.
         let before = self.0.load(Ordering::Acquire);
         if before != 0 && (before >> 32) as u32 != tail() {

@@ -127,7 +127,7 @@ pub struct RingStats {
 
 impl RingStats {
     /// Network operations that the processing unit executed to push or pop. Zero by construction:
-    /// handles own nothing but the ring's memory, and no type in [`crate::ring`] knows a NIC.
+    /// handles own nothing but the ring's memory, and no type in this crate knows a NIC.
     pub const COMMUNICATION_OPERATIONS: u64 = 0;
 }
 
@@ -205,7 +205,7 @@ impl Ring {
     }
 
     /// As [`join`](Self::join), knowing how far the item at its tail is.
-    pub(crate) fn join_begun(
+    pub fn join_begun(
         role: Role,
         spec: RingSpec,
         memory: Arc<dyn Memory>,
@@ -216,6 +216,11 @@ impl Ring {
         let control = Control::new(&*memory);
         let head = from_raw(control.head.load(Ordering::Acquire), spec.byte_order());
         Ok(Self::laid(role, spec, memory, control, head.counter, epoch, begun))
+    }
+
+    /// How far the last program came with the item at its tail.
+    pub fn begun(&self) -> &Begun {
+        &self.begun
     }
 
     fn check(spec: RingSpec, memory: &dyn Memory) -> Result<(), RingError> {

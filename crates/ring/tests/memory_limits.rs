@@ -1,10 +1,10 @@
 //! Rings for which there is no memory are refused, with the figures, before anything is killed.
 //!
 //! The limit below holds for the whole process, so this file has one test only.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
-use zsr_host_agent::memory::HostMemory;
-use zsr_host_agent::ring::{Ring, RingSpec, Role};
+use zsr_ring::memory::HostMemory;
+use zsr_ring::{Ring, RingSpec, Role};
 
 #[test]
 fn no_memory_is_an_error_that_says_what_to_do() {

@@ -1,13 +1,13 @@
 //! Segments over rings: what goes in comes out, and what is wrong is said.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_host_agent::ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec};
-use zsr_host_agent::segment::{
+use zsr_ring::segment::{
     SegmentConfig, SegmentFault, SegmentPushError, SegmentReadError, SegmentReader, SegmentSetupError,
     SegmentWriter,
 };
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec};
 
 fn ring(item: u64, size: u64) -> (Producer, Consumer) {
     Ring::loopback(RingSpec::new(item, size).expect("powers of two")).expect("memory")

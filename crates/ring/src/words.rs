@@ -1,6 +1,6 @@
 //! The two ways memory is touched: 8-byte atomic control words, and plain bytes of items.
 //!
-//! Under `--cfg loom` the words are loom's atomics and every access to an item is shown to loom, which
+//! With the feature `loom` the words are loom's atomics and every access to an item is shown to loom, which
 //! then finds each pair of accesses that the words do not order.
 
 /// Copies an item of `len` bytes, a power of two. A call to the C library's memcpy, which lengths unknown
@@ -28,19 +28,19 @@ pub(crate) unsafe fn copy_item(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use real::{Control, Items, Word};
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use checked::{Control, Items, Word};
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod real {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use crate::abi;
     use crate::memory::Memory;
-    use crate::ring::abi;
-    use crate::ring::spec::RingSpec;
+    use crate::spec::RingSpec;
 
     /// One 8-byte control word. Whoever makes one keeps the memory alive (handles hold their ring).
     #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ mod real {
     }
 }
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 mod checked {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
@@ -143,9 +143,9 @@ mod checked {
     use loom::cell::UnsafeCell;
     use loom::sync::atomic::AtomicU64;
 
+    use crate::abi;
     use crate::memory::Memory;
-    use crate::ring::abi;
-    use crate::ring::spec::RingSpec;
+    use crate::spec::RingSpec;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Word(Arc<AtomicU64>);

@@ -1,16 +1,14 @@
 //! Rings against a `VecDeque`: random pushes, pops, bulk operations, views and closings, with the switch
 //! played by the test, counters starting anywhere, both byte orders.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_host_agent::memory::ByteOrder;
-use zsr_host_agent::ring::{
-    Cancel, Consumer, NullSwitch, PopError, Producer, PushError, Ring, RingSpec, Role,
-};
+use zsr_ring::memory::ByteOrder;
+use zsr_ring::{Cancel, Consumer, NullSwitch, PopError, Producer, PushError, Ring, RingSpec, Role};
 
 #[derive(Debug, Clone)]
 enum Op {

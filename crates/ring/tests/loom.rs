@@ -1,15 +1,15 @@
 //! The model checker runs every order in which threads can meet in a ring's memory, with the reorderings
 //! that the memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p zsr-host-agent --test loom --release`.
+//! `tests/loom/run`.
 //!
-//! Without `--cfg loom` there is nothing here to run; the same scenarios run with real threads in
+//! Without the feature `loom` there is nothing here to run; the same scenarios run with real threads in
 //! `ring_threads.rs`.
-#![cfg(loom)]
+#![cfg(feature = "loom")]
 
 use std::sync::Arc;
 
 use loom::thread;
-use zsr_host_agent::ring::{AbortOrigin, Cancel, NullSwitch, PopError, PushError, Ring, RingSpec, Role};
+use zsr_ring::{AbortOrigin, Cancel, NullSwitch, PopError, PushError, Ring, RingSpec, Role};
 
 /// All orders with at most `preemptions` involuntary switches between threads (blocking calls switch
 /// voluntarily, without limit). Without a bound the waiting loops make the search endless.

@@ -18,15 +18,15 @@ use super::words::{Items, Word, copy_item};
 ///
 /// ```compile_fail
 /// fn shared<T: Sync>() {}
-/// shared::<zsr_host_agent::ring::Consumer>();
+/// shared::<zsr_ring::Consumer>();
 /// ```
 /// ```compile_fail
 /// fn copied<T: Clone>() {}
-/// copied::<zsr_host_agent::ring::Consumer>();
+/// copied::<zsr_ring::Consumer>();
 /// ```
 /// and a view of items in the ring ends before they are popped:
 /// ```compile_fail
-/// # use zsr_host_agent::ring::{Ring, RingSpec};
+/// # use zsr_ring::{Ring, RingSpec};
 /// let (tx, mut rx) = Ring::loopback(RingSpec::new(8, 64).unwrap()).unwrap();
 /// let view = rx.peek().unwrap();
 /// rx.try_pop(&mut [0; 8]);

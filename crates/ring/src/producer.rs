@@ -18,15 +18,15 @@ use super::words::{Items, Word, copy_item};
 ///
 /// ```compile_fail
 /// fn shared<T: Sync>() {}
-/// shared::<zsr_host_agent::ring::Producer>();
+/// shared::<zsr_ring::Producer>();
 /// ```
 /// ```compile_fail
 /// fn copied<T: Clone>() {}
-/// copied::<zsr_host_agent::ring::Producer>();
+/// copied::<zsr_ring::Producer>();
 /// ```
 /// and nothing can be pushed behind the end of the stream:
 /// ```compile_fail
-/// # use zsr_host_agent::ring::{Ring, RingSpec};
+/// # use zsr_ring::{Ring, RingSpec};
 /// let (mut tx, rx) = Ring::loopback(RingSpec::new(8, 64).unwrap()).unwrap();
 /// tx.close();
 /// tx.try_push(&[0; 8]);

@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::{HEADER_LEN, LENGTH_LEN};
-use crate::ring::{Producer, PushError};
+use crate::{Producer, PushError};
 
 /// How segments are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

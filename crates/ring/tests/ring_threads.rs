@@ -1,11 +1,11 @@
 //! Rings between threads: blocking calls, a switch in the middle, ends of all kinds.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use zsr_host_agent::ring::{
+use zsr_ring::{
     AbortOrigin, AttachError, Cancel, NullSwitch, NullSwitchError, PopError, PushError, Ring, RingSpec,
     RingStats, Role,
 };
