@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
 use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
-use zsr_soft_switch::p4runtime::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
 use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
 
 /// Largest IP packet of a link on which only ticks go.

@@ -58,7 +58,7 @@ pub enum RunError {
         /// The switch.
         switch: String,
         /// The address, and what the system says.
-        source: zsr_soft_switch::p4runtime::BindError,
+        source: zsr_p4runtime_server::BindError,
     },
     /// A host's NIC or agent.
     #[error("host `{host}`: {reason}")]

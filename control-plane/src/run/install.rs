@@ -7,7 +7,7 @@ use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::TableEntry;
 use std::num::NonZeroU64;
 use std::os::unix::fs::PermissionsExt;
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind_unix, empty_program};
+use zsr_p4runtime_server::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::FramePool;
 

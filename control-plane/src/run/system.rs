@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use zsr_link::{Capture, PcapSink, Port, memory_link};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, bind_unix, empty_program};
 use zsr_ring::Cancel;
-use zsr_soft_switch::p4runtime::{Listener, P4RuntimeServer, ServeError, bind, bind_unix, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 
 /// Election id of the embedded controller: it is alone.

@@ -20,8 +20,8 @@ use zsr_control_plane::topology::{Chip, Topology};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
+use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::Mac;
 

@@ -1,4 +1,4 @@
-//! Runs v1model programs that p4c compiled to bmv2 JSON, and serves P4Runtime. Knows nothing of RDMA.
+//! Runs v1model programs that p4c compiled to bmv2 JSON. Knows nothing of RDMA.
 //!
 //! ```text
 //!  JSON ── load ──► layout, expressions ── compile ──► code, tables, plans ── native ──► machine code
@@ -16,8 +16,7 @@
 //! A packet costs no allocation, no lock and no string. Behaviour is that of bmv2's
 //! `simple_switch`; what this switch does not know, it refuses at load, by name and place.
 //!
-//! Controllers reach a switch through a [`SwitchHandle`] from other threads, or over P4Runtime
-//! ([`p4runtime`]).
+//! Controllers reach a switch through a [`SwitchHandle`] from other threads; `zsr-p4runtime-server` serves P4Runtime by it.
 
 mod compile;
 pub mod control;
@@ -31,7 +30,6 @@ mod meter;
 mod native;
 mod node;
 mod op;
-pub mod p4runtime;
 mod profile;
 mod program;
 mod switch;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use zsr_bmv2::{Bmv2, Dataplane, Options, PortPacket, Registers};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{RegisterId, Switch, SwitchConfig, SwitchHandle, control_queue};
 use zsr_wire::{Frame, FramePool};
 

@@ -108,6 +108,11 @@ impl Switch {
         &self.config
     }
 
+    /// The time of the newest packet or timer, in nanoseconds of the caller's clock.
+    pub fn now_ns(&self) -> u64 {
+        self.core.now_ns
+    }
+
     /// Puts another program in place. All state starts as the new program says; timers, statistics and the
     /// notification receiver stay. Packets that wait for another pass are dropped.
     pub fn replace_program(&mut self, program: &Program) {

@@ -8,7 +8,7 @@ use p4runtime_proto::p4::v1::entity::Entity;
 use super::refusal::{Outcome, Refusal};
 use super::target::Pipeline;
 use super::updates::{no_colors, no_object, read_index};
-use crate::control::{CounterValue, DigestConfig, Group, MeterConfig};
+use zsr_soft_switch::{CounterValue, DigestConfig, Group, MeterConfig};
 
 /// Cells that one step on the switch's thread reads, so that packets don't wait for long.
 const CELLS_PER_STEP: u32 = 4096;

@@ -7,7 +7,7 @@ use p4runtime_proto::p4::v1 as pb;
 
 use super::data::DataType;
 use super::repr::Repr;
-use crate::info::{
+use zsr_soft_switch::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId,
 };
 

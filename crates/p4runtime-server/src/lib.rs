@@ -1,6 +1,6 @@
-//! A P4Runtime server (version 1.6) for a running [`Switch`](crate::switch::Switch).
+//! A P4Runtime server (version 1.6) for a running [`Switch`](zsr_soft_switch::Switch).
 //!
-//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`](crate::SwitchHandle) with closures that run
+//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`](zsr_soft_switch::SwitchHandle) with closures that run
 //! between two packets. A pipeline is built beside the running one and put in its place in one such step.
 //!
 //! Choices that the specification leaves open or makes twice:
@@ -51,15 +51,18 @@ pub use server::{BindError, Listener, P4RuntimeServer, ServeError, bind, bind_un
 ///
 /// # Errors
 /// None; the program is part of this crate, and a test loads it.
-pub fn empty_program() -> Result<crate::Program, crate::LoadError> {
-    crate::Program::from_json(include_str!("empty.json"))
+pub fn empty_program() -> Result<zsr_soft_switch::Program, zsr_soft_switch::LoadError> {
+    zsr_soft_switch::Program::from_json(include_str!("empty.json"))
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn the_empty_program_drops() {
-        let mut switch = crate::Switch::new(&super::empty_program().unwrap(), crate::SwitchConfig::default());
+        let mut switch = zsr_soft_switch::Switch::new(
+            &super::empty_program().unwrap(),
+            zsr_soft_switch::SwitchConfig::default(),
+        );
         let (mut pool, mut out) = (zsr_wire::frame::FramePool::with_frames(1), Vec::new());
         for port in [0, 1, 510] {
             let frame = zsr_wire::frame::Frame::copy_from(&[0; 64]).unwrap();

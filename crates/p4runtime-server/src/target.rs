@@ -7,8 +7,8 @@ use p4runtime_proto::p4::v1 as pb;
 use super::apply::Extras;
 use super::refusal::Outcome;
 use super::schema::Schema;
-use crate::handle::SwitchHandle;
-use crate::switch::Switch;
+use zsr_soft_switch::Switch;
+use zsr_soft_switch::SwitchHandle;
 
 /// A pipeline, and what it runs in.
 pub(super) struct Pipeline {

@@ -13,7 +13,7 @@ use super::schema::{
     Action, Counter, Digest, Field, GroupSize, Meter, MeterType, Param, Profile, Register, Schema, Scope,
     Table, TableAction, ValueSet,
 };
-use crate::info::{ActionInfo, KeyInfo, MatchKind, MeterUnit, ProgramInfo, TableId};
+use zsr_soft_switch::{ActionInfo, KeyInfo, MatchKind, MeterUnit, ProgramInfo, TableId};
 
 /// Builds the schema of a pipeline.
 ///
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The program's copy of an action for a table.
-    fn table_action(&mut self, table: TableId, id: u32) -> Result<crate::info::ActionId, String> {
+    fn table_action(&mut self, table: TableId, id: u32) -> Result<zsr_soft_switch::ActionId, String> {
         let action = *self.actions.get(&id).ok_or_else(|| format!("has action {id}, which P4Info lacks"))?;
         let name = action.preamble.as_ref().map_or("", |preamble| preamble.name.as_str());
         let engine = self.program.table_action(table, name);

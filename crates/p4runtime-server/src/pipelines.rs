@@ -16,8 +16,8 @@ use super::reconcile::carry_over;
 use super::refusal::{Outcome, Refusal};
 use super::schema::Schema;
 use super::target::Pipeline;
-use crate::program::Program;
-use crate::switch::{Switch, SwitchConfig};
+use zsr_soft_switch::Program;
+use zsr_soft_switch::{Switch, SwitchConfig};
 
 /// A pipeline that the switch can run.
 struct Built {

@@ -2,7 +2,7 @@
 
 use p4runtime_proto::p4::v1 as pb;
 use tonic::Code;
-use zsr_soft_switch::p4runtime::bind;
+use zsr_p4runtime_server::bind;
 
 use super::rig::*;
 

@@ -19,7 +19,7 @@ use tonic::transport::server::TcpIncoming;
 use super::device::Device;
 use super::notifications::pump;
 use super::service::Service;
-use crate::handle::{SwitchHandle, SwitchStopped};
+use zsr_soft_switch::{SwitchHandle, SwitchStopped};
 
 /// Largest request, in bytes: a pipeline's artifacts may well exceed gRPC's default of 4 MiB.
 const MAX_REQUEST: usize = 256 << 20;
@@ -112,7 +112,7 @@ pub struct P4RuntimeServer {
 impl P4RuntimeServer {
     /// A server for the switch behind `handle`, which is device `device_id` to controllers. Until a controller commits
     /// a pipeline, the switch runs what it runs now, and Write and Read are refused. The switch's
-    /// [notifications](crate::switch::Switch::notifications) belong to the server from the first commit on.
+    /// [notifications](zsr_soft_switch::Switch::notifications) belong to the server from the first commit on.
     pub fn new(handle: SwitchHandle, device_id: NonZeroU64) -> Self {
         Self { handle, device_id, keep_alive: KEEPALIVE }
     }

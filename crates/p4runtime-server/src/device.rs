@@ -14,8 +14,8 @@ use super::refusal::{Outcome, Refusal, batch_status};
 use super::sessions::Sessions;
 use super::target::Pipeline;
 use super::updates::Reader;
-use crate::handle::SwitchHandle;
-use crate::switch::SwitchConfig;
+use zsr_soft_switch::SwitchConfig;
+use zsr_soft_switch::SwitchHandle;
 
 /// Largest ReadResponse, in bytes; clients refuse more than 4 MiB by default.
 const RESPONSE_BYTES: usize = 1 << 20;

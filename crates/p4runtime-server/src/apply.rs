@@ -6,9 +6,9 @@ use p4runtime_proto::p4::v1 as pb;
 
 use super::ops::{Attached, EntryKey, MeterChange, Op, Verb};
 use super::refusal::{Outcome, Refusal};
-use crate::control::{CounterValue, EntryAction, MeterConfig};
-use crate::info::{ProfileId, TableId};
-use crate::switch::Switch;
+use zsr_soft_switch::Switch;
+use zsr_soft_switch::{CounterValue, EntryAction, MeterConfig};
+use zsr_soft_switch::{ProfileId, TableId};
 
 /// What a controller wrote and the switch itself has no use for, kept to be read back as it was.
 #[derive(Debug, Default)]

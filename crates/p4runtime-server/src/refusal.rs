@@ -5,8 +5,8 @@ use p4runtime_proto::p4::v1 as pb;
 use prost::{Message, Name};
 use tonic::{Code, Status};
 
-use crate::error::ControlError;
-use crate::handle::SwitchStopped;
+use zsr_soft_switch::ControlError;
+use zsr_soft_switch::SwitchStopped;
 
 /// One refused update, request or stream message.
 #[derive(Clone, Debug, PartialEq, Eq)]

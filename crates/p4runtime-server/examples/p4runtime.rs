@@ -1,6 +1,6 @@
 //! A software switch with its P4Runtime server, for controllers to try: no program until one of them sets it.
 //!
-//!     cargo run -p zsr-soft-switch --example p4runtime -- [ADDRESS [DEVICE ID]]
+//!     cargo run -p zsr-p4runtime-server --example p4runtime -- [ADDRESS [DEVICE ID]]
 //!
 //! Prints `listening on ADDRESS`. A line `PORT HEX` on standard input is a frame that comes in; frames that leave are
 //! printed the same way. Ends with its input.
@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, bind, empty_program};
+use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_wire::frame::{Frame, FramePool};
 

@@ -6,8 +6,8 @@ use p4runtime_proto::p4::v1::field_match::{self, FieldMatchType};
 use super::bytestring::{self, ones};
 use super::refusal::{Outcome, Refusal};
 use super::schema::Field;
-use crate::control::MatchField;
-use crate::info::MatchKind;
+use zsr_soft_switch::MatchField;
+use zsr_soft_switch::MatchKind;
 
 /// Reads a key: one value per field, in the program's order. Fields that are left out match anything.
 pub(super) fn read_key(fields: &[Field], matches: &[pb::FieldMatch]) -> Outcome<Vec<MatchField>> {
@@ -201,7 +201,7 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::p4runtime::repr::Repr;
+    use crate::repr::Repr;
 
     fn field(id: u32, kind: MatchKind, width: u32) -> Field {
         Field { id, name: format!("f{id}"), kind, repr: Repr::plain(width) }

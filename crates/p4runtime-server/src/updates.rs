@@ -11,7 +11,7 @@ use super::ops::{Op, Verb};
 use super::ports;
 use super::refusal::{Outcome, Refusal};
 use super::schema::{MeterType, Profile, Schema};
-use crate::control::{CloneSession, CounterValue, DigestConfig, Group, GroupMember, MeterConfig, Replica};
+use zsr_soft_switch::{CloneSession, CounterValue, DigestConfig, Group, GroupMember, MeterConfig, Replica};
 
 /// v1model's `mcast_grp` has 16 bits.
 const MAX_MULTICAST_GROUP: u32 = 0xffff;

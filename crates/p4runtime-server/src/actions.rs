@@ -7,8 +7,8 @@ use p4runtime_proto::p4::v1::table_action::Type;
 use super::ports;
 use super::refusal::{Outcome, Refusal};
 use super::schema::{GroupSize, Profile, Schema, Scope, Table};
-use crate::control::{ActionCall, EntryAction, WeightedCall};
-use crate::info::ActionId;
+use zsr_soft_switch::ActionId;
+use zsr_soft_switch::{ActionCall, EntryAction, WeightedCall};
 
 impl Schema {
     /// An action with its parameters, as the copy `engine`.

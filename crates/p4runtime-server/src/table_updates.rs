@@ -7,7 +7,7 @@ use super::ops::{Attached, EntryKey, MeterChange, Op, Verb, Which};
 use super::refusal::{Outcome, Refusal};
 use super::schema::Table;
 use super::updates::{Reader, no_colors, no_object, only_modify, read_counter, read_meter};
-use crate::control::{CounterValue, EntryAction, TableEntry};
+use zsr_soft_switch::{CounterValue, EntryAction, TableEntry};
 
 impl Reader<'_> {
     pub(super) fn table(&self, id: u32) -> Outcome<&Table> {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use super::device::Device;
 use super::target::Pipeline;
-use crate::control::Notification;
+use zsr_soft_switch::Notification;
 
 /// Notifications that may wait; the switch drops and counts more.
 pub(super) const NOTIFICATIONS: usize = 4096;

@@ -11,10 +11,10 @@ use super::super::reads;
 use super::super::target::Pipeline;
 use super::super::updates::Reader;
 use super::*;
-use crate::{Program, SwitchConfig};
+use zsr_soft_switch::{Program, SwitchConfig};
 
-const JSON: &str = include_str!("../../tests/programs/p4runtime.json");
-const INFO: &str = include_str!("../../tests/programs/p4runtime.p4info.txtpb");
+const JSON: &str = include_str!("../tests/programs/p4runtime.json");
+const INFO: &str = include_str!("../tests/programs/p4runtime.p4info.txtpb");
 
 fn p4info() -> P4Info {
     p4runtime_proto::p4info::parse(INFO).unwrap()

@@ -1,12 +1,12 @@
 //! What a Write does to the switch, translated and checked as far as that goes without looking at the switch. A
 //! batch of these runs on the thread that owns the switch, between two packets.
 
-use crate::control::{
+use p4runtime_proto::p4::v1 as pb;
+use zsr_soft_switch::{
     ActionCall, CloneSession, CounterValue, DigestConfig, EntryAction, Group, MatchField, MeterConfig,
     Replica, TableEntry,
 };
-use crate::info::{CounterId, DigestId, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
-use p4runtime_proto::p4::v1 as pb;
+use zsr_soft_switch::{CounterId, DigestId, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
 
 /// INSERT, MODIFY or DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use super::schema::{Schema, Table};
 use super::table_updates::no_default_direct;
 use super::target::Pipeline;
 use super::updates::no_colors;
-use crate::control::{CounterValue, EntryAction, MatchField, MeterConfig, TableEntry};
-use crate::error::ControlError;
-use crate::info::{ActionId, TableId};
-use crate::switch::Switch;
+use zsr_soft_switch::ControlError;
+use zsr_soft_switch::Switch;
+use zsr_soft_switch::{ActionId, TableId};
+use zsr_soft_switch::{CounterValue, EntryAction, MatchField, MeterConfig, TableEntry};
 
 /// Which entries of one table, and what of them.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ impl Query {
                     row.meter = switch.entry_meter(self.table, &key, priority).ok().flatten();
                 }
                 if self.idle {
-                    row.since_hit = switch.entry_idle_ns(self.table, &key, priority, switch.core.now_ns).ok();
+                    row.since_hit = switch.entry_idle_ns(self.table, &key, priority, switch.now_ns()).ok();
                 }
                 row.which = Which::Entry(EntryKey { key, priority });
                 row

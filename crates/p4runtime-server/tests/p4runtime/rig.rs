@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
-use zsr_soft_switch::p4runtime::{P4RuntimeServer, ServeError, bind, empty_program};
+use zsr_p4runtime_server::{P4RuntimeServer, ServeError, bind, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, SwitchHandle, control_queue};
 use zsr_wire::frame::{Frame, FramePool};
 
