@@ -61,7 +61,7 @@ fn csv_is_csv_again() {
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "h3", "--item-size", "1KiB"]);
     let row = |n: u32| {
         // One key with and without quotes.
-        let quote = if n % 2 == 0 { "\"" } else { "" };
+        let quote = if n.is_multiple_of(2) { "\"" } else { "" };
         format!("{quote}{}{quote},\"note {n}, of two\r\nlines\",say \"{n}\"\r\n", n % 97)
     };
     let body: String = (0..500).map(row).collect();
@@ -141,13 +141,13 @@ fn stuck(system: &System, input: &str, more: &[&str]) -> Child {
     let mut command = system.command(&[&["produce", "f"], more].concat());
     let command = command.stdin(File::open(&path).expect("there")).stderr(Stdio::piped());
     let child = command.spawn().expect("it runs");
-    loop {
+    let is_full = || {
         let top = system.json(&["top", "-n", "1", "--interval", "20ms"]).remove(0);
         let rings = top["flows"][0]["rings"].as_array().expect("rings").clone();
-        if rings.iter().all(|ring| ring["fill"] == 1.0) {
-            return child;
-        }
-    }
+        rings.iter().all(|ring| ring["fill"] == 1.0)
+    };
+    while !is_full() {}
+    child
 }
 
 #[test]

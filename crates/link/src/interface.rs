@@ -115,13 +115,16 @@ pub(crate) fn look_up(socket: BorrowedFd<'_>, name: &str) -> io::Result<Option<I
         if done == 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
     };
     let index = match ask(libc::SIOCGIFINDEX) {
-        // SAFETY: the request has written this member; so below.
+        // SAFETY: the request has written this member.
         Ok(answer) => unsafe { answer.ifr_ifru.ifru_ifindex },
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => return Ok(None),
         Err(e) => return Err(e),
     };
+    // SAFETY: the request has written this member.
     let flags = unsafe { ask(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
+    // SAFETY: the request has written this member.
     let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+    // SAFETY: the request has written this member.
     let family = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr.sa_family };
     Ok(Some(Interface {
         index,

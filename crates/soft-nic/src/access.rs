@@ -68,46 +68,54 @@ unsafe fn store_words(dst: *mut u8, src: &[u8]) {
 #[inline]
 unsafe fn store_piece(dst: *mut u8, piece: &[u8]) {
     let (mut at, mut left) = (dst, piece);
-    // SAFETY (all): in bounds by the caller, aligned as checked, and atomic types allow concurrent access.
     while !left.is_empty() {
         let addr = at.addr();
         let n = if let (0, Some(b)) = (addr & 7, left.first_chunk::<8>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; atomic types allow concurrent access.
             unsafe { AtomicU64::from_ptr(at.cast()) }.store(u64::from_ne_bytes(*b), Ordering::Release);
             8
         } else if let (0, Some(b)) = (addr & 3, left.first_chunk::<4>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; atomic types allow concurrent access.
             unsafe { AtomicU32::from_ptr(at.cast()) }.store(u32::from_ne_bytes(*b), Ordering::Release);
             4
         } else if let (0, Some(b)) = (addr & 1, left.first_chunk::<2>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; atomic types allow concurrent access.
             unsafe { AtomicU16::from_ptr(at.cast()) }.store(u16::from_ne_bytes(*b), Ordering::Release);
             2
         } else {
+            // SAFETY: in bounds by the caller, aligned as checked; atomic types allow concurrent access.
             unsafe { AtomicU8::from_ptr(at) }.store(left[0], Ordering::Release);
             1
         };
         left = &left[n..];
+        // SAFETY: the piece is in bounds, so says the caller.
         at = unsafe { at.add(n) };
     }
 }
 
 unsafe fn load_words(src: *const u8, dst: &mut [u8]) {
     let (mut at, mut left) = (src.cast_mut(), dst);
-    // SAFETY (all): in bounds by the caller, aligned as checked, and only loads are made through the pointer.
     while !left.is_empty() {
         let addr = at.addr();
         let n = if let (0, Some(b)) = (addr & 7, left.first_chunk_mut::<8>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; nothing is stored through the pointer.
             *b = unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Acquire).to_ne_bytes();
             8
         } else if let (0, Some(b)) = (addr & 3, left.first_chunk_mut::<4>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; nothing is stored through the pointer.
             *b = unsafe { AtomicU32::from_ptr(at.cast()) }.load(Ordering::Acquire).to_ne_bytes();
             4
         } else if let (0, Some(b)) = (addr & 1, left.first_chunk_mut::<2>()) {
+            // SAFETY: in bounds by the caller, aligned as checked; nothing is stored through the pointer.
             *b = unsafe { AtomicU16::from_ptr(at.cast()) }.load(Ordering::Acquire).to_ne_bytes();
             2
         } else {
+            // SAFETY: in bounds by the caller, aligned as checked; nothing is stored through the pointer.
             left[0] = unsafe { AtomicU8::from_ptr(at) }.load(Ordering::Acquire);
             1
         };
         left = &mut left[n..];
+        // SAFETY: the piece is in bounds, so says the caller.
         at = unsafe { at.add(n) };
     }
 }

@@ -198,8 +198,9 @@ fn check(code: c_int) -> io::Result<()> {
 
 /// What this process may lock, bytes; `u64::MAX` if there is no limit.
 fn memlock_limit() -> Option<u64> {
-    // SAFETY: all zeros is a valid `rlimit`, which the call fills.
+    // SAFETY: all zeros is a valid `rlimit`.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: the call fills `limit`, which outlives it.
     let done = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
     (done == 0).then_some(limit.rlim_cur)
 }

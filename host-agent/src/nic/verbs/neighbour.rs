@@ -15,8 +15,9 @@ pub(super) fn set(interface: &str, ip: Ipv4Addr, mac: Mac) -> io::Result<()> {
     }
     // SAFETY: the descriptor is new and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: all zeros is a valid `arpreq`, which is plain data; likewise the address below.
+    // SAFETY: all zeros is a valid `arpreq`, which is plain data.
     let mut request: libc::arpreq = unsafe { std::mem::zeroed() };
+    // SAFETY: likewise a valid `sockaddr_in`.
     let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     address.sin_family = libc::AF_INET as libc::sa_family_t;
     address.sin_addr.s_addr = u32::from(ip).to_be();
