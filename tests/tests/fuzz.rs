@@ -68,7 +68,7 @@ fn programs_of_switches() {
 
 #[test]
 fn p4infos() {
-    let seed = include_bytes!("../../crates/p4runtime-server/tests/programs/p4runtime.p4info.txtpb");
+    let seed = include_bytes!("../../crates/soft-switch/tests/programs/p4runtime.p4info.txtpb");
     damaged(fuzz::p4info, &[seed], 300);
 }
 

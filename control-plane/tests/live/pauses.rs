@@ -86,7 +86,7 @@ fn a_flow_that_cannot_be_written_is_refused_and_the_others_outlive_the_controlle
     while lives(pid) {
         std::thread::yield_now();
     }
-    let (mut controller, mut said) = system.start(&["controller", system.path(), "--daemon"]);
+    let (mut controller, mut said) = system.start(&["controller", system.path(), "--ready"]);
     assert_eq!(line(&mut said), "ready");
     assert_eq!(system.json(&["flow", "list"])[0]["settings"], flows[0]["settings"]);
     carries_a_line(&system);

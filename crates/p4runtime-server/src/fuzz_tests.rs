@@ -13,8 +13,8 @@ use super::super::updates::Reader;
 use super::*;
 use zsr_soft_switch::{Program, SwitchConfig};
 
-const JSON: &str = include_str!("../tests/programs/p4runtime.json");
-const INFO: &str = include_str!("../tests/programs/p4runtime.p4info.txtpb");
+const JSON: &str = include_str!("../../soft-switch/tests/programs/p4runtime.json");
+const INFO: &str = include_str!("../../soft-switch/tests/programs/p4runtime.p4info.txtpb");
 
 fn p4info() -> P4Info {
     p4runtime_proto::p4info::parse(INFO).unwrap()

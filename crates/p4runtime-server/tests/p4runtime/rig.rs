@@ -23,8 +23,8 @@ use zsr_wire::frame::{Frame, FramePool};
 
 pub const DEVICE: u64 = 7;
 
-const JSON: &str = include_str!("../programs/p4runtime.json");
-const INFO: &str = include_str!("../programs/p4runtime.p4info.txtpb");
+const JSON: &str = include_str!("../../../soft-switch/tests/programs/p4runtime.json");
+const INFO: &str = include_str!("../../../soft-switch/tests/programs/p4runtime.p4info.txtpb");
 
 pub fn p4info() -> P4Info {
     p4runtime_proto::p4info::parse(INFO).expect("the committed P4Info is whole")
