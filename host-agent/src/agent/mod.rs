@@ -209,7 +209,7 @@ impl Agent {
     }
 
     /// Notes where programs attach: the socket of [`serve_programs`](Self::serve_programs), and the machine that it is on.
-    /// [`GetInfo`](proto::AgentInfo) tells it from then on.
+    /// [`GetInfo`](crate::proto::AgentInfo) tells it from then on.
     pub fn set_programs(&self, socket: &Path, machine: Machine) {
         *self.0.programs.lock().unwrap_or_else(PoisonError::into_inner) = Some((socket.to_owned(), machine));
     }
