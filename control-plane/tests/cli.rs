@@ -423,7 +423,10 @@ fn csv_keeps_its_rows_and_is_shared_among_producers() {
 fn what_looks_like_csv_is_warned_of_once_and_an_empty_file_is_named() {
     let (t, _) = through(SMALL, "in.csv", b"a,b\n1,x\n2,\"y,z\"\n3,\"\"\n", &["--key", "a"]);
     assert_eq!((t.code, t.err.lines().count()), (Some(0), 1), "{}", t.err);
-    assert!(t.err.starts_with("warning: ") && t.err.contains("in.csv:3: there is a quote"), "{}", t.err);
+    // Of two producers that read at the same time, either may be the first to find one.
+    let is_first =
+        ["in.csv:3: there is a quote", "in.csv:4: there is a quote"].iter().any(|w| t.err.contains(w));
+    assert!(t.err.starts_with("warning: ") && is_first, "{}", t.err);
     // Pairs of quotes divide no line in two.
     let (t, _) = through(SMALL, "in.json", b"{\"a\": 1}\n", &[]);
     assert_eq!((t.code, t.err.as_str()), (Some(0), ""));

@@ -152,7 +152,7 @@ impl Annotator {
             }
         } else if is_doorbell(frame.bytes) {
             // Whose it is is known by the ring's secret, which captures are not told.
-            held.noted.comment = "flow=? what=doorbell".into();
+            held.noted.comment = "what=doorbell".into();
         }
         self.held_bytes += held.noted.bytes.len();
         self.held.push_back(held);
