@@ -106,6 +106,8 @@ fn copy_out(
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(segment.len());
         let (mut printed, mut bad, mut done, mut bytes) = (Ok(()), None, 0, 0);
         for record in segment.records().take(wanted) {
+            // As `zsr produce` counts them: without line ends.
+            bytes += record.as_ref().map_or(0, |r| r.len());
             let shown = match (record, tuples) {
                 (Err(e), _) => Err(failed(e)),
                 (Ok(record), Some(schema)) => {
@@ -127,7 +129,6 @@ fn copy_out(
             done += 1;
             if lines.len() >= CHUNK {
                 printed = out.write_all(&lines);
-                bytes += lines.len();
                 lines.clear();
             }
             if printed.is_err() {
@@ -136,7 +137,6 @@ fn copy_out(
         }
         // Printed before its place in the ring is given back.
         let printed = printed.and_then(|()| out.write_all(&lines));
-        bytes += lines.len();
         lines.clear();
         if let Err(e) = printed {
             // How much of it somebody has read is not known.
