@@ -185,8 +185,15 @@ pub fn run(
     if topology.switches.len() != 1 {
         return Err(RoleError::Switches(topology.switches.len()));
     }
-    let written = Recipe::new(role, topology, artifacts).write(place);
-    written.map_err(|e| RoleError::Other(format!("{}: {e}", place.recipe(&role.process()).display())))?;
+    let recipe = Recipe::new(role, topology, artifacts);
+    let ready = || {
+        // A process that could not start has nothing to be started again by.
+        if let Err(e) = recipe.write(place) {
+            let file = place.recipe(&role.process());
+            eprintln!("warning: {}: {e}; zsr restart will not know this process", file.display());
+        }
+        ready();
+    };
     let mut topology = topology.clone();
     let layout = place.layout().map_err(RoleError::Place)?;
     if let Some(layout) = &layout {
