@@ -46,6 +46,6 @@ fn a_terminal_shows_how_far_a_program_is() {
     // Nowhere else is a line drawn.
     let consumed = system.zsr(&["consume", "f"]);
     assert_eq!((consumed.out.as_str(), consumed.err.lines().count()), ("one\ntwo\n", 1), "{}", consumed.err);
-    assert!(consumed.err.starts_with("consumed 2 records, 8 B"), "{}", consumed.err);
+    assert!(consumed.err.starts_with("consumed 2 records, 6 B"), "{}", consumed.err);
     system.down();
 }
