@@ -1,10 +1,7 @@
 //! Captures what passes a port: both directions of the link in one file.
 
-use std::os::fd::BorrowedFd;
-
 use zsr_wire::{Frame, FramePool};
 
-use crate::error::LinkError;
 use crate::pcap::PcapSink;
 use crate::port::{Port, SendError};
 
@@ -41,43 +38,5 @@ impl<P: Port> Port for Capture<P> {
         Some(frame)
     }
 
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        self.inner.next_due()
-    }
-
-    fn faults(&self) -> u64 {
-        self.inner.faults()
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        self.inner.flush(now_ns, pool);
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.inner.is_blocked()
-    }
-
-    fn waiting(&self) -> usize {
-        self.inner.waiting()
-    }
-
-    fn lost(&self) -> u64 {
-        self.inner.lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        self.inner.trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.inner.is_troubled()
-    }
+    crate::port::forward!(inner);
 }

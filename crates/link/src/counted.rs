@@ -1,10 +1,7 @@
 //! Counts what passes a port.
 
-use std::os::fd::BorrowedFd;
-
 use zsr_wire::{Frame, FramePool};
 
-use crate::error::LinkError;
 use crate::port::{Port, SendError};
 
 /// What has passed a port.
@@ -69,45 +66,7 @@ impl<P: Port> Port for Counted<P> {
         Some(frame)
     }
 
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        self.inner.next_due()
-    }
-
-    fn faults(&self) -> u64 {
-        self.inner.faults()
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        self.inner.flush(now_ns, pool);
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.inner.is_blocked()
-    }
-
-    fn waiting(&self) -> usize {
-        self.inner.waiting()
-    }
-
-    fn lost(&self) -> u64 {
-        self.inner.lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        self.inner.trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.inner.is_troubled()
-    }
+    crate::port::forward!(inner);
 }
 
 #[cfg(test)]

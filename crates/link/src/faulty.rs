@@ -2,11 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::os::fd::BorrowedFd;
 
 use zsr_wire::{Frame, FramePool};
 
-use crate::error::LinkError;
 use crate::faults::{FaultError, FaultRates, FaultStats, Faults, Verdict};
 use crate::port::{Port, SendError};
 
@@ -163,27 +161,9 @@ impl<P: Port> Port for Faulty<P> {
         self.inner.flush(now_ns, pool);
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.inner.is_blocked()
-    }
-
     fn waiting(&self) -> usize {
         self.inner.waiting()
     }
 
-    fn lost(&self) -> u64 {
-        self.inner.lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        self.inner.trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.inner.is_troubled()
-    }
+    crate::port::forward!(inner, holding frames);
 }

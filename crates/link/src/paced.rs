@@ -1,11 +1,9 @@
 //! A port with the latency and the rate of another cable.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 
 use zsr_wire::{Frame, FramePool};
 
-use crate::error::LinkError;
 use crate::port::{Port, SendError};
 
 /// Bytes that a frame takes on a cable besides its own: preamble, check sequence, gap.
@@ -162,29 +160,11 @@ impl<P: Port> Port for Paced<P> {
         self.waiting = self.out.waiting(now_ns);
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.inner.is_blocked()
-    }
-
     fn waiting(&self) -> usize {
         self.waiting + self.inner.waiting()
     }
 
-    fn lost(&self) -> u64 {
-        self.inner.lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        self.inner.trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.inner.is_troubled()
-    }
+    crate::port::forward!(inner, holding frames);
 }
 
 #[cfg(test)]

@@ -87,6 +87,56 @@ pub trait Port {
     }
 }
 
+/// The methods of [`Port`] that a wrapper of a port leaves to the port in its field `$inner`: all but `send` and `recv`, or, of a wrapper
+/// that holds frames back, those about the system's end of the link. A new method of [`Port`] belongs in here.
+macro_rules! forward {
+    ($inner:ident) => {
+        fn is_closed(&self) -> bool {
+            self.$inner.is_closed()
+        }
+
+        fn next_due(&self) -> Option<u64> {
+            self.$inner.next_due()
+        }
+
+        fn faults(&self) -> u64 {
+            self.$inner.faults()
+        }
+
+        fn flush(&mut self, now_ns: u64, pool: &mut zsr_wire::FramePool) {
+            self.$inner.flush(now_ns, pool);
+        }
+
+        fn waiting(&self) -> usize {
+            self.$inner.waiting()
+        }
+
+        $crate::port::forward!($inner, holding frames);
+    };
+    ($inner:ident, holding frames) => {
+        fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.$inner.fd()
+        }
+
+        fn is_blocked(&self) -> bool {
+            self.$inner.is_blocked()
+        }
+
+        fn lost(&self) -> u64 {
+            self.$inner.lost()
+        }
+
+        fn trouble(&mut self) -> Option<$crate::error::LinkError> {
+            self.$inner.trouble()
+        }
+
+        fn is_troubled(&self) -> bool {
+            self.$inner.is_troubled()
+        }
+    };
+}
+pub(crate) use forward;
+
 impl<P: Port + ?Sized> Port for Box<P> {
     fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
         (**self).send(now_ns, frame, pool)

@@ -6,7 +6,6 @@
 //! The port never waits for a reader: what finds the ring full is counted and forgotten. While nobody is attached, a
 //! frame costs one look at a flag.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +14,6 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use zsr_wire::frame::MAX_FRAME;
 use zsr_wire::{Frame, FramePool};
 
-use crate::error::LinkError;
 use crate::port::{Port, SendError};
 
 /// Bytes before each frame's.
@@ -266,45 +264,7 @@ impl<P: Port> Port for Tapped<P> {
         Some(frame)
     }
 
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        self.inner.next_due()
-    }
-
-    fn faults(&self) -> u64 {
-        self.inner.faults()
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        self.inner.flush(now_ns, pool);
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.inner.is_blocked()
-    }
-
-    fn waiting(&self) -> usize {
-        self.inner.waiting()
-    }
-
-    fn lost(&self) -> u64 {
-        self.inner.lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        self.inner.trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        self.inner.is_troubled()
-    }
+    crate::port::forward!(inner);
 }
 
 impl<P: std::fmt::Debug> std::fmt::Debug for Tapped<P> {
