@@ -31,7 +31,7 @@ pub enum ClientError {
         system: String,
         /// Where.
         socket: PathBuf,
-        /// Why.
+        /// The reason, for people.
         reason: String,
     },
     /// No controller at an address.
@@ -41,7 +41,7 @@ pub enum ClientError {
     Unreachable {
         /// `HOST:PORT`.
         address: String,
-        /// Why.
+        /// The reason, for people.
         reason: String,
     },
     /// The controller refused; nothing was changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-/// How results are printed.
+/// The form in which results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// Columns, as perftest has them.

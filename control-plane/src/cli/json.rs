@@ -109,7 +109,7 @@ pub(super) fn event(e: &proto::Event) -> Value {
     })
 }
 
-/// What a process does.
+/// The state of a process.
 fn doing(pid: Option<u32>) -> &'static str {
     match pid {
         Some(pid) if is_stopped(pid) => "stopped",

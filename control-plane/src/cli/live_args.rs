@@ -19,7 +19,7 @@ pub struct SystemArg {
     pub system: Option<String>,
 }
 
-/// How results are printed.
+/// Options of commands that print results.
 #[derive(Debug, Clone, Args)]
 pub struct JsonArg {
     /// Print JSON (docs/cli.md describes it)

@@ -19,7 +19,7 @@ const BURST: u64 = 256;
 /// Into so many parts a run is divided to find its best.
 const PARTS: u64 = 100;
 
-/// Why there is no result.
+/// Errors that end a measurement without a result.
 #[derive(Debug, thiserror::Error)]
 enum MeasureError {
     #[error(transparent)]

@@ -259,7 +259,7 @@ fn view(
     Ok(())
 }
 
-/// How often keys are looked at.
+/// Time between two looks at the keys.
 const KEYS: Duration = Duration::from_millis(250);
 const FOOT: &str = "q: leave   up, down: scroll";
 

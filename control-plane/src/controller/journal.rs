@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
-/// What is wrong with the journal.
+/// Errors of the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("the controller's journal {}: {source}", path.display())]
 pub struct JournalError {
@@ -57,7 +57,7 @@ pub struct Journal {
     owed: BTreeMap<Option<String>, Line>,
     /// How long the longest line was that could not be written, and no such line has been written since.
     refused: usize,
-    /// Why that could not be written.
+    /// The reason why what is owed could not be written.
     trouble: watch::Sender<Option<String>>,
 }
 

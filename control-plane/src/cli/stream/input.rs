@@ -54,7 +54,7 @@ pub(super) struct Input {
     records: Records,
     /// The record at hand, with its end.
     record: Vec<u8>,
-    /// How many there were before it.
+    /// Number of records before it.
     number: u64,
     cancel: Cancel,
     is_first: bool,

@@ -19,12 +19,12 @@ use zsr_ring::segment::SegmentPushError;
 pub(super) use consume::consume;
 pub(super) use produce::produce;
 
-/// What is read or written at once.
+/// Bytes that are read or written at once.
 const CHUNK: usize = 64 << 10;
 /// How long a program that wants to leave waits for what it has pushed, when nothing of it moves.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a stream ended early.
+/// Reasons for which a stream ends early.
 enum Stop {
     /// The command or the flow does not allow it.
     Usage(String),

@@ -87,7 +87,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     }
 }
 
-/// What became of `pushed` records.
+/// A sentence on what became of `pushed` records.
 fn delivery(pushed: u64, held: &[Held], lost: bool) -> String {
     if lost {
         return format!("some of what was pushed is lost, as said ({pushed} records)");

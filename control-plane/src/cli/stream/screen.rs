@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the line is drawn.
+/// Time between two drawings of the line.
 const DRAWN: Duration = Duration::from_millis(200);
 /// Over how many drawings the rate is taken: a second.
 const WINDOW: usize = 5;
