@@ -9,7 +9,6 @@ use crate::options::RunOptions;
 use crate::p4::{ArtifactError, Artifacts, ClientError};
 use crate::plan::Plan;
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
-use crate::rows::QUOTES_HELP;
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, RunError, System};
 use crate::topology::{Flow, Topology};
@@ -17,6 +16,7 @@ use crate::workload::{
     Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
     prepare, run_flow,
 };
+use zsr_records::rows::QUOTES_HELP;
 
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);

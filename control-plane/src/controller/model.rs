@@ -5,10 +5,10 @@ use super::settings::Settings;
 use crate::plan::{Qp, RingAddress, RingIds, Station};
 pub use crate::topology::FlowKind;
 use crate::topology::RingRole;
-use crate::tuples::Schema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use zsr_records::Schema;
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]

@@ -8,10 +8,7 @@ use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
-use crate::topology::{
-    Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Layout, Policy, Routing, Topology, default_schema,
-};
-use crate::tuples::Schema;
+use crate::topology::{Endpoint, Flow, FlowKind, Hint, Layout, Policy, Topology, default_schema};
 use crate::workload::input_columns;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -19,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tonic::Code;
+use zsr_records::{Bound, KeyRef, Routing, Schema};
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);
@@ -350,7 +348,7 @@ fn routing(routing: &Routing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::parse_routing;
+    use zsr_records::parse_routing;
 
     #[test]
     fn routing_is_written_as_it_is_read() {

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::build::Builder;
 use super::diag::Place;
+use zsr_records::{Fault, integer};
+
 use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole, SwitchKind};
 use super::read::{At, Reader, Table};
-use super::rules::{self, DEAD_AFTER, Fault, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
+use super::rules::{self, DEAD_AFTER, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
 use super::units;
 use super::yaml::Node;
 
@@ -340,7 +342,7 @@ impl Builder<'_> {
 fn parse_batch(text: &str) -> Option<MaxBatch> {
     let count = text.strip_suffix("items").or_else(|| text.strip_suffix("item"));
     let (value, is_items) = match count {
-        Some(count) => (units::integer(count.trim())?, true),
+        Some(count) => (integer(count.trim())?, true),
         None => (units::size(text)?, false),
     };
     let value = u32::try_from(value).ok().filter(|v| (1..=MAX_BATCH).contains(v))?;

@@ -12,7 +12,6 @@
 pub mod addr;
 mod build;
 mod cables;
-mod columns;
 mod data;
 mod diag;
 mod flows;
@@ -32,18 +31,12 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
-pub(crate) use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 pub(crate) use data::{default_schema, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
 pub(crate) use flows::LATENCY_POLL;
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
-pub(crate) use read::{NAME_HELP, is_name};
-pub(crate) use routing::{
-    HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing,
-};
-pub use rules::Fault;
 pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use units::show_size;

@@ -1,9 +1,10 @@
 //! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
 //! (`controller/state.rs`, `settings.rs`). Each rule is here, once, with its words; a topology adds the line and column.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use zsr_records::Fault;
 
 use super::data::fits_item;
 use super::model::{FlowKind, RingRole};
@@ -28,27 +29,6 @@ pub(crate) const RING_SIZES: RangeInclusive<u64> = 4..=1 << 30;
 pub(crate) const MAX_BATCH: u32 = 4 << 20;
 /// Most bytes of a schema as it is written.
 const MAX_SCHEMA: usize = 16 << 10;
-
-/// What is wrong with a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What is wrong.
-    pub message: String,
-    /// What would have been accepted.
-    pub expected: String,
-}
-
-impl Fault {
-    pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
-        Fault { message: message.into(), expected: expected.into() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected {}", self.message, self.expected)
-    }
-}
 
 /// How messages name a flow.
 pub(crate) fn flow(name: &str) -> String {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use zsr_records::{FileFormat, KeyRef, Routing};
 
 use super::*;
 

@@ -76,16 +76,6 @@ pub(crate) fn rate(text: &str) -> Option<u64> {
     scaled(value, factor)
 }
 
-/// A whole number; underscores between digits are allowed.
-pub(crate) fn integer(text: &str) -> Option<u64> {
-    if let Some(hex) = text.strip_prefix("0x") {
-        return u64::from_str_radix(&hex.replace('_', ""), 16).ok();
-    }
-    let digits = text.replace('_', "");
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('_');
-    if plain { digits.parse().ok() } else { None }
-}
-
 /// A finite number.
 pub(crate) fn number(text: &str) -> Option<f64> {
     let value: f64 = text.replace('_', "").parse().ok()?;
@@ -149,10 +139,6 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(integer("1_000"), Some(1000));
-        assert_eq!(integer("0x1f"), Some(31));
-        assert_eq!(integer("1e3"), None);
-        assert_eq!(integer(""), None);
         assert_eq!(fraction("2%"), Some(0.02));
         assert_eq!(fraction("1.5"), None);
         assert_eq!(fraction("nan"), None);

@@ -80,8 +80,8 @@ pub(crate) fn records(
 
 /// Why a record was not pushed.
 enum Problem {
-    Key(super::key::KeyError),
-    Route(super::route::RouteError),
+    Key(zsr_records::KeyError),
+    Route(zsr_records::RouteError),
     Push { ring: String, cause: SegmentPushError },
 }
 
