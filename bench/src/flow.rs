@@ -6,10 +6,10 @@ use std::sync::Arc;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{PORT_TIMER, Plan, Qp, RingAddress, admin};
 use zsr_control_plane::run::install::switch_in_hand;
-use zsr_control_plane::topology::Topology;
 use zsr_ring::{Cancel, Consumer, Producer, Ring, RingSpec, Role};
 use zsr_soft_nic::{Access, HostMemory, Modify, Mtu, Nic, NicConfig, QpCaps, RtrAttr, RtsAttr};
 use zsr_soft_switch::Switch;
+use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool, Mac, Psn, Qpn, Rkey};
 
 /// The flow.

@@ -11,12 +11,12 @@ use crate::plan::Plan;
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, RunError, System};
-use crate::topology::{Flow, Topology};
 use crate::workload::{
     Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
     prepare, run_flow,
 };
 use zsr_records::rows::QUOTES_HELP;
+use zsr_topology::{Flow, Topology};
 
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -292,7 +292,7 @@ fn judge(outcomes: &mut [FlowOutcome], control: &Control) -> Outcome {
 }
 
 fn links(topology: &Topology, fabric: &FabricStats, pcap: Option<&Path>) -> Vec<LinkReport> {
-    let report = |link: &crate::topology::Link| {
+    let report = |link: &zsr_topology::Link| {
         let counted =
             fabric.links.iter().find(|l| u32::from(l.port) == link.port).copied().unwrap_or_default();
         LinkReport {

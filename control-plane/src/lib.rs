@@ -14,5 +14,4 @@ pub mod process;
 pub mod program;
 pub mod report;
 pub mod run;
-pub mod topology;
 pub mod workload;

@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use zsr_control_plane::plan::{Plan, RingIds, ticks};
-use zsr_control_plane::topology::{ByteOrder as HostOrder, FlowKind, Topology};
 use zsr_ring::{ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{RegisterId, Switch};
+use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
 use zsr_wire::Mac;
 
 use crate::items::{self, Received};

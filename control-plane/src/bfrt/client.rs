@@ -7,7 +7,6 @@ use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
 use crate::p4::names::table;
 use crate::p4::{ClientError, Schema};
 use crate::plan::{Plan, ticks::Timer};
-use crate::topology::{Switch, Tofino};
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
 use bf::update::Type;
@@ -19,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
+use zsr_topology::{Switch, Tofino};
 
 /// Updates in one Write request. Node updates of groups come on top, so that a group and its nodes go together.
 const UPDATES_PER_WRITE: usize = 1024;

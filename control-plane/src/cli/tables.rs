@@ -3,9 +3,9 @@
 use super::json::{kind, state, word};
 use crate::controller::proto;
 use crate::process::is_stopped;
-use crate::topology::show_size;
 use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
+use zsr_topology::show_size;
 
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();

@@ -6,9 +6,9 @@ use super::start::{StartError, give_program};
 use super::{Controller, Work};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
 use crate::plan::Plan;
-use crate::topology::Topology;
 use std::path::PathBuf;
 use std::time::Duration;
+use zsr_topology::Topology;
 
 /// Between two attempts to begin a session.
 pub(super) const AGAIN: Duration = Duration::from_millis(200);

@@ -5,7 +5,7 @@ use super::proto;
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Hint, Policy, Settings};
 use super::state::{NewFlow, NewMember};
-use crate::topology::RingRole;
+use zsr_topology::RingRole;
 
 fn unknown(flow: &str, what: &str, value: i32) -> Refusal {
     Refusal::new(Kind::Invalid, format!("flow `{flow}`: {what} {value} is not known to this controller"))

@@ -8,10 +8,10 @@ use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
 use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
-use crate::topology::{LATENCY_POLL, Switch};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
+use zsr_topology::{LATENCY_POLL, Switch};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use super::session::Reach;
 use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
-use crate::topology::{RingRole, show_size};
 use std::time::{Duration, Instant};
 use zsr_host_agent::proto::{self as agent, Role};
+use zsr_topology::{RingRole, show_size};
 
 /// How long rings may keep their items before nobody is taken to empty them.
 const PATIENCE: Duration = Duration::from_secs(2);

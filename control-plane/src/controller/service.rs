@@ -5,7 +5,6 @@ use super::pulse::Motion;
 use super::refusal::Refusal;
 use super::session::Reach;
 use super::{Controller, convert, proto};
-use crate::topology::RingRole;
 use std::future::Future;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -14,6 +13,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
+use zsr_topology::RingRole;
 
 type Answer<T> = Result<Response<T>, Status>;
 

@@ -22,15 +22,15 @@ use super::unfinished::{self, Leaving};
 use super::{Controller, Inner, Work, again, stats};
 use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Station};
 use crate::run::{RunError, install};
-use crate::topology::{NicKind, Switch, Topology};
 use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
+use zsr_topology::{NicKind, Switch, Topology};
 
 /// Election id of the first controller; whoever holds it or a higher one is the only controller.
 const ELECTION_ID: u128 = 1;
@@ -265,11 +265,11 @@ async fn settle(
 
 fn hosts(setup: &Setup<'_>) -> Vec<Host> {
     let t = setup.topology;
-    let host = |(at, h): (usize, &crate::topology::Host)| {
+    let host = |(at, h): (usize, &zsr_topology::Host)| {
         let (agent, programs) = setup.agents.get(at).cloned()?;
         // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
         let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), t.station_of(at)?, h.mtu);
+        let (name, station, mtu) = (h.name.clone(), Station::of(t, at)?, h.mtu);
         Some(Host { name, station, mtu, agent, programs, consumer_psn })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
@@ -287,7 +287,7 @@ fn declared(topology: &Topology) -> Vec<DeclaredRing> {
         // A flow names the rings that it makes for itself; those of hosts are named for their host.
         !made.contains(at) || r.name.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with('.'))
     });
-    let ring = |(_, r): (usize, &crate::topology::Ring)| DeclaredRing {
+    let ring = |(_, r): (usize, &zsr_topology::Ring)| DeclaredRing {
         name: r.name.clone(),
         host: topology.hosts[r.host].name.clone(),
         role: r.role,

@@ -6,14 +6,14 @@ use super::dataplane::{Hosts, Limits};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
-use crate::plan::{MAX_MEMBERS, RingAddress, RingIds};
-use crate::topology::{Pace, RingRole, rules};
+use crate::plan::{RingAddress, RingIds};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use zsr_host_agent::machine::Machine;
 use zsr_records::{ROUTING_HELP, Routing, Schema, check_any_routing, parse_routing};
+use zsr_topology::{Pace, RingRole, limits::MAX_MEMBERS, rules};
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;

@@ -2,20 +2,15 @@
 
 use super::PlanError;
 use super::admin::Reset;
-use crate::topology::{FlowKind, Topology};
 use std::hash::BuildHasher;
 use zsr_link::Rng;
+use zsr_topology::limits::{MAX_MEMBERS, MAX_QPS, MAX_WORKERS};
+use zsr_topology::{FlowKind, Topology};
 
-// Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything: a commit record of zeros names no producer,
-// and a reset (admin.rs) that is not about a worker, say, names worker 0.
-pub(crate) const MAX_WORKERS: usize = 16384 - 1;
+// Number 0 is nobody's, of everything: a commit record of zeros names no producer, and a reset (admin.rs) that is not about a
+// worker, say, names worker 0. So it is in the sizes of zsr_topology::limits.
 const MAX_PRODUCERS: usize = 32768 - 1;
-const MAX_QPS: usize = 65536 - 2;
-/// Rings of either side: each has two connections.
-pub(crate) const MAX_RINGS: usize = MAX_QPS / 2 - 1;
 const PSN_BITS: u32 = 0xff_ffff;
-/// Members of a replicate flow: a bit each in a register of 32.
-pub const MAX_MEMBERS: usize = 32;
 /// First multicast group of replicate flows; each has two, the second one for polls.
 pub const FIRST_FLOW_GROUP: u16 = 0x1000;
 

@@ -17,17 +17,16 @@ pub mod worker;
 pub use crate::p4::names::PORT_TIMER;
 use crate::p4::names::counter;
 use crate::p4::schema::{Schema, SchemaError};
-use crate::topology::{Flow, FlowKind, Link, Switch, Topology};
 pub use clock::Clock;
 pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, Worker, qp, random_psn, secret};
-pub(crate) use ids::{MAX_RINGS, MAX_WORKERS};
+pub use ids::{FIRST_FLOW_GROUP, Qp, RingIds, Worker, qp, random_psn, secret};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
 pub use ticks::GROUP_TICK;
+use zsr_topology::{Flow, FlowKind, Link, Switch, Topology};
 
 /// Multicast group of broadcast frames: one replica per port.
 pub const GROUP_FLOOD: u32 = 2;
@@ -110,7 +109,7 @@ impl<'t> Plan<'t> {
     fn station_of(&self, ring: usize) -> Result<Station, PlanError> {
         let host = self.topology.rings[ring].host;
         let unlinked = || PlanError::Unlinked { host: self.topology.hosts[host].name.clone() };
-        self.topology.station_of(host).ok_or_else(unlinked)
+        Station::of(self.topology, host).ok_or_else(unlinked)
     }
 
     /// Entries that do not depend on rings: the rewrite's matrices, addresses, ports.
@@ -198,7 +197,7 @@ impl<'t> Plan<'t> {
         let target = match worker.group {
             None => worker::Target::Ring { data_qp, poll_qp },
             Some(group) => {
-                let members = u32::MAX >> (MAX_MEMBERS - worker.consumers.len());
+                let members = u32::MAX >> (zsr_topology::limits::MAX_MEMBERS - worker.consumers.len());
                 worker::Target::Group { group, members, poll_qp }
             }
         };

@@ -4,7 +4,6 @@ use super::captures::{Captures, Serving};
 use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::topology::{Host, MacAddr, NicKind, Topology};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -14,6 +13,7 @@ use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicBackend, NicInfo, NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_soft_nic::{Nic, NicConfig};
+use zsr_topology::{Host, MacAddr, NicKind, Topology};
 use zsr_wire::Mac;
 
 /// An agent, and the thread of its NIC if it has one.

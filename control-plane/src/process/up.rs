@@ -8,7 +8,6 @@ use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::proto;
-use crate::topology::{Endpoint, Flow, FlowKind, Hint, Layout, Policy, Topology, default_schema};
 use crate::workload::input_columns;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tonic::Code;
 use zsr_records::{Bound, KeyRef, Routing, Schema};
+use zsr_topology::{Endpoint, Flow, FlowKind, Hint, Layout, Policy, Topology, default_schema};
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);

@@ -3,7 +3,6 @@
 
 use super::error::RunError;
 use crate::plan::{Plan, Qp, RingAddress};
-use crate::topology::{ByteOrder, Host, RingRole, Topology};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -16,6 +15,7 @@ use zsr_host_agent::proto;
 use zsr_host_agent::proto::agent_client::AgentClient;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
+use zsr_topology::{ByteOrder, Host, RingRole, Topology};
 use zsr_wire::Mac;
 
 /// One host.

@@ -10,7 +10,6 @@ use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
 use crate::process::with_faults;
-use crate::topology::{Link, Switch as SwitchSpec, Topology};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1 as rt;
 use std::path::Path;
@@ -21,6 +20,7 @@ use zsr_link::{Capture, PcapSink, Port, memory_link};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, bind_unix, empty_program};
 use zsr_ring::Cancel;
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 
 /// Election id of the embedded controller: it is alone.
 const ELECTION_ID: u128 = 1;

@@ -4,10 +4,10 @@
 use crate::p4::Digests;
 use crate::plan::Plan;
 use crate::plan::report::{Reason, Report};
-use crate::topology::{Policy, Topology};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use zsr_host_agent::agent::Agent;
+use zsr_topology::{Policy, Topology};
 
 /// What one worker (numbered from 1) serves, as words and names.
 struct WorkerNames {

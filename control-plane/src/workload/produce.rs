@@ -3,7 +3,7 @@
 use zsr_ring::Producer;
 use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
 
-use crate::topology::FlowKind;
+use zsr_topology::FlowKind;
 
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;

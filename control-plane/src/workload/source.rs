@@ -2,8 +2,8 @@
 
 use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
-use crate::topology::{FileInput, Flow, FlowKind, Workload};
 use zsr_records::{FileFormat, KeyReader, KeyRef, Router, Routing, rows::Style};
+use zsr_topology::{FileInput, Flow, FlowKind, Workload};
 
 use super::error::WorkloadError;
 use super::file::{self, Division, Quotes, Records};

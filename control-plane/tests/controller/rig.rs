@@ -17,13 +17,13 @@ use zsr_control_plane::controller::{Controller, Setup, StartError, proto, serve,
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
 use zsr_control_plane::plan::{FIRST_FLOW_GROUP, GROUP_FLOOD, ticks};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
-use zsr_control_plane::topology::Topology;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 pub type Client = ControllerClient<Channel>;

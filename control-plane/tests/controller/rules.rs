@@ -2,7 +2,7 @@
 
 use zsr_control_plane::controller::proto;
 use zsr_control_plane::process::create_flow_request;
-use zsr_control_plane::topology::Topology;
+use zsr_topology::Topology;
 
 use super::rig::Rig;
 

@@ -1,12 +1,12 @@
 //! The hosts of a topology: soft NICs, rings, and processing units that push numbered items and check what they pop.
 
 use zsr_control_plane::plan::{Plan, RingAddress, RingIds};
-use zsr_control_plane::topology::{FlowKind, Topology};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::Rng;
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_tests::items::{self, Received};
 use zsr_tests::setup;
+use zsr_topology::{FlowKind, Topology};
 use zsr_wire::{Frame, FramePool, Mac};
 
 struct Feed {

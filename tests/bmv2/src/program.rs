@@ -10,8 +10,8 @@ use rt::entity::Entity;
 use rt::update::Type;
 use zsr_control_plane::p4::{Artifacts, Schema};
 use zsr_control_plane::plan::{PORT_TIMER, Plan, admin};
-use zsr_control_plane::topology::Topology;
 use zsr_sim::Rng;
+use zsr_topology::Topology;
 use zsr_wire::FramePool;
 
 use crate::compare::{Difference, Pair};

@@ -9,7 +9,6 @@ use tonic::transport::{Channel, Endpoint};
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{Plan, Qp, RingAddress, ticks};
 use zsr_control_plane::run::install::switch_in_hand;
-use zsr_control_plane::topology::{RingRole, Topology};
 use zsr_host_agent::proto::agent_client::AgentClient;
 use zsr_host_agent::proto::{
     ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, ListRingsRequest, QpTarget,
@@ -17,6 +16,7 @@ use zsr_host_agent::proto::{
 };
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_soft_switch::{SwitchNode, control_queue};
+use zsr_topology::{RingRole, Topology};
 use zsr_wire::ring::Flags;
 
 use super::Result;

@@ -7,7 +7,6 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use zsr_control_plane::plan::Plan;
-use zsr_control_plane::topology::{FlowKind, Topology};
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
@@ -15,6 +14,7 @@ use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_tests::items::{self, Received};
+use zsr_topology::{FlowKind, Topology};
 use zsr_wire::Mac;
 
 use super::Result;

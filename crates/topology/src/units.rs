@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What [`size`] accepts, for messages.
-pub(crate) const SIZE_HELP: &str = "a number of bytes, or one with KiB, MiB or GiB (such as 64KiB)";
+pub const SIZE_HELP: &str = "a number of bytes, or one with KiB, MiB or GiB (such as 64KiB)";
 /// What [`duration`] accepts, for messages.
 pub(crate) const DURATION_HELP: &str = "a number with ns, us, ms or s (such as 20us)";
 /// What [`rate`] accepts, for messages.
@@ -31,7 +31,7 @@ fn scaled(value: f64, factor: u64) -> Option<u64> {
 }
 
 /// Bytes from `4096`, `64KiB`, `1 MiB`, `1.5KiB`, `64K`; decimal `kB`, `MB`, `GB` are powers of 1000.
-pub(crate) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     let (value, _, unit) = split(text)?;
     let factor = match unit {
         "" | "B" => 1,
@@ -47,7 +47,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 }
 
 /// A duration from `500ns`, `20us`, `1.5ms`, `2s`. A bare number other than 0 has no unit and is refused.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let (value, _, unit) = split(text)?;
     let factor = match unit {
         "ns" => 1,
@@ -61,7 +61,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Bits per second from `10Gbit`, `400Mbit`, `1Gbit/s`, `10Gbps`.
-pub(crate) fn rate(text: &str) -> Option<u64> {
+pub fn rate(text: &str) -> Option<u64> {
     let (value, _, unit) = split(text)?;
     let unit = unit.strip_suffix("/s").unwrap_or(unit);
     let prefix = unit.strip_suffix("bit").or_else(|| unit.strip_suffix("bps"))?;

@@ -312,7 +312,7 @@ pub(crate) fn fits_item(record_size: u32, item_size: u32) -> Result<(), String> 
 pub(crate) const DELIMITER_HELP: &str = "one ASCII character (such as ',' or '|'), or tab";
 
 /// A delimiter byte.
-pub(crate) fn parse_delimiter(text: &str) -> Option<u8> {
+pub fn parse_delimiter(text: &str) -> Option<u8> {
     match text {
         "tab" | "\\t" | "\t" => Some(b'\t'),
         _ => match text.as_bytes() {
@@ -341,7 +341,7 @@ pub(crate) fn default_routing(workload: &Workload) -> Routing {
 }
 
 /// The columns of a workload that knows them.
-pub(crate) fn default_schema(workload: &Workload) -> Vec<Column> {
+pub fn default_schema(workload: &Workload) -> Vec<Column> {
     let column = |name: &str, kind| Column { name: name.to_owned(), kind };
     match workload {
         Workload::Tpch { table: TpchTable::Lineitem, .. } => {

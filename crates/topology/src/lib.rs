@@ -9,6 +9,8 @@
 //! Reading is total: any bytes give a topology or diagnostics. The format is described in
 //! `topologies/README.md`.
 
+#![forbid(unsafe_code)]
+
 pub mod addr;
 mod build;
 mod cables;
@@ -16,6 +18,7 @@ mod data;
 mod diag;
 mod flows;
 mod layout;
+pub mod limits;
 mod links;
 mod members;
 pub mod model;
@@ -23,7 +26,7 @@ mod nodes;
 mod overrides;
 mod read;
 mod routing;
-pub(crate) mod rules;
+pub mod rules;
 mod tofino;
 mod units;
 mod yaml;
@@ -31,16 +34,15 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
-pub(crate) use data::{default_schema, parse_delimiter};
+pub use data::{default_schema, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
-pub(crate) use flows::LATENCY_POLL;
+pub use flows::LATENCY_POLL;
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
-pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
+pub use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
-pub use units::show_size;
-pub(crate) use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, size as parse_size};
+pub use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, show_size, size as parse_size};
 
 impl Topology {
     /// Reads the topology file at `path`.

@@ -13,7 +13,7 @@ use super::units;
 use super::yaml::Node;
 
 /// Longest poll interval of flows that want their first item soon: a tick of the software switch.
-pub(crate) const LATENCY_POLL: Duration = Duration::from_micros(20);
+pub const LATENCY_POLL: Duration = Duration::from_micros(20);
 const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
