@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
+use zsr_api::controller as proto;
 use zsr_control_plane::capture::{Annotator, Names};
 use zsr_control_plane::controller::journal::Journal;
-use zsr_control_plane::controller::proto;
 use zsr_control_plane::p4::Schema;
 use zsr_host_agent::agent::{Agent, RingRequest};
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};

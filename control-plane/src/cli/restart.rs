@@ -3,9 +3,9 @@
 use super::client::Session;
 use super::live_args::RestartArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::controller::proto;
 use crate::process::{Place, Recipe, RestartError, Role};
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_topology::{Bmv2, SwitchKind, Topology};
 
 /// How long the system may take to find the process again.

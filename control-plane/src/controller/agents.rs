@@ -12,8 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
-use zsr_host_agent::proto;
-use zsr_host_agent::proto::agent_client::AgentClient;
+use zsr_api::{agent as proto, agent::agent_client::AgentClient};
 use zsr_topology::ByteOrder;
 
 /// How long it may take to accept a connection.

@@ -2,9 +2,9 @@
 //! switch's process and the agents; here it becomes state and events.
 
 use super::Controller;
-use super::proto::{self, EventKind};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use zsr_api::controller::{self as proto, EventKind};
 use zsr_topology::{Cable, Topology};
 
 /// An end of a link: at a host, or at the switch's port.

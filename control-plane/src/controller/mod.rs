@@ -1,7 +1,7 @@
 //! The controller: a state machine over a store, between its gRPC service, the hosts' agents and the switch.
 //!
 //! ```text
-//!  service (proto/zsr/controller/v1) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
+//!  service (crates/api) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
 //!                                                     events ◄─ watch: agents' events, the switch's reports
 //! ```
 //! - [`state`]: what is, and every check of what is asked. No I/O.
@@ -68,12 +68,6 @@ use tokio::sync::watch as channel;
 pub use service::{serve, serve_tcp};
 pub use start::{Setup, StartError, start};
 
-/// Messages, client and server of the service `zsr.controller.v1.Controller`; see `proto/zsr/controller/v1`.
-#[allow(missing_docs, clippy::all, reason = "generated")]
-pub mod proto {
-    tonic::include_proto!("zsr.controller.v1");
-}
-
 /// A running controller. Clones are the same one.
 #[derive(Clone)]
 pub struct Controller(Arc<Inner>);
@@ -104,7 +98,7 @@ struct Inner {
     pending: pending::Pending,
     pulse: pulse::Pulse,
     /// The topology's own flows, as they are asked for.
-    own: Vec<proto::CreateFlowRequest>,
+    own: Vec<zsr_api::controller::CreateFlowRequest>,
     barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.

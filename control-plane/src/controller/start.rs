@@ -11,7 +11,6 @@ use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
 use super::model::{DeclaredRing, Flow, Host};
 use super::pending::Pending;
-use super::proto::EventKind;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
 use super::refusal::Refusal;
@@ -30,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
+use zsr_api::controller::EventKind;
 use zsr_topology::{NicKind, Switch, Topology};
 
 /// Election id of the first controller; whoever holds it or a higher one is the only controller.
@@ -81,7 +81,7 @@ pub struct Setup<'s> {
     /// Per host of the topology: its agent's URI, and the socket for programs.
     pub agents: Vec<(String, Option<PathBuf>)>,
     /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
-    pub own: Vec<super::proto::CreateFlowRequest>,
+    pub own: Vec<zsr_api::controller::CreateFlowRequest>,
     /// Where the journal is; `None`: the system lives and dies with its controller.
     pub journal: Option<Box<dyn Store>>,
 }

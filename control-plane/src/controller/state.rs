@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use zsr_host_agent::machine::Machine;
+use zsr_api::machine::Machine;
 use zsr_records::{ROUTING_HELP, Routing, Schema, check_any_routing, parse_routing};
 use zsr_topology::{Pace, RingRole, limits::MAX_MEMBERS, rules};
 

@@ -7,7 +7,6 @@ use super::place::{Place, PlaceError};
 use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
-use crate::controller::proto;
 use crate::workload::input_columns;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -15,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tonic::Code;
+use zsr_api::controller as proto;
 use zsr_records::{Bound, KeyRef, Routing, Schema};
 use zsr_topology::{Endpoint, Flow, FlowKind, Hint, Layout, Policy, Topology, default_schema};
 

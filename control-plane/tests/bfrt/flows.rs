@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use tokio::net::UnixListener;
+use zsr_api::{
+    controller::controller_client::ControllerClient,
+    controller::{self as proto, FlowKind},
+};
 use zsr_control_plane::bfrt::proto as bf;
-use zsr_control_plane::controller::proto::controller_client::ControllerClient;
-use zsr_control_plane::controller::proto::{self, FlowKind};
 use zsr_control_plane::controller::store::FileStore;
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tonic::transport::{Channel, Endpoint};
+use zsr_api::{
+    agent::agent_client::AgentClient,
+    agent::{
+        ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, ListRingsRequest,
+        QpTarget, Role,
+    },
+};
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{Plan, Qp, RingAddress, ticks};
 use zsr_control_plane::run::install::switch_in_hand;
-use zsr_host_agent::proto::agent_client::AgentClient;
-use zsr_host_agent::proto::{
-    ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, ListRingsRequest, QpTarget,
-    Role,
-};
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_soft_switch::{SwitchNode, control_queue};
 use zsr_topology::{RingRole, Topology};
