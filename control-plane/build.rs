@@ -1,5 +1,5 @@
-//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start; compiles the controller's
-//! service, and BF Runtime's, to Rust.
+//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start; compiles
+//! BF Runtime's service to Rust.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn main() {
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
 
     watch(Path::new("proto"));
-    let files = ["zsr/controller/v1/controller.proto", "bfrt/bfruntime.proto"];
+    let files = ["bfrt/bfruntime.proto"];
     let shared = "../crates/p4runtime-proto/proto";
     let descriptors = protox::compile(files, ["proto", shared]).expect("proto/ is sound");
     tonic_prost_build::configure()

@@ -2,8 +2,8 @@
 //! without a flow, with one and with a hundred that are idle. Figures stand in bench/README.md.
 
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_bench::live::Live;
-use zsr_control_plane::controller::proto;
 
 /// Longer than it takes for polls to become rare.
 const SETTLE: Duration = Duration::from_secs(2);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_bench::live::Live;
-use zsr_control_plane::controller::proto;
 use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PopError};
 

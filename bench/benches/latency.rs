@@ -2,8 +2,8 @@
 //! with the doorbell. Figures stand in bench/README.md.
 
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_bench::live::Live;
-use zsr_control_plane::controller::proto;
 use zsr_host_agent::pu;
 use zsr_ring::Cancel;
 

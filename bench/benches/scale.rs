@@ -2,8 +2,8 @@
 //! Figures stand in bench/README.md. `FLOWS` sets the number of idle flows (default 10000), a tenth as many become active.
 
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_bench::live::{Live, Stepper, windows};
-use zsr_control_plane::controller::proto;
 
 const POLL_IDLE_US: u64 = 1_000_000;
 

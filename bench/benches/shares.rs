@@ -2,8 +2,8 @@
 //! Figures stand in bench/README.md.
 
 use std::time::Duration;
+use zsr_api::controller as proto;
 use zsr_bench::live::{Live, Pumps, windows};
-use zsr_control_plane::controller::proto;
 
 const WINDOW: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);

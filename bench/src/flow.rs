@@ -5,10 +5,10 @@ use std::path::Path;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::{PORT_TIMER, admin};
 use zsr_control_plane::run::in_hand::InHand;
-use zsr_control_plane::topology::Topology;
 use zsr_ring::{Cancel, Consumer, Producer, Role};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::Switch;
+use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
 /// The flow.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 use zsr_control_plane::options::RunOptions;
 use zsr_control_plane::report::{FlowReport, Outcome, Progress, Snapshot};
-use zsr_control_plane::topology::Topology;
 use zsr_control_plane::workload::{Control, Estimate};
+use zsr_topology::Topology;
 
 /// A run of one flow.
 #[derive(Clone, Debug)]

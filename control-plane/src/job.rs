@@ -10,14 +10,14 @@ use crate::options::RunOptions;
 use crate::p4::names::counter::{PRODUCER_TRANSFERS, RECEIVED, RETRIES, SENT, TRANSFERS};
 use crate::p4::{ArtifactError, Artifacts};
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
-use crate::rows::QUOTES_HELP;
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, RunError, System};
-use crate::topology::{Flow, Topology};
 use crate::workload::{
     Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
     prepare, run_flow,
 };
+use zsr_records::rows::QUOTES_HELP;
+use zsr_topology::{Flow, Topology};
 
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -290,7 +290,7 @@ fn judge(outcomes: &mut [FlowOutcome], control: &Control) -> Outcome {
 }
 
 fn links(topology: &Topology, fabric: &FabricStats, pcap: Option<&Path>) -> Vec<LinkReport> {
-    let report = |link: &crate::topology::Link| {
+    let report = |link: &zsr_topology::Link| {
         let counted =
             fabric.links.iter().find(|l| u32::from(l.port) == link.port).copied().unwrap_or_default();
         LinkReport {

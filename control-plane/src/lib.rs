@@ -13,8 +13,5 @@ pub mod plan;
 pub mod process;
 pub mod program;
 pub mod report;
-pub mod rows;
 pub mod run;
-pub mod topology;
-pub mod tuples;
 pub mod workload;

@@ -10,9 +10,11 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use zsr_api::{
+    agent::agent_client::AgentClient,
+    agent::{self as proto, event, ring_event::Kind},
+};
 use zsr_host_agent::agent::{Agent, RingRequest, ServeError};
-use zsr_host_agent::proto::agent_client::AgentClient;
-use zsr_host_agent::proto::{self, event, ring_event::Kind};
 use zsr_ring::{AbortOrigin, Cancel, PopError, Role};
 use zsr_soft_nic::{
     Access, Completion, HostMemory, Modify, Mtu, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status as Outcome,

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
+use zsr_api::controller as proto;
 use zsr_control_plane::capture::{Annotator, Names};
 use zsr_control_plane::controller::journal::Journal;
-use zsr_control_plane::controller::proto;
 use zsr_control_plane::p4::Schema;
-use zsr_control_plane::topology::Topology;
 use zsr_host_agent::agent::{Agent, RingRequest};
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::TapRecord;
@@ -20,6 +19,7 @@ use zsr_ring::segment::{SegmentReadError, SegmentReader};
 use zsr_ring::{Ring, RingSpec, Role};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{Program, Switch, SwitchConfig};
+use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool, Mac};
 
 /// Makes damaged copies of sound input: bytes changed, left out, repeated, put in, from a seed.

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use zsr_control_plane::plan::ticks;
-use zsr_control_plane::topology::Topology;
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
 use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic};
 use zsr_soft_switch::Switch;
+use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 use crate::nodes::{NicNode, SwitchNode};

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::run::in_hand::InHand;
-use zsr_control_plane::topology::Topology;
 use zsr_soft_switch::Switch;
+use zsr_topology::Topology;
 
 fn built_in() -> &'static Artifacts {
     static BUILT_IN: OnceLock<Artifacts> = OnceLock::new();

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use zsr_control_plane::plan::{RingIds, ticks};
-use zsr_control_plane::topology::{ByteOrder as HostOrder, FlowKind, Topology};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_switch::RegisterId;
+use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
 
 use crate::items::{self, Received};
 use crate::nodes::{NicNode, SwitchNode};

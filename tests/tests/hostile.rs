@@ -11,7 +11,7 @@ use zsr_wire::roce::{BTH_AT, IP_AT, UDP_AT};
 use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
 const SPEC: Spec = Spec {
-    kind: zsr_control_plane::topology::FlowKind::Shuffle,
+    kind: zsr_topology::FlowKind::Shuffle,
     producers: 2,
     consumers: 2,
     item_size: 256,

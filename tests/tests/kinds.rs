@@ -1,9 +1,9 @@
 //! Load balance and replicate, on links with and without faults: each item exactly once, or once at every consumer and in one
 //! order.
 
-use zsr_control_plane::topology::FlowKind;
 use zsr_sim::FaultRates;
 use zsr_tests::system::{Spec, System};
+use zsr_topology::FlowKind;
 
 const BALANCE: Spec = Spec {
     kind: FlowKind::LoadBalance,

@@ -9,7 +9,7 @@ use zsr_wire::Opcode;
 
 /// Two producers, transfers of several fragments.
 const SPEC: Spec = Spec {
-    kind: zsr_control_plane::topology::FlowKind::Shuffle,
+    kind: zsr_topology::FlowKind::Shuffle,
     producers: 2,
     consumers: 1,
     item_size: 512,

@@ -7,9 +7,9 @@ use super::info::Info;
 use super::proto as bf;
 use super::row::{Row, Value, data, only_key};
 use crate::plan::{admin, ticks::TimerPacket};
-use crate::topology::{Chip, Fec, PortSetup};
 use bf::data_field::Value as Wire;
 use bf::update::Type;
+use zsr_topology::{Chip, Fec, PortSetup};
 
 pub(super) const PORT: &str = "$PORT";
 pub(super) const WAYS: &str = "ways";

@@ -7,7 +7,6 @@ use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
 use crate::p4::names::table;
 use crate::p4::{ClientError, Schema};
 use crate::plan::ticks::Timer;
-use crate::topology::{Switch, Tofino, Topology};
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
 use bf::update::Type;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use zsr_topology::{Switch, Tofino, Topology};
 
 /// Updates in one Write request. Node updates of groups come on top, so that a group and its nodes go together.
 const UPDATES_PER_WRITE: usize = 1024;

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::names::Names;
 use crate::cli::client::{Client, ClientError, Session, refused};
-use crate::controller::proto;
 use crate::process::Place;
+use zsr_api::controller as proto;
 
 /// Least time between two looks, and before a controller that has gone is tried again.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use crate::controller::proto;
+use zsr_api::controller as proto;
 
 /// A ring of a flow, as packets know it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Comments, of packets as the switch and NICs make them.
 
 use super::{Annotator, Names};
-use crate::controller::proto;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 use zsr_link::{Direction, TapFrame};
 use zsr_wire::aeth::{self, NakCode, Syndrome};
 use zsr_wire::message::Message;

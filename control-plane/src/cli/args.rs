@@ -9,7 +9,7 @@ use super::live_args::{
     PcapArgs, ProduceArgs, RestartArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
-use crate::topology::{InputFormat, Overrides, parse_delimiter};
+use zsr_topology::{InputFormat, Overrides, parse_delimiter};
 
 /// Zero-sided RDMA: the switch moves data between rings in the memory of hosts, which only push and pop.
 #[derive(Debug, Parser)]
@@ -197,7 +197,7 @@ impl RunArgs {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::topology::parse_size(text).ok_or_else(|| format!("expected {}", crate::topology::SIZE_HELP))
+    zsr_topology::parse_size(text).ok_or_else(|| format!("expected {}", zsr_topology::SIZE_HELP))
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {

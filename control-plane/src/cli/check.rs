@@ -1,6 +1,6 @@
 //! `zsr check`: is a topology sound?
 
-use crate::topology::Topology;
+use zsr_topology::Topology;
 
 use super::args::CheckArgs;
 use super::{OK, USAGE, complain, print};

@@ -2,7 +2,6 @@
 
 use super::contact::Contact;
 use super::waiting;
-use crate::controller::proto::controller_client::ControllerClient;
 use crate::process::{Place, PlaceError};
 use std::error::Error;
 use std::future::Future;
@@ -10,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
+use zsr_api::controller::controller_client::ControllerClient;
 
 /// The controller's client.
 pub type Client = ControllerClient<Channel>;

@@ -3,7 +3,7 @@
 use super::client::{ClientError, PATIENCE, Session, refused};
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
-use crate::controller::proto;
+use zsr_api::controller as proto;
 
 /// Prints what has happened, and with --follow what happens.
 pub(super) fn events(args: &EventsArgs) -> u8 {

@@ -5,8 +5,8 @@ use super::live_args::{
     CreateArgs, FlowArgs, FlowCommand, HintArg, Kind, PolicyArg, RingArgs, RingCommand, SettingsArgs,
 };
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
-use crate::controller::proto;
 use tonic::Code;
+use zsr_api::controller as proto;
 
 /// `zsr flow ...`.
 pub(super) fn flow(args: &FlowArgs) -> u8 {

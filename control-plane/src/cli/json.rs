@@ -1,8 +1,8 @@
 //! The JSON of commands for a running system (docs/cli.md). Fields may be added, none is renamed or removed.
 
-use crate::controller::proto;
 use crate::process::is_stopped;
 use serde_json::{Value, json};
+use zsr_api::controller as proto;
 
 /// One object, on a line.
 pub(super) fn one(value: &Value) -> String {

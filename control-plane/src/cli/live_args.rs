@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::topology::{
+use zsr_topology::{
     ITEM_SIZES, Layout, MAX_BATCH, RING_SIZES, SIZE_HELP, SwitchKind, parse_delimiter, parse_duration,
     parse_rate, parse_size, show_size,
 };

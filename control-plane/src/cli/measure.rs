@@ -7,8 +7,8 @@ use super::client::{ClientError, Session};
 use super::figures::{Bandwidth, Format, Latency};
 use super::measure_args::{BwArgs, LatArgs, MeasureArgs};
 use super::{FAILED, OK, USAGE, complain, flow, print};
-use crate::controller::proto;
 use tonic::Code;
+use zsr_api::controller as proto;
 use zsr_host_agent::pu::{self, PuError};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 

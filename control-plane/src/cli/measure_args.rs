@@ -3,7 +3,7 @@
 use clap::{Args, value_parser};
 
 use super::live_args::{JsonArg, SettingsArgs, SystemArg};
-use crate::topology::parse_size;
+use zsr_topology::parse_size;
 
 /// Smallest and largest message, as powers of two: those of items.
 const SIZES: std::ops::RangeInclusive<u32> = 2..=20;

@@ -34,8 +34,8 @@ use clap::{CommandFactory, Parser};
 use crate::options::RunOptions;
 use crate::process::Role;
 use crate::report::{Progress, Report};
-use crate::topology::Topology;
 use crate::workload::Control;
+use zsr_topology::Topology;
 
 pub use args::{Args, Command, RunArgs};
 

@@ -3,10 +3,10 @@
 use super::client::Session;
 use super::live_args::RestartArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::controller::proto;
 use crate::process::{Place, Recipe, RestartError, Role};
-use crate::topology::{Bmv2, SwitchKind, Topology};
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
+use zsr_topology::{Bmv2, SwitchKind, Topology};
 
 /// How long the system may take to find the process again.
 const FOUND: Duration = Duration::from_secs(10);

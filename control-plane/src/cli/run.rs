@@ -3,8 +3,8 @@
 use crate::job::JobError;
 use crate::options::RunOptions;
 use crate::report::{Outcome, progress, to_json, to_text};
-use crate::topology::Topology;
 use crate::workload::Control;
+use zsr_topology::Topology;
 
 use super::args::RunArgs;
 use super::{FAILED, Runner, USAGE, complain, print};

@@ -3,13 +3,13 @@
 use super::client::Session;
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
-use crate::controller::proto;
 use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
-use crate::topology::{Layout, Topology};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zsr_api::controller as proto;
+use zsr_topology::{Layout, Topology};
 
 /// `zsr up`.
 pub(super) fn up(args: &UpArgs) -> u8 {

@@ -1,11 +1,11 @@
 //! Tables of commands for a running system.
 
 use super::json::{kind, state, word};
-use crate::controller::proto;
 use crate::process::is_stopped;
-use crate::topology::show_size;
 use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
+use zsr_api::controller as proto;
+use zsr_topology::show_size;
 
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();

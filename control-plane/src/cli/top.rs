@@ -3,8 +3,6 @@
 use super::client::{ClientError, Session};
 use super::live_args::TopArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
-use crate::controller::proto;
-use crate::topology::show_size;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -15,6 +13,8 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
+use zsr_topology::show_size;
 
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {

@@ -3,9 +3,9 @@
 
 use super::client::Client;
 use super::contact::Contact;
-use crate::controller::proto;
 use crate::process::{Held, Lock, is_stopped};
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 
 /// When it is said for the first time.
 const TELL: Duration = Duration::from_secs(2);

@@ -1,13 +1,13 @@
 //! A switch that was started anew, or given another program by somebody: what its registers had is gone, and its flows with that.
 
 use super::events::of_flow;
-use super::proto::EventKind;
 use super::start::{StartError, give_program};
 use super::{Controller, Work};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
-use crate::topology::Topology;
 use std::path::PathBuf;
 use std::time::Duration;
+use zsr_api::controller::EventKind;
+use zsr_topology::Topology;
 
 /// Between two attempts to begin a session.
 pub(super) const AGAIN: Duration = Duration::from_millis(200);

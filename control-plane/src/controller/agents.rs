@@ -5,7 +5,6 @@ use super::dataplane::{DataPlane, Hosts};
 use super::model::{Flow, Ring};
 use super::refusal::{Kind, Refusal};
 use crate::plan::{Qp, RingAddress, SwitchAddress};
-use crate::topology::ByteOrder;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
@@ -13,8 +12,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
-use zsr_host_agent::proto;
-use zsr_host_agent::proto::agent_client::AgentClient;
+use zsr_api::{agent as proto, agent::agent_client::AgentClient};
+use zsr_topology::ByteOrder;
 
 /// How long it may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);

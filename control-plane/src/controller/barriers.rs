@@ -2,10 +2,10 @@
 //! is told so, and asks its successor.
 
 use super::refusal::{Kind, Refusal};
-use crate::topology::{NAME_HELP, is_name};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
+use zsr_records::{NAME_HELP, is_name};
 
 /// Most who can wait for each other.
 const MAX: u32 = 65_536;

@@ -1,11 +1,11 @@
 //! Between the controller's types and the messages of `zsr.controller.v1`.
 
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use super::proto;
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Hint, Policy, Settings};
 use super::state::{NewFlow, NewMember};
-use crate::topology::RingRole;
+use zsr_api::controller as proto;
+use zsr_topology::RingRole;
 
 fn unknown(flow: &str, what: &str, value: i32) -> Refusal {
     Refusal::new(Kind::Invalid, format!("flow `{flow}`: {what} {value} is not known to this controller"))

@@ -10,10 +10,10 @@ use crate::plan::worker::{self, Target, Times, WorkerSpec};
 use crate::plan::{
     PlanError, SwitchAddress, base_entries, doorbell, member_groups, port_replication, ring_entries, ticks,
 };
-use crate::topology::{LATENCY_POLL, Switch, Topology};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
+use zsr_topology::{LATENCY_POLL, Switch, Topology};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use super::request::create_flow_request;
 use super::state::State;
 use crate::p4::Schema;
 use crate::plan::{FirstPsns, PlanError, RingAddress, RingIds, admin, ticks};
-use crate::topology::Topology;
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
 use zsr_link::Rng;
+use zsr_topology::Topology;
 
 /// A ring of a drafted flow.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! What happened, numbered, remembered for a while, and told to whoever watches.
 
-use super::proto::{self, EventKind};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
+use zsr_api::controller::{self as proto, EventKind};
 
 /// Events that are remembered, and that a watcher may lag behind.
 const REMEMBERED: usize = 4096;

@@ -3,11 +3,11 @@
 use super::alloc::{Allocator, Room};
 use super::model::{DeclaredRing, Host};
 use super::state::State;
-use crate::plan::FirstPsns;
-use crate::topology::{NicKind, Switch, Topology};
+use crate::plan::{FirstPsns, Station};
 use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
+use zsr_topology::{NicKind, Switch, Topology};
 
 impl State {
     /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
@@ -27,11 +27,11 @@ impl State {
 }
 
 fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
-    let host = |(at, h): (usize, &crate::topology::Host)| {
+    let host = |(at, h): (usize, &zsr_topology::Host)| {
         let (agent, programs) = agents.get(at).cloned()?;
         // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
         let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), t.station_of(at)?, h.mtu);
+        let (name, station, mtu) = (h.name.clone(), Station::of(t, at)?, h.mtu);
         Some(Host { name, station, mtu, agent, programs, consumer_psn })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
@@ -49,7 +49,7 @@ fn declared(topology: &Topology) -> Vec<DeclaredRing> {
         // A flow names the rings that it makes for itself; those of hosts are named for their host.
         !made.contains(at) || r.name.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with('.'))
     });
-    let ring = |(_, r): (usize, &crate::topology::Ring)| DeclaredRing {
+    let ring = |(_, r): (usize, &zsr_topology::Ring)| DeclaredRing {
         name: r.name.clone(),
         host: topology.hosts[r.host].name.clone(),
         role: r.role,

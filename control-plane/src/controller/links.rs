@@ -2,10 +2,10 @@
 //! switch's process and the agents; here it becomes state and events.
 
 use super::Controller;
-use super::proto::{self, EventKind};
-use crate::topology::{Cable, Topology};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use zsr_api::controller::{self as proto, EventKind};
+use zsr_topology::{Cable, Topology};
 
 /// An end of a link: at a host, or at the switch's port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl Links {
             Cable::Interface(interface) => interface.name.clone(),
             Cable::Sockets { .. } | Cable::Own => String::new(),
         };
-        let port = |l: &crate::topology::Link| proto::Port {
+        let port = |l: &zsr_topology::Link| proto::Port {
             port: l.port,
             link: l.name.clone(),
             interface: interface(&l.cable),

@@ -1,7 +1,7 @@
 //! The controller: a state machine over a store, between its gRPC service, the hosts' agents and the switch.
 //!
 //! ```text
-//!  service (proto/zsr/controller/v1) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
+//!  service (crates/api) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
 //!                                                     events ◄─ watch: agents' events, the switch's reports
 //! ```
 //! - [`state`]: what is, and every check of what is asked. No I/O.
@@ -72,12 +72,6 @@ pub use request::create_flow_request;
 pub use service::{serve, serve_tcp};
 pub use start::{Setup, StartError, give_base, start};
 
-/// Messages, client and server of the service `zsr.controller.v1.Controller`; see `proto/zsr/controller/v1`.
-#[allow(missing_docs, clippy::all, reason = "generated")]
-pub mod proto {
-    tonic::include_proto!("zsr.controller.v1");
-}
-
 /// A running controller. Clones are the same one.
 #[derive(Clone)]
 pub struct Controller(Arc<Inner>);
@@ -108,7 +102,7 @@ struct Inner {
     pending: pending::Pending,
     pulse: pulse::Pulse,
     /// The topology's own flows, as they are asked for.
-    own: Vec<proto::CreateFlowRequest>,
+    own: Vec<zsr_api::controller::CreateFlowRequest>,
     barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
@@ -142,7 +136,10 @@ impl Controller {
     ///
     /// # Errors
     /// Why not; then nothing was changed.
-    pub async fn create(&self, request: proto::CreateFlowRequest) -> Result<model::Flow, refusal::Refusal> {
+    pub async fn create(
+        &self,
+        request: zsr_api::controller::CreateFlowRequest,
+    ) -> Result<model::Flow, refusal::Refusal> {
         self.create_flow(&convert::new_flow(request)?).await
     }
 
@@ -155,7 +152,7 @@ impl Controller {
     pub fn events(
         &self,
         after: Option<u64>,
-    ) -> (Vec<proto::Event>, tokio::sync::broadcast::Receiver<proto::Event>) {
+    ) -> (Vec<zsr_api::controller::Event>, tokio::sync::broadcast::Receiver<zsr_api::controller::Event>) {
         self.0.events.watch(after)
     }
 

@@ -3,13 +3,13 @@
 use super::alloc::Number;
 use super::settings::Settings;
 use crate::plan::{Qp, RingAddress, RingIds, Station};
-pub use crate::topology::FlowKind;
-use crate::topology::RingRole;
-use crate::tuples::Schema;
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use zsr_records::Schema;
+pub use zsr_topology::FlowKind;
+use zsr_topology::RingRole;
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]

@@ -6,15 +6,17 @@ use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
 use super::pending::What;
-use super::proto::EventKind;
 use super::refusal::{Kind, Refusal};
 use super::session::Reach;
 use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
-use crate::topology::{RingRole, show_size};
 use std::time::{Duration, Instant};
-use zsr_host_agent::proto::{self as agent, Role};
+use zsr_api::{
+    agent::{self, Role},
+    controller::EventKind,
+};
+use zsr_topology::{RingRole, show_size};
 
 /// How long rings may keep their items before nobody is taken to empty them.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -103,8 +105,10 @@ impl Controller {
         if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
             self.end_lanes(&before, &flow).await;
         }
-        let event =
-            super::proto::Event { member: joined, ..of_flow(name, format!("{what} on {}", member.host)) };
+        let event = zsr_api::controller::Event {
+            member: joined,
+            ..of_flow(name, format!("{what} on {}", member.host))
+        };
         self.0.events.emit(EventKind::MemberAdded, event);
         Ok(flow)
     }
@@ -192,7 +196,7 @@ impl Controller {
                 return;
             }
             if !told {
-                let event = super::proto::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
+                let event = zsr_api::controller::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
                 self.0.events.emit(EventKind::MemberLeaving, event);
                 told = true;
             }
@@ -217,7 +221,7 @@ impl Controller {
         };
         self.change(work, name, Some(after), Farewell { told: &told, leave }).await?;
         for member in members {
-            let event = super::proto::Event { member: member.clone(), ..of_flow(name, why) };
+            let event = zsr_api::controller::Event { member: member.clone(), ..of_flow(name, why) };
             self.0.events.emit(EventKind::MemberRemoved, event);
         }
         self.get_flow(name)

@@ -4,8 +4,8 @@
 use super::Controller;
 use super::convert;
 use super::events::of_flow;
-use super::proto::{self, EventKind};
 use std::time::Duration;
+use zsr_api::controller::{self as proto, EventKind};
 
 /// Between two attempts, and how many there are: agents may be away for a while.
 const AGAIN: Duration = Duration::from_secs(1);

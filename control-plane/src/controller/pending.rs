@@ -1,10 +1,10 @@
 //! Changes that are under way, for whoever asks: what each is, and what it waits for.
 
-use super::proto;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::MutexGuard as Turn;
+use zsr_api::controller as proto;
 
 /// All of them.
 #[derive(Debug, Default)]

@@ -2,10 +2,8 @@
 
 use super::Controller;
 use super::agents::answer;
-use super::proto;
 use super::state::ProgramsPlace;
-use zsr_host_agent::machine::Machine;
-use zsr_host_agent::proto::GetInfoRequest;
+use zsr_api::{agent::GetInfoRequest, controller as proto, machine::Machine};
 
 impl Controller {
     /// Asks the agent of `host`, which has just been met.

@@ -4,7 +4,6 @@
 
 use super::change::Leave;
 use super::events::of_flow;
-use super::proto::{self, EventKind};
 use super::refusal::Refusal;
 use super::state::User;
 use super::{Controller, State};
@@ -12,6 +11,7 @@ use crate::p4::names::counter::{RECEIVED, SENT};
 use crate::plan::PlanError;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
+use zsr_api::controller::{self as proto, EventKind};
 
 /// Looks at a flow in the time after which a silent member counts as dead.
 const LOOKS: u32 = 4;

@@ -3,12 +3,12 @@
 
 use super::Controller;
 use super::model::{Flow, FlowKind, Ring};
-use crate::topology::show_size;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use zsr_host_agent::proto::{ListRingsRequest, Ring as Held};
+use zsr_api::agent::{ListRingsRequest, Ring as Held};
+use zsr_topology::show_size;
 
 /// Between two looks, and what each ring adds to that: a host with thousands of rings is not kept busy by being asked.
 const LOOK: Duration = Duration::from_secs(2);

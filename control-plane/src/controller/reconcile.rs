@@ -10,10 +10,10 @@ use super::start::StartError;
 use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
 use crate::plan::{GROUP_FLOOD, ticks};
-use crate::topology::Topology;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use zsr_topology::Topology;
 
 /// How long it may take to read everything back and set it right.
 const RECONCILE: Duration = Duration::from_secs(60);

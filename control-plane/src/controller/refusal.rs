@@ -4,9 +4,9 @@ use super::alloc::Exhausted;
 use super::journal::JournalError;
 use crate::p4::ClientError;
 use crate::plan::PlanError;
-use crate::topology::Fault;
+use zsr_records::Fault;
 
-/// What kind of refusal: which gRPC status it is (proto/zsr/controller/v1/controller.proto).
+/// What kind of refusal: which gRPC status it is (`controller.proto` in crates/api).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A name is taken, a member is there already.

@@ -1,12 +1,11 @@
 //! A flow of a topology, as it is asked for.
 
-use super::proto;
-use crate::topology::{
-    Bound, Endpoint, Flow, FlowKind, Hint, KeyRef, Policy, Routing, Topology, default_schema,
-};
-use crate::tuples::Schema;
 use crate::workload::input_columns;
 use std::collections::HashSet;
+use zsr_api::controller as proto;
+use zsr_records::Schema;
+use zsr_records::{Bound, KeyRef, Routing};
+use zsr_topology::{Endpoint, Flow, FlowKind, Hint, Policy, Topology, default_schema};
 
 /// The request for a flow of a topology.
 pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlowRequest {
@@ -125,7 +124,7 @@ fn routing(routing: &Routing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::parse_routing;
+    use zsr_records::parse_routing;
 
     #[test]
     fn routing_is_written_as_it_is_read() {

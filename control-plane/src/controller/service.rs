@@ -1,11 +1,9 @@
 //! The controller's gRPC service. A change goes on to its end in a task of its own, also when its caller goes away.
 
-use super::proto::controller_server::{Controller as Service, ControllerServer};
 use super::pulse::Motion;
 use super::refusal::Refusal;
 use super::session::Reach;
-use super::{Controller, convert, proto};
-use crate::topology::RingRole;
+use super::{Controller, convert};
 use std::future::Future;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -14,6 +12,11 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
+use zsr_api::{
+    controller as proto,
+    controller::controller_server::{Controller as Service, ControllerServer},
+};
+use zsr_topology::RingRole;
 
 type Answer<T> = Result<Response<T>, Status>;
 

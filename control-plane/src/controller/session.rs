@@ -5,15 +5,15 @@
 use super::again::{AGAIN, Base, CONNECT};
 use super::events::of_host;
 use super::pending::UnderWay;
-use super::proto::EventKind;
 use super::start::StartError;
 use super::{Controller, Work};
 use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
-use crate::topology::{Bmv2, Switch, SwitchKind};
 use p4runtime_proto::Address;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::sync::MutexGuard;
+use zsr_api::controller::EventKind;
+use zsr_topology::{Bmv2, Switch, SwitchKind};
 
 /// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
 /// with it.

@@ -1,10 +1,11 @@
 //! Settings of a flow that can be changed while it runs, and their limits.
 
 use super::refusal::Refusal;
-use crate::topology::{Fault, Pace, rules};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use zsr_records::Fault;
+use zsr_topology::{Pace, rules};
 
 /// What a flow optimizes for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

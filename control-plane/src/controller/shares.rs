@@ -10,7 +10,7 @@ use super::{Controller, Work};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zsr_host_agent::proto::Ring as Seen;
+use zsr_api::agent::Ring as Seen;
 
 /// Between two measurements, and how much longer that is for each ring: looking at them must not cost more than it is for.
 const PERIOD: Duration = Duration::from_millis(100);

@@ -5,7 +5,6 @@ use super::Controller;
 use super::change::Leave;
 use super::events::of_flow;
 use super::model::{Flow, Ring};
-use super::proto::{self, EventKind};
 use super::refusal::Refusal;
 use super::state::User;
 use crate::p4::names::counter::{RECEIVED, SENT};
@@ -13,6 +12,7 @@ use crate::plan::{PlanError, report::Report};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
+use zsr_api::controller::{self as proto, EventKind};
 
 // Phases (p4/common/types.p4).
 const TAIL: u8 = 3;

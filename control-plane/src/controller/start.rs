@@ -11,7 +11,6 @@ use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
 use super::model::Flow;
 use super::pending::Pending;
-use super::proto::EventKind;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
 use super::refusal::Refusal;
@@ -23,13 +22,14 @@ use super::{Controller, Inner, Work, again, stats};
 use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
 use crate::plan::PlanError;
-use crate::topology::{Switch, Topology};
 use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
+use zsr_api::controller::EventKind;
+use zsr_topology::{Switch, Topology};
 
 /// Election id of the first controller; whoever holds it or a higher one is the only controller.
 const ELECTION_ID: u128 = 1;
@@ -77,7 +77,7 @@ pub struct Setup<'s> {
     /// Per host of the topology: where its agent listens, and the socket for programs.
     pub agents: Vec<(Address, Option<PathBuf>)>,
     /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
-    pub own: Vec<super::proto::CreateFlowRequest>,
+    pub own: Vec<zsr_api::controller::CreateFlowRequest>,
     /// Where the journal is; `None`: the system lives and dies with its controller.
     pub journal: Option<Box<dyn Store>>,
 }

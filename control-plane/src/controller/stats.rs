@@ -3,7 +3,6 @@
 use super::Controller;
 use super::alloc::Number;
 use super::model::{Flow, Ring};
-use super::proto;
 use super::refusal::Refusal;
 use crate::p4::{Cell, SchemaError};
 use crate::plan::{COUNTERS, PlanError, RingAddress};
@@ -11,6 +10,7 @@ use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use zsr_api::controller as proto;
 
 /// Cells read for a ring.
 const CELLS: usize = 6;
@@ -133,12 +133,7 @@ impl Known {
     }
 
     /// Takes in what there is to know `now`; says whether that is all.
-    fn learn(
-        &mut self,
-        cells: Option<&[Cell]>,
-        seen: Option<&zsr_host_agent::proto::Ring>,
-        now: Instant,
-    ) -> bool {
+    fn learn(&mut self, cells: Option<&[Cell]>, seen: Option<&zsr_api::agent::Ring>, now: Instant) -> bool {
         if let Some(cells) = cells.and_then(|c| <[Cell; CELLS]>::try_from(c).ok()) {
             self.cells = (cells, now);
         }

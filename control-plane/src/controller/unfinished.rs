@@ -8,13 +8,15 @@ use super::change::Leave;
 use super::events::of_flow;
 use super::journal::Recovered;
 use super::model::{Flow, Member, Ring};
-use super::proto::EventKind;
 use super::refusal::Refusal;
 use super::settings::Policy;
 use super::state::State;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-use zsr_host_agent::proto::{CloseRingsRequest, ListRingsRequest, Ring as Held};
+use zsr_api::{
+    agent::{CloseRingsRequest, ListRingsRequest, Ring as Held},
+    controller::EventKind,
+};
 
 /// How long watchers may take to have asked their agents for the first time.
 const FIRST: Duration = Duration::from_secs(10);

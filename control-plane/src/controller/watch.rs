@@ -7,7 +7,6 @@ use super::change::Leave;
 use super::events::of_flow;
 use super::links::End;
 use super::model::{Flow, Member, Ring};
-use super::proto::{self, EventKind};
 use super::refusal::Kind;
 use super::rest::WorkerState;
 use super::session::Reach;
@@ -19,8 +18,11 @@ use crate::plan::report::{Reason, Report};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use zsr_host_agent::proto::ring_event::Kind as RingKind;
-use zsr_host_agent::proto::{self as agent, event::Event as AgentEvent};
+use zsr_api::{
+    agent::ring_event::Kind as RingKind,
+    agent::{self, event::Event as AgentEvent},
+    controller::{self as proto, EventKind},
+};
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -160,4 +160,20 @@ mod tests {
         let e = Artifacts::load(dir.path()).unwrap_err().to_string();
         assert!(e.contains(JSON), "{e}");
     }
+
+    #[test]
+    fn topologies_are_held_to_what_the_program_has_room_for() {
+        use zsr_topology::limits::{MAX_MEMBERS, MAX_QPS, MAX_WORKERS};
+        let info = Artifacts::built_in().unwrap().p4info;
+        let size = |name: &str| {
+            let tables = info.tables.iter().filter_map(|t| t.preamble.as_ref().map(|p| (&p.alias, t.size)));
+            let mut named = tables.filter(|(alias, _)| *alias == name);
+            usize::try_from(named.next().expect(name).1).unwrap()
+        };
+        // Number 0 is nobody's, and connection 1 the doorbells'.
+        assert_eq!((MAX_WORKERS, MAX_QPS), (size("workers") - 1, size("peers") - 2));
+        let actions = info.actions.iter().flat_map(|a| &a.params);
+        let bits: Vec<i32> = actions.filter(|p| p.name == "member_bit").map(|p| p.bitwidth).collect();
+        assert_eq!(bits, [MAX_MEMBERS as i32]);
+    }
 }

@@ -9,7 +9,6 @@ use super::{Artifacts, Schema};
 use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
 use crate::plan::ticks::Timer;
 use crate::plan::{Clock, PORT_AGAIN};
-use crate::topology::{Switch, TofinoApi, Topology};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -18,6 +17,7 @@ use rt::entity::Entity;
 use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
 use xxhash_rust::xxh3::xxh3_64;
+use zsr_topology::{Switch, TofinoApi, Topology};
 
 /// A session as the only controller.
 pub struct SwitchClient {

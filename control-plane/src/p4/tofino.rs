@@ -1,9 +1,9 @@
 //! A program that was compiled for a Tofino and is loaded through P4Runtime.
 
 use crate::bfrt::BfrtError;
-use crate::topology::Switch;
 use p4runtime_proto::p4::config::v1::P4Info;
 use std::path::PathBuf;
+use zsr_topology::Switch;
 
 const P4INFO: &str = "p4info.txtpb";
 const DEVICE: &str = "device.bin";

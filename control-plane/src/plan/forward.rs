@@ -4,9 +4,9 @@ use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PORT_AGAIN, PlanError, RingIds};
 use crate::p4::Schema;
 use crate::p4::names::{action, table};
-use crate::topology::Topology;
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
+use zsr_topology::Topology;
 
 /// Operation of an ARP request (RFC 826).
 const ARP_REQUEST: u16 = 1;

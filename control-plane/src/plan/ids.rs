@@ -4,15 +4,7 @@ use super::admin::Reset;
 use std::hash::BuildHasher;
 use zsr_link::Rng;
 
-// Sizes of the P4 program (p4/common/types.p4). Number 0 is nobody's, of everything: a commit record of zeros names no producer,
-// and a reset (admin.rs) that is not about a worker, say, names worker 0.
-pub(crate) const MAX_WORKERS: usize = 16384 - 1;
-const MAX_QPS: usize = 65536 - 2;
-/// Rings of either side: each has two connections.
-pub(crate) const MAX_RINGS: usize = MAX_QPS / 2 - 1;
 const PSN_BITS: u32 = 0xff_ffff;
-/// Members of a replicate flow: a bit each in a register of 32.
-pub const MAX_MEMBERS: usize = 32;
 /// First multicast group of replicate flows; each has two, the second one for polls.
 pub const FIRST_FLOW_GROUP: u16 = 0x1000;
 

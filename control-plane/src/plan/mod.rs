@@ -15,17 +15,17 @@ pub mod worker;
 pub use crate::p4::names::PORT_TIMER;
 use crate::p4::names::counter;
 use crate::p4::schema::{Schema, SchemaError};
-use crate::topology::Topology;
 pub use clock::Clock;
 pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub use ids::{FIRST_FLOW_GROUP, MAX_MEMBERS, Qp, RingIds, qp, secret};
-pub(crate) use ids::{FirstPsns, MAX_RINGS, MAX_WORKERS};
+pub(crate) use ids::FirstPsns;
+pub use ids::{FIRST_FLOW_GROUP, Qp, RingIds, qp, secret};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
 pub use ticks::GROUP_TICK;
+use zsr_topology::Topology;
 
 /// Multicast group of broadcast frames: one replica per port.
 pub const GROUP_FLOOD: u32 = 2;

@@ -2,9 +2,9 @@
 
 use super::{RingAddress, RingIds, connection, peer};
 use crate::p4::{Schema, schema::SchemaError};
-use crate::topology::{ByteOrder, MacAddr, Topology};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
+use zsr_topology::{ByteOrder, MacAddr, Topology};
 
 /// A host's NIC, and where it is plugged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,13 @@ pub struct Station {
 }
 
 impl Station {
+    /// The NIC of host number `host` as the switch sees it; `None` without a link.
+    pub fn of(topology: &Topology, host: usize) -> Option<Self> {
+        let link = topology.link_of(host)?;
+        let host = &topology.hosts[host];
+        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order: host.byte_order })
+    }
+
     pub(super) fn ip(&self) -> u32 {
         ip(self.ip)
     }
@@ -31,15 +38,6 @@ impl Station {
     /// Whether counters are turned round on their way.
     pub(super) fn swap(&self) -> u8 {
         u8::from(self.byte_order == ByteOrder::Little)
-    }
-}
-
-impl Topology {
-    /// A host's NIC as the switch sees it; `None` without a link.
-    pub fn station_of(&self, host: usize) -> Option<Station> {
-        let link = self.link_of(host)?;
-        let host = &self.hosts[host];
-        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order: host.byte_order })
     }
 }
 

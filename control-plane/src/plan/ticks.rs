@@ -4,11 +4,11 @@
 
 use super::{FIRST_RESERVED_PORT, PORT_AGAIN, PORT_TIMER, admin, forward};
 use crate::p4::names;
-use crate::topology::Switch;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zsr_soft_switch::{Numbers, Rest, TimerPort};
+use zsr_topology::Switch;
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
 pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;

@@ -4,16 +4,16 @@ use super::captures::{Captures, Serving};
 use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::topology::{Host, MacAddr, NicKind, Topology};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use zsr_api::machine::Machine;
 use zsr_host_agent::agent::Agent;
-use zsr_host_agent::machine::Machine;
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicBackend, NicInfo, NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_soft_nic::{Nic, NicConfig};
+use zsr_topology::{Host, MacAddr, NicKind, Topology};
 use zsr_wire::Mac;
 
 /// An agent, and the thread of its NIC if it has one.

@@ -5,8 +5,8 @@ use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
 use super::signals::{PATIENCE, alive, end, is_stopped};
 use crate::cli::client;
-use crate::controller::proto;
 use std::time::Duration;
+use zsr_api::controller as proto;
 
 /// How long each flow may take longer to be deleted.
 const PER_FLOW: Duration = Duration::from_millis(20);

@@ -4,7 +4,6 @@ use super::netns;
 use super::place::Place;
 use super::roles::Role;
 use super::up::UpError;
-use crate::topology::Topology;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -12,6 +11,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use zsr_topology::Topology;
 
 /// How often a wait looks for signals.
 const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -2,10 +2,10 @@
 //! (iproute2), and written down before they are made, so that whoever comes after a crash can take them away.
 
 use super::place::Place;
-use crate::topology::{HOST_INTERFACE, Topology, switch_interface};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use zsr_topology::{HOST_INTERFACE, Topology, switch_interface};
 
 /// Where the system shows namespaces that have a name.
 const NAMED: &str = "/run/netns";

@@ -1,9 +1,9 @@
 //! Where a running system keeps its sockets, pid files and logs: a folder of its own, which nobody else can enter.
 
-use crate::topology::Layout;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use zsr_topology::Layout;
 
 /// The longest path of a UNIX socket on Linux, without its final zero.
 const LONGEST_SOCKET: usize = 107;

@@ -2,11 +2,11 @@
 
 use super::place::Place;
 use super::roles::RoleError;
-use crate::topology::{Cable, Host, Interface, Link, NicKind, Topology};
 use zsr_link::{
     AnyPort, FaultError, FaultRates, Faulty, LinkError, Pace, Paced, PacketPort, Port, TapPoint, Tapped,
     UnixPort, XdpPort,
 };
+use zsr_topology::{Cable, Host, Interface, Link, NicKind, Topology};
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
 const OVERHEAD: u32 = 128;

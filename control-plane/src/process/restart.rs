@@ -6,10 +6,10 @@ use super::place::{Place, PlaceError};
 use super::roles::Role;
 use super::signals::{alive, end};
 use super::up::UpError;
-use crate::topology::{Diagnostics, Topology};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use zsr_topology::{Diagnostics, Topology};
 
 /// How a process was started. Each writes it down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

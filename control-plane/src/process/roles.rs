@@ -9,7 +9,6 @@ use crate::controller::store::FileStore;
 use crate::controller::{self, create_flow_request};
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
-use crate::topology::{Switch, SwitchKind, Topology};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -19,6 +18,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use zsr_link::LinkError;
+use zsr_topology::{Switch, SwitchKind, Topology};
 
 /// How long a controller waits for its switch to come up.
 const SWITCH: Duration = Duration::from_secs(10);

@@ -5,7 +5,6 @@ use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
 use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
-use crate::topology::{Bmv2, Switch, SwitchKind, Topology};
 use p4runtime_proto::Address;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,6 +15,7 @@ use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
 use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
 use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
+use zsr_topology::{Bmv2, Switch, SwitchKind, Topology};
 
 /// Largest IP packet of a link on which only ticks go.
 const TICK_MTU: u32 = 256;

@@ -8,13 +8,13 @@ use super::roles::Role;
 use super::{Down, down};
 use crate::cli::client::{self, ClientError};
 use crate::controller::create_flow_request;
-use crate::controller::proto;
-use crate::topology::{Flow, Layout, Topology};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tonic::Code;
+use zsr_api::controller as proto;
+use zsr_topology::{Flow, Layout, Topology};
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);

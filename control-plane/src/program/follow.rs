@@ -2,11 +2,11 @@
 
 use crate::cli::client::{ClientError, Session, refused};
 use crate::cli::contact::Contact;
-use crate::controller::proto;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tonic::Code;
+use zsr_api::controller as proto;
 
 /// Between two attempts to reach the controller.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -31,15 +31,15 @@ use std::time::{Duration, Instant};
 
 use crate::cli::client::{ClientError, Session};
 use crate::cli::contact::Contact;
-use crate::controller::proto;
 use crate::process::PlaceError;
-use crate::tuples::{Schema, SchemaTextError};
 pub use counts::Counts;
 pub use delivered::Held;
 use follow::{Follower, News};
 pub use reach::Elsewhere;
 pub(crate) use reach::members_here;
+use zsr_api::controller as proto;
 use zsr_host_agent::pu::{self, PuError};
+use zsr_records::{Schema, SchemaTextError};
 use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
 use zsr_ring::{AttachError, Cancel, Producer, PushError};
 

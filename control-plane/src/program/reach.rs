@@ -4,8 +4,7 @@ use std::fmt;
 
 use super::ProgramError;
 use crate::cli::client::Session;
-use crate::controller::proto;
-use zsr_host_agent::machine::Machine;
+use zsr_api::{controller as proto, machine::Machine};
 
 /// A member whose rings are on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

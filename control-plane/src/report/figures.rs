@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::topology::{FlowKind, RingRole, Topology};
 use crate::workload::{FlowOutcome, Verification};
+use zsr_topology::{FlowKind, RingRole, Topology};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use crate::topology::RingRole;
 use crate::workload::{Tally, Verification};
+use zsr_topology::RingRole;
 
 use super::figures::{FlowReport, LinkReport, Outcome, Report, RingReport, SwitchCounts};
 

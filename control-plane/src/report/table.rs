@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::topology::{RingRole, show_size};
+use zsr_topology::{RingRole, show_size};
 
 use super::figures::{FlowReport, Outcome, Report, RingReport, SwitchCounts};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::topology::RingRole;
 use crate::workload::{Discrepancy, Estimate, Tally, Unit, Verification};
+use zsr_topology::RingRole;
 
 fn sample() -> Report {
     let tally = Tally { items: 100, records: 900, bytes: 6_000_000, chain: 0 };

@@ -3,8 +3,8 @@
 use super::System;
 use crate::controller::model::Flow;
 use crate::p4::names::counter::RETRIES;
-use crate::topology::{RingRole, show_size};
 use std::time::{Duration, Instant};
+use zsr_topology::{RingRole, show_size};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);

@@ -3,7 +3,6 @@
 
 use super::error::RunError;
 use crate::controller::model::Flow;
-use crate::topology::Topology;
 use p4runtime_proto::{Address, Local, local};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -12,6 +11,7 @@ use zsr_host_agent::agent::{Agent, ServeError};
 use zsr_host_agent::nic::{NicQueue, SoftNicBackend, nic_queue};
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
+use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 /// One host.

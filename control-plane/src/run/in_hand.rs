@@ -5,7 +5,6 @@ use crate::controller::draft::Draft;
 use crate::controller::give_base;
 use crate::p4::{Artifacts, Schema, SwitchClient};
 use crate::plan::{Qp, RingAddress};
-use crate::topology::{ByteOrder, Topology};
 use p4runtime_proto::local;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_ring::{Ring, RingSpec, Role};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_topology::{ByteOrder, Topology};
 use zsr_wire::{FramePool, Mac, Psn, Qpn};
 
 /// The hosts of a topology, with the rings of its flows in memory, registered and connected.
@@ -36,7 +36,7 @@ impl InHand {
     /// What the controller would refuse, and rings for which there is no memory.
     pub fn new(topology: &Topology, artifacts: &Artifacts, start: u32) -> Result<InHand, RunError> {
         let mut draft = Draft::new(topology, Schema::new(&artifacts.p4info))?;
-        let nic = |h: &crate::topology::Host| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip));
+        let nic = |h: &zsr_topology::Host| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip));
         let mut nics: Vec<Nic> = topology.hosts.iter().map(nic).collect();
         let (mut rings, mut addresses) = (Vec::new(), Vec::new());
         for drafted in draft.rings().to_vec() {
@@ -77,7 +77,7 @@ impl InHand {
 fn connect(
     nic: &mut Nic,
     ring: &Ring,
-    switch: &crate::topology::Switch,
+    switch: &zsr_topology::Switch,
     (data, poll): (Qp, Qp),
     path_mtu: u32,
 ) -> Result<RingAddress, NicError> {

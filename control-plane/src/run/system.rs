@@ -6,11 +6,10 @@ use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
 use super::watch::Reports;
 use crate::controller::model::Flow;
-use crate::controller::{self, Controller, Setup, create_flow_request, proto};
+use crate::controller::{self, Controller, Setup, create_flow_request};
 use crate::p4::Artifacts;
 use crate::plan::{FIRST_RESERVED_PORT, ticks};
 use crate::process::with_faults;
-use crate::topology::{Link, Switch as SwitchSpec, Topology};
 use p4runtime_proto::{Address, local};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +17,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use zsr_api::controller as proto;
 use zsr_link::{Capture, PcapSink, Port, memory_link};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, empty_program};
 use zsr_ring::Cancel;
 use zsr_soft_switch::{Switch, SwitchConfig, SwitchHandle, control_queue};
+use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 
 /// A running system.
 pub struct System<'t> {

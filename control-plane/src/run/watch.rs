@@ -2,9 +2,9 @@
 //! who is taken out of a flow ends it.
 
 use crate::controller::Controller;
-use crate::controller::proto::{Event, EventKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::error::RecvError;
+use zsr_api::controller::{Event, EventKind};
 
 /// What was reported so far.
 #[derive(Clone, Default)]

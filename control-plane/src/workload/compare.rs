@@ -3,7 +3,7 @@
 use super::consume::Peer;
 use super::tally::Tally;
 use super::verify::Verification;
-use crate::topology::FlowKind;
+use zsr_topology::FlowKind;
 
 /// What one consumer received, by producer.
 pub(crate) struct Received<'a> {

@@ -10,7 +10,7 @@ use super::output::OutputFile;
 use super::source::Prepared;
 use super::tally::Tally;
 use super::verify::Verification;
-use crate::topology::FlowKind;
+use zsr_topology::FlowKind;
 
 /// What a consumer knows of one producer.
 #[derive(Clone, Debug, Default)]

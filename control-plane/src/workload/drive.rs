@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use zsr_ring::{Cancel, Consumer, Producer, RingStats};
 
-use crate::topology::Topology;
+use zsr_topology::Topology;
 
 use super::compare::{Received, compare};
 use super::consume::{Intake, Peer};

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use zsr_ring::segment::{SegmentPushError, SegmentSetupError};
 use zsr_ring::{PopError, PushError};
 
-use super::key::KeyError;
 use super::output::OutputError;
-use super::route::RouteError;
+use zsr_records::{KeyError, RouteError};
 
 /// Why a workload could not be prepared or run to its end.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::error::WorkloadError;
-use crate::rows::{self, BOM, RowEnds, Style};
+use zsr_records::rows::{self, BOM, RowEnds, Style};
 
 const CHUNK: usize = 256 << 10;
 

@@ -7,7 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::topology::{FileFormat, Topology, Workload};
+use zsr_records::FileFormat;
+use zsr_topology::{Topology, Workload};
 
 const BUFFER: usize = 256 << 10;
 

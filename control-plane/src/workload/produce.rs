@@ -3,7 +3,7 @@
 use zsr_ring::Producer;
 use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
 
-use crate::topology::FlowKind;
+use zsr_topology::FlowKind;
 
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;
@@ -80,8 +80,8 @@ pub(crate) fn records(
 
 /// Why a record was not pushed.
 enum Problem {
-    Key(super::key::KeyError),
-    Route(super::route::RouteError),
+    Key(zsr_records::KeyError),
+    Route(zsr_records::RouteError),
     Push { ring: String, cause: SegmentPushError },
 }
 

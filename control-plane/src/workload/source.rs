@@ -2,15 +2,13 @@
 
 use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
-use crate::topology::{FileFormat, FileInput, Flow, FlowKind, KeyRef, Routing, Workload};
+use zsr_records::{FileFormat, KeyReader, KeyRef, Router, Routing, rows::Style};
+use zsr_topology::{FileInput, Flow, FlowKind, Workload};
 
 use super::error::WorkloadError;
 use super::file::{self, Division, Quotes, Records};
 use super::item;
-use super::key::KeyReader;
-use super::route::Router;
 use super::tpch::{self, Rows};
-use crate::rows::Style;
 
 /// What progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +87,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     Ok(Prepared {
         flow: flow.kind,
         kind,
-        key: KeyReader::new(routing.key(), &flow.workload, &flow.schema),
+        key: KeyReader::new(routing.key(), flow.workload.content(), &flow.schema),
         router: Router::new(&routing, flow.kind.lanes(flow.consumers.len())),
         item_size: flow.item_size,
         seed,

@@ -6,7 +6,7 @@ use std::path::Path;
 use zsr_ring::{Consumer, PopError, Producer, Ring, RingSpec};
 
 use super::*;
-use crate::topology::Topology;
+use zsr_topology::Topology;
 
 fn topology(flow: &str, workload: &str) -> Topology {
     let text =

@@ -1,7 +1,7 @@
 //! The files that a server answers with: ours, written from p4/arch/tna by the rules of the format, or the compiler's.
 
 use std::path::{Path, PathBuf};
-use zsr_control_plane::topology::Chip;
+use zsr_topology::Chip;
 
 fn here(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt").join(name)

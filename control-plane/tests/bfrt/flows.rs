@@ -10,20 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use tokio::net::UnixListener;
+use zsr_api::{
+    controller::controller_client::ControllerClient,
+    controller::{self as proto, FlowKind},
+};
 use zsr_control_plane::bfrt::proto as bf;
-use zsr_control_plane::controller::proto::controller_client::ControllerClient;
-use zsr_control_plane::controller::proto::{self, FlowKind};
 use zsr_control_plane::controller::store::FileStore;
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
-use zsr_control_plane::topology::{Chip, Topology};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_topology::{Chip, Topology};
 use zsr_wire::Mac;
 
 const HOSTS: usize = 4;

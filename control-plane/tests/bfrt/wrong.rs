@@ -4,7 +4,7 @@ use super::files::{driver, program};
 use super::server::Recorder;
 use bf::update::Type;
 use zsr_control_plane::bfrt::proto as bf;
-use zsr_control_plane::topology::Chip;
+use zsr_topology::Chip;
 
 /// An entry of `routes`: its numbers are taken from the file by hand.
 fn route(key: &[(u32, &[u8])], action: u32, data: &[(u32, &[u8])]) -> bf::TableEntry {

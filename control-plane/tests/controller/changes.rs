@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zsr_control_plane::controller::proto::{self, EventKind};
+use zsr_api::controller::{self as proto, EventKind};
 use zsr_host_agent::pu;
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 

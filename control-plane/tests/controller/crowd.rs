@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use p4runtime_proto::p4::v1::{action, entity, table_action};
-use zsr_control_plane::controller::proto;
+use zsr_api::controller as proto;
 use zsr_control_plane::p4::{Schema, SwitchReader};
 
 use super::rig::{Rig, shuffle};

@@ -4,9 +4,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use prost::Message;
-use zsr_control_plane::controller::proto::{self, EventKind};
+use zsr_api::{
+    agent::{Attach, Role},
+    controller::{self as proto, EventKind},
+};
 use zsr_host_agent::agent;
-use zsr_host_agent::proto::{Attach, Role};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, shuffle, with};

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-use zsr_control_plane::controller::{proto, serve_tcp};
-use zsr_host_agent::machine::Machine;
+use zsr_api::{controller as proto, machine::Machine};
+use zsr_control_plane::controller::serve_tcp;
 
 use super::rig::{Rig, shuffle};
 

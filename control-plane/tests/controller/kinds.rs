@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zsr_control_plane::controller::proto::{self, FlowKind};
+use zsr_api::controller::{self as proto, FlowKind};
 use zsr_ring::PopError;
 
 use super::changes::{consumer, pop, producer, push};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use zsr_control_plane::controller::proto::{self, FlowState};
+use zsr_api::controller::{self as proto, FlowState};
 
 use super::changes::{consumer, pop, producer, push};
 use super::rig::{Client, Rig, shuffle};

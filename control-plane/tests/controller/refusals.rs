@@ -1,7 +1,7 @@
 //! What bad input gets: a reason that names the object, and nothing changed.
 
 use tonic::Code;
-use zsr_control_plane::controller::proto;
+use zsr_api::controller as proto;
 
 use super::rig::{Rig, shuffle};
 

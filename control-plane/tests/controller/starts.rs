@@ -1,8 +1,8 @@
 //! A controller that ends, in whatever moment, and one that takes up its work.
 
+use zsr_api::controller::{self as proto, EventKind};
 use zsr_control_plane::controller::journal::Journal;
 use zsr_control_plane::controller::model::Flow;
-use zsr_control_plane::controller::proto::{self, EventKind};
 use zsr_host_agent::agent;
 use zsr_ring::{Consumer, PopError};
 

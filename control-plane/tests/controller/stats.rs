@@ -1,6 +1,6 @@
 //! Counters of rings whose agent does not answer.
 
-use zsr_control_plane::controller::proto::{self, EventKind};
+use zsr_api::controller::{self as proto, EventKind};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, shuffle};

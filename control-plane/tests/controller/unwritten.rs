@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use zsr_api::controller::{self as proto, EventKind};
 use zsr_control_plane::controller::Controller;
-use zsr_control_plane::controller::proto::{self, EventKind};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Failing, Rig, shuffle};

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use zsr_control_plane::controller::proto::{self, FlowKind};
+use zsr_api::controller::{self as proto, FlowKind};
 
 use super::members::{Log, Popper, Pusher, moves_on};
 use super::remains::Remains;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use zsr_control_plane::controller::proto::{self, FlowKind, Policy};
+use zsr_api::controller::{self as proto, FlowKind, Policy};
 
 use super::churn::{each_once, member, part_of};
 use super::members::{Log, Popper, Pusher, moves_on};

@@ -1,6 +1,6 @@
 //! Many flows that are busy at once.
 
-use zsr_control_plane::controller::proto;
+use zsr_api::controller as proto;
 use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PushError};
 

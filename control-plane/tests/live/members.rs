@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use zsr_control_plane::controller::proto::Ring;
+use zsr_api::controller::Ring;
 use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PopError, Producer, PushError};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zsr_control_plane::controller::proto;
+use zsr_api::controller as proto;
 
 use super::system::{System, line, say, signal};
 

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
-use zsr_control_plane::controller::proto::controller_client::ControllerClient;
+use zsr_api::controller::controller_client::ControllerClient;
 
 pub struct System {
     pub folder: tempfile::TempDir,

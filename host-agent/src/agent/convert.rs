@@ -8,7 +8,7 @@ use super::{
     AgentError, AgentEvent, EventKind, LinkState, OpenRing, QueuePair, RingInfo, RingRequest, RingState,
 };
 use crate::nic::{NicInfo, QpTarget};
-use crate::proto;
+use zsr_api::agent as proto;
 use zsr_ring::{ByteOrder, Role};
 
 const MAX_24_BITS: u32 = (1 << 24) - 1;

@@ -1,7 +1,7 @@
 //! The host agent: owner of a host's rings and of their side of the NIC.
 //!
 //! ```text
-//! controller ── gRPC (proto/zsr/agent/v1) ──► Service ─┐
+//! controller ── gRPC (zsr_api::agent) ───────► Service ─┐
 //!                                                      ├─► Agent ─► rings in memory, NicBackend
 //! programs in this process ── attach_producer, … ──────┘
 //! ```
@@ -24,15 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
-use crate::machine::Machine;
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
+use zsr_api::machine::Machine;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::SharedMemory;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
 pub use batch::OpenRing;
 pub use error::AgentError;
-pub(crate) use programs::framed;
 pub use service::{AgentService, ServeError};
 
 /// Events that a slow watcher may lag behind before it loses some.
@@ -209,7 +208,7 @@ impl Agent {
     }
 
     /// Notes where programs attach: the socket of [`serve_programs`](Self::serve_programs), and the machine that it is on.
-    /// [`GetInfo`](crate::proto::AgentInfo) tells it from then on.
+    /// [`GetInfo`](zsr_api::agent::AgentInfo) tells it from then on.
     pub fn set_programs(&self, socket: &Path, machine: Machine) {
         *self.0.programs.lock().unwrap_or_else(PoisonError::into_inner) = Some((socket.to_owned(), machine));
     }

@@ -1,5 +1,5 @@
 //! Programs in other processes: each gets a ring's memory as a descriptor, and keeps a connection open for as long as the
-//! ring is its own (proto/zsr/agent/v1/program.proto).
+//! ring is its own ([`zsr_api::program`]).
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -15,8 +15,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use super::{Agent, AgentError, EventKind, RingInfo};
-use crate::proto;
-use crate::pu::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION};
+use zsr_api::{
+    agent as proto,
+    program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
+};
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::{AttachError, ByteOrder, Lease, Left, Role};
 
@@ -219,13 +221,6 @@ async fn greeting(stream: &mut UnixStream) -> io::Result<proto::Attach> {
     let mut message = vec![0; length];
     stream.read_exact(&mut message).await?;
     Ok(proto::Attach::decode(message.as_slice())?)
-}
-
-pub(crate) fn framed(message: &impl Message) -> Vec<u8> {
-    let body = message.encode_to_vec();
-    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
-    bytes.extend(body);
-    bytes
 }
 
 /// Sends `bytes`, the descriptor with the first of them.

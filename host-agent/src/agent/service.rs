@@ -11,8 +11,10 @@ use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
 use super::{Agent, AgentError, RingInfo, convert};
-use crate::proto::event::Event as Told;
-use crate::proto::{self, agent_server};
+use zsr_api::{
+    agent::event::Event as Told,
+    agent::{self as proto, agent_server},
+};
 
 /// Serving ended by an error of the network.
 #[derive(Debug, thiserror::Error)]

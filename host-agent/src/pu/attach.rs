@@ -12,9 +12,11 @@ use std::time::Duration;
 use prost::Message;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, PuError, VERSION, lease};
-use crate::agent::framed;
-use crate::proto;
+use super::{PuError, lease};
+use zsr_api::{
+    agent as proto,
+    program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
+};
 use zsr_ring::begun::Begun;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};

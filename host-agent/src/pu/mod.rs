@@ -27,15 +27,6 @@ use std::path::{Path, PathBuf};
 use zsr_ring::memory::MemoryError;
 use zsr_ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingError, Role};
 
-/// Version of the protocol between programs and agents.
-pub(crate) const VERSION: u32 = 1;
-/// What a program says first of all: it leaves, its ring has items, or it leaves an item begun.
-pub(crate) const FAREWELL: u8 = 0;
-pub(crate) const BELL: u8 = 1;
-pub(crate) const BEGUN: u8 = 2;
-/// Longest message, bytes.
-pub(crate) const LONGEST_MESSAGE: usize = 64 << 10;
-
 /// A program could not attach to a ring.
 #[derive(Debug, thiserror::Error)]
 pub enum PuError {

@@ -3,14 +3,14 @@
 use super::screen::Screen;
 use super::{CHUNK, Stop, cancelled_by_signals, exit, failed, find};
 use crate::cli::live_args::{ConsumeArgs, StreamArgs};
-use crate::controller::proto;
 use crate::program::{Counts, check_size, members_here, schema_of};
-use crate::tuples::Schema;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
+use zsr_api::controller as proto;
 use zsr_host_agent::pu::{self, PuError};
+use zsr_records::Schema;
 use zsr_ring::segment::{SegmentReadError, SegmentReader};
 use zsr_ring::{Cancel, Consumer, PopError};
 

@@ -1,10 +1,10 @@
 //! Standard input, record by record.
 
 use super::{CHUNK, Stop};
-use crate::rows::{self, BOM, RowEnds, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use zsr_records::rows::{self, BOM, RowEnds, Style};
 use zsr_ring::Cancel;
 
 /// How often a wait for input looks for signals.

@@ -9,10 +9,10 @@ use super::client::{ClientError, Session};
 use super::contact::Contact;
 use super::live_args::StreamArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::controller::proto;
 use crate::program::ProgramError;
-use crate::rows::Style;
 use std::time::Duration;
+use zsr_api::controller as proto;
+use zsr_records::rows::Style;
 use zsr_ring::Cancel;
 use zsr_ring::segment::SegmentPushError;
 

@@ -4,13 +4,13 @@ use super::input::{Input, Records};
 use super::screen::Screen;
 use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
 use crate::cli::live_args::ProduceArgs;
-use crate::controller::proto;
 use crate::program::{FlowProducer, Held, Options, ProgramError, check_size, schema_of};
-use crate::rows::{QUOTES_HELP, Style};
-use crate::topology::{FileFormat, FileInput, KeyRef, Routing, Workload, parse_key, parse_routing};
-use crate::tuples::Schema;
-use crate::workload::{KeyReader, Router};
 use std::fs::File;
+use zsr_api::controller as proto;
+use zsr_records::{
+    Content, FileFormat, KeyReader, KeyRef, Router, Routing, Schema, parse_key, parse_routing,
+    rows::{QUOTES_HELP, Style},
+};
 use zsr_ring::Cancel;
 
 /// `zsr produce`.
@@ -227,7 +227,7 @@ fn routing(
         let resolved = schema.resolve(&routing, style, flow.consumers.len());
         let (routing, records) = resolved
             .map_err(|e| bad(format!("flow `{}`: {}: expected {}", flow.name, e.message, e.expected)))?;
-        let key = KeyReader::new(routing.key(), &records, schema.columns());
+        let key = KeyReader::new(routing.key(), records, schema.columns());
         return Ok((routing, key));
     }
     let Style { delimiter, quoted } = style;
@@ -252,7 +252,6 @@ fn routing(
         }
         _ => routing,
     };
-    let input = FileInput { path: "-".into(), format };
-    let key = KeyReader::new(routing.key(), &Workload::File(input), &[]);
+    let key = KeyReader::new(routing.key(), Content::Records(format), &[]);
     Ok((routing, key))
 }

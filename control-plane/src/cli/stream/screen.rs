@@ -2,13 +2,13 @@
 
 use super::super::complain;
 use crate::program::Counts;
-use crate::topology::show_size;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zsr_topology::show_size;
 
 /// Time between two drawings of the line.
 const DRAWN: Duration = Duration::from_millis(200);

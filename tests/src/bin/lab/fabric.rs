@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use p4runtime_proto::{Address, local};
 use tonic::transport::{Channel, Endpoint};
+use zsr_api::{
+    agent::agent_client::AgentClient,
+    agent::{GetRingRequest, ListRingsRequest},
+};
 use zsr_control_plane::controller::model::Flow;
 use zsr_control_plane::controller::{self, Setup, create_flow_request};
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::plan::ticks;
-use zsr_control_plane::topology::{Host, Topology};
-use zsr_host_agent::proto::agent_client::AgentClient;
-use zsr_host_agent::proto::{GetRingRequest, ListRingsRequest};
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};
+use zsr_topology::{Host, Topology};
 use zsr_wire::ring::Flags;
 
 use super::Result;

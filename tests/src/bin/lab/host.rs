@@ -8,7 +8,6 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::topology::Topology;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
@@ -16,6 +15,7 @@ use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_tests::items::{self, Received};
+use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 use super::Result;

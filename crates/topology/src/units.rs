@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What [`size`] accepts, for messages.
-pub(crate) const SIZE_HELP: &str = "a number of bytes, or one with KiB, MiB or GiB (such as 64KiB)";
+pub const SIZE_HELP: &str = "a number of bytes, or one with KiB, MiB or GiB (such as 64KiB)";
 /// What [`duration`] accepts, for messages.
 pub(crate) const DURATION_HELP: &str = "a number with ns, us, ms or s (such as 20us)";
 /// What [`rate`] accepts, for messages.
@@ -31,7 +31,7 @@ fn scaled(value: f64, factor: u64) -> Option<u64> {
 }
 
 /// Bytes from `4096`, `64KiB`, `1 MiB`, `1.5KiB`, `64K`; decimal `kB`, `MB`, `GB` are powers of 1000.
-pub(crate) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     let (value, _, unit) = split(text)?;
     let factor = match unit {
         "" | "B" => 1,
@@ -47,7 +47,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 }
 
 /// A duration from `500ns`, `20us`, `1.5ms`, `2s`. A bare number other than 0 has no unit and is refused.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let (value, _, unit) = split(text)?;
     let factor = match unit {
         "ns" => 1,
@@ -61,7 +61,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Bits per second from `10Gbit`, `400Mbit`, `1Gbit/s`, `10Gbps`.
-pub(crate) fn rate(text: &str) -> Option<u64> {
+pub fn rate(text: &str) -> Option<u64> {
     let (value, _, unit) = split(text)?;
     let unit = unit.strip_suffix("/s").unwrap_or(unit);
     let prefix = unit.strip_suffix("bit").or_else(|| unit.strip_suffix("bps"))?;
@@ -74,16 +74,6 @@ pub(crate) fn rate(text: &str) -> Option<u64> {
         _ => return None,
     };
     scaled(value, factor)
-}
-
-/// A whole number; underscores between digits are allowed.
-pub(crate) fn integer(text: &str) -> Option<u64> {
-    if let Some(hex) = text.strip_prefix("0x") {
-        return u64::from_str_radix(&hex.replace('_', ""), 16).ok();
-    }
-    let digits = text.replace('_', "");
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('_');
-    if plain { digits.parse().ok() } else { None }
 }
 
 /// A finite number.
@@ -149,10 +139,6 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(integer("1_000"), Some(1000));
-        assert_eq!(integer("0x1f"), Some(31));
-        assert_eq!(integer("1e3"), None);
-        assert_eq!(integer(""), None);
         assert_eq!(fraction("2%"), Some(0.02));
         assert_eq!(fraction("1.5"), None);
         assert_eq!(fraction("nan"), None);

@@ -1,15 +1,17 @@
 //! What flows carry: schema, workload, and their agreement with the routing function.
 
+use zsr_records::{
+    COLUMN_TYPE_HELP, Column, ColumnType, Content, Fault, FileFormat, KEY_HELP, KeyRef, NAME_HELP, Routing,
+    Schema, check_routing, column_type, fixed_width, is_name, parse_key, type_name,
+};
+
 use super::build::Builder;
-use super::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 use super::diag::Place;
-use super::model::{Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, TpchTable, Workload};
-use super::read::{At, Table, is_name, list};
-use super::routing;
-use super::rules::{self, Fault, ITEM_SIZES};
+use super::model::{FileInput, TpchTable, Workload};
+use super::read::{At, Table, list};
+use super::rules::{self, ITEM_SIZES};
 use super::units;
 use super::yaml::{Node, Value, shorten};
-use crate::tuples::Schema;
 
 /// Longest binary record: an item holds at most 1 MiB.
 pub(crate) const RECORD_SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 20;
@@ -96,7 +98,7 @@ impl Builder<'_> {
             self.reader.error(place, message, expected);
         }
         if !self.reader.failed_since(before) && consumers > 0 {
-            match routing::check(&routing, &workload, &schema, consumers) {
+            match check_routing(&routing, workload.content(), &schema, consumers) {
                 Ok(checked) => routing = checked,
                 Err(Fault { message, expected }) => {
                     let place = match (&given, &key) {
@@ -123,7 +125,7 @@ impl Builder<'_> {
             for (key, kind) in self.reader.free_map(entry, &what, help) {
                 if !is_name(&key.text) {
                     let message = format!("'{}' is no column name", shorten(&key.text));
-                    self.reader.error(key.place, message, super::read::NAME_HELP);
+                    self.reader.error(key.place, message, NAME_HELP);
                 } else if columns.iter().any(|c| c.name == key.text) {
                     let message = format!("{what} has two columns named '{}'", key.text);
                     self.reader.error(key.place, message, "each name once");
@@ -202,7 +204,7 @@ impl Builder<'_> {
             let message = format!("{what} has no '{key}'");
             self.reader.error(table.place_of(key), message, format!("one of {}", list(keys)));
         }
-        let key = self.reader.opt(&table, "key", routing::KEY_HELP, routing::parse_key);
+        let key = self.reader.opt(&table, "key", KEY_HELP, parse_key);
         let workload = match kind.value {
             0 => {
                 self.reader.choice(&table, "table", &[("lineitem", ())]);
@@ -248,7 +250,7 @@ impl Builder<'_> {
                 let named = matches!(
                     table.get("key").map(|n| &n.value),
                     Some(Value::Scalar(text))
-                        if matches!(routing::parse_key(text), Some(KeyRef::Name(_)))
+                        if matches!(parse_key(text), Some(KeyRef::Name(_)))
                 );
                 FileFormat::Delimited {
                     delimiter: delimiter.map_or_else(
@@ -275,6 +277,19 @@ impl Builder<'_> {
     }
 }
 
+impl Workload {
+    /// What the items of a flow hold that carries it.
+    pub fn content(&self) -> Content {
+        match self {
+            Workload::Synthetic { .. } => Content::Numbers,
+            Workload::Tpch { .. } => {
+                Content::Records(FileFormat::Delimited { delimiter: b'|', header: false, quoted: false })
+            }
+            Workload::File(input) => Content::Records(input.format),
+        }
+    }
+}
+
 fn is_binary(workload: &Workload) -> bool {
     matches!(workload, Workload::File(FileInput { format: FileFormat::Binary { .. }, .. }))
 }
@@ -297,7 +312,7 @@ pub(crate) fn fits_item(record_size: u32, item_size: u32) -> Result<(), String> 
 pub(crate) const DELIMITER_HELP: &str = "one ASCII character (such as ',' or '|'), or tab";
 
 /// A delimiter byte.
-pub(crate) fn parse_delimiter(text: &str) -> Option<u8> {
+pub fn parse_delimiter(text: &str) -> Option<u8> {
     match text {
         "tab" | "\\t" | "\t" => Some(b'\t'),
         _ => match text.as_bytes() {
@@ -326,7 +341,7 @@ pub(crate) fn default_routing(workload: &Workload) -> Routing {
 }
 
 /// The columns of a workload that knows them.
-pub(crate) fn default_schema(workload: &Workload) -> Vec<Column> {
+pub fn default_schema(workload: &Workload) -> Vec<Column> {
     let column = |name: &str, kind| Column { name: name.to_owned(), kind };
     match workload {
         Workload::Tpch { table: TpchTable::Lineitem, .. } => {

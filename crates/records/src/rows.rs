@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator, WriteResult, WriterBuilder};
 
 /// What a text may begin with to say that it is UTF-8. It is part of no column.
-pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
 /// What is said of quotes that nobody has asked to be read as such.
-pub(crate) const QUOTES_HELP: &str = "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
+pub const QUOTES_HELP: &str = "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
      between them divide";
 
 /// How text divides into columns.
@@ -38,16 +38,17 @@ fn reader(delimiter: u8) -> Reader {
 
 /// Finds the ends of rows.
 #[derive(Clone, Debug)]
-pub(crate) struct RowEnds(Box<Reader>);
+pub struct RowEnds(Box<Reader>);
 
 impl RowEnds {
-    pub(crate) fn new(delimiter: u8) -> Self {
+    /// Of rows whose columns this byte divides.
+    pub fn new(delimiter: u8) -> Self {
         RowEnds(Box::new(reader(delimiter)))
     }
 
     /// How many bytes of `input`, which goes on where the last one ended, belong to the row, and whether its line feed is the
     /// last of them.
-    pub(crate) fn feed(&mut self, input: &[u8]) -> (usize, bool) {
+    pub fn feed(&mut self, input: &[u8]) -> (usize, bool) {
         // The columns are not looked at here.
         let (mut fields, mut ends) = ([0; 512], [0; 32]);
         let mut used = 0;
@@ -64,13 +65,13 @@ impl RowEnds {
     }
 
     /// Whether the row may end where the input does: not between quotes.
-    pub(crate) fn may_end(&mut self) -> bool {
+    pub fn may_end(&mut self) -> bool {
         self.feed(b"\n").1
     }
 }
 
 /// A row as [`RowEnds`] finds it, without the empty lines in front and its own line feed; `None` if there is nothing else.
-pub(crate) fn row(bytes: &[u8]) -> Option<&[u8]> {
+pub fn row(bytes: &[u8]) -> Option<&[u8]> {
     let row = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let begin = row.iter().position(|b| *b != b'\n')?;
     let row = &row[begin..];
@@ -137,7 +138,7 @@ fn with_fields<T>(row: &[u8], delimiter: u8, look: impl FnOnce(usize, &dyn Fn(us
 
 impl Style {
     /// The columns of a record, in their order.
-    pub(crate) fn columns<'r>(&self, record: &'r [u8]) -> Vec<Cow<'r, [u8]>> {
+    pub fn columns<'r>(&self, record: &'r [u8]) -> Vec<Cow<'r, [u8]>> {
         if self.quoted && memchr::memchr(b'"', record).is_some() {
             return with_fields(record, self.delimiter, |count, column| {
                 (0..count).map(|index| Cow::Owned(column(index))).collect()
@@ -148,7 +149,10 @@ impl Style {
 
     /// Column `index` of a record, from 0, or else how many it has.
     #[inline]
-    pub(crate) fn column<'r>(&self, record: &'r [u8], index: usize) -> Result<Cow<'r, [u8]>, usize> {
+    ///
+    /// # Errors
+    /// How many columns the record has, if that is not enough.
+    pub fn column<'r>(&self, record: &'r [u8], index: usize) -> Result<Cow<'r, [u8]>, usize> {
         if self.quoted && memchr::memchr(b'"', record).is_some() {
             return with_fields(record, self.delimiter, |count, column| {
                 if index < count { Ok(Cow::Owned(column(index))) } else { Err(count) }
@@ -173,7 +177,7 @@ impl Style {
     }
 
     /// The names in a header, the first record of a text.
-    pub(crate) fn names(&self, header: &[u8]) -> Vec<String> {
+    pub fn names(&self, header: &[u8]) -> Vec<String> {
         let header = header.strip_prefix(BOM).unwrap_or(header);
         let header = header.strip_suffix(b"\r").unwrap_or(header);
         let name = |column: &Cow<'_, [u8]>| {
@@ -185,7 +189,7 @@ impl Style {
     }
 
     /// Appends a record of these columns. Without quotes, nobody looks whether a column holds a delimiter.
-    pub(crate) fn write<'c>(&self, columns: impl Iterator<Item = &'c [u8]>, out: &mut Vec<u8>) {
+    pub fn write<'c>(&self, columns: impl Iterator<Item = &'c [u8]>, out: &mut Vec<u8>) {
         let writer =
             WriterBuilder::new().delimiter(self.delimiter).terminator(Terminator::Any(b'\n')).build();
         let mut columns = columns.enumerate().peekable();
@@ -206,7 +210,7 @@ impl Style {
     /// Whether a record, read without quotes, may be a piece of CSV: where `columns` are looked at, any quote says so, else
     /// one that is not closed.
     #[inline]
-    pub(crate) fn looks_quoted(record: &[u8], columns: bool) -> bool {
+    pub fn looks_quoted(record: &[u8], columns: bool) -> bool {
         if columns {
             memchr::memchr(b'"', record).is_some()
         } else {

@@ -9,14 +9,16 @@
 //! Reading is total: any bytes give a topology or diagnostics. The format is described in
 //! `topologies/README.md`.
 
+#![forbid(unsafe_code)]
+
 pub mod addr;
 mod build;
 mod cables;
-mod columns;
 mod data;
 mod diag;
 mod flows;
 mod layout;
+pub mod limits;
 mod links;
 mod members;
 pub mod model;
@@ -24,7 +26,7 @@ mod nodes;
 mod overrides;
 mod read;
 mod routing;
-pub(crate) mod rules;
+pub mod rules;
 mod tofino;
 mod units;
 mod yaml;
@@ -32,22 +34,15 @@ mod yaml;
 use std::path::Path;
 
 pub use addr::MacAddr;
-pub(crate) use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
-pub(crate) use data::{default_schema, parse_delimiter};
+pub use data::{default_schema, parse_delimiter};
 pub use diag::{Diagnostic, Diagnostics, Place};
-pub(crate) use flows::LATENCY_POLL;
+pub use flows::LATENCY_POLL;
 pub use layout::{HOST_INTERFACE, Layout, switch_interface};
 pub use model::*;
 pub use overrides::{InputFormat, Overrides};
-pub(crate) use read::{NAME_HELP, is_name};
-pub(crate) use routing::{
-    HELP as ROUTING_HELP, check as check_routing, check_any as check_any_routing, parse_key, parse_routing,
-};
-pub use rules::Fault;
-pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
+pub use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
-pub use units::show_size;
-pub(crate) use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, size as parse_size};
+pub use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, show_size, size as parse_size};
 
 impl Topology {
     /// Reads the topology file at `path`.

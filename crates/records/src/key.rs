@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::columns::fixed_width;
+use crate::model::{Column, ColumnType, Content, FileFormat, KeyRef};
+use crate::route::KeyForm;
 use crate::rows::Style;
-use crate::topology::{Column, ColumnType, FileFormat, FileInput, KeyRef, Workload, fixed_width};
-
-use super::route::KeyForm;
 
 /// Finds the key in a tuple; producers and verifying consumers use the same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,16 +43,14 @@ pub enum KeyError {
 }
 
 impl KeyReader {
-    /// The reader for `key` in the tuples of `workload`, which have the columns `schema`, if that is known. Names of columns
+    /// The reader for `key` in the records of a flow, which have the columns `schema`, if that is known. Names of columns
     /// must have become numbers.
-    pub fn new(key: &KeyRef, workload: &Workload, schema: &[Column]) -> Self {
-        let style = match workload {
-            Workload::File(FileInput { format: FileFormat::Delimited { delimiter, quoted, .. }, .. }) => {
-                Style { delimiter: *delimiter, quoted: *quoted }
-            }
+    pub fn new(key: &KeyRef, content: Content, schema: &[Column]) -> Self {
+        let style = match content {
+            Content::Records(FileFormat::Delimited { delimiter, quoted, .. }) => Style { delimiter, quoted },
             _ => Style::from(b'|'),
         };
-        let binary = matches!(workload, Workload::File(i) if matches!(i.format, FileFormat::Binary { .. }));
+        let binary = matches!(content, Content::Records(FileFormat::Binary { .. }));
         let place = match key {
             KeyRef::Whole | KeyRef::Name(_) => KeyPlace::Whole,
             KeyRef::Number(n) => KeyPlace::Column { index: (*n as usize).saturating_sub(1), style },
@@ -109,7 +107,7 @@ mod tests {
     use super::*;
 
     fn reader(format: FileFormat, key: KeyRef) -> KeyReader {
-        KeyReader::new(&key, &Workload::File(FileInput { path: "x".into(), format }), &[])
+        KeyReader::new(&key, Content::Records(format), &[])
     }
 
     #[test]
@@ -135,9 +133,8 @@ mod tests {
     fn a_schema_tells_which_bytes_have_a_sign() {
         let column = |name: &str, kind| Column { name: name.into(), kind };
         let schema = [column("a", ColumnType::Uint(32)), column("b", ColumnType::Int(32))];
-        let records =
-            Workload::File(FileInput { path: "x".into(), format: FileFormat::Binary { record_size: 8 } });
-        let form = |offset| KeyReader::new(&KeyRef::Bytes { offset, length: 4 }, &records, &schema).form();
+        let records = Content::Records(FileFormat::Binary { record_size: 8 });
+        let form = |offset| KeyReader::new(&KeyRef::Bytes { offset, length: 4 }, records, &schema).form();
         assert_eq!((form(0), form(4), form(2)), (KeyForm::Binary, KeyForm::Signed, KeyForm::Binary));
     }
 }

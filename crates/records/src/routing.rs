@@ -1,20 +1,18 @@
-//! The routing function of a flow: its syntax, and its agreement with the workload.
+//! The routing function of a flow: its syntax, and its agreement with the records.
 
-use super::build::Builder;
-use super::columns::fixed_width;
-use super::model::{Bound, Column, ColumnType, FileFormat, FileInput, KeyRef, Routing, Workload};
-use super::read::{Table, is_name, nearest};
-use super::rules::Fault;
-use super::units;
-use super::yaml::{Node, Value};
+use crate::columns::fixed_width;
+use crate::fault::Fault;
+use crate::model::{Bound, Column, ColumnType, Content, FileFormat, KeyRef, Routing};
+use crate::words::{integer, is_name, nearest};
 
 /// What [`parse_key`] accepts, for messages.
-pub(crate) const KEY_HELP: &str =
+pub const KEY_HELP: &str =
     "a column by name or by number from 1, OFFSET:LENGTH in a binary record, or * for the whole tuple";
-pub(crate) const HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
+/// What [`parse_routing`] accepts, for messages.
+pub const ROUTING_HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
 
 /// `l_orderkey`, `3`, `0:8`, `*`.
-pub(crate) fn parse_key(text: &str) -> Option<KeyRef> {
+pub fn parse_key(text: &str) -> Option<KeyRef> {
     let text = text.trim();
     if text == "*" {
         return Some(KeyRef::Whole);
@@ -23,13 +21,13 @@ pub(crate) fn parse_key(text: &str) -> Option<KeyRef> {
         return Some(KeyRef::Name(text.to_owned()));
     }
     if let Some((offset, length)) = text.split_once(':') {
-        let small = |t: &str| units::integer(t).and_then(|v| u32::try_from(v).ok());
+        let small = |t: &str| integer(t).and_then(|v| u32::try_from(v).ok());
         let (offset, length) = (small(offset)?, small(length)?);
         return (length > 0 && offset.checked_add(length).is_some())
             .then_some(KeyRef::Bytes { offset, length });
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let number = units::integer(text).and_then(|v| u32::try_from(v).ok());
+        let number = integer(text).and_then(|v| u32::try_from(v).ok());
         if let Some(number) = number {
             return (number > 0).then_some(KeyRef::Number(number));
         }
@@ -40,43 +38,8 @@ pub(crate) fn parse_key(text: &str) -> Option<KeyRef> {
     (printable && !numeric).then(|| KeyRef::Name(text.to_owned()))
 }
 
-impl Builder<'_> {
-    /// `routing: hash(COLUMN)` and the like, or `routing: {hash: COLUMN}`.
-    pub(crate) fn routing(&mut self, node: &Node, flow: &Table<'_>) -> Option<Routing> {
-        let what = format!("routing of {}", flow.what);
-        match &node.value {
-            Value::Map(_) => {
-                let table = self.reader.table(node, &what, &["hash", "range", "explicit"])?;
-                if let Some(key) = self.reader.opt(&table, "hash", KEY_HELP, parse_key) {
-                    return Some(Routing::Hash(key.value));
-                }
-                if let Some(key) = self.reader.opt(&table, "explicit", KEY_HELP, parse_key) {
-                    return Some(Routing::Explicit(key.value));
-                }
-                let range = match table.get("range") {
-                    Some(node) => self.reader.table(node, &what, &["column", "bounds"])?,
-                    None => {
-                        self.reader.error(node.place, format!("{what} names no function"), HELP);
-                        return None;
-                    }
-                };
-                let Some(key) = self.reader.opt(&range, "column", KEY_HELP, parse_key) else {
-                    self.reader.error(range.place, format!("{what} has a range without column"), KEY_HELP);
-                    return None;
-                };
-                let mut texts = Vec::new();
-                for node in self.reader.items(&range, "bounds", "bounds") {
-                    texts.push(self.reader.text(node, "this bound", "a number or text")?.to_owned());
-                }
-                Some(Routing::Range { key: key.value, bounds: bounds(&texts) })
-            }
-            _ => self.reader.parsed(node, &what, HELP, parse_routing).map(|at| at.value),
-        }
-    }
-}
-
 /// The one-line form.
-pub(crate) fn parse_routing(text: &str) -> Option<Routing> {
+pub fn parse_routing(text: &str) -> Option<Routing> {
     let text = text.trim();
     match text {
         "explicit" | "round-robin" => return Some(Routing::Explicit(KeyRef::Whole)),
@@ -105,7 +68,7 @@ pub(crate) fn parse_routing(text: &str) -> Option<Routing> {
 }
 
 /// Whole numbers when all are, else text.
-fn bounds(texts: &[String]) -> Vec<Bound> {
+pub fn bounds(texts: &[String]) -> Vec<Bound> {
     let numbers: Option<Vec<i64>> = texts.iter().map(|t| t.parse().ok()).collect();
     match numbers {
         Some(numbers) => numbers.into_iter().map(Bound::Int).collect(),
@@ -113,15 +76,18 @@ fn bounds(texts: &[String]) -> Vec<Bound> {
     }
 }
 
-/// Checks that the routing function can be computed from the workload's tuples, and turns names of columns
+/// Checks that the routing function can be computed from the flow's records, and turns names of columns
 /// whose place is known into numbers or byte ranges.
-pub(crate) fn check(
+///
+/// # Errors
+/// What does not agree, and what would.
+pub fn check_routing(
     routing: &Routing,
-    workload: &Workload,
+    content: Content,
     schema: &[Column],
     consumers: usize,
 ) -> Result<Routing, Fault> {
-    let (key, kind) = resolve(routing.key(), workload, schema)?;
+    let (key, kind) = resolve(routing.key(), content, schema)?;
     match routing {
         Routing::Hash(_) => Ok(Routing::Hash(key)),
         Routing::Explicit(given) => {
@@ -136,16 +102,18 @@ pub(crate) fn check(
             Ok(Routing::Explicit(key))
         }
         Routing::Range { bounds, .. } => {
-            check_bounds(bounds, &key, kind, workload, consumers)?;
+            check_bounds(bounds, &key, kind, content, consumers)?;
             Ok(Routing::Range { key, bounds: bounds.clone() })
         }
     }
 }
 
 /// The same for a flow without a schema: nobody knows what the records of its programs are.
-pub(crate) fn check_any(routing: &Routing, consumers: usize) -> Result<(), Fault> {
-    let format = FileFormat::Delimited { delimiter: b',', header: false, quoted: false };
-    let records = Workload::File(FileInput { path: "-".into(), format });
+///
+/// # Errors
+/// What can't be, whatever the records are.
+pub fn check_any_routing(routing: &Routing, consumers: usize) -> Result<(), Fault> {
+    let records = Content::Records(FileFormat::Delimited { delimiter: b',', header: false, quoted: false });
     match (routing, routing.key()) {
         (_, KeyRef::Name(name)) => Err(Fault::new(
             format!("column '{name}' by name, but the flow has no schema"),
@@ -154,7 +122,7 @@ pub(crate) fn check_any(routing: &Routing, consumers: usize) -> Result<(), Fault
         (Routing::Explicit(_), KeyRef::Bytes { length: 9.., .. }) => {
             Err(Fault::new("explicit routing by more than 8 bytes", "a key of 1 to 8 bytes"))
         }
-        (Routing::Range { bounds, .. }, key) => check_bounds(bounds, key, None, &records, consumers),
+        (Routing::Range { bounds, .. }, key) => check_bounds(bounds, key, None, records, consumers),
         _ => Ok(()),
     }
 }
@@ -163,7 +131,7 @@ fn check_bounds(
     bounds: &[Bound],
     key: &KeyRef,
     kind: Option<ColumnType>,
-    workload: &Workload,
+    content: Content,
     consumers: usize,
 ) -> Result<(), Fault> {
     if bounds.len() + 1 != consumers {
@@ -182,7 +150,7 @@ fn check_bounds(
     }
     let text_bounds = bounds.iter().any(|b| matches!(b, Bound::Text(_)));
     let needs_numbers = matches!(kind, Some(ColumnType::Int(_) | ColumnType::Uint(_)))
-        || matches!(workload, Workload::Synthetic { .. })
+        || content == Content::Numbers
         || matches!(key, KeyRef::Bytes { .. });
     if needs_numbers && text_bounds {
         return Err(Fault::new("the column holds whole numbers, the bounds don't", "whole numbers"));
@@ -200,11 +168,7 @@ fn check_bounds(
 }
 
 /// The key by place, with its type if that is known.
-fn resolve(
-    key: &KeyRef,
-    workload: &Workload,
-    schema: &[Column],
-) -> Result<(KeyRef, Option<ColumnType>), Fault> {
+fn resolve(key: &KeyRef, content: Content, schema: &[Column]) -> Result<(KeyRef, Option<ColumnType>), Fault> {
     let by_name = |name: &str| -> Result<usize, Fault> {
         schema.iter().position(|c| c.name == name).ok_or_else(|| {
             let hint = nearest(name, schema.iter().map(|c| c.name.as_str()))
@@ -213,25 +177,14 @@ fn resolve(
             Fault::new(format!("there is no column '{name}'{hint}"), format!("one of {}", names.join(", ")))
         })
     };
-    match (workload, key) {
-        (Workload::Synthetic { .. }, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Uint(64)))),
-        (Workload::Synthetic { .. }, _) => Err(Fault::new(
+    match (content, key) {
+        (Content::Numbers, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Uint(64)))),
+        (Content::Numbers, _) => Err(Fault::new(
             "synthetic items have no columns",
             "round-robin or hash, which go by the item's sequence number",
         )),
-        (Workload::Tpch { .. }, KeyRef::Name(name)) => {
-            let index = by_name(name)?;
-            Ok((KeyRef::Number(index as u32 + 1), Some(schema[index].kind)))
-        }
-        (Workload::Tpch { .. }, KeyRef::Number(n)) => match schema.get(*n as usize - 1) {
-            Some(column) => Ok((key.clone(), Some(column.kind))),
-            None => Err(Fault::new(format!("there is no column {n}"), "1 to 16")),
-        },
         (_, KeyRef::Whole) => Ok((KeyRef::Whole, Some(ColumnType::Text))),
-        (Workload::Tpch { .. }, KeyRef::Bytes { .. }) => {
-            Err(Fault::new("OFFSET:LENGTH is for binary records", "a column by name or number"))
-        }
-        (Workload::File(input), _) => match input.format {
+        (Content::Records(format), _) => match format {
             FileFormat::Lines => match key {
                 KeyRef::Name(name) if name == "line" => Ok((KeyRef::Whole, Some(ColumnType::Text))),
                 _ => Err(Fault::new(

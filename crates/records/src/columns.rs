@@ -1,13 +1,13 @@
 //! Types of columns: their names and widths.
 
-use super::model::ColumnType;
-use super::units;
+use crate::model::ColumnType;
+use crate::words::integer;
 
 /// What [`column_type`] accepts, for messages.
-pub(crate) const COLUMN_TYPE_HELP: &str = "i8 to i64, u8 to u64, f32, f64, decimal, date, text or bytes(N)";
+pub const COLUMN_TYPE_HELP: &str = "i8 to i64, u8 to u64, f32, f64, decimal, date, text or bytes(N)";
 
 /// A type as it is written.
-pub(crate) fn column_type(text: &str) -> Option<ColumnType> {
+pub fn column_type(text: &str) -> Option<ColumnType> {
     let bits = |digits: &str| match digits {
         "8" | "16" | "32" | "64" => digits.parse().ok(),
         _ => None,
@@ -21,7 +21,7 @@ pub(crate) fn column_type(text: &str) -> Option<ColumnType> {
         _ => {}
     }
     if let Some(count) = text.strip_prefix("bytes(").and_then(|t| t.strip_suffix(')')) {
-        let count = units::integer(count.trim())?;
+        let count = integer(count.trim())?;
         return u32::try_from(count).ok().filter(|n| (1..=1 << 20).contains(n)).map(ColumnType::Bytes);
     }
     match text.split_at_checked(1)? {
@@ -32,7 +32,7 @@ pub(crate) fn column_type(text: &str) -> Option<ColumnType> {
 }
 
 /// What [`column_type`] reads.
-pub(crate) fn type_name(kind: ColumnType) -> String {
+pub fn type_name(kind: ColumnType) -> String {
     match kind {
         ColumnType::Int(bits) => format!("i{bits}"),
         ColumnType::Uint(bits) => format!("u{bits}"),
@@ -45,7 +45,7 @@ pub(crate) fn type_name(kind: ColumnType) -> String {
 }
 
 /// Bytes of a column in a binary record; unknown for text, decimals and dates.
-pub(crate) fn fixed_width(kind: ColumnType) -> Option<u64> {
+pub fn fixed_width(kind: ColumnType) -> Option<u64> {
     match kind {
         ColumnType::Int(bits) | ColumnType::Uint(bits) | ColumnType::Float(bits) => Some(u64::from(bits) / 8),
         ColumnType::Bytes(n) => Some(u64::from(n)),

@@ -8,8 +8,10 @@ use std::time::Duration;
 use super::addr::{Generator, MacAddr};
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
+use zsr_records::{NAME_HELP, is_name};
+
 use super::model::{ByteOrder, Host, Interface, NicKind, Ring, RingRole, Switch, SwitchKind};
-use super::read::{At, Table, is_name};
+use super::read::{At, Table};
 use super::rules::{self, ITEM_SIZES, RING_SIZES};
 use super::tofino::TofinoApi;
 use super::yaml::{Node, Value};
@@ -218,9 +220,8 @@ impl Builder<'_> {
         // `- h1` is short for `- name: h1`.
         let short = match &node.value {
             Value::Scalar(_) => {
-                let name = self.reader.parsed(node, "this host", super::read::NAME_HELP, |t| {
-                    super::read::is_name(t).then(|| t.to_owned())
-                });
+                let name =
+                    self.reader.parsed(node, "this host", NAME_HELP, |t| is_name(t).then(|| t.to_owned()));
                 let Some(name) = name else { return };
                 Some(name)
             }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use zsr_records::{FileFormat, KeyRef, Routing};
 
 use super::*;
 
@@ -438,7 +439,7 @@ fn flows_make_the_rings_that_nobody_declared() {
 
 #[test]
 fn the_shipped_topologies_are_sound() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../topologies");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

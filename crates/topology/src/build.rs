@@ -8,8 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::diag::Place;
+use zsr_records::is_name;
+
 use super::model::{MaxBatch, Topology};
-use super::read::{Reader, is_name};
+use super::read::Reader;
 use super::rules::{ITEM_SIZES, POLLS, RING_SIZES};
 use super::yaml::Node;
 

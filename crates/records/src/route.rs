@@ -6,8 +6,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::topology::{Bound, Routing};
-use crate::tuples::shorten;
+use crate::model::{Bound, Routing};
+use crate::words::shorten;
 
 /// A routing function over a number of consumers.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub enum KeyForm {
 impl Router {
     /// The function that `routing` describes, for `consumers` consumers (at least one).
     pub fn new(routing: &Routing, consumers: usize) -> Self {
-        use crate::topology::KeyRef::Whole;
+        use crate::model::KeyRef::Whole;
         let text = |b: &Bound| match b {
             Bound::Int(n) => n.to_string().into_bytes(),
             Bound::Text(t) => t.clone().into_bytes(),
@@ -176,7 +176,7 @@ fn integer(key: &[u8], form: KeyForm) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::KeyRef;
+    use crate::model::KeyRef;
 
     fn router(routing: Routing, consumers: usize) -> Router {
         Router::new(&routing, consumers)

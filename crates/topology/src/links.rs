@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
+use zsr_records::integer;
+
 use super::model::{Cable, Faults, Link};
 use super::nodes::MAX_PORT;
 use super::read::{At, Table};
@@ -136,7 +138,7 @@ impl Builder<'_> {
             return Some(End { name: text.to_owned(), port: None, place });
         };
         let range = format!("a port number from 1 to {MAX_PORT}");
-        match units::integer(port.trim()).filter(|port| (1..=MAX_PORT).contains(port)) {
+        match integer(port.trim()).filter(|port| (1..=MAX_PORT).contains(port)) {
             Some(port) => Some(End { name: name.trim().to_owned(), port: Some(port), place }),
             None => {
                 let message = format!("'{}' is no port of '{}'", shorten(port), shorten(name.trim()));

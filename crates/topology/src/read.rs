@@ -5,9 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use zsr_records::{Fault, NAME_HELP, integer, is_name, nearest};
+
 use super::addr::MacAddr;
 use super::diag::{Diagnostic, Place};
-use super::rules::{self, Fault};
+use super::rules;
 use super::units;
 use super::yaml::{Key, Node, Value, shorten};
 
@@ -148,7 +150,7 @@ impl Reader {
     /// A whole number in `range`.
     pub fn integer(&mut self, table: &Table<'_>, key: &str, range: RangeInclusive<u64>) -> Option<At<u64>> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.opt(table, key, &expected, |t| units::integer(t).filter(|v| range.contains(v)))
+        self.opt(table, key, &expected, |t| integer(t).filter(|v| range.contains(v)))
     }
 
     /// A size in bytes.
@@ -258,16 +260,6 @@ impl Reader {
     }
 }
 
-/// What [`is_name`] accepts, for messages.
-pub(crate) const NAME_HELP: &str = "a name of 1 to 63 letters, digits, '_' and '-' that begins with a letter";
-
-/// Names go into file names, table entries and references such as `host.ring` and `switch:port`.
-pub(crate) fn is_name(text: &str) -> bool {
-    text.len() <= 63
-        && text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-}
-
 /// `a, b, c`.
 pub(crate) fn list<T: Display>(words: &[T]) -> String {
     words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -282,20 +274,4 @@ impl Reader {
         }
         nearest(typed, known).map_or(String::new(), |word| format!("; did you mean '{word}'?"))
     }
-}
-
-/// The known word that a mistyped one most likely meant.
-pub(crate) fn nearest<'w>(typed: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    if typed.len() > 64 {
-        return None;
-    }
-    let folded = typed.to_ascii_lowercase().replace('-', "_");
-    known
-        .map(|word| {
-            let plain = word.to_ascii_lowercase().replace('-', "_");
-            (strsim::damerau_levenshtein(&folded, &plain), word)
-        })
-        .filter(|(distance, word)| *distance <= word.len() / 3)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
 }

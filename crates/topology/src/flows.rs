@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use super::build::Builder;
 use super::diag::Place;
+use zsr_records::{Fault, integer};
+
 use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole, SwitchKind};
 use super::read::{At, Reader, Table};
-use super::rules::{self, DEAD_AFTER, Fault, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
+use super::rules::{self, DEAD_AFTER, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
 use super::units;
 use super::yaml::Node;
 
 /// Longest poll interval of flows that want their first item soon: a tick of the software switch.
-pub(crate) const LATENCY_POLL: Duration = Duration::from_micros(20);
+pub const LATENCY_POLL: Duration = Duration::from_micros(20);
 const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
@@ -340,7 +342,7 @@ impl Builder<'_> {
 fn parse_batch(text: &str) -> Option<MaxBatch> {
     let count = text.strip_suffix("items").or_else(|| text.strip_suffix("item"));
     let (value, is_items) = match count {
-        Some(count) => (units::integer(count.trim())?, true),
+        Some(count) => (integer(count.trim())?, true),
         None => (units::size(text)?, false),
     };
     let value = u32::try_from(value).ok().filter(|v| (1..=MAX_BATCH).contains(v))?;

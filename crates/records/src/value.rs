@@ -1,6 +1,6 @@
 //! One column's value: from text to its bytes, and back.
 
-use crate::topology::ColumnType;
+use crate::model::ColumnType;
 use std::io::Write;
 
 /// The bytes of `field`, behind those that are there; for a column without a width nothing but a check.

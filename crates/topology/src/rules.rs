@@ -1,62 +1,42 @@
 //! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
 //! (`controller/state.rs`, `settings.rs`). Each rule is here, once, with its words; a topology adds the line and column.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use zsr_records::Fault;
+
 use super::data::fits_item;
+use super::limits::{MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
 use super::model::{FlowKind, RingRole};
 use super::units;
-use crate::plan::{MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
 
 /// Shares against other flows.
-pub(crate) const WEIGHTS: RangeInclusive<u64> = 1..=1000;
+pub const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 /// Bytes per second that a flow can be held to.
 const RATE_CAPS: RangeInclusive<u64> = 1000..=1_000_000_000_000;
 /// Poll intervals that make sense.
-pub(crate) const POLLS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(10);
+pub const POLLS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(10);
 /// Times until something is repeated.
-pub(crate) const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(60);
+pub const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(60);
 /// Times until a silent member counts as dead.
-pub(crate) const DEAD_AFTER: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(3600);
+pub const DEAD_AFTER: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(3600);
 /// Item sizes that the ring ABI allows.
-pub(crate) const ITEM_SIZES: RangeInclusive<u64> = 4..=1 << 20;
+pub const ITEM_SIZES: RangeInclusive<u64> = 4..=1 << 20;
 /// Ring sizes that the ring ABI allows.
-pub(crate) const RING_SIZES: RangeInclusive<u64> = 4..=1 << 30;
+pub const RING_SIZES: RangeInclusive<u64> = 4..=1 << 30;
 /// Largest transfer that the protocol advises.
-pub(crate) const MAX_BATCH: u32 = 4 << 20;
+pub const MAX_BATCH: u32 = 4 << 20;
 /// Most bytes of a schema as it is written.
 const MAX_SCHEMA: usize = 16 << 10;
 
-/// What is wrong with a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What is wrong.
-    pub message: String,
-    /// What would have been accepted.
-    pub expected: String,
-}
-
-impl Fault {
-    pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
-        Fault { message: message.into(), expected: expected.into() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected {}", self.message, self.expected)
-    }
-}
-
 /// How messages name a flow.
-pub(crate) fn flow(name: &str) -> String {
+pub fn flow(name: &str) -> String {
     format!("flow '{name}'")
 }
 
 /// A value in its range; `what` is whose it is.
-pub(crate) fn in_range<T: PartialOrd + Copy>(
+pub fn in_range<T: PartialOrd + Copy>(
     what: &str,
     key: &str,
     value: T,
@@ -74,22 +54,12 @@ pub(crate) fn in_range<T: PartialOrd + Copy>(
 }
 
 /// A time in its range.
-pub(crate) fn time(
-    what: &str,
-    key: &str,
-    value: Duration,
-    range: &RangeInclusive<Duration>,
-) -> Result<(), Fault> {
+pub fn time(what: &str, key: &str, value: Duration, range: &RangeInclusive<Duration>) -> Result<(), Fault> {
     in_range(what, key, value, range, |time| format!("{time:?}"))
 }
 
 /// A size that is a power of two, in its range.
-pub(crate) fn power_of_two(
-    what: &str,
-    key: &str,
-    value: u64,
-    range: &RangeInclusive<u64>,
-) -> Result<(), Fault> {
+pub fn power_of_two(what: &str, key: &str, value: u64, range: &RangeInclusive<u64>) -> Result<(), Fault> {
     if value.is_power_of_two() {
         return in_range(what, key, value, range, units::show_size);
     }
@@ -107,7 +77,7 @@ pub(crate) fn power_of_two(
 }
 
 /// An item goes into a ring.
-pub(crate) fn ring_holds_item(what: &str, item_size: u64, ring_size: u64) -> Result<(), Fault> {
+pub fn ring_holds_item(what: &str, item_size: u64, ring_size: u64) -> Result<(), Fault> {
     if item_size <= ring_size {
         return Ok(());
     }
@@ -116,7 +86,7 @@ pub(crate) fn ring_holds_item(what: &str, item_size: u64, ring_size: u64) -> Res
 }
 
 /// Bytes per second that a flow is held to.
-pub(crate) fn rate_cap(what: &str, bytes: u64) -> Result<(), Fault> {
+pub fn rate_cap(what: &str, bytes: u64) -> Result<(), Fault> {
     if RATE_CAPS.contains(&bytes) {
         return Ok(());
     }
@@ -124,7 +94,7 @@ pub(crate) fn rate_cap(what: &str, bytes: u64) -> Result<(), Fault> {
 }
 
 /// Bytes of one transfer.
-pub(crate) fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
+pub fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
     let item = u64::from(item_size.max(1));
     if bytes > u64::from(MAX_BATCH) {
         let expected = format!("at most 4 MiB ({} items)", u64::from(MAX_BATCH) / item);
@@ -147,13 +117,13 @@ pub(crate) fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
 }
 
 /// A name that hosts and switches do not have.
-pub(crate) fn name_of_node(name: &str) -> Fault {
+pub fn name_of_node(name: &str) -> Fault {
     let message = format!("flow '{name}' has the name of a host or switch");
     Fault::new(message, "a name of its own: ring names are made of it")
 }
 
 /// Somebody on each side.
-pub(crate) fn sides(what: &str, producers: usize, consumers: usize) -> Result<(), Fault> {
+pub fn sides(what: &str, producers: usize, consumers: usize) -> Result<(), Fault> {
     for (count, side) in [(producers, "producers"), (consumers, "consumers")] {
         if count == 0 {
             return Err(Fault::new(format!("{what} has no {side}"), format!("{side}: at least one host")));
@@ -163,7 +133,7 @@ pub(crate) fn sides(what: &str, producers: usize, consumers: usize) -> Result<()
 }
 
 /// As many consumers as the kind has room for.
-pub(crate) fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), Fault> {
+pub fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), Fault> {
     if kind != FlowKind::Replicate || count <= MAX_MEMBERS {
         return Ok(());
     }
@@ -172,7 +142,7 @@ pub(crate) fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), 
 }
 
 /// As many rings and workers as the switch program has room for, over all flows.
-pub(crate) fn room(rings: usize, workers: usize) -> Result<(), Fault> {
+pub fn room(rings: usize, workers: usize) -> Result<(), Fault> {
     for (what, count, room) in [("rings", rings, MAX_RINGS), ("consumer rings", workers, MAX_WORKERS)] {
         if count > room {
             return Err(Fault::new(
@@ -185,7 +155,7 @@ pub(crate) fn room(rings: usize, workers: usize) -> Result<(), Fault> {
 }
 
 /// Only a shuffle's items are routed.
-pub(crate) fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
+pub fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
     if kind == FlowKind::Shuffle {
         return Ok(());
     }
@@ -194,7 +164,7 @@ pub(crate) fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
 }
 
 /// The text of a schema has a length that the controller takes.
-pub(crate) fn schema_text(what: &str, bytes: usize) -> Result<(), Fault> {
+pub fn schema_text(what: &str, bytes: usize) -> Result<(), Fault> {
     if bytes <= MAX_SCHEMA {
         return Ok(());
     }
@@ -202,7 +172,7 @@ pub(crate) fn schema_text(what: &str, bytes: usize) -> Result<(), Fault> {
 }
 
 /// Tuples of `size` bytes go into items.
-pub(crate) fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault> {
+pub fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault> {
     fits_item(size, item_size).map_err(|expected| {
         Fault::new(
             format!("tuples of {size} bytes don't fit in the {item_size}-byte items of {what}"),
@@ -212,7 +182,7 @@ pub(crate) fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault>
 }
 
 /// One path MTU for all.
-pub(crate) fn mtu(what: &str, (host, mtu): (&str, u32), others: u32) -> Result<(), Fault> {
+pub fn mtu(what: &str, (host, mtu): (&str, u32), others: u32) -> Result<(), Fault> {
     if mtu == others {
         return Ok(());
     }
@@ -221,7 +191,7 @@ pub(crate) fn mtu(what: &str, (host, mtu): (&str, u32), others: u32) -> Result<(
 }
 
 /// As many declared rings as a member of that role needs.
-pub(crate) fn ring_count(
+pub fn ring_count(
     what: &str,
     member: &str,
     role: RingRole,
@@ -242,7 +212,7 @@ pub(crate) fn ring_count(
 }
 
 /// A declared ring is used on its own side.
-pub(crate) fn ring_role(what: &str, ring: &str, is: RingRole, wanted: RingRole) -> Result<(), Fault> {
+pub fn ring_role(what: &str, ring: &str, is: RingRole, wanted: RingRole) -> Result<(), Fault> {
     if is == wanted {
         return Ok(());
     }
@@ -251,7 +221,7 @@ pub(crate) fn ring_role(what: &str, ring: &str, is: RingRole, wanted: RingRole) 
 }
 
 /// A declared ring has the flow's items.
-pub(crate) fn ring_items(what: &str, ring: &str, own: u32, item_size: u32) -> Result<(), Fault> {
+pub fn ring_items(what: &str, ring: &str, own: u32, item_size: u32) -> Result<(), Fault> {
     if own == item_size {
         return Ok(());
     }
@@ -260,7 +230,7 @@ pub(crate) fn ring_items(what: &str, ring: &str, own: u32, item_size: u32) -> Re
 }
 
 /// A declared ring belongs to whom the others belong.
-pub(crate) fn ring_owner(what: &str, ring: &str, own: &str, owner: &str) -> Result<(), Fault> {
+pub fn ring_owner(what: &str, ring: &str, own: &str, owner: &str) -> Result<(), Fault> {
     if own == owner {
         return Ok(());
     }
@@ -269,7 +239,7 @@ pub(crate) fn ring_owner(what: &str, ring: &str, own: &str, owner: &str) -> Resu
 }
 
 /// A declared ring that somebody uses already.
-pub(crate) fn ring_user(flow: &str, ring: &str, user: &str) -> Fault {
+pub fn ring_user(flow: &str, ring: &str, user: &str) -> Fault {
     let message = match user == flow {
         true => format!("flow '{flow}' uses ring '{ring}' twice"),
         false => format!("ring '{ring}' is already used by flow '{user}'"),

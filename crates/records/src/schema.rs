@@ -4,14 +4,15 @@
 //! Where all columns have a width, a tuple is their bytes one behind the other, without gaps, numbers least significant
 //! byte first: every tuple of the flow has the same size. Else it is a line of text with a delimiter between columns.
 
-mod value;
-
-use crate::rows::Style;
-use crate::topology::{
-    COLUMN_TYPE_HELP, Column, Fault, FileFormat, FileInput, NAME_HELP, Routing, Workload, check_routing,
-    column_type, fixed_width, is_name, type_name,
-};
 use std::fmt;
+
+use crate::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
+use crate::fault::Fault;
+use crate::model::{Column, Content, FileFormat, Routing};
+use crate::routing::check_routing;
+use crate::rows::Style;
+use crate::value;
+use crate::words::{NAME_HELP, is_name, shorten};
 
 /// Most bytes of a schema as it is written.
 const MAX_TEXT: usize = 16 << 10;
@@ -114,7 +115,7 @@ impl Schema {
     }
 
     /// Of columns that a topology has checked.
-    pub(crate) fn of(columns: &[Column]) -> Self {
+    pub fn of(columns: &[Column]) -> Self {
         let size = columns.iter().map(|c| fixed_width(c.kind)).sum::<Option<u64>>();
         Schema { columns: columns.to_vec(), size: size.and_then(|s| u32::try_from(s).ok()) }
     }
@@ -133,19 +134,19 @@ impl Schema {
     ///
     /// # Errors
     /// A column that there is not, bounds that do not go with `consumers`.
-    pub(crate) fn resolve(
+    pub fn resolve(
         &self,
         routing: &Routing,
         style: impl Into<Style>,
         consumers: usize,
-    ) -> Result<(Routing, Workload), Fault> {
+    ) -> Result<(Routing, Content), Fault> {
         let Style { delimiter, quoted } = style.into();
         let format = match self.size {
             Some(record_size) => FileFormat::Binary { record_size },
             None => FileFormat::Delimited { delimiter, header: false, quoted },
         };
-        let records = Workload::File(FileInput { path: "-".into(), format });
-        Ok((check_routing(routing, &records, &self.columns, consumers)?, records))
+        let records = Content::Records(format);
+        Ok((check_routing(routing, records, &self.columns, consumers)?, records))
     }
 
     /// The tuple that a line of text stands for, into `tuple`: a line again if tuples have no fixed size.
@@ -225,16 +226,6 @@ impl fmt::Display for Schema {
         }
         Ok(())
     }
-}
-
-/// What is printed of a value: its first 40 characters.
-pub(crate) fn shorten(field: &[u8]) -> String {
-    let text = String::from_utf8_lossy(field);
-    let mut short: String = text.chars().take(40).filter(|c| !c.is_control()).collect();
-    if text.chars().nth(40).is_some() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]
@@ -318,7 +309,7 @@ mod tests {
     fn keys_are_found_by_name() {
         let s = schema("id: u32, d: i16");
         let of = |text: &str, consumers| {
-            let routing = crate::topology::parse_routing(text).unwrap();
+            let routing = crate::parse_routing(text).unwrap();
             s.resolve(&routing, b',', consumers).map(|(r, _)| format!("{:?}", r.key()))
         };
         assert_eq!(of("hash(d)", 2).unwrap(), "Bytes { offset: 4, length: 2 }");

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use zsr_records::{Fault, FileFormat, KEY_HELP, KeyRef, Routing, check_routing, parse_key};
+
 use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
 use super::flows::check_batch;
-use super::model::{FileFormat, FileInput, Flow, KeyRef, Routing, Topology, Workload};
-use super::routing;
-use super::rules::{Fault, ITEM_SIZES, RING_SIZES};
+use super::model::{FileInput, Flow, Topology, Workload};
+use super::rules::{ITEM_SIZES, RING_SIZES};
 
 /// How an input file divides into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +125,10 @@ fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
         ));
         return;
     };
-    let key = match options.key.as_deref().map(routing::parse_key) {
+    let key = match options.key.as_deref().map(parse_key) {
         Some(None) => {
             let text = options.key.as_deref().unwrap_or("");
-            errors.push(format!("--key '{text}': expected {}", routing::KEY_HELP));
+            errors.push(format!("--key '{text}': expected {}", KEY_HELP));
             return;
         }
         Some(Some(key)) => Some(key),
@@ -144,7 +145,7 @@ fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
         None if !keeps => flow.routing = default_routing(&flow.workload),
         None => {}
     }
-    match routing::check(&flow.routing, &flow.workload, &flow.schema, flow.consumers.len()) {
+    match check_routing(&flow.routing, flow.workload.content(), &flow.schema, flow.consumers.len()) {
         Ok(routing) => flow.routing = routing,
         Err(e) => errors.push(format!("--key: {}; expected {}", e.message, e.expected)),
     }

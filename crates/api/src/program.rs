@@ -1,0 +1,20 @@
+//! What an agent and a program at one of its rings say to each other; see `proto/zsr/agent/v1/program.proto`.
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;
+/// The program leaves.
+pub const FAREWELL: u8 = 0;
+/// The program's ring has items.
+pub const BELL: u8 = 1;
+/// The program leaves an item begun.
+pub const BEGUN: u8 = 2;
+/// Longest message, bytes.
+pub const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// A message with its length in front.
+pub fn framed(message: &impl prost::Message) -> Vec<u8> {
+    let body = message.encode_to_vec();
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(body);
+    bytes
+}

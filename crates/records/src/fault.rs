@@ -1,0 +1,25 @@
+//! What is wrong with a flow, in words.
+
+use std::fmt;
+
+/// What is wrong with a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub message: String,
+    /// What would have been accepted.
+    pub expected: String,
+}
+
+impl Fault {
+    /// In words for people.
+    pub fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
+        Fault { message: message.into(), expected: expected.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}", self.message, self.expected)
+    }
+}
