@@ -110,6 +110,16 @@ fn help_says_what_zsr_is() {
 }
 
 #[test]
+fn the_reference_is_what_the_commands_say() {
+    let there = include_str!("../../docs/reference.md");
+    assert!(
+        there == zsr_control_plane::cli::reference(),
+        "docs/reference.md is stale: run `cargo xtask cli`"
+    );
+    assert!(there.contains("## zsr flow add-consumer\n") && there.contains("[environment: `ZSR_SYSTEM`]"));
+}
+
+#[test]
 fn sizes_that_are_too_big_name_the_limit() {
     let create = ["flow", "create", "f", "-p", "h1", "-c", "h2"];
     for (option, value, said) in [

@@ -1,7 +1,9 @@
-//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
+//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
+//! `cargo xtask cli [--check]`.
 
 #![forbid(unsafe_code)]
 
+mod cli;
 mod names;
 mod p4;
 mod sources;
@@ -23,10 +25,13 @@ fn main() -> ExitCode {
         ["tofino"] => tofino::run(root, Compile::All),
         ["tofino", "--check"] => tofino::run(root, Compile::Nothing),
         ["tofino", chip] => tofino::run(root, Compile::One(chip)),
-        _ => {
-            Err("usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2]"
-                .into())
-        }
+        ["cli"] => cli::run(root, false),
+        ["cli", "--check"] => cli::run(root, true),
+        _ => Err(
+            "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
+                  cargo xtask cli [--check]"
+                .into(),
+        ),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

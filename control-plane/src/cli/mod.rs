@@ -1,6 +1,6 @@
 //! The `zsr` command line.
 //!
-//! Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command is wrong.
+//! Exit codes are [`OK`], [`FAILED`] and [`USAGE`], and nothing else.
 //! Results go to standard output, everything else to standard error.
 
 mod args;
@@ -16,6 +16,7 @@ mod live_args;
 mod measure;
 mod measure_args;
 mod pcap;
+mod reference;
 mod restart;
 mod run;
 mod stream;
@@ -38,12 +39,13 @@ use crate::topology::Topology;
 use crate::workload::Control;
 
 pub use args::{Args, Command, RunArgs};
+pub use reference::reference;
 
 /// All went well.
 pub const OK: u8 = 0;
-/// Something failed while running.
+/// Something failed, or was refused.
 pub const FAILED: u8 = 1;
-/// The topology or the command line is wrong.
+/// The command line, a value in it, or the topology is wrong.
 pub const USAGE: u8 = 2;
 
 /// What runs a topology: [`crate::run`] in the `zsr` program.
@@ -90,6 +92,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Args::command(), "zsr", &mut script);
             print(&String::from_utf8_lossy(&script));
+            OK
+        }
+        Command::Reference => {
+            print(&reference());
             OK
         }
     }
