@@ -1,9 +1,10 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
-//! `cargo xtask cli [--check]`.
+//! `cargo xtask cli [--check]`, `cargo xtask crates`.
 
 #![forbid(unsafe_code)]
 
 mod cli;
+mod crates;
 mod names;
 mod p4;
 mod sources;
@@ -27,9 +28,10 @@ fn main() -> ExitCode {
         ["tofino", chip] => tofino::run(root, Compile::One(chip)),
         ["cli"] => cli::run(root, false),
         ["cli", "--check"] => cli::run(root, true),
+        ["crates"] => crates::run(root),
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
-                  cargo xtask cli [--check]"
+                  cargo xtask cli [--check] | cargo xtask crates"
                 .into(),
         ),
     };
