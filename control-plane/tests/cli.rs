@@ -110,6 +110,41 @@ fn help_says_what_zsr_is() {
 }
 
 #[test]
+fn a_result_that_cannot_be_written_is_exit_code_1() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    for args in
+        [&["check", topology][..], &["run", topology, "--items", "10", "--json"], &["completion", "bash"]]
+    {
+        let t = text(&zsr().args(args).stdout(full()).output().unwrap());
+        assert_eq!(t.code, Some(1), "{args:?}");
+        assert!(t.err.contains("error: standard output: No space left on device"), "{args:?}: {}", t.err);
+    }
+}
+
+#[test]
+fn names_that_lead_out_of_the_folder_of_systems_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    let up = |name: &str| {
+        let mut up = zsr();
+        up.args(["up", topology, "--system", name]).env("XDG_RUNTIME_DIR", folder.path());
+        text(&up.output().unwrap())
+    };
+    for name in ["", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "a\nb"] {
+        let t = up(name);
+        assert_eq!(t.code, Some(2), "{name:?}: {}", t.err);
+        assert!(t.err.contains("can't be the name of a system"), "{}", t.err);
+    }
+    let long = up(&"x".repeat(150));
+    assert!(long.code == Some(1) && long.err.contains("too long for a socket's path"), "{}", long.err);
+    // What was refused is no system.
+    let mut status = zsr();
+    let status = text(&status.arg("status").env("XDG_RUNTIME_DIR", folder.path()).output().unwrap());
+    assert!(status.err.contains("no system is up"), "{}", status.err);
+}
+
+#[test]
 fn the_reference_is_what_the_commands_say() {
     let there = include_str!("../../docs/reference.md");
     assert!(

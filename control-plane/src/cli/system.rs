@@ -4,7 +4,7 @@ use super::client::Session;
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
 use crate::controller::proto;
-use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
+use crate::process::{self, Down, Held, Lock, Place, PlaceError, Role, UpError};
 use crate::topology::{Layout, Topology};
 use std::io::Write;
 use std::path::Path;
@@ -45,7 +45,8 @@ pub(super) fn up(args: &UpArgs) -> u8 {
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
-            if matches!(e, UpError::Flow { .. }) { USAGE } else { FAILED }
+            let is_usage = matches!(e, UpError::Flow { .. } | UpError::Place(PlaceError::Name { .. }));
+            if is_usage { USAGE } else { FAILED }
         }
     }
 }

@@ -31,6 +31,14 @@ pub enum PlaceError {
         /// The path.
         path: PathBuf,
     },
+    /// The name is not one of a folder.
+    #[error(
+        "`{}` can't be the name of a system: expected letters, digits and such, no `/`, and no `.` at its beginning", name.escape_debug()
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// No system was named, and there is not exactly one.
     #[error("{}", which(names))]
     Which {
@@ -59,10 +67,10 @@ pub struct Place {
     folder: PathBuf,
 }
 
-/// The folder of all systems of this user.
+/// The folder of all systems of this user. A relative XDG_RUNTIME_DIR counts as none (XDG Base Directory Specification).
 fn root() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !dir.is_empty() => Path::new(&dir).join("zsr"),
+        Some(dir) if Path::new(&dir).is_absolute() => Path::new(&dir).join("zsr"),
         _ => PathBuf::from(format!("/tmp/zsr-{}", rustix::process::getuid().as_raw())),
     }
 }
@@ -86,17 +94,20 @@ impl Place {
     /// The folder of system `name`, made if it is not there.
     ///
     /// # Errors
-    /// When it cannot be made, is not this user's alone, or is too deep for sockets.
+    /// When the name can't be one of a folder, or the folder cannot be made, is not this user's alone, or is too deep for sockets.
     pub fn make(name: &str) -> Result<Self, PlaceError> {
+        if name.is_empty() || name.starts_with('.') || name.contains(|c: char| c == '/' || c.is_control()) {
+            return Err(PlaceError::Name { name: name.to_owned() });
+        }
         let root = root();
         private(&root)?;
         let place = Place { name: name.to_owned(), folder: root.join(name) };
-        private(&place.folder)?;
         // The longest name that is made below: two ends of a link of the longest host name.
         let longest = place.folder.join("n".repeat(24));
         if longest.as_os_str().len() > LONGEST_SOCKET {
             return Err(PlaceError::TooLong { path: longest });
         }
+        private(&place.folder)?;
         Ok(place)
     }
 
@@ -247,7 +258,8 @@ impl Place {
 
     /// The lock of whoever starts or ends the system.
     pub fn busy(&self) -> PathBuf {
-        self.folder.with_extension("lock")
+        // Not the extension replaced: `a.1` and `a.2` are two systems.
+        self.folder.with_file_name(format!("{}.lock", self.name))
     }
 
     /// Names of processes that have a pid file, in order.
