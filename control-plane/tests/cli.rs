@@ -96,6 +96,7 @@ fn wrong_usage_is_exit_code_2() {
         &["run", "x.yaml", "--delimiter", "ab"],
         &["run", "x.yaml", "--force"],
         &["run", "no-such-topology.yaml"],
+        &["top", "--interval", "0s"],
     ] {
         let t = text(&run(args));
         assert_eq!(t.code, Some(2), "{args:?}");
@@ -145,6 +146,18 @@ fn names_that_lead_out_of_the_folder_of_systems_are_refused() {
 }
 
 #[test]
+fn a_host_that_the_topology_lacks_leaves_no_process_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    let mut agent = zsr();
+    agent.args(["agent", topology, "h9"]).env("XDG_RUNTIME_DIR", folder.path());
+    let t = text(&agent.output().unwrap());
+    assert!(t.code == Some(2) && t.err.contains("no host `h9`"), "{}", t.err);
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("zsr/one-to-one")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn the_reference_is_what_the_commands_say() {
     let there = include_str!("../../docs/reference.md");
     assert!(
@@ -161,6 +174,8 @@ fn sizes_that_are_too_big_name_the_limit() {
         ("--ring-size", "64GiB", "64 GiB is too much: expected at most 1 GiB"),
         ("--item-size", "2MiB", "2 MiB is too much: expected at most 1 MiB"),
         ("--max-batch", "1GiB", "1 GiB is too much: expected at most 4 MiB"),
+        ("--item-size", "0", "0 is too small"),
+        ("--ring-size", "0", "0 is too small"),
         ("--ring-size", "x", "expected a number of bytes, or one with KiB, MiB or GiB"),
     ] {
         let t = text(&zsr().args(create).args([option, value]).output().unwrap());

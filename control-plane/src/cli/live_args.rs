@@ -423,8 +423,8 @@ pub struct TopArgs {
     /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/json.md describes it)
     #[arg(long)]
     pub json: bool,
-    /// Between two looks
-    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    /// Between two looks, at least 1ms
+    #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     pub interval: Duration,
     /// End after so many intervals
     #[arg(short = 'n', long, value_name = "N")]
@@ -570,6 +570,9 @@ fn listen_at(text: &str) -> Result<SocketAddr, String> {
 /// A size of at most `most` bytes.
 fn size(text: &str, most: u64) -> Result<u32, String> {
     let bytes = parse_size(text).ok_or_else(|| format!("expected {SIZE_HELP}"))?;
+    if bytes == 0 {
+        return Err(format!("0 is too small: expected at most {}, and more than nothing", show_size(most)));
+    }
     let fits = u32::try_from(bytes).ok().filter(|_| bytes <= most);
     fits.ok_or_else(|| format!("{} is too much: expected at most {}", show_size(bytes), show_size(most)))
 }
@@ -588,6 +591,11 @@ fn batch_size(text: &str) -> Result<u32, String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let fits = |t: &Duration| *t >= Duration::from_millis(1);
+    time(text).and_then(|t| Some(t).filter(fits).ok_or_else(|| "expected 1ms or more".into()))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -160,7 +160,11 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
         Ok(()) => OK,
         Err(e) => {
             complain(format_args!("error: {e}"));
-            FAILED
+            use process::RoleError as E;
+            match e {
+                E::NoHost(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
+                _ => FAILED,
+            }
         }
     }
 }

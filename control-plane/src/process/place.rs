@@ -1,5 +1,6 @@
 //! Where a running system keeps its sockets, pid files and logs: a folder of its own, which nobody else can enter.
 
+use super::lock::Lock;
 use crate::topology::Layout;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -38,6 +39,14 @@ pub enum PlaceError {
     Name {
         /// The name.
         name: String,
+    },
+    /// Another command starts or ends it, or one of its processes.
+    #[error("system `{name}` is being started or ended by another command: {source}")]
+    Busy {
+        /// Its name.
+        name: String,
+        /// Who has the lock.
+        source: io::Error,
     },
     /// No system was named, and there is not exactly one.
     #[error("{}", which(names))]
@@ -262,6 +271,18 @@ impl Place {
         self.folder.with_file_name(format!("{}.lock", self.name))
     }
 
+    /// Takes that lock. A disk without room is no reason not to end a system.
+    ///
+    /// # Errors
+    /// [`PlaceError::Busy`], and what the system says.
+    pub fn take_busy(&self) -> Result<Lock, PlaceError> {
+        let path = self.busy();
+        Lock::take_unnoted(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => PlaceError::Busy { name: self.name.clone(), source },
+            _ => PlaceError::Io { path, source },
+        })
+    }
+
     /// Names of processes that have a pid file, in order.
     pub fn processes(&self) -> Vec<String> {
         let found = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -281,5 +302,23 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_at(&self.folder)(e)),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_has_a_lock_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |name: &str| Place { name: name.into(), folder: root.path().join(name) };
+        let (one, two) = (place("a.1"), place("a.2"));
+        let lock = one.take_busy().unwrap();
+        assert!(two.take_busy().is_ok());
+        let said = one.take_busy().unwrap_err().to_string();
+        assert!(said.starts_with("system `a.1` is being started or ended by another command"), "{said}");
+        drop(lock);
+        assert!(one.take_busy().is_ok());
     }
 }
