@@ -3,7 +3,7 @@
 use super::client::Session;
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
-use crate::process::{self, Down, Held, Lock, Place, Role, UpError};
+use crate::process::{self, Down, Held, Lock, Place, PlaceError, Role, UpError};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub(super) fn up(args: &UpArgs) -> u8 {
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
-            if matches!(e, UpError::Flow { .. }) { USAGE } else { FAILED }
+            let is_usage = matches!(e, UpError::Flow { .. } | UpError::Place(PlaceError::Name { .. }));
+            if is_usage { USAGE } else { FAILED }
         }
     }
 }
@@ -159,7 +160,11 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
         Ok(()) => OK,
         Err(e) => {
             complain(format_args!("error: {e}"));
-            FAILED
+            use process::RoleError as E;
+            match e {
+                E::NoHost(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
+                _ => FAILED,
+            }
         }
     }
 }

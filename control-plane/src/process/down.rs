@@ -1,6 +1,5 @@
 //! Ends a system, whatever state it is in.
 
-use super::lock::Lock;
 use super::netns::{self, NetnsError};
 use super::place::{Place, PlaceError};
 use super::signals::{PATIENCE, alive, end, is_stopped};
@@ -39,11 +38,7 @@ pub enum DownError {
 /// # Errors
 /// When somebody else starts or ends it, or its folder or its network namespaces can't be removed.
 pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownError> {
-    let busy = place.busy();
-    let _busy = match how.already_locked {
-        true => None,
-        false => Some(Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy.clone(), source })?),
-    };
+    let _busy = if how.already_locked { None } else { Some(place.take_busy()?) };
     let controller = alive(place, "controller").filter(|_| !how.quick);
     if controller.is_some_and(is_stopped) {
         tell("the controller is stopped: its flows are not deleted in good order");
@@ -70,6 +65,6 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
     }
     netns::remove(place)?;
     place.remove()?;
-    let _ = std::fs::remove_file(busy);
+    let _ = std::fs::remove_file(place.busy());
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Ends one process of a running system and starts it anew, as it was started.
 
 use super::launch::Launch;
-use super::lock::Lock;
 use super::place::{Place, PlaceError};
 use super::roles::Role;
 use super::signals::{alive, end};
@@ -98,8 +97,7 @@ impl Recipe {
         topology: &Topology,
         tell: &dyn Fn(&str),
     ) -> Result<(), RestartError> {
-        let busy = place.busy();
-        let _busy = Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy, source })?;
+        let _busy = place.take_busy()?;
         let process = self.role.process();
         if let Some(pid) = alive(place, &process) {
             tell(&format!("ending {process} (process {pid})"));

@@ -1,30 +1,40 @@
 //! A controller that has no time for a while, or no room to write, and who can reach what a system listens at.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use p4runtime_proto::Address;
+use p4runtime_proto::p4::v1 as rt;
+use rt::p4_runtime_client::P4RuntimeClient;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use zsr_control_plane::p4::{ClientError, P4RuntimeSession};
+use tokio_stream::StreamExt;
+use tonic::transport::Endpoint;
 
 use super::deaths::carries_a_line;
 use super::system::{HOSTS, System, line, lives, say, signal};
 
-/// Waits until the switch has nobody who is primary: whoever asks with a low id is told.
+/// Waits until the switch has nobody who is primary. It tells its other clients; this one, without an election id, never is primary.
 fn until_nobody_is_primary(system: &System) {
     let address = std::fs::read_to_string(system.root().join("s/p4runtime")).expect("a switch");
     let address: Address = address.parse().expect("an address");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        let channel = Endpoint::from_shared(address.uri()).expect("a URI").connect().await.expect("a switch");
+        let arbitration = rt::MasterArbitrationUpdate { device_id: 1, ..Default::default() };
+        let update = Some(rt::stream_message_request::Update::Arbitration(arbitration));
+        let hello = rt::StreamMessageRequest { update };
+        // The stream stays open behind it.
+        let requests = tokio_stream::once(hello).chain(tokio_stream::pending());
+        let answers = P4RuntimeClient::new(channel).stream_channel(requests).await;
+        let mut answers = answers.expect("a stream").into_inner();
         loop {
-            match P4RuntimeSession::connect("s1", &address, 1, 0).await {
-                Err(ClientError::NotPrimary { vacant: true, .. }) => return,
-                Err(ClientError::NotPrimary { .. }) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                }
-                other => panic!("{:?}", other.map(|_| "primary")),
+            let answer = answers.message().await.expect("a stream").expect("no end").update;
+            let Some(rt::stream_message_response::Update::Arbitration(told)) = answer else { continue };
+            if told.status.is_some_and(|status| status.code == tonic::Code::NotFound as i32) {
+                return;
             }
         }
     });
