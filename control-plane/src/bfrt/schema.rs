@@ -4,7 +4,7 @@
 use super::BfrtError;
 use super::info::{Field, Form, Info};
 use crate::p4::schema::{Object, Part, Parts, Schema};
-use crate::plan::{COUNTERS, Clock, REPORT, TABLES, report};
+use crate::plan::{COUNTERS, Clock, OTHER_VLAN, REPORT, TABLES, report};
 use p4runtime_proto::p4::config::v1::P4Info;
 
 /// Names of the plan to numbers of `info`; `built_in` says which keys and parameters have which place.
@@ -68,7 +68,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
         }
         parts.tables.insert(name.into(), object);
     }
-    for name in COUNTERS {
+    for name in COUNTERS.into_iter().chain([OTHER_VLAN]) {
         match info.table(name) {
             Ok(counter) => drop(parts.counters.insert(name.into(), counter.id)),
             Err(_) => missing.push(format!("counter `{name}`")),

@@ -137,7 +137,8 @@ impl Agents {
         let name = ring.name.clone();
         answer(&ring.host, client.disconnect_ring(proto::DisconnectRingRequest { name: name.clone() }))
             .await?;
-        let (data, poll) = (Some(target(ring.ids.data, mtu, plane)), Some(target(ring.ids.poll, mtu, plane)));
+        let (data, poll) =
+            (Some(target(ring.ids.data, mtu, plane, false)), Some(target(ring.ids.poll, mtu, plane, true)));
         answer(
             &ring.host,
             client.connect_ring(proto::ConnectRingRequest { name, data, poll, doorbell_secret: None }),
@@ -206,14 +207,14 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
             },
             start: ring.start,
         }),
-        data: Some(target(ring.ids.data, flow.mtu, plane)),
-        poll: Some(target(ring.ids.poll, flow.mtu, plane)),
+        data: Some(target(ring.ids.data, flow.mtu, plane, false)),
+        poll: Some(target(ring.ids.poll, flow.mtu, plane, true)),
         doorbell_secret: (ring.ids.is_producer && flow.settings.doorbell).then_some(ring.ids.secret),
     }
 }
 
 /// The switch's end of a connection.
-fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
+fn target(qp: Qp, path_mtu: u32, plane: &DataPlane, is_poll: bool) -> proto::QpTarget {
     let SwitchAddress { ip, mac } = plane.address();
     proto::QpTarget {
         qpn: qp.qpn,
@@ -222,6 +223,7 @@ fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
         rq_psn: qp.psn,
         sq_psn: qp.psn,
         path_mtu,
+        traffic_class: plane.traffic().of_host(is_poll).into(),
     }
 }
 

@@ -37,6 +37,7 @@ mod start;
 pub mod state;
 mod stats;
 mod unfinished;
+mod vlans;
 mod watch;
 
 use crate::p4::{SwitchClient, SwitchReader};

@@ -96,7 +96,7 @@ pub async fn start(setup: Setup<'_>) -> Result<Controller, StartError> {
         None => (Journal::none(), Recovered::default()),
     };
     let schema = client.schema(setup.artifacts)?;
-    let plane = DataPlane::new(schema, switch)?;
+    let plane = DataPlane::new(schema, switch, setup.topology.traffic)?;
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     state.numbers = Allocator::with(plane.room());
     state.first_psn = setup.topology.first_psn;

@@ -56,6 +56,7 @@ impl Controller {
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
                 () = own.keep_patience() => {}
+                () = own.watch_vlans() => {}
             }
         });
     }

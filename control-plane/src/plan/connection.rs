@@ -5,6 +5,9 @@ use super::{Qp, RingIds, Station};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
+/// A packet on its port's VLAN (P4: `m.foreign`).
+const EXPECTED: u64 = 0;
+
 /// The entry of connection `qp` of a ring, whose packets come from `from`.
 pub(super) fn entry(
     schema: &Schema,
@@ -34,6 +37,6 @@ pub fn doorbell(
     ids: &RingIds,
     worker: u16,
 ) -> Result<TableEntry, SchemaError> {
-    let key = [ids.secret.into(), from.ip(), from.port.into()];
+    let key = [ids.secret.into(), from.ip(), from.port.into(), EXPECTED];
     schema.entry("doorbells", &key, "bell", &[ids.id.into(), worker.into()])
 }

@@ -1,4 +1,4 @@
-//! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
+//! Fills p4/pipeline/forward.p4: VLANs of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
@@ -12,12 +12,15 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry
     let switch = plan.switch;
     let mut out = vec![
         schema.entry("own_ip", &[ip(switch.ip)], "own", &[])?,
-        schema.entry("own_arp", &[1, ip(switch.ip)], "reply", &[mac(switch.mac)])?,
+        schema.entry("own_arp", &[1, ip(switch.ip), 0], "reply", &[mac(switch.mac)])?,
+        schema.entry("own_arp", &[1, ip(switch.ip), 1], "ignore", &[])?,
         schema.entry("stations", &[BROADCAST], "to_group", &[GROUP_FLOOD.into()])?,
     ];
     for link in &plan.topology.links {
         let host = &plan.topology.hosts[link.host];
         out.push(schema.entry("stations", &[mac(host.mac)], "to_port", &[link.port.into()])?);
+        let vlan = host.vlan.unwrap_or(0);
+        out.push(schema.entry("vlans", &[link.port.into(), vlan.into()], "expected", &[])?);
     }
     Ok(out)
 }

@@ -36,9 +36,11 @@ pub const PORT_TIMER: u16 = 500;
 pub const FIRST_RESERVED_PORT: u32 = 500;
 
 /// Tables that a plan fills, and the actions of its entries.
-pub(crate) const TABLES: [(&str, &str); 23] = [
+pub(crate) const TABLES: [(&str, &str); 25] = [
+    ("vlans", "expected"),
     ("own_ip", "own"),
     ("own_arp", "reply"),
+    ("own_arp", "ignore"),
     ("stations", "to_group"),
     ("stations", "to_port"),
     ("solve_reth_0", "set_0"),
@@ -65,7 +67,9 @@ pub(crate) const TABLES: [(&str, &str); 23] = [
 pub(crate) const RECEIVED: &str = "received";
 /// Counts packets that the switch made or rewrote, by connection.
 pub(crate) const SENT: &str = "sent";
-/// Counters that are read.
+/// Counts packets for the switch that came on another VLAN than their port's, by port.
+pub(crate) const OTHER_VLAN: &str = "other_vlan";
+/// Counters that are read for flows.
 pub(crate) const COUNTERS: [&str; 5] = [RECEIVED, SENT, "transfers", "producer_transfers", "retries"];
 /// The digest of reports.
 pub const REPORT: &str = "report_t";

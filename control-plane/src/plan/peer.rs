@@ -9,7 +9,7 @@ pub(super) fn entries(
     schema: &Schema,
     switch: SwitchAddress,
     to: &Station,
-    qp: Qp,
+    (qp, is_poll): (Qp, bool),
     qpn: u32,
     at: RingAddress,
 ) -> Result<[TableEntry; 2], SchemaError> {
@@ -23,6 +23,8 @@ pub(super) fn entries(
         to.swap(),
         u64::from(at.epoch) << 16,
         forward::session(to.port).into(),
+        to.traffic.of_switch(is_poll).into(),
+        to.traffic.tci(to.vlan, is_poll).into(),
     ];
     Ok([
         schema.entry("peers", &[qp.index.into()], "peer", &peer)?,

@@ -25,6 +25,7 @@ mod overrides;
 mod read;
 mod routing;
 mod tofino;
+mod traffic;
 mod units;
 mod yaml;
 
@@ -41,6 +42,7 @@ pub(crate) use read::{NAME_HELP, is_name};
 pub use routing::KeyError;
 pub(crate) use routing::{check as check_routing, parse_key, parse_routing};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
+pub use traffic::{Mark, Traffic};
 pub use units::show_size;
 pub(crate) use units::{duration as parse_duration, rate as parse_rate, size as parse_size};
 

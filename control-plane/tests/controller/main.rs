@@ -7,3 +7,4 @@ mod kinds;
 mod refusals;
 mod rig;
 mod starts;
+mod vlans;
