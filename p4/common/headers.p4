@@ -8,6 +8,12 @@ header ethernet_t {
     bit<16> ether_type;
 }
 
+// 802.1Q: priority (3 bits), drop eligible (1), VLAN (12; 0: none). It lies outside of what the ICRC covers.
+header vlan_t {
+    bit<16> tci;
+    bit<16> ether_type;
+}
+
 header arp_t {
     bit<16> hw_type;
     bit<16> proto_type;
@@ -109,6 +115,7 @@ header internal_t {
 
 struct headers_t {
     ethernet_t ethernet;
+    vlan_t     vlan;
     internal_t internal;
     arp_t      arp;
     ipv4_t     ipv4;

@@ -65,11 +65,13 @@ struct meta_t {
     flag_t   trusted;              // 1: internal packet of our own
     flag_t   malformed;
     flag_t   internal;             // 1: an internal packet
+    bit<16>  tci;                  // of the packet's VLAN tag, or 0
 
     // To the architecture.
     port_t   out_port;
     bit<16>  out_group;
     flag_t   own;                  // 1: addressed to the switch
+    flag_t   foreign;              // 1: on another VLAN than its port
     ip4_t    arp_ip;
     bit<32>  icrc;                 // CRC over packet and ICRC: ICRC_RIGHT if that is right
 
@@ -221,6 +223,8 @@ struct meta_t {
     bit<32>  peer_rkey;
     bit<32>  peer_flags;           // of its commit records: the ring's epoch
     bit<16>  peer_mirror;          // clone session of its port
+    bit<8>   peer_tos;             // DSCP of what is sent to it; ECN bits 0
+    bit<16>  peer_tci;             // VLAN tag of that, or 0
     bit<8>   peer_swap;
     bit<16>  egress_length;        // of a switch-made packet, from the IPv4 header on
 }

@@ -42,6 +42,7 @@ typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
 
 const bit<16> ETHERTYPE_IPV4     = 0x0800;
 const bit<16> ETHERTYPE_ARP      = 0x0806;
+const bit<16> ETHERTYPE_VLAN     = 0x8100;   // 802.1Q
 const bit<16> ETHERTYPE_INTERNAL = 0x88B5;   // IEEE local experimental: packets from the switch to itself
 const bit<8>  IPPROTO_UDP        = 17;
 const bit<16> UDP_PORT_ROCE      = 4791;
@@ -66,6 +67,8 @@ const bit<8> OP_READ_ONLY    = 16;
 const bit<8> OP_ACK          = 17;
 const bit<8> OP_CNP          = 0x81;   // congestion notification (annex A17): BTH with BECN, 16 bytes of zeros
 const bit<8> BECN            = 0x40;   // in the byte behind the BTH's P_Key
+const bit<8> TOS_CNP         = 0xc0;   // DSCP 48, and the priority, that set-ups of RoCE have for CNPs
+const bit<3> PRIORITY_CNP    = 6;
 const bit<8> ECN_CAPABLE     = 0x03;   // in the IPv4 TOS: not zero, the sender heeds marks; all ones, marked
 
 // Ring ABI version 1.
@@ -188,6 +191,7 @@ const bit<8> DROP_STALE       = 3;     // answers no outstanding request
 const bit<8> DROP_FORGED      = 4;     // internal packet from outside
 const bit<8> DROP_NO_ROUTE    = 5;     // no port for this MAC address
 const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response that is not 8 bytes
+const bit<8> DROP_VLAN        = 7;     // for the switch, on another VLAN than that of its port; also counted by port
 
 // What is reported to the controller.
 const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH: the syndrome is its upper byte

@@ -22,9 +22,8 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.icrc.setValid();
         hdr.ethernet.dst = m.peer_dst_mac;
         hdr.ethernet.src = m.peer_src_mac;
-        hdr.ethernet.ether_type = ETHERTYPE_IPV4;
         hdr.ipv4.version_ihl = 0x45;
-        hdr.ipv4.tos = 0;
+        hdr.ipv4.tos = m.peer_tos;
         hdr.ipv4.ident = 0;
         hdr.ipv4.flags_frag = 0x4000;
         hdr.ipv4.ttl = 64;
@@ -51,6 +50,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
     action probe() { hdr.bth.opcode = OP_WRITE_ONLY; }
     action cnp() {
         hdr.bth.opcode = OP_CNP;
+        hdr.ipv4.tos = TOS_CNP;
         hdr.bth.resv8a = BECN;
         hdr.bth.ack_psn = 0;
         hdr.reth.rkey = 0;             // zeros, all of what is a RETH elsewhere

@@ -5,6 +5,7 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
     FromBytes() from_bytes;
     Internal() internal;
     Peer() peer;
+    Tag() tag;
     Rewrite() rewrite;
     Compose() compose;
 
@@ -16,6 +17,7 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
             m.sends = 1;
             if (m.b.kind == OUT_READ && m.b.frags != 0) { from_bytes.apply(m); }
             peer.apply(m);
+            tag.apply(hdr, m);
             if (m.b.kind == OUT_DATA) { rewrite.apply(hdr, m); }
             else { compose.apply(hdr, m); }
         }

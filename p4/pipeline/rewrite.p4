@@ -67,6 +67,7 @@ control Rewrite(inout headers_t hdr, inout meta_t m) {
     action fields() {
         hdr.ethernet.dst = m.peer_dst_mac;
         hdr.ethernet.src = m.peer_src_mac;
+        hdr.ipv4.tos[7:2] = m.peer_tos[7:2];   // the producer's ECN bits stay
         hdr.ipv4.ident = 0;
         hdr.ipv4.ttl = 64;
         hdr.ipv4.src = m.peer_src_ip;

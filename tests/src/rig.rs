@@ -10,7 +10,7 @@ use zsr_control_plane::topology::Topology;
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
-use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic, NicConfig};
+use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic};
 use zsr_soft_switch::Switch;
 use zsr_wire::Mac;
 
@@ -98,7 +98,7 @@ impl Rig {
             Topology::parse(Path::new("rig.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let plan = Plan::new(&topology, 0, 1).expect("the flows fit");
         let mut nics: Vec<Nic> =
-            topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
+            topology.hosts.iter().map(|h| Nic::new(h.nic_config(&topology.traffic))).collect();
         let mut addresses = vec![None; topology.rings.len()];
         let (mut feeds, mut sinks, mut bells) = (Vec::new(), Vec::new(), Vec::new());
         for (r, ring) in topology.rings.iter().enumerate() {

@@ -8,7 +8,7 @@ use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
 use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
-use crate::topology::{LATENCY_POLL, Switch};
+use crate::topology::{LATENCY_POLL, Switch, Traffic};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use std::time::Duration;
 pub struct DataPlane {
     schema: Schema,
     address: SwitchAddress,
+    traffic: Traffic,
     timer: ticks::Timer,
     room: Room,
 }
@@ -63,14 +64,14 @@ impl Context<'_> {
 }
 
 impl DataPlane {
-    /// For a switch that runs the program of `schema`.
+    /// For a switch that runs the program of `schema`, and packets marked as in `traffic`.
     ///
     /// # Errors
     /// When program and controller do not fit.
-    pub fn new(schema: Schema, switch: &Switch) -> Result<Self, SchemaError> {
+    pub fn new(schema: Schema, switch: &Switch, traffic: Traffic) -> Result<Self, SchemaError> {
         let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
         let room = Room::of(&schema)?;
-        Ok(DataPlane { schema, address, timer: ticks::Timer::of(switch), room })
+        Ok(DataPlane { schema, address, traffic, timer: ticks::Timer::of(switch), room })
     }
 
     /// How many of what the program has.
@@ -86,6 +87,11 @@ impl DataPlane {
     /// The address that hosts connect their queue pairs to.
     pub fn address(&self) -> SwitchAddress {
         self.address
+    }
+
+    /// How hosts mark what they send.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// Everything that the switch holds for a flow, in an order in which it can be inserted: what is named comes before

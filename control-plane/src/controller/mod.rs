@@ -51,6 +51,7 @@ pub mod state;
 mod stats;
 pub mod store;
 mod unfinished;
+mod vlans;
 mod watch;
 
 use crate::p4::SwitchClient;

@@ -101,7 +101,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         None => (Journal::none(), Recovered::default()),
     };
     let schema = client.schema(setup.artifacts)?;
-    let plane = DataPlane::new(schema, switch)?;
+    let plane = DataPlane::new(schema, switch, setup.topology.traffic)?;
     let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
     state.switch.clone_from(&switch.name);
     state.numbers = Allocator::with(plane.room());

@@ -1,4 +1,4 @@
-//! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
+//! Fills p4/pipeline/forward.p4: VLANs of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
@@ -16,8 +16,12 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry
     let mut out = vec![
         schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
         schema.entry(
-            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip) },
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 0 },
             action::Reply { mac: mac(switch.mac) },
+        )?,
+        schema.entry(
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 1 },
+            action::Ignore {},
         )?,
         schema.entry(table::Stations { dst: BROADCAST }, action::ToGroup { group: GROUP_FLOOD as u16 })?,
     ];
@@ -25,6 +29,8 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry
         let host = &plan.topology.hosts[link.host];
         let station = table::Stations { dst: mac(host.mac) };
         out.push(schema.entry(station, action::ToPort { port: link.port as u16 })?);
+        let vlan = table::Vlans { port: link.port as u16, vlan: host.vlan.unwrap_or(0) };
+        out.push(schema.entry(vlan, action::Expected {})?);
     }
     Ok(out)
 }

@@ -2,7 +2,7 @@
 
 use super::{RingAddress, RingIds, connection, peer};
 use crate::p4::{Schema, schema::SchemaError};
-use crate::topology::{ByteOrder, MacAddr, Topology};
+use crate::topology::{ByteOrder, MacAddr, Topology, Traffic};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
 
@@ -17,6 +17,10 @@ pub struct Station {
     pub port: u32,
     /// Byte order of the counters in its rings.
     pub byte_order: ByteOrder,
+    /// The VLAN that it is on.
+    pub vlan: Option<u16>,
+    /// How packets to it are marked.
+    pub traffic: Traffic,
 }
 
 impl Station {
@@ -38,8 +42,9 @@ impl Topology {
     /// A host's NIC as the switch sees it; `None` without a link.
     pub fn station_of(&self, host: usize) -> Option<Station> {
         let link = self.link_of(host)?;
-        let host = &self.hosts[host];
-        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order: host.byte_order })
+        let (host, traffic) = (&self.hosts[host], self.traffic);
+        let (byte_order, vlan) = (host.byte_order, host.vlan);
+        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order, vlan, traffic })
     }
 }
 
@@ -75,7 +80,7 @@ pub fn ring_entries(
 ) -> Result<Vec<TableEntry>, SchemaError> {
     let mut out = Vec::with_capacity(6);
     for (qp, qpn, is_poll) in [(ids.data, at.data_qpn, false), (ids.poll, at.poll_qpn, true)] {
-        out.extend(peer::entries(schema, switch, station, qp, qpn, at)?);
+        out.extend(peer::entries(schema, switch, station, (qp, is_poll), qpn, at)?);
         out.push(connection::entry(schema, station, ids, qp, is_poll)?);
     }
     Ok(out)

@@ -15,8 +15,7 @@ use zsr_host_agent::nic::{NicQueue, SoftNicBackend, nic_queue};
 use zsr_host_agent::proto;
 use zsr_host_agent::proto::agent_client::AgentClient;
 use zsr_ring::{Cancel, Consumer, Producer};
-use zsr_soft_nic::{Nic, NicConfig};
-use zsr_wire::Mac;
+use zsr_soft_nic::Nic;
 
 /// One host.
 struct HostSide {
@@ -49,7 +48,7 @@ impl Hosts {
         let mut hosts = Vec::new();
         let mut nics = Vec::new();
         for (number, host) in topology.hosts.iter().enumerate() {
-            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let config = host.nic_config(&topology.traffic);
             let to_wake = fabric.clone();
             let (handle, queue) = nic_queue(move || {
                 if let Some(thread) = to_wake.get() {
@@ -106,18 +105,19 @@ impl Hosts {
                 start: 0,
             };
             let made = client.create_ring(request).await.map_err(refused)?.into_inner();
-            let target = |qp: Qp| proto::QpTarget {
+            let target = |qp: Qp, is_poll| proto::QpTarget {
                 qpn: qp.qpn,
                 ip: plan.switch.ip.to_string(),
                 mac: plan.switch.mac.to_string(),
                 rq_psn: qp.psn,
                 sq_psn: qp.psn,
                 path_mtu: host.mtu,
+                traffic_class: topology.traffic.of_host(is_poll).into(),
             };
             let request = proto::ConnectRingRequest {
                 name: ring.name.clone(),
-                data: Some(target(ids.data)),
-                poll: Some(target(ids.poll)),
+                data: Some(target(ids.data, false)),
+                poll: Some(target(ids.poll, true)),
                 doorbell_secret: plan.doorbell_of(ids),
             };
             client.connect_ring(request).await.map_err(refused)?;

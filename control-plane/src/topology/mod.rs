@@ -26,6 +26,7 @@ mod read;
 mod routing;
 pub(crate) mod rules;
 mod tofino;
+mod traffic;
 mod units;
 mod yaml;
 
@@ -46,6 +47,7 @@ pub(crate) use routing::{
 pub use rules::Fault;
 pub(crate) use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
+pub use traffic::{Mark, Traffic};
 pub use units::show_size;
 pub(crate) use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, size as parse_size};
 

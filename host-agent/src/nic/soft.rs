@@ -156,6 +156,7 @@ impl NicBackend for SoftNicBackend {
     fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
         let mut rtr = RtrAttr::new(target.qpn, target.ip, target.rq_psn, mtu(target.path_mtu)?);
         rtr.dest_mac = Some(target.mac);
+        rtr.tos = target.traffic_class;
         let rts = RtsAttr::new(target.sq_psn);
         self.call(move |nic| {
             let steps = [Modify::Reset, Modify::Init { access: REMOTE }, Modify::Rtr(rtr), Modify::Rts(rts)];

@@ -97,6 +97,7 @@ struct report_t {
 // What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`.
 #define STRIP \
         hdr.ethernet.setInvalid(); \
+        hdr.vlan.setInvalid(); \
         hdr.arp.setInvalid(); \
         hdr.ipv4.setInvalid(); \
         hdr.udp.setInvalid(); \
@@ -107,6 +108,7 @@ struct report_t {
         hdr.icrc.setInvalid();
 #define EMIT_PACKET \
         pkt.emit(hdr.ethernet); \
+        pkt.emit(hdr.vlan); \
         pkt.emit(hdr.arp); \
         pkt.emit(hdr.ipv4); \
         pkt.emit(hdr.udp); \

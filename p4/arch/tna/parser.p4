@@ -41,6 +41,16 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4 : ipv4;
             ETHERTYPE_ARP  : arp;
+            ETHERTYPE_VLAN : vlan;
+            default        : accept;
+        }
+    }
+    state vlan {
+        pkt.extract(hdr.vlan);
+        m.tci = hdr.vlan.tci;
+        transition select(hdr.vlan.ether_type) {
+            ETHERTYPE_IPV4 : ipv4;
+            ETHERTYPE_ARP  : arp;
             default        : accept;
         }
     }
@@ -72,7 +82,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
-        pkt.advance(16);                   // padding of the shortest frame, which would stay behind what is made of it
+        pkt.advance(16);                   // its own padding or the shortest frame's, which would stay behind what is made of it
         transition accept;
     }
     state bth {
@@ -138,6 +148,16 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     state data {
         pkt.extract(m.b);
         pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_VLAN : data_vlan;
+            default        : data_ipv4;
+        }
+    }
+    state data_vlan {
+        pkt.extract(hdr.vlan);
+        transition data_ipv4;
+    }
+    state data_ipv4 {
         pkt.extract(hdr.ipv4);
         pkt.extract(hdr.udp);
         pkt.extract(hdr.bth);
@@ -161,6 +181,7 @@ control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egre
             hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
             hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
         pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.vlan);
         pkt.emit(m.b);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);

@@ -23,6 +23,7 @@ control Resume(inout headers_t hdr, inout meta_t m) {
 // A packet for the next pass.
 control Internal(inout headers_t hdr, inout meta_t m) {
     apply {
+        hdr.vlan.setInvalid();
         hdr.arp.setInvalid();
         hdr.ipv4.setInvalid();
         hdr.udp.setInvalid();

@@ -20,6 +20,7 @@ const bit<32> INSTANCE_EGRESS_CLONE = 2;
 const bit<19> DEEP_QUEUE = 32;             // packets in a port's queue from which on data is marked
 const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
 const bit<32> FRAME_ETHERNET = 14;
+const bit<32> FRAME_TAGGED = 18;           // the same with a VLAN tag
 
 // A message to the controller (P4Runtime digest): something that it has to act on or tell a person.
 struct report_t {
@@ -97,7 +98,8 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
         } else if (m.b.kind == OUT_DATA) {
             if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.peer_mirror, FIELDS_COMMIT); }
         } else if (m.b.kind > OUT_FORWARD) {
-            truncate(FRAME_ETHERNET + (bit<32>)m.egress_length);
+            if (hdr.vlan.isValid()) { truncate(FRAME_TAGGED + (bit<32>)m.egress_length); }
+            else { truncate(FRAME_ETHERNET + (bit<32>)m.egress_length); }
         }
     }
 }

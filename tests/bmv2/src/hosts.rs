@@ -4,10 +4,10 @@ use zsr_control_plane::plan::{Plan, RingAddress, RingIds};
 use zsr_control_plane::topology::{FlowKind, Topology};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
 use zsr_sim::Rng;
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_tests::items::{self, Received};
 use zsr_tests::setup;
-use zsr_wire::{Frame, FramePool, Mac};
+use zsr_wire::{Frame, FramePool};
 
 struct Feed {
     ring: u32,
@@ -42,7 +42,7 @@ impl Hosts {
         let mut nics = Vec::new();
         for (host, h) in topology.hosts.iter().enumerate() {
             let link = topology.link_of(host).ok_or(format!("host {} has no link", h.name))?;
-            nics.push((link.port as u16, Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))));
+            nics.push((link.port as u16, Nic::new(h.nic_config(&topology.traffic))));
         }
         let mut hosts = Hosts {
             nics,

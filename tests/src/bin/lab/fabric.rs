@@ -98,15 +98,16 @@ async fn create_rings(
             ..CreateRingRequest::default()
         };
         let made = client.create_ring(request).await?.into_inner();
-        let target = |qp: Qp| QpTarget {
+        let target = |qp: Qp, is_poll| QpTarget {
             qpn: qp.qpn,
             ip: plan.switch.ip.to_string(),
             mac: plan.switch.mac.to_string(),
             rq_psn: qp.psn,
             sq_psn: qp.psn,
             path_mtu: host.mtu,
+            traffic_class: topology.traffic.of_host(is_poll).into(),
         };
-        let (data, poll) = (Some(target(ids.data)), Some(target(ids.poll)));
+        let (data, poll) = (Some(target(ids.data, false)), Some(target(ids.poll, true)));
         client
             .connect_ring(ConnectRingRequest {
                 name: ring.name.clone(),
