@@ -72,7 +72,7 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_READ;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn + m.from;
-        m.b.frags = m.from;            // egress begins there (FromBytes)
+        m.b.frags = m.from & 0xffffff00;       // egress begins there (FromBytes)
     }
     // A WRITE of nothing under the PSN of the last commit, which the consumer has executed: it answers with the PSN of what it
     // executed last.
@@ -164,6 +164,8 @@ control Outcome(inout meta_t m) {
             (EV_PROBED,        _, _, _, _, _, _, _, _, _, _)             : late();
             (EV_RETRY, PHASE_DATA,    0, _, _, _, _, _, _, _, _)         : again(EV_DONE);
             (EV_RETRY, PHASE_DATA,    _, _, 0 &&& 0xffffff00, _, _, _, _, _, _) : commit_only(0);
+            // Asked already, and no answer could be used: a NIC that has executed nothing yet may answer any PSN (rxe: 0xffffff).
+            (EV_RETRY, PHASE_DATA,    _, _, PROBED &&& PROBED, _, _, _, _, _, _) : read();
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, 0, _, _)         : probe();
             (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
             (EV_RESEND &&& 0xfe, PHASE_DATA, 0, _, _, _, _, _, _, _, _)  : again(EV_DONE);

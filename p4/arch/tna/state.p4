@@ -334,7 +334,7 @@ control ProducerPsnState(inout meta_t m) {
 control FromState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) from;
     ACTION(get, psn_t, from, { o = v; })
-    ACTION(probe, psn_t, from, { o = v; v = v | PROBED; })
+    ACTION(probe, psn_t, from, { o = v; v = v ^ PROBED; })
     ACTION(further, psn_t, from, { o = v; if (m.position > v) { v = m.position; } else { v = v & ~PROBED; } })
     ACTION(clear, psn_t, from, { v = 0; o = v; })
 

@@ -210,7 +210,8 @@ control ProducerPsnState(inout meta_t m) {
 }
 
 // Worker -> first fragment that its consumer may lack; never moves back within a transfer. Gives the old value. DO_SET: a new
-// transfer. DO_ADD: its consumer is asked what it has (PROBED). DO_MATCH: it has said so, to `m.position` if that is further.
+// transfer. DO_ADD: its consumer is asked what it has (PROBED), or no longer, every other time. DO_MATCH: it has said so, to
+// `m.position` if that is further.
 control FromState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) from;
     apply {
@@ -220,7 +221,7 @@ control FromState(inout meta_t m) {
             if (m.do_from == DO_MATCH) {
                 if (m.position > m.from) { from.write((bit<32>)m.b.worker, m.position); }
                 else { from.write((bit<32>)m.b.worker, m.from & ~PROBED); }
-            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from | PROBED); }
+            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from ^ PROBED); }
         }
     }
 }
