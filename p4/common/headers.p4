@@ -101,8 +101,8 @@ header internal_t {
     bit<16> producer;
     bit<16> qp;
     bit<16> flow;
-    bit<16> next;                  // place in the worker's list behind the present producer; EV_FANOUT: multicast group
-    bit<16> hops;                  // producers looked at since the tick, or members
+    bit<16> next;                  // place in the worker's list behind the present producer
+    bit<16> hops;                  // producers looked at since the tick
     psn_t   frags;                 // of the transfer
     bytes_t length;                // of the transfer
     bytes_t producer_tail;         // as the deciding pass saw it

@@ -72,7 +72,7 @@ const bit<3> PRIORITY_CNP    = 6;
 const bit<8> ECN_CAPABLE     = 0x03;   // in the IPv4 TOS: not zero, the sender heeds marks; all ones, marked
 
 // Ring ABI version 1.
-const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; its lowest bit says CLOSED in what is kept of a producer's head
+const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; the lowest bit of a producer's says CLOSED
 const bytes_t RING_ITEMS     = 4096;         // offset of the first item
 const bytes_t RING_TAIL_WORD = 64;           // offset of the tail word; head word and commit record are at 0
 const bit<32> FLAG_CLOSED    = 1;
@@ -161,10 +161,12 @@ const kind_t OUT_DROP    = 0;
 const kind_t OUT_FORWARD = 1;          // unchanged, or an ARP reply
 const kind_t OUT_DATA    = 2;          // READ response rewritten to a WRITE
 const kind_t OUT_READ    = 3;          // READ request, for items or a control word
-const kind_t OUT_TAIL    = 4;          // WRITE of a producer's tail word
-const kind_t OUT_COMMIT  = 5;          // WRITE of a consumer's commit record
-const kind_t OUT_AGAIN   = 6;          // internal packet: once more through the pipeline
-const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per replica of a multicast group
+const kind_t OUT_PROBE   = 4;          // WRITE of nothing: the consumer acknowledges what it has
+const kind_t OUT_CNP     = 5;          // congestion notification to a producer's NIC
+const kind_t OUT_TAIL    = 6;          // WRITE of a producer's tail word
+const kind_t OUT_COMMIT  = 7;          // WRITE of a consumer's commit record
+const kind_t OUT_RECIRCULATE = 8;      // internal packet: once more through the pipeline
+const kind_t OUT_FANOUT  = 9;          // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
 #ifndef ZSR_OP
@@ -185,7 +187,7 @@ const bit<8> ASK_CONSUMER = 2;
 const bit<16> NO_PLACE = 0xffff;       // leaves a worker's turn as it is
 
 // Why a packet was dropped (index of counter `drops`).
-const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or an opcode that has no meaning there
+const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or no such opcode there
 const bit<8> DROP_BAD_ICRC    = 2;
 const bit<8> DROP_STALE       = 3;     // answers no outstanding request
 const bit<8> DROP_FORGED      = 4;     // internal packet from outside

@@ -3,8 +3,8 @@
 //   (port, source address, QPN)       -> qps     -> role, ring, worker
 //   (role, opcode, syndrome, ICRC ok) -> meaning -> event, and what it does to the worker's registers
 //
-// What fits no entry (wrong port, wrong source, another VLAN, unknown QP, an opcode that nobody asked for, a damaged packet) is
-// counted and dropped.
+// What fits no entry (wrong port, wrong source, another VLAN, unknown QP, an opcode that nobody asked for, a damaged
+// packet) is counted and dropped.
 control Connection(inout headers_t hdr, inout meta_t m) {
     IcrcCheck() icrc_check;
     LittleWord() little_word;
@@ -89,9 +89,13 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             m.icrc        : ternary;
             m.foreign     : exact;
         }
-        actions = { data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused; refused; nothing; }
+        actions = {
+            data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused;
+            refused; nothing;
+        }
         const default_action = nothing();
         const entries = {
+            // role, opcode, AETH (syndrome in its upper byte), ICRC, on another VLAN
             (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _, 0) : data();
             (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _, 0) : data();
             (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _, 0) : data();
@@ -136,8 +140,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     }
 }
 
-// A PU's datagram that its producer ring has items: known by ring secret, source and port. What it says is believed, so it has a
-// check of its own.
+// A PU's datagram that its producer ring has items: known by ring secret, source and port. What it says is believed,
+// so it has a check of its own.
 control Doorbell(inout headers_t hdr, inout meta_t m) {
     BellCheck() bell_check;
     BigWord() big_word;

@@ -14,8 +14,8 @@ control PortVlan(inout meta_t m) {
     apply { vlans.apply(); }
 }
 
-// Everything that is not for the switch itself: forwarded by destination MAC address, with the tag that it has. ARP requests for
-// the switch's own addresses are answered here, on the VLAN on which they came.
+// Everything that is not for the switch itself: forwarded by destination MAC address, with the tag that it has. ARP
+// requests for the switch's own addresses are answered here, on the VLAN on which they came.
 control Forward(inout headers_t hdr, inout meta_t m) {
     action to_port(port_t port) {
         m.b.kind = OUT_FORWARD;

@@ -53,11 +53,11 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
         }
 
         if (m.event == EV_FANOUT) {
-            tick_group.apply(m.b.next, m.group);
-            if (m.group != 0) { fan_out(EV_TICK, m.group); }
+            tick_group.apply(TIMER_NUMBER, TICK_GROUP);
+            if (TICK_GROUP != 0) { fan_out(EV_TICK, TICK_GROUP); }
             else { nothing(); }
         } else if (m.event == EV_ASK) {
-            fan_out(EV_POLL_CONSUMER, m.b.next);
+            fan_out(EV_POLL_CONSUMER, ASKED_GROUP);
         } else if (m.event != EV_NONE) {
             claim.apply(m);
         }

@@ -39,7 +39,7 @@ control Tag(inout headers_t hdr, inout meta_t m) {
     apply {
         if (m.peer_tci != 0) {
             tag();
-            if (m.b.kind == OUT_READ && m.b.last == 2) { urgent(); }
+            if (m.b.kind == OUT_CNP) { urgent(); }
         } else { untag(); }
     }
 }

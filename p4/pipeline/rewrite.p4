@@ -1,5 +1,5 @@
-// READ response -> WRITE. The payload and the ICRC trailer stay as they are: the IPv4 identification and the UDP source
-// port, both covered by the ICRC and free to choose, take the values that keep the trailer valid (solve.p4).
+// READ response -> WRITE. The payload and the ICRC trailer stay as they are: the IPv4 identification and the UDP
+// source port, both covered by the ICRC and free to choose, take the values that keep the trailer valid (solve.p4).
 //
 // The fragment's position decides what it becomes, not the response's own opcode: a retry may begin anywhere.
 control Rewrite(inout headers_t hdr, inout meta_t m) {

@@ -1,7 +1,7 @@
 //! Fills p4/pipeline/forward.p4: VLANs of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
-use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
+use super::{GROUP_FLOOD, PORT_RECIRCULATE, Plan, PlanError, RingIds};
 use crate::p4::Schema;
 use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
@@ -56,7 +56,7 @@ pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> 
 /// replica per member, whose instance is its connection.
 pub(crate) fn member_groups(id: u16, members: &[(u32, RingIds)]) -> [rt::PacketReplicationEngineEntry; 2] {
     let data = members.iter().map(|&(port, ids)| (port, ids.data.index.into()));
-    let polls = members.iter().map(|&(_, ids)| (PORT_AGAIN, ids.poll.index.into()));
+    let polls = members.iter().map(|&(_, ids)| (PORT_RECIRCULATE, ids.poll.index.into()));
     [group(id.into(), data), group(u32::from(id) + 1, polls)]
 }
 

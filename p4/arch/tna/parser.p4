@@ -5,7 +5,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         pkt.advance(PORT_METADATA_SIZE);
         m.port = ig.ingress_port;
         transition select(ig.ingress_port) {
-            PORT_AGAIN : own_packet;           // recirculated, or from the packet generator
+            PORT_RECIRCULATE : own_packet;           // recirculated, or from the packet generator
             PORT_CPU   : own_packet;
             default    : ethernet;
         }
@@ -82,7 +82,8 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
-        pkt.advance(16);                   // its own padding or the shortest frame's, which would stay behind what is made of it
+        // Its own padding or the shortest frame's, which would stay behind what is made of it.
+        pkt.advance(16);
         transition accept;
     }
     state bth {
@@ -172,7 +173,8 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     }
 }
 
-control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egress_intrinsic_metadata_for_deparser_t dprsr) {
+control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m,
+                       in egress_intrinsic_metadata_for_deparser_t dprsr) {
     Checksum() checksum;
     Mirror(1) mirror;
     apply {

@@ -1,4 +1,5 @@
-// Internal packets on the wire (`internal_t`): the bridge, written down. Another architecture brings controls of the same names.
+// Internal packets on the wire (`internal_t`): the bridge, written down. Another architecture brings controls of the
+// same names.
 
 // What an earlier pass left for this one.
 control Resume(inout headers_t hdr, inout meta_t m) {
