@@ -31,4 +31,4 @@ pub use ports::with_faults;
 pub use restart::{Recipe, RestartError};
 pub use roles::{Role, RoleError, run};
 pub use signals::is_stopped;
-pub use up::{Up, UpError, create_flow_request, up};
+pub use up::{Up, UpError, up};
