@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use zsr_api::{
-    controller::{self as proto, EventKind, FlowState},
-    controller::{self as proto, FlowState},
-};
+use zsr_api::controller::{self as proto, EventKind, FlowState};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, shuffle};
