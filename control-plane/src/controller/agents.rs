@@ -2,8 +2,8 @@
 
 use super::asking::{PATIENCE, Questions, Whom, ask, refused};
 use super::dataplane::{DataPlane, Hosts};
+use super::error::{ControllerError, ErrorKind};
 use super::model::{Flow, Ring};
-use super::refusal::{Kind, Refusal};
 use crate::plan::{Qp, RingAddress, SwitchAddress};
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -40,7 +40,7 @@ impl Agents {
     ///
     /// # Errors
     /// When a host's agent has no sound URI.
-    pub fn new(hosts: &Hosts) -> Result<Self, Refusal> {
+    pub fn new(hosts: &Hosts) -> Result<Self, ControllerError> {
         let client = |(name, host): (&String, &super::model::Host)| {
             let settings = |endpoint: Endpoint| {
                 endpoint
@@ -50,12 +50,15 @@ impl Agents {
                     .keep_alive_while_idle(true)
             };
             let channel = host.agent.connect_lazy(settings).map_err(|e| {
-                Refusal::new(Kind::Invalid, format!("host `{name}`: agent `{}`: {e}", host.agent))
+                ControllerError::new(
+                    ErrorKind::Invalid,
+                    format!("host `{name}`: agent `{}`: {e}", host.agent),
+                )
             })?;
             let client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
             Ok((name.clone(), (client, host.agent.uri())))
         };
-        let clients = hosts.iter().map(client).collect::<Result<_, Refusal>>()?;
+        let clients = hosts.iter().map(client).collect::<Result<_, ControllerError>>()?;
         Ok(Agents(Arc::new(Inner { clients, questions: Questions::default() })))
     }
 
@@ -70,7 +73,7 @@ impl Agents {
         host: &str,
         what: &str,
         mut call: impl FnMut(AgentClient<Channel>) -> F,
-    ) -> Result<T, Refusal>
+    ) -> Result<T, ControllerError>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -80,8 +83,8 @@ impl Agents {
     }
 
     /// The client of a host's agent.
-    pub fn of(&self, host: &str) -> Result<AgentClient<Channel>, Refusal> {
-        let missing = || Refusal::new(Kind::NotFound, format!("no host is called `{host}`"));
+    pub fn of(&self, host: &str) -> Result<AgentClient<Channel>, ControllerError> {
+        let missing = || ControllerError::new(ErrorKind::NotFound, format!("no host is called `{host}`"));
         self.0.clients.get(host).map(|(client, _)| client.clone()).ok_or_else(missing)
     }
 
@@ -94,7 +97,12 @@ impl Agents {
     ///
     /// # Errors
     /// The first refusal; then no ring is left of those that were made.
-    pub async fn open(&self, flow: &mut Flow, plane: &DataPlane, hosts: &Hosts) -> Result<(), Refusal> {
+    pub async fn open(
+        &self,
+        flow: &mut Flow,
+        plane: &DataPlane,
+        hosts: &Hosts,
+    ) -> Result<(), ControllerError> {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(flow.rings().filter(|r| r.address.is_none())) {
             let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.station.byte_order);
@@ -129,7 +137,9 @@ impl Agents {
                     opened.extend(answer.rings.into_iter().map(|r| (r.name.clone(), address(&r))))
                 }
                 Ok((_, Err(refusal))) => failure = failure.or(Some(refusal)),
-                Err(e) => failure = failure.or(Some(Refusal::new(Kind::Internal, e.to_string()))),
+                Err(e) => {
+                    failure = failure.or(Some(ControllerError::new(ErrorKind::Internal, e.to_string())))
+                }
             }
         }
         if let Some(refusal) = failure {
@@ -183,7 +193,7 @@ impl Agents {
     ///
     /// # Errors
     /// The agent's refusal.
-    pub async fn reconnect(&self, ring: &Ring, mtu: u32, plane: &DataPlane) -> Result<(), Refusal> {
+    pub async fn reconnect(&self, ring: &Ring, mtu: u32, plane: &DataPlane) -> Result<(), ControllerError> {
         let name = ring.name.clone();
         let (data, poll) =
             (Some(target(ring.ids.data, mtu, plane, false)), Some(target(ring.ids.poll, mtu, plane, true)));
@@ -219,16 +229,16 @@ impl Agents {
     pub async fn look<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring>,
-    ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
+    ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
         self.look_within(rings, PATIENCE).await
     }
 
-    /// As [`look`](Self::look), with less patience.
+    /// As [`look`](Self::look), within that time.
     pub async fn look_within<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring>,
-        patience: Duration,
-    ) -> (HashMap<String, proto::Ring>, Option<Refusal>) {
+        time: Duration,
+    ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(rings) {
             let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
@@ -239,12 +249,12 @@ impl Agents {
                     async move { client.list_rings(request).await }
                 };
                 let asked = own.ask(&host, "say what is in its rings", list);
-                tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| {
-                    let seconds = patience.as_secs();
+                tokio::time::timeout(time, asked).await.unwrap_or_else(|_| {
+                    let seconds = time.as_secs();
                     let message = format!(
                         "host `{host}`: its agent did not say within {seconds} s what is in its rings"
                     );
-                    Err(Refusal::new(Kind::Unavailable, message))
+                    Err(ControllerError::new(ErrorKind::Unavailable, message))
                 })
             });
         }
@@ -253,7 +263,9 @@ impl Agents {
             match done {
                 Ok(Ok(answer)) => found.extend(answer.rings.into_iter().map(|r| (r.name.clone(), r))),
                 Ok(Err(refusal)) => failure = failure.or(Some(refusal)),
-                Err(e) => failure = failure.or(Some(Refusal::new(Kind::Internal, e.to_string()))),
+                Err(e) => {
+                    failure = failure.or(Some(ControllerError::new(ErrorKind::Internal, e.to_string())))
+                }
             }
         }
         (found, failure)
@@ -321,13 +333,13 @@ fn address(ring: &proto::Ring) -> RingAddress {
 pub(super) async fn answer<T>(
     host: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Refusal> {
+) -> Result<T, ControllerError> {
     match tokio::time::timeout(PATIENCE, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(refused(host, &status)),
         Err(_) => {
             let message = format!("host `{host}`: its agent did not answer within {} s", PATIENCE.as_secs());
-            Err(Refusal::new(Kind::Unavailable, message))
+            Err(ControllerError::new(ErrorKind::Unavailable, message))
         }
     }
 }

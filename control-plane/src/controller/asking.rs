@@ -1,11 +1,11 @@
 //! One question to an agent, put again while the connection breaks: on a machine with too much to do, a connection can be given up
 //! though the agent is well. Which questions are not answered yet is there for whoever asks what a change waits for.
 
-use super::refusal::{Kind, Refusal};
+use super::error::{ControllerError, ErrorKind};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::{Code, Response, Status};
@@ -16,13 +16,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(100);
 /// What the system says where nobody is to be reached. It accepts connections in the place of a process that has no time, so that
 /// trying again would not help.
-const NOT_THERE: [ErrorKind; 6] = [
-    ErrorKind::ConnectionRefused,
-    ErrorKind::NotFound,
-    ErrorKind::TimedOut,
-    ErrorKind::HostUnreachable,
-    ErrorKind::NetworkUnreachable,
-    ErrorKind::PermissionDenied,
+const NOT_THERE: [io::ErrorKind; 6] = [
+    io::ErrorKind::ConnectionRefused,
+    io::ErrorKind::NotFound,
+    io::ErrorKind::TimedOut,
+    io::ErrorKind::HostUnreachable,
+    io::ErrorKind::NetworkUnreachable,
+    io::ErrorKind::PermissionDenied,
 ];
 /// From when on an agent that has not answered is worth a word.
 const LATE: Duration = Duration::from_millis(500);
@@ -95,7 +95,7 @@ pub(super) async fn ask<T, F>(
     whom: Whom<'_>,
     what: &str,
     mut call: impl FnMut() -> F,
-) -> Result<T, Refusal>
+) -> Result<T, ControllerError>
 where
     F: Future<Output = Result<Response<T>, Status>>,
 {
@@ -109,7 +109,7 @@ where
         let message = format!(
             "host `{host}`: its agent at {uri} did not answer within {seconds} s when it was asked to {what}{why}"
         );
-        Refusal::new(Kind::Unavailable, message)
+        ControllerError::new(ErrorKind::Unavailable, message)
     };
     loop {
         let left = PATIENCE.saturating_sub(begun.elapsed());
@@ -121,7 +121,7 @@ where
         let Some(broken) = Broken::of(&status) else { return Err(refused(host, &status)) };
         if broken.is_final {
             let message = format!("host `{host}`: its agent at {uri} is not there: {}", broken.why);
-            return Err(Refusal::new(Kind::Unavailable, message));
+            return Err(ControllerError::new(ErrorKind::Unavailable, message));
         }
         last = Some(broken.why);
         if begun.elapsed() + AGAIN >= PATIENCE {
@@ -132,17 +132,17 @@ where
 }
 
 /// A refusal in the agent's words.
-pub(super) fn refused(host: &str, status: &Status) -> Refusal {
+pub(super) fn refused(host: &str, status: &Status) -> ControllerError {
     let kind = match status.code() {
-        Code::AlreadyExists => Kind::Exists,
-        Code::NotFound => Kind::NotFound,
-        Code::InvalidArgument => Kind::Invalid,
-        Code::FailedPrecondition => Kind::NotNow,
-        Code::ResourceExhausted => Kind::Full,
-        _ => Kind::Unavailable,
+        Code::AlreadyExists => ErrorKind::Exists,
+        Code::NotFound => ErrorKind::NotFound,
+        Code::InvalidArgument => ErrorKind::Invalid,
+        Code::FailedPrecondition => ErrorKind::NotNow,
+        Code::ResourceExhausted => ErrorKind::Full,
+        _ => ErrorKind::Unavailable,
     };
     let said = Broken::of(status).map_or_else(|| status.message().to_owned(), |broken| broken.why);
-    Refusal::new(kind, format!("host `{host}`: its agent: {said}"))
+    ControllerError::new(kind, format!("host `{host}`: its agent: {said}"))
 }
 
 /// A connection that has failed, as against an agent that refuses.
@@ -181,14 +181,14 @@ mod tests {
 
     const H1: Whom<'static> = Whom { host: "h1", uri: "unix:///agent-0" };
 
-    fn broken(kind: ErrorKind) -> Status {
+    fn broken(kind: io::ErrorKind) -> Status {
         let mut status = Status::unknown("transport error");
         status.set_source(Arc::new(std::io::Error::new(kind, "http2 error")));
         status
     }
 
     /// An agent that gives these answers, one after the other.
-    async fn asked(answers: Vec<Result<u32, Status>>) -> (Result<u32, Refusal>, usize) {
+    async fn asked(answers: Vec<Result<u32, Status>>) -> (Result<u32, ControllerError>, usize) {
         let questions = Questions::default();
         let mut answers = answers.into_iter();
         let mut calls = 0;
@@ -209,12 +209,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_broken_connection_is_tried_again_and_a_refusal_is_not() {
-        let broke = || Err(broken(ErrorKind::BrokenPipe));
+        let broke = || Err(broken(io::ErrorKind::BrokenPipe));
         assert_eq!(asked(vec![broke(), broke(), Ok(7)]).await, (Ok(7), 3));
         let (refused, calls) = asked(vec![broke(), Err(Status::already_exists("ring `x` exists"))]).await;
         let refused = refused.unwrap_err();
-        assert_eq!((refused.kind, calls), (Kind::Exists, 2));
-        let (gone, calls) = asked(vec![Err(broken(ErrorKind::ConnectionRefused)), Ok(7)]).await;
+        assert_eq!((refused.kind, calls), (ErrorKind::Exists, 2));
+        let (gone, calls) = asked(vec![Err(broken(io::ErrorKind::ConnectionRefused)), Ok(7)]).await;
         let text = gone.unwrap_err().message;
         assert!(calls == 1 && text.contains("`h1`") && text.contains("is not there"), "{text}");
     }

@@ -1,7 +1,7 @@
 //! Barriers by name: programs on any hosts wait for each other. Nothing of them is stored: who waits when a controller ends
 //! is told so, and asks its successor.
 
-use super::refusal::{Kind, Refusal};
+use super::error::{ControllerError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -39,13 +39,16 @@ impl Barriers {
     ///
     /// # Errors
     /// No name, no number; others wait there for another number.
-    pub async fn meet(&self, name: &str, participants: u32) -> Result<(), Refusal> {
+    pub async fn meet(&self, name: &str, participants: u32) -> Result<(), ControllerError> {
         if !is_name(name) {
-            return Err(Refusal::new(Kind::Invalid, format!("barrier `{name}`: expected {NAME_HELP}")));
+            return Err(ControllerError::new(
+                ErrorKind::Invalid,
+                format!("barrier `{name}`: expected {NAME_HELP}"),
+            ));
         }
         if !(1..=MAX).contains(&participants) {
             let message = format!("barrier `{name}`: {participants} participants: expected 1 to {MAX}");
-            return Err(Refusal::new(Kind::Invalid, message));
+            return Err(ControllerError::new(ErrorKind::Invalid, message));
         }
         let waiting = {
             let mut all = self.lock();
@@ -60,7 +63,7 @@ impl Barriers {
                     "barrier `{name}`: {here} wait there for {wanted} participants, not for {participants}: all \
                      have to name the same number"
                 );
-                return Err(Refusal::new(Kind::NotNow, message));
+                return Err(ControllerError::new(ErrorKind::NotNow, message));
             }
             meeting.here += 1;
             if meeting.here == participants {
@@ -150,13 +153,13 @@ mod tests {
             Poll::Ready(Err(refusal)) => (refusal.kind, refusal.message),
             other => panic!("{other:?}"),
         };
-        assert_eq!(why("a b", 2).0, Kind::Invalid);
-        assert_eq!(why("x", 0).0, Kind::Invalid);
-        assert_eq!(why("x", u32::MAX).0, Kind::Invalid);
+        assert_eq!(why("a b", 2).0, ErrorKind::Invalid);
+        assert_eq!(why("x", 0).0, ErrorKind::Invalid);
+        assert_eq!(why("x", u32::MAX).0, ErrorKind::Invalid);
         let mut first = pin!(barriers.meet("x", 2));
         assert!(look(first.as_mut()).is_pending());
         let (kind, message) = why("x", 3);
-        assert_eq!(kind, Kind::NotNow);
+        assert_eq!(kind, ErrorKind::NotNow);
         assert!(message.contains("1 wait there for 2 participants, not for 3"), "{message}");
     }
 }

@@ -9,10 +9,10 @@
 //! from then on.
 
 use super::dataplane::{Context, Hosts, Limits, Ticks, replication};
-use super::difference::Difference;
+use super::diff::Diff;
+use super::error::{ControllerError, ErrorKind};
 use super::model::{Flow, FlowKind, Ring};
-use super::refusal::{Kind, Refusal};
-use super::rest::WorkerState;
+use super::quiesce::WorkerState;
 use super::session::Reach;
 use super::state::State;
 use super::{Controller, Work};
@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a worker may take to come to rest.
-const REST: Duration = Duration::from_secs(10);
+const QUIESCE: Duration = Duration::from_secs(10);
 /// The same where somebody who leaves is known not to answer.
-const SHORT_REST: Duration = Duration::from_millis(200);
+const SHORT_QUIESCE: Duration = Duration::from_millis(200);
 
 /// What becomes of what is in rings that go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,14 +50,14 @@ impl Leave {
 
 /// How rings go.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Farewell<'f> {
+pub(super) struct Removal<'f> {
     /// What programs in them are told.
     pub(super) told: &'f str,
     /// What becomes of what is in them.
     pub(super) leave: Leave,
 }
 
-impl Farewell<'_> {
+impl Removal<'_> {
     fn force(&self) -> bool {
         self.leave != Leave::Empty
     }
@@ -65,12 +65,12 @@ impl Farewell<'_> {
 
 /// A change that did not happen.
 struct Failure {
-    refusal: Refusal,
+    refusal: ControllerError,
     /// Whether the switch has heard of its rings, so that their registers may not be fresh any more.
     touched: bool,
 }
 
-impl<E: Into<Refusal>> From<E> for Failure {
+impl<E: Into<ControllerError>> From<E> for Failure {
     fn from(e: E) -> Self {
         Failure { refusal: e.into(), touched: false }
     }
@@ -81,16 +81,20 @@ impl<E: Into<Refusal>> From<E> for Failure {
 pub(super) struct Surroundings {
     pub(super) hosts: Arc<Hosts>,
     pub(super) limits: Arc<Limits>,
-    pub(super) patience: Duration,
+    pub(super) min_timeout: Duration,
 }
 
 impl Surroundings {
     pub(super) fn of(state: &State) -> Self {
-        Surroundings { hosts: state.hosts.clone(), limits: state.limits.clone(), patience: state.patience }
+        Surroundings {
+            hosts: state.hosts.clone(),
+            limits: state.limits.clone(),
+            min_timeout: state.min_timeout,
+        }
     }
 
     pub(super) fn context(&self, hold: bool) -> Context<'_> {
-        Context { hosts: &self.hosts, limits: &self.limits, patience: self.patience, hold }
+        Context { hosts: &self.hosts, limits: &self.limits, min_timeout: self.min_timeout, hold }
     }
 }
 
@@ -106,8 +110,8 @@ impl Controller {
         work: &mut Work,
         name: &str,
         mut new: Option<Flow>,
-        farewell: Farewell<'_>,
-    ) -> Result<(), Refusal> {
+        removal: Removal<'_>,
+    ) -> Result<(), ControllerError> {
         if let Err(refusal) = self.can_change() {
             if let Some(new) = &new {
                 self.give_back(new, false);
@@ -120,8 +124,8 @@ impl Controller {
         // What takes rings away can always be completed, what makes some can always be taken back.
         let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
         let done = match work.journal.begin(name, fallback) {
-            Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), farewell).await,
-            Err(e) => Err(Refusal::from(e).into()),
+            Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), removal).await,
+            Err(e) => Err(ControllerError::from(e).into()),
         };
         if let Err(Failure { refusal, touched }) = done {
             if let Some(new) = &new {
@@ -134,13 +138,13 @@ impl Controller {
         }
         let gone: Vec<Ring> =
             old.iter().flat_map(|f| f.rings()).filter(|r| closing.contains(&r.name)).cloned().collect();
-        let finished = new.is_some() && !farewell.force();
+        let finished = new.is_some() && !removal.force();
         let weight = |f: &Option<Flow>| f.as_ref().map(|f| f.settings.weight);
         let reweighed = weight(&old) != weight(&new);
         // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
         // not keep it from them.
         self.state().set(name, new.clone());
-        self.0.agents.close(gone.iter(), farewell.told, finished).await;
+        self.0.agents.close(gone.iter(), removal.told, finished).await;
         if !closing.is_empty() || new.is_none() {
             // Until it can be written, the journal says that it is to be so.
             work.journal.note(name, new.as_ref());
@@ -155,7 +159,7 @@ impl Controller {
     }
 
     /// Whether the switch can be changed now.
-    pub(super) fn can_change(&self) -> Result<(), Refusal> {
+    pub(super) fn can_change(&self) -> Result<(), ControllerError> {
         let name = &self.0.switch_name;
         let message = match self.reach() {
             Reach::Open => return Ok(()),
@@ -166,7 +170,7 @@ impl Controller {
                 "switch `{name}` has gone, and with it the flows: start it again with zsr switch TOPOLOGY, or all with zsr down and zsr up"
             ),
         };
-        Err(Refusal::new(Kind::Unavailable, message))
+        Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 
     /// Numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
@@ -188,7 +192,7 @@ impl Controller {
         work: &mut Work,
         old: Option<&Flow>,
         mut new: Option<&mut Flow>,
-        farewell: Farewell<'_>,
+        removal: Removal<'_>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
         let around = Surroundings::of(&self.state());
@@ -198,17 +202,17 @@ impl Controller {
         let mut before = entities(old, false)?;
         let mut rests = false;
         if let (Some(old), Some(new)) = (old, new.as_deref_mut()) {
-            let workers = to_rest(old, new, farewell.force());
+            let workers = to_rest(old, new, removal.force());
             rests = !workers.is_empty();
             if rests {
                 let held = entities(Some(old), true)?;
-                let hold = Difference::between(before, held.clone());
+                let hold = Diff::between(before, held.clone());
                 work.switch.update(hold.additions().into_iter()).await?;
                 before = held;
                 if let Err(refusal) =
-                    self.quiet(work, (old, new), &workers, farewell, &around, &mut before).await
+                    self.quiet(work, (old, new), &workers, removal, &around, &mut before).await
                 {
-                    let free = Difference::between(before, entities(Some(old), false)?);
+                    let free = Diff::between(before, entities(Some(old), false)?);
                     let _ = work.switch.update(free.additions().into_iter()).await;
                     return Err(refusal.into());
                 }
@@ -224,10 +228,10 @@ impl Controller {
             // Workers that rest do so until their lists are what they will be.
             let through = entities(new.as_deref(), rests)?;
             let freed = match rests {
-                true => Difference::between(through.clone(), entities(new.as_deref(), false)?).additions(),
+                true => Diff::between(through.clone(), entities(new.as_deref(), false)?).additions(),
                 false => Vec::new(),
             };
-            let difference = Difference::between(before.clone(), through);
+            let difference = Diff::between(before.clone(), through);
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let closes = !rings_only_in(old, new.as_deref()).is_empty();
@@ -237,7 +241,7 @@ impl Controller {
                 match new.as_deref() {
                     // What only adds has not happened before it is written.
                     Some(new) if !closes => Ok(work.journal.end(&new.name, Some(new))?),
-                    _ => Ok::<_, Refusal>(()),
+                    _ => Ok::<_, ControllerError>(()),
                 }
             };
             let result = result.await;
@@ -249,7 +253,7 @@ impl Controller {
         let result = written.await;
         if result.is_err() {
             // What was held goes on; what is not held is written as it is.
-            let free = Difference::between(before, entities(old, false)?);
+            let free = Diff::between(before, entities(old, false)?);
             let _ = work.switch.update(free.additions().into_iter()).await;
         }
         result
@@ -262,23 +266,23 @@ impl Controller {
         work: &mut Work,
         (old, new): (&Flow, &mut Flow),
         workers: &BTreeSet<u16>,
-        farewell: Farewell<'_>,
+        removal: Removal<'_>,
         around: &Surroundings,
         before: &mut Vec<rt::Entity>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let stays = |name: &str| new.members().any(|m| m.name == name);
-        let lost = farewell.leave == Leave::Dead
+        let lost = removal.leave == Leave::Dead
             || old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
         self.0.pending.waits_for(&old.name, "transfers that are under way to end");
-        let rest = self.rest(work, workers, if lost { SHORT_REST } else { REST }).await?;
+        let rest = self.quiesce(work, workers, if lost { SHORT_QUIESCE } else { QUIESCE }).await?;
         self.0.pending.waits_for(&old.name, "");
         if let Some(state) = rest.stuck.first() {
-            if !farewell.force() {
+            if !removal.force() {
                 return Err(stuck(old, state));
             }
             // Those who leave are heard no more, and those who stay may have all there is to have without them.
             let without = self.0.plane.entities(new, &around.context(true))?;
-            let leave = Difference::between(std::mem::take(before), without.clone());
+            let leave = Diff::between(std::mem::take(before), without.clone());
             *before = without;
             work.switch.update(leave.additions().into_iter().chain(leave.removals())).await?;
             let staying = new.workers();
@@ -286,7 +290,8 @@ impl Controller {
                 rest.stuck.iter().copied().partition(|s| staying.contains(&s.worker));
             self.nudge(work, &stay).await?;
             let stay = stay.iter().map(|s| s.worker).collect();
-            given_up.extend(self.rest(work, &stay, if lost { SHORT_REST } else { REST }).await?.stuck);
+            given_up
+                .extend(self.quiesce(work, &stay, if lost { SHORT_QUIESCE } else { QUIESCE }).await?.stuck);
             for state in &given_up {
                 self.give_up(work, old, new, state).await?;
             }
@@ -296,7 +301,7 @@ impl Controller {
         {
             Self::join(new, state);
         }
-        if farewell.force() {
+        if removal.force() {
             return Ok(());
         }
         let going = rings_only_in(Some(old), Some(new));
@@ -307,7 +312,7 @@ impl Controller {
     async fn write(
         &self,
         work: &mut Work,
-        difference: &Difference,
+        difference: &Diff,
         had: &Ticks,
         has: &Ticks,
     ) -> Result<(), ClientError> {
@@ -322,11 +327,11 @@ impl Controller {
         work: &mut Work,
         flows: &[Flow],
         (before, after): (&Surroundings, &Surroundings),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let (mut additions, mut removals) = (Vec::new(), Vec::new());
         for flow in flows {
             let entities = |around: &Surroundings| self.0.plane.entities(flow, &around.context(false));
-            let difference = Difference::between(entities(before)?, entities(after)?);
+            let difference = Diff::between(entities(before)?, entities(after)?);
             additions.extend(difference.additions());
             removals.extend(difference.removals());
         }
@@ -376,7 +381,7 @@ impl Controller {
             let gone = |group: &u32| replication(ticks::group(*group, std::iter::empty()));
             let old = before.iter().map(gone).collect();
             let new = touched.iter().filter(|g| state.ticking.contains_key(g)).map(entity).collect();
-            let difference = Difference::between(old, new);
+            let difference = Diff::between(old, new);
             [difference.additions(), difference.removals()].concat()
         };
         self.0.crowd.notify_one();
@@ -385,7 +390,7 @@ impl Controller {
 
     /// As far as the switch still answers, brings it to where it was: each update by itself, since some of them have not
     /// happened and are refused.
-    async fn take_back(&self, work: &mut Work, difference: &Difference, has: &Ticks, had: &Ticks) {
+    async fn take_back(&self, work: &mut Work, difference: &Diff, has: &Ticks, had: &Ticks) {
         let inverse = difference.inverse();
         for update in inverse.additions() {
             let _ = work.switch.update([update].into_iter()).await;
@@ -398,12 +403,12 @@ impl Controller {
 }
 
 /// A worker that does not come to rest.
-pub(super) fn stuck(flow: &Flow, state: &WorkerState) -> Refusal {
+pub(super) fn stuck(flow: &Flow, state: &WorkerState) -> ControllerError {
     let message = format!(
         "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
         flow.name, state.worker, state.phase
     );
-    Refusal::new(Kind::Stuck, message)
+    ControllerError::new(ErrorKind::Stuck, message)
 }
 
 /// Workers that must have nothing under way: those that may be using a ring that goes, and that of a group that somebody joins,

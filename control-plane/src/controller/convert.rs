@@ -1,18 +1,21 @@
 //! Between the controller's types and the messages of `zsr.controller.v1`.
 
+use super::error::{ControllerError, ErrorKind};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Hint, Policy, Settings};
 use super::state::{NewFlow, NewMember};
 use zsr_api::controller as proto;
 use zsr_topology::RingRole;
 
-fn unknown(flow: &str, what: &str, value: i32) -> Refusal {
-    Refusal::new(Kind::Invalid, format!("flow `{flow}`: {what} {value} is not known to this controller"))
+fn unknown(flow: &str, what: &str, value: i32) -> ControllerError {
+    ControllerError::new(
+        ErrorKind::Invalid,
+        format!("flow `{flow}`: {what} {value} is not known to this controller"),
+    )
 }
 
 /// A request to create a flow.
-pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Refusal> {
+pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, ControllerError> {
     let kind = match proto::FlowKind::try_from(request.kind) {
         Ok(proto::FlowKind::Unspecified | proto::FlowKind::Shuffle) => FlowKind::Shuffle,
         Ok(proto::FlowKind::LoadBalance) => FlowKind::LoadBalance,
@@ -38,7 +41,7 @@ pub(super) fn new_member(member: proto::Member) -> NewMember {
 }
 
 /// Settings to change.
-pub(super) fn changes(flow: &str, settings: Option<proto::Settings>) -> Result<Changes, Refusal> {
+pub(super) fn changes(flow: &str, settings: Option<proto::Settings>) -> Result<Changes, ControllerError> {
     let s = settings.unwrap_or_default();
     let hint = match s.hint.map(|h| (h, proto::Hint::try_from(h))) {
         None | Some((_, Ok(proto::Hint::Unspecified))) => None,

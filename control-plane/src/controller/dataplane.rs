@@ -1,6 +1,6 @@
 //! The one place where flows become table entries: everything that a flow is (kind, members, settings) comes in as a
 //! [`Flow`], everything that the switch has to hold for it goes out. Changing a flow is the difference of two such lists
-//! ([`super::difference`]), so nothing here knows what changed.
+//! ([`super::diff`]), so nothing here knows what changed.
 
 use super::alloc::{Number, NumberOf, Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
@@ -42,7 +42,7 @@ pub struct Context<'c> {
     /// What weights leave to flows.
     pub limits: &'c Limits,
     /// No timeout is shorter.
-    pub patience: Duration,
+    pub min_timeout: Duration,
     /// The flow's workers begin no transfer.
     pub hold: bool,
 }
@@ -57,7 +57,11 @@ impl Context<'_> {
 
     fn times(&self, s: &Settings) -> Times {
         let own = times(s);
-        Times { poll_timeout: own.poll_timeout.max(self.patience), rto: own.rto.max(self.patience), ..own }
+        Times {
+            poll_timeout: own.poll_timeout.max(self.min_timeout),
+            rto: own.rto.max(self.min_timeout),
+            ..own
+        }
     }
 
     fn host(&self, name: &str) -> Result<&Host, PlanError> {

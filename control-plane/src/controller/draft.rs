@@ -4,8 +4,8 @@
 use super::change::Surroundings;
 use super::convert::new_flow;
 use super::dataplane::{DataPlane, base, replication};
+use super::error::ControllerError;
 use super::model::{Flow, FlowKind, Ring};
-use super::refusal::Refusal;
 use super::request::create_flow_request;
 use super::state::State;
 use crate::p4::Schema;
@@ -49,7 +49,7 @@ impl Draft {
     ///
     /// # Errors
     /// What the controller would refuse.
-    pub fn new(topology: &Topology, schema: Schema) -> Result<Draft, Refusal> {
+    pub fn new(topology: &Topology, schema: Schema) -> Result<Draft, ControllerError> {
         let switch = &topology.switches[0];
         let plane = DataPlane::new(schema, switch, topology.traffic).map_err(PlanError::from)?;
         let agents = vec![(local().0.into(), None); topology.hosts.len()];
@@ -94,12 +94,12 @@ impl Draft {
     ///
     /// # Errors
     /// When program and controller do not fit. So for all that follow.
-    pub fn base(&self) -> Result<Vec<rt::Entity>, Refusal> {
+    pub fn base(&self) -> Result<Vec<rt::Entity>, ControllerError> {
         Ok(base(&self.topology, self.plane.schema())?)
     }
 
     /// What it holds for flows whose rings are connected.
-    pub fn flows(&self) -> Result<Vec<rt::Entity>, Refusal> {
+    pub fn flows(&self) -> Result<Vec<rt::Entity>, ControllerError> {
         let around = Surroundings::of(&self.state);
         let mut out = Vec::new();
         for flow in self.in_order() {

@@ -17,7 +17,6 @@
 //!   switch that was started anew.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
-mod again;
 pub mod agents;
 pub mod alloc;
 mod asking;
@@ -25,35 +24,36 @@ mod barriers;
 mod change;
 mod convert;
 pub mod dataplane;
-pub mod difference;
+pub mod diff;
 pub mod draft;
+pub mod error;
 pub mod events;
+mod failure_detector;
+mod fair_share;
 mod inventory;
 pub mod journal;
 mod links;
 pub mod model;
 mod operations;
 mod own;
-mod patience;
 mod pending;
 mod places;
 mod polls;
 mod pulse;
+mod quiesce;
 mod reconcile;
-pub mod refusal;
+mod reconnect;
+mod recovery;
 mod request;
-mod rest;
 mod service;
 mod session;
 pub mod settings;
 mod shares;
-mod sharing;
-mod silence;
 mod start;
 pub mod state;
 mod stats;
 pub mod store;
-mod unfinished;
+mod timeouts;
 mod vlans;
 mod watch;
 
@@ -81,7 +81,7 @@ struct Inner {
     name: String,
     switch_name: String,
     /// What a switch is given that was started anew.
-    base: again::Base,
+    base: reconnect::Base,
     session: Mutex<Session>,
     plane: DataPlane,
     agents: Agents,
@@ -109,7 +109,7 @@ struct Inner {
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
-    states: tokio::sync::broadcast::Sender<rest::WorkerState>,
+    states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
     /// Other workers tick.
@@ -140,7 +140,7 @@ impl Controller {
     pub async fn create(
         &self,
         request: zsr_api::controller::CreateFlowRequest,
-    ) -> Result<model::Flow, refusal::Refusal> {
+    ) -> Result<model::Flow, error::ControllerError> {
         self.create_flow(&convert::new_flow(request)?).await
     }
 

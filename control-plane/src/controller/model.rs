@@ -1,4 +1,4 @@
-//! What the controller knows: hosts, rings, flows. Plain data, also what its journal holds.
+//! Hosts, rings, members and flows: the plain data that the controller's state and its journal hold.
 
 use super::alloc::Number;
 use super::settings::Settings;
@@ -41,7 +41,7 @@ pub struct DeclaredRing {
     pub item_size: u32,
     /// Bytes of items.
     pub size: u32,
-    /// Whose it is; empty for anybody's.
+    /// The ring's owner; empty: anybody may use it.
     pub owner: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Ring {
     pub host: String,
     /// Whether the topology declares it, or the flow made it.
     pub declared: bool,
-    /// Whose it is.
+    /// The ring's owner; empty: anybody may use it.
     pub owner: String,
     /// Bytes of items.
     pub size: u32,
@@ -94,7 +94,7 @@ pub struct Flow {
     pub ring_size: u32,
     /// Path MTU of all its members.
     pub mtu: u32,
-    /// Whose rings it has; empty for anybody's.
+    /// Owner of all of its rings; empty: anybody may use them.
     pub owner: String,
     /// What can be changed while it runs.
     pub settings: Settings,

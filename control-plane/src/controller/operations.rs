@@ -1,12 +1,12 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
-use super::change::{Farewell, Leave, rings_only_in};
+use super::change::{Leave, Removal, rings_only_in};
 use super::convert;
+use super::error::{ControllerError, ErrorKind};
 use super::events::{of_flow, of_host};
 use super::model::Ring;
 use super::model::{Flow, FlowKind, Member};
 use super::pending::What;
-use super::refusal::{Kind, Refusal};
 use super::session::Reach;
 use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Items that would be lost.
 pub(super) struct Unsettled {
-    refusal: Refusal,
+    refusal: ControllerError,
     /// For whom or what.
     waits_for: String,
     /// Of all rings that were looked at.
@@ -36,7 +36,7 @@ pub(super) struct Unsettled {
     movable: bool,
 }
 
-impl From<Unsettled> for Refusal {
+impl From<Unsettled> for ControllerError {
     fn from(unsettled: Unsettled) -> Self {
         unsettled.refusal
     }
@@ -47,18 +47,18 @@ impl Controller {
     ///
     /// # Errors
     /// Why not; then nothing was changed. So for all operations.
-    pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, Refusal> {
+    pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, ControllerError> {
         let what = What::Create(Box::new(convert::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
         let mut work = self.turn(&underway).await;
         let flow = self.state().plan_flow(new)?;
-        self.change(&mut work, &new.name, Some(flow), Farewell::default()).await?;
+        self.change(&mut work, &new.name, Some(flow), Removal::default()).await?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
         self.get_flow(&new.name)
     }
 
     /// A flow.
-    pub fn get_flow(&self, name: &str) -> Result<Flow, Refusal> {
+    pub fn get_flow(&self, name: &str) -> Result<Flow, ControllerError> {
         self.state().flow(name).cloned()
     }
 
@@ -68,17 +68,22 @@ impl Controller {
     }
 
     /// Changes settings of a flow.
-    pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
+    pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, ControllerError> {
         let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
         let mut work = self.turn(&underway).await;
         let flow = self.state().plan_settings(name, changes)?;
-        self.change(&mut work, name, Some(flow), Farewell::default()).await?;
+        self.change(&mut work, name, Some(flow), Removal::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
         self.get_flow(name)
     }
 
     /// Adds a member to a flow.
-    pub async fn add_member(&self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
+    pub async fn add_member(
+        &self,
+        name: &str,
+        role: RingRole,
+        member: &NewMember,
+    ) -> Result<Flow, ControllerError> {
         let joins = if member.name.is_empty() { &member.host } else { &member.name };
         let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
         let mut work = self.turn(&underway).await;
@@ -88,7 +93,7 @@ impl Controller {
             self.give_back(&flow, false);
             return Err(refusal);
         }
-        self.change(&mut work, name, Some(flow), Farewell::default()).await?;
+        self.change(&mut work, name, Some(flow), Removal::default()).await?;
         let flow = self.get_flow(name)?;
         let (members, what) = match role {
             RingRole::Producer => (&flow.producers, "producer"),
@@ -98,8 +103,8 @@ impl Controller {
         // It may have come to its end meanwhile.
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
             let after = self.state().plan_removal(name, &[joined])?;
-            let farewell = Farewell { told: &refusal.message, leave: Leave::Forced };
-            self.change(&mut work, name, Some(after), farewell).await?;
+            let removal = Removal { told: &refusal.message, leave: Leave::Forced };
+            self.change(&mut work, name, Some(after), removal).await?;
             return Err(refusal);
         }
         if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
@@ -114,7 +119,7 @@ impl Controller {
     }
 
     /// Whether somebody can join: a worker that has written its last commit record moves nothing more.
-    async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), Refusal> {
+    async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), ControllerError> {
         // Another consumer of its own worker gets what there is to have, and its end.
         if role == RingRole::Consumer && flow.kind != FlowKind::Replicate {
             return Ok(());
@@ -125,7 +130,7 @@ impl Controller {
                     "flow `{}` has ended: all of its producers have closed their streams; delete it and create it anew",
                     flow.name
                 );
-                return Err(Refusal::new(Kind::NotNow, message));
+                return Err(ControllerError::new(ErrorKind::NotNow, message));
             }
         }
         Ok(())
@@ -149,7 +154,12 @@ impl Controller {
 
     /// Takes a member out of a flow; `force`: even if its rings hold items. Without it, items that are on their way are waited
     /// for, as long as they move.
-    pub async fn remove_member(&self, name: &str, member: &str, force: bool) -> Result<Flow, Refusal> {
+    pub async fn remove_member(
+        &self,
+        name: &str,
+        member: &str,
+        force: bool,
+    ) -> Result<Flow, ControllerError> {
         let members = [member.to_owned()];
         let underway =
             self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
@@ -212,14 +222,14 @@ impl Controller {
         members: &[String],
         leave: Leave,
         why: &str,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<Flow, ControllerError> {
         let after = self.state().plan_removal(name, members)?;
         let which = members.join("`, `");
         let told = match why {
             "" => format!("member `{which}` was taken out of flow `{name}`"),
             why => format!("member `{which}` was taken out of flow `{name}`: {why}"),
         };
-        self.change(work, name, Some(after), Farewell { told: &told, leave }).await?;
+        self.change(work, name, Some(after), Removal { told: &told, leave }).await?;
         for member in members {
             let event = zsr_api::controller::Event { member: member.clone(), ..of_flow(name, why) };
             self.0.events.emit(EventKind::MemberRemoved, event);
@@ -228,7 +238,7 @@ impl Controller {
     }
 
     /// Ends a flow; `force`: even if its rings hold items.
-    pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), Refusal> {
+    pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), ControllerError> {
         let flow = self.get_flow(name)?;
         let underway = self.0.pending.begin(What::Delete, name);
         if !force && flow.failed.is_none() {
@@ -241,13 +251,13 @@ impl Controller {
             self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
         }
         let told = format!("flow `{name}` was deleted");
-        self.change(&mut work, name, None, Farewell { told: &told, leave: Leave::forced(force) }).await?;
+        self.change(&mut work, name, None, Removal { told: &told, leave: Leave::forced(force) }).await?;
         self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
         Ok(())
     }
 
     /// Deletes all flows and ends.
-    pub async fn shutdown(&self) -> Result<(), Refusal> {
+    pub async fn shutdown(&self) -> Result<(), ControllerError> {
         // First of all, so that none of the busy ones keeps the switch from the rest.
         let ticking =
             self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
@@ -260,7 +270,7 @@ impl Controller {
         let lost = matches!(self.reach(), Reach::Lost(_));
         for name in names.into_iter().filter(|_| !lost) {
             match self.delete_flow(&name, true).await {
-                Err(e) if e.kind != Kind::NotFound => result = result.and(Err(e)),
+                Err(e) if e.kind != ErrorKind::NotFound => result = result.and(Err(e)),
                 _ => {}
             }
         }
@@ -285,7 +295,7 @@ impl Controller {
 
     /// Waits until no ring holds items, for as long as they become fewer; unless `all` have to be empty, not for those that the
     /// programs at consumer rings can still take.
-    async fn settle_down(&self, flow: &str, rings: &[Ring], all: bool) -> Result<(), Refusal> {
+    async fn settle_down(&self, flow: &str, rings: &[Ring], all: bool) -> Result<(), ControllerError> {
         let mut progress = (Vec::new(), Instant::now());
         loop {
             let settled = if all { self.drained(flow, rings).await } else { self.settled(flow, rings).await };
@@ -330,7 +340,7 @@ impl Controller {
                 "flow `{flow}`: nobody knows whether all items were delivered: {}; use --force to go on all the same",
                 refusal.message
             );
-            let refusal = Refusal::new(Kind::Unavailable, message);
+            let refusal = ControllerError::new(ErrorKind::Unavailable, message);
             return Err(Unsettled { refusal, waits_for: String::new(), tails: Vec::new(), movable: false });
         }
         let found: Vec<&agent::Ring> = rings.iter().filter_map(|r| found.get(&r.name)).collect();
@@ -353,7 +363,12 @@ impl Controller {
             Role::Consumer => format!("the program at ring `{}` to take {fill}", ring.name),
             _ => format!("{fill} of ring `{}` to be delivered", ring.name),
         };
-        Err(Unsettled { refusal: Refusal::new(Kind::NotNow, message), waits_for, tails, movable })
+        Err(Unsettled {
+            refusal: ControllerError::new(ErrorKind::NotNow, message),
+            waits_for,
+            tails,
+            movable,
+        })
     }
 
     pub(super) fn host_event(&self, kind: EventKind, host: &str, text: impl Into<String>) {

@@ -3,8 +3,8 @@
 //! it, and a ring that is hardly polled has not been asked.
 
 use super::change::Leave;
+use super::error::ControllerError;
 use super::events::of_flow;
-use super::refusal::Refusal;
 use super::state::User;
 use super::{Controller, State};
 use crate::p4::names::counter::{RECEIVED, SENT};
@@ -119,7 +119,7 @@ impl Controller {
         &self,
         watched: &mut Watched,
         due: Vec<(Duration, Vec<Looked>)>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let all: Vec<u16> = due.iter().flat_map(|(_, rings)| rings).map(|r| r.poll).collect();
         let answers = self.counted(RECEIVED, &all).await?;
         let mut answers = answers.into_iter();
@@ -191,7 +191,7 @@ impl Controller {
     }
 
     /// Packets of counter `name` on connections.
-    async fn counted(&self, name: &str, connections: &[u16]) -> Result<Vec<u64>, Refusal> {
+    async fn counted(&self, name: &str, connections: &[u16]) -> Result<Vec<u64>, ControllerError> {
         let counter = self.0.plane.schema().counter(name).map_err(PlanError::from)?;
         let cells: Vec<(u32, u16)> = connections.iter().map(|&qp| (counter, qp)).collect();
         Ok(self.reader().cells(&cells).await?.into_iter().map(|cell| cell.packets).collect())

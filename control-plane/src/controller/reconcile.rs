@@ -4,7 +4,7 @@
 use super::Controller;
 use super::change::Surroundings;
 use super::dataplane::{DataPlane, base, replication};
-use super::difference::Difference;
+use super::diff::Diff;
 use super::model::Flow;
 use super::start::StartError;
 use crate::p4::names::{digest::REPORT_T, table};
@@ -45,7 +45,7 @@ pub(super) async fn reconcile<'f>(
     topology: &Topology,
     flows: impl Iterator<Item = (&'f Flow, bool)>,
     (around, ticking): (&Surroundings, &Ticking),
-) -> Result<Difference, StartError> {
+) -> Result<Diff, StartError> {
     let reader = client.reader();
     let schema = plane.schema();
     // What does not depend on flows is set right, too, where it can be read.
@@ -79,7 +79,7 @@ pub(super) async fn reconcile<'f>(
     // Workers run when everything that they need is there.
     let groups = ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
     wanted.extend(groups.map(replication));
-    let difference = Difference::between(held, wanted);
+    let difference = Diff::between(held, wanted);
     client.update(difference.additions().into_iter()).await?;
     client.update(difference.removals().into_iter()).await?;
     client.enable_digest(schema.digest(REPORT_T)?).await?;
@@ -113,7 +113,7 @@ impl Controller {
 }
 
 /// What there was to do, for people.
-pub(super) fn set_right(difference: &Difference) -> String {
+pub(super) fn set_right(difference: &Diff) -> String {
     let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());
     format!("{more} entries set right, {less} taken away")
 }

@@ -1,7 +1,7 @@
 //! The controller's gRPC service. A change goes on to its end in a task of its own, also when its caller goes away.
 
+use super::error::ControllerError;
 use super::pulse::Motion;
-use super::refusal::Refusal;
 use super::session::Reach;
 use super::{Controller, convert};
 use std::future::Future;
@@ -62,7 +62,7 @@ impl Controller {
     /// Carries out `change` whether or not anybody waits for it.
     async fn to_its_end<T: Send + 'static>(
         &self,
-        change: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+        change: impl Future<Output = Result<T, ControllerError>> + Send + 'static,
     ) -> Result<T, Status> {
         match tokio::spawn(change).await {
             Ok(done) => Ok(done?),

@@ -1,10 +1,10 @@
 //! The session with the switch: how its end is noticed, and how the next one is begun. A session that is lost is not a lost switch:
 //! flows go on by themselves meanwhile, the next session finds their entries and registers, and sets right what differs from the
-//! journal ([`super::reconcile`]). A switch that was started anew has lost them ([`super::again`]).
+//! journal ([`super::reconcile`]). A switch that was started anew has lost them ([`super::reconnect`]).
 
-use super::again::{AGAIN, Base, CONNECT};
 use super::events::of_host;
 use super::pending::UnderWay;
+use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
 use super::{Controller, Work};
 use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
@@ -120,17 +120,17 @@ impl Controller {
         self.0.reach.send_replace(reach);
     }
 
-    /// Waits up to `patience` for a session that is being begun.
-    async fn reachable(&self, patience: Duration) {
+    /// Waits up to `time` for a session that is being begun.
+    async fn reachable(&self, time: Duration) {
         let mut reach = self.0.reach.subscribe();
         let known = reach.wait_for(|reach| !matches!(reach, Reach::Lost(_)));
         // Whoever waits is told what there is, in time or not.
-        let _ = tokio::time::timeout(patience, known).await.map(drop);
+        let _ = tokio::time::timeout(time, known).await.map(drop);
     }
 
-    /// The right to change something. While a session is being begun it is waited for, up to `patience`.
-    async fn work_within(&self, patience: Duration) -> MutexGuard<'_, Work> {
-        self.reachable(patience).await;
+    /// The right to change something. While a session is being begun it is waited for, up to `time`.
+    async fn work_within(&self, time: Duration) -> MutexGuard<'_, Work> {
+        self.reachable(time).await;
         self.0.work.lock().await
     }
 

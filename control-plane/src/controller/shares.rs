@@ -3,9 +3,9 @@
 
 use super::change::Surroundings;
 use super::dataplane::Limits;
+use super::error::ControllerError;
+use super::fair_share::{Demand, Sharing};
 use super::model::Flow;
-use super::refusal::Refusal;
-use super::sharing::{Demand, Sharing};
 use super::{Controller, Work};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl Controller {
         let _ = self.write_limits(&mut work, limits).await;
     }
 
-    async fn write_limits(&self, work: &mut Work, mut limits: Limits) -> Result<(), Refusal> {
+    async fn write_limits(&self, work: &mut Work, mut limits: Limits) -> Result<(), ControllerError> {
         let (before, flows) = {
             let state = self.state();
             limits.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));

@@ -6,6 +6,7 @@ use super::alloc::Number;
 use super::barriers::Barriers;
 use super::change::Surroundings;
 use super::dataplane::{DataPlane, base};
+use super::error::ControllerError;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
@@ -13,12 +14,11 @@ use super::model::Flow;
 use super::pending::Pending;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
-use super::refusal::Refusal;
+use super::recovery::{self, Leaving};
 use super::session::{Reach, Session, become_primary};
 use super::state::State;
 use super::store::Store;
-use super::unfinished::{self, Leaving};
-use super::{Controller, Inner, Work, again, stats};
+use super::{Controller, Inner, Work, reconnect, stats};
 use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
 use crate::plan::PlanError;
@@ -55,7 +55,7 @@ pub enum StartError {
     Journal(#[from] JournalError),
     /// Agents.
     #[error(transparent)]
-    Agents(#[from] Refusal),
+    Agents(#[from] ControllerError),
     /// More or fewer switches than one.
     #[error("the topology has {0} switches; a controller takes exactly one")]
     Switches(usize),
@@ -116,16 +116,16 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         }
     };
     client.set_up(&bare).await?;
-    let holdings = unfinished::holdings(&agents, agents.hosts()).await;
+    let holdings = recovery::holdings(&agents, agents.hosts()).await;
     let mut leaving = Vec::new();
     let mut lost = BTreeMap::new();
     if taken_up {
-        leaving = unfinished::begin_again(&mut recovered, &holdings);
+        leaving = recovery::begin_again(&mut recovered, &holdings);
     } else {
         lost = std::mem::take(&mut recovered.flows);
     }
     let text = settle(&mut client, &plane, &bare, &mut state, (&recovered, &leaving), taken_up).await?;
-    unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
+    recovery::close_strays(&agents, &recovery::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
     for name in lost.keys().chain(recovered.unfinished.keys()) {
         if leaving.iter().all(|l| l.flow != *name) {
@@ -144,7 +144,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
         switch_name: switch.name.clone(),
-        base: again::Base { topology: bare, artifacts: setup.artifacts.clone(), listens: setup.listens },
+        base: reconnect::Base { topology: bare, artifacts: setup.artifacts.clone(), listens: setup.listens },
         session: Mutex::new(Session { reader, address: setup.p4runtime, election_id }),
         plane,
         agents,

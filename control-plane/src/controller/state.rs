@@ -1,10 +1,10 @@
-//! The controller's state, and what may become of it: every check that an operation needs, before anything is touched. No
-//! I/O, and no look at more than the objects that the operation names.
+//! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
+//! that its operation names.
 
 use super::alloc::{Allocator, Exhausted, Number};
 use super::dataplane::{Hosts, Limits};
+use super::error::{ControllerError, ErrorKind};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
 use crate::plan::{FirstPsns, RingAddress, RingIds};
 use std::collections::btree_map::Entry;
@@ -93,7 +93,7 @@ impl User {
     }
 }
 
-/// All that is.
+/// Controller state: hosts, declared rings, flows, and the numbers that they have.
 #[derive(Debug, Default)]
 pub struct State {
     /// Hosts by name.
@@ -121,7 +121,7 @@ pub struct State {
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
     /// No timeout of a flow is shorter, as there are so many busy workers.
-    pub patience: Duration,
+    pub min_timeout: Duration,
     /// Members that are to be taken out of their flows.
     pub leaving: HashSet<(String, String)>,
     /// How many flows, of those that have not failed, have a weight.
@@ -131,12 +131,12 @@ pub struct State {
     by_producer: HashMap<u16, User>,
 }
 
-fn invalid(message: String) -> Refusal {
-    Refusal::new(Kind::Invalid, message)
+fn invalid(message: String) -> ControllerError {
+    ControllerError::new(ErrorKind::Invalid, message)
 }
 
-fn exists(message: String) -> Refusal {
-    Refusal::new(Kind::Exists, message)
+fn exists(message: String) -> ControllerError {
+    ControllerError::new(ErrorKind::Exists, message)
 }
 
 impl State {
@@ -153,9 +153,9 @@ impl State {
     /// Flow `name`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`].
-    pub fn flow(&self, name: &str) -> Result<&Flow, Refusal> {
-        let missing = || Refusal::new(Kind::NotFound, format!("no flow is called `{name}`"));
+    /// [`ErrorKind::NotFound`].
+    pub fn flow(&self, name: &str) -> Result<&Flow, ControllerError> {
+        let missing = || ControllerError::new(ErrorKind::NotFound, format!("no flow is called `{name}`"));
         self.flows.get(name).ok_or_else(missing)
     }
 
@@ -169,12 +169,12 @@ impl State {
         self.rings.get(&user.ring) == Some(user)
     }
 
-    /// Whose worker that is.
+    /// The flow that has worker number `worker`.
     pub fn flow_of_worker(&self, worker: u16) -> Option<&Flow> {
         self.flows.get(self.by_worker.get(&worker)?)
     }
 
-    /// Whose producer ring that is.
+    /// The member that has producer ring number `producer`.
     pub fn user_of_producer(&self, producer: u16) -> Option<&User> {
         self.by_producer.get(&producer)
     }
@@ -184,7 +184,7 @@ impl State {
     ///
     /// # Errors
     /// What is wrong with it; then no number was taken.
-    pub fn plan_flow(&mut self, new: &NewFlow) -> Result<Flow, Refusal> {
+    pub fn plan_flow(&mut self, new: &NewFlow) -> Result<Flow, ControllerError> {
         check_name("flow", &new.name, "")?;
         let name = &new.name;
         if self.flows.contains_key(name) {
@@ -239,7 +239,12 @@ impl State {
         Ok(flow)
     }
 
-    fn fill(&mut self, flow: &mut Flow, new: &NewFlow, taken: &mut Vec<Number>) -> Result<(), Refusal> {
+    fn fill(
+        &mut self,
+        flow: &mut Flow,
+        new: &NewFlow,
+        taken: &mut Vec<Number>,
+    ) -> Result<(), ControllerError> {
         flow.number = self.numbers.flow()?;
         taken.push(Number::Flow(flow.number));
         for member in &new.consumers {
@@ -255,7 +260,12 @@ impl State {
     ///
     /// # Errors
     /// What is wrong with it; then no number was taken.
-    pub fn plan_member(&mut self, name: &str, role: RingRole, member: &NewMember) -> Result<Flow, Refusal> {
+    pub fn plan_member(
+        &mut self,
+        name: &str,
+        role: RingRole,
+        member: &NewMember,
+    ) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         let mut taken = Vec::new();
         let done = match role {
@@ -273,11 +283,11 @@ impl State {
     ///
     /// # Errors
     /// When there is none of that name, or nobody would be left on its side.
-    pub fn plan_removal(&self, name: &str, members: &[String]) -> Result<Flow, Refusal> {
+    pub fn plan_removal(&self, name: &str, members: &[String]) -> Result<Flow, ControllerError> {
         let mut flow = self.flow(name)?.clone();
         if let Some(stranger) = members.iter().find(|m| flow.members().all(|n| n.name != **m)) {
             let message = format!("flow `{name}` has no member `{stranger}`");
-            return Err(Refusal::new(Kind::NotFound, message));
+            return Err(ControllerError::new(ErrorKind::NotFound, message));
         }
         let leaves = |m: &Member| members.contains(&m.name);
         for (side, what) in [(&flow.producers, "producer"), (&flow.consumers, "consumer")] {
@@ -286,7 +296,7 @@ impl State {
                     "`{}` is the last {what} of flow `{name}`: delete the flow, or add another first",
                     last.name
                 );
-                return Err(Refusal::new(Kind::NotNow, message));
+                return Err(ControllerError::new(ErrorKind::NotNow, message));
             }
         }
         let stays: Vec<bool> = flow.consumers.iter().map(|m| !leaves(m)).collect();
@@ -309,38 +319,38 @@ impl State {
     ///
     /// # Errors
     /// What is out of range.
-    pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, Refusal> {
+    pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         if changes.doorbell.is_some_and(|bell| bell != flow.settings.doorbell) {
             let message = format!(
                 "flow `{name}`: programs learn of the doorbell when they attach, so it is chosen when a flow is created"
             );
-            return Err(Refusal::new(Kind::NotNow, message));
+            return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
         flow.settings = flow.settings.with(changes, name, flow.item_size)?;
         flow.version += 1;
         Ok(flow)
     }
 
-    fn running(&self, name: &str) -> Result<&Flow, Refusal> {
+    fn running(&self, name: &str) -> Result<&Flow, ControllerError> {
         let flow = self.flow(name)?;
         match &flow.failed {
             None => Ok(flow),
             Some(why) => {
                 let message = format!("flow `{name}` has failed and can only be deleted: {why}");
-                Err(Refusal::new(Kind::NotNow, message))
+                Err(ControllerError::new(ErrorKind::NotNow, message))
             }
         }
     }
 
-    fn host(&self, flow: &str, name: &str) -> Result<&Host, Refusal> {
+    fn host(&self, flow: &str, name: &str) -> Result<&Host, ControllerError> {
         let missing = || {
             let mut names: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
             names.sort_unstable();
             names.truncate(20);
             let names = names.join(", ");
-            Refusal::new(
-                Kind::NotFound,
+            ControllerError::new(
+                ErrorKind::NotFound,
                 format!("flow `{flow}`: no host is called `{name}`; there are {names}"),
             )
         };
@@ -352,7 +362,7 @@ impl State {
         flow: &mut Flow,
         new: &NewMember,
         taken: &mut Vec<Number>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
         let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
         let (shared, member) = place_of_consumer(flow)?;
@@ -391,7 +401,7 @@ impl State {
         flow: &mut Flow,
         new: &NewMember,
         taken: &mut Vec<Number>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
         let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
         let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
@@ -438,7 +448,7 @@ impl State {
     }
 
     /// The member's name, if it may join.
-    fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, Refusal> {
+    fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, ControllerError> {
         let host = self.host(&flow.name, &new.host)?;
         rules::mtu(&rules::flow(&flow.name), (&host.name, host.mtu), flow.mtu)?;
         let name = if new.name.is_empty() { &new.host } else { &new.name };
@@ -459,7 +469,7 @@ impl State {
         new: &NewMember,
         role: RingRole,
         wanted: usize,
-    ) -> Result<Vec<DeclaredRing>, Refusal> {
+    ) -> Result<Vec<DeclaredRing>, ControllerError> {
         let f = flow.name.clone();
         if new.rings.is_empty() {
             return Ok(Vec::new());
@@ -470,11 +480,17 @@ impl State {
         let mut out = Vec::with_capacity(wanted);
         for name in &new.rings {
             let missing = || {
-                Refusal::new(Kind::NotFound, format!("flow `{f}`: the topology declares no ring `{name}`"))
+                ControllerError::new(
+                    ErrorKind::NotFound,
+                    format!("flow `{f}`: the topology declares no ring `{name}`"),
+                )
             };
             let ring = self.declared.get(name).ok_or_else(missing)?;
             if let Some(user) = self.rings.get(name) {
-                return Err(Refusal::new(Kind::NotNow, rules::ring_user(&f, name, &user.flow).to_string()));
+                return Err(ControllerError::new(
+                    ErrorKind::NotNow,
+                    rules::ring_user(&f, name, &user.flow).to_string(),
+                ));
             }
             if flow.rings().any(|r| r.name == *name) || !seen.insert(name) {
                 return Err(rules::ring_user(&f, name, &f).into());
@@ -493,7 +509,7 @@ impl State {
         Ok(out)
     }
 
-    fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), Refusal> {
+    fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
         let user = self.rings.get(&ring.name).map(|u| u.flow.as_str());
         match user.or_else(|| flow.rings().any(|r| r.name == ring.name).then_some(&flow.name)) {
             None => Ok(()),
@@ -501,7 +517,11 @@ impl State {
         }
     }
 
-    fn or_give_back(&mut self, done: Result<(), Refusal>, taken: &[Number]) -> Result<(), Refusal> {
+    fn or_give_back(
+        &mut self,
+        done: Result<(), ControllerError>,
+        taken: &[Number],
+    ) -> Result<(), ControllerError> {
         if done.is_err() {
             self.numbers.untouched(taken);
         }
@@ -562,7 +582,7 @@ impl State {
         self.numbers.forget();
         self.ticking.clear();
         self.limits = Arc::default();
-        self.patience = Duration::ZERO;
+        self.min_timeout = Duration::ZERO;
     }
 
     /// Whether there is more than one weight, so that shares have to be kept.
@@ -572,7 +592,7 @@ impl State {
 }
 
 /// The worker that a further consumer shares, if any, and its place there.
-fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), Refusal> {
+fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), ControllerError> {
     if flow.kind != FlowKind::Replicate {
         return Ok((None, 0));
     }
@@ -580,13 +600,13 @@ fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), Refusal> {
     let free = (0..MAX_MEMBERS as u8).find(|place| !taken.contains(place));
     let full = || {
         let fault = rules::consumers(&rules::flow(&flow.name), flow.kind, MAX_MEMBERS + 1);
-        Refusal::new(Kind::Full, fault.err().map_or(String::new(), |e| e.to_string()))
+        ControllerError::new(ErrorKind::Full, fault.err().map_or(String::new(), |e| e.to_string()))
     };
     Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
 }
 
 /// Routing and schema, and that they go with each other.
-fn check_records(new: &NewFlow) -> Result<Option<Schema>, Refusal> {
+fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerError> {
     let (name, consumers) = (&new.name, new.consumers.len());
     let what = rules::flow(name);
     let schema = match new.schema.as_str() {
@@ -612,7 +632,7 @@ fn check_records(new: &NewFlow) -> Result<Option<Schema>, Refusal> {
 }
 
 /// A shuffle by range has as many consumers as ranges.
-fn check_fixed_range(flow: &Flow) -> Result<(), Refusal> {
+fn check_fixed_range(flow: &Flow) -> Result<(), ControllerError> {
     match parse_routing(&flow.routing) {
         Some(Routing::Range { bounds, .. }) if per_consumer(flow.kind) => {
             let message = format!(
@@ -621,7 +641,7 @@ fn check_fixed_range(flow: &Flow) -> Result<(), Refusal> {
                 bounds.len(),
                 bounds.len() + 1
             );
-            Err(Refusal::new(Kind::NotNow, message))
+            Err(ControllerError::new(ErrorKind::NotNow, message))
         }
         _ => Ok(()),
     }
@@ -660,7 +680,7 @@ fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
 }
 
 /// Letters, digits, `_`, `-` and `more`, a letter first.
-fn check_name(what: &str, name: &str, more: &str) -> Result<(), Refusal> {
+fn check_name(what: &str, name: &str, more: &str) -> Result<(), ControllerError> {
     let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.len() <= MAX_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c) || more.contains(c));

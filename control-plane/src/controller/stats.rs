@@ -2,8 +2,8 @@
 
 use super::Controller;
 use super::alloc::Number;
+use super::error::ControllerError;
 use super::model::{Flow, Ring};
-use super::refusal::Refusal;
 use crate::p4::{Cell, SchemaError};
 use crate::plan::{COUNTERS, PlanError, RingAddress};
 use p4runtime_proto::p4::v1 as rt;
@@ -25,7 +25,7 @@ impl Controller {
     ///
     /// # Errors
     /// When there is no such flow.
-    pub async fn stats(&self, name: &str) -> Result<proto::Stats, Refusal> {
+    pub async fn stats(&self, name: &str) -> Result<proto::Stats, ControllerError> {
         let flows = if name.is_empty() { self.list_flows() } else { vec![self.get_flow(name)?] };
         let counters = self.counters().map_err(crate::plan::PlanError::from)?;
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
@@ -105,7 +105,7 @@ pub(super) struct Last(Mutex<HashMap<String, Known>>);
 /// What was last known of a ring.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Whose figures these are: a ring of that name may have been made anew.
+    /// The ring that was counted: one of that name may have been made anew.
     ring: Option<RingAddress>,
     /// By the switch, and when.
     cells: ([Cell; CELLS], Instant),

@@ -10,7 +10,7 @@ pub trait Store: fmt::Debug + Send {
     /// What people call it.
     fn path(&self) -> &Path;
 
-    /// All that is there; nothing if it was never written.
+    /// Everything that was written; empty if nothing ever was.
     ///
     /// # Errors
     /// What the system says; so for all calls.

@@ -4,14 +4,14 @@
 use super::Controller;
 use super::alloc::Resting;
 use super::change::Leave;
+use super::error::ErrorKind;
 use super::events::of_flow;
+use super::failure_detector::{Heard, Listening};
 use super::links::End;
 use super::model::{Flow, Member, Ring};
-use super::refusal::Kind;
-use super::rest::WorkerState;
+use super::quiesce::WorkerState;
 use super::session::Reach;
 use super::settings::Policy;
-use super::silence::{Heard, Listening};
 use super::state::User;
 use crate::p4::{ClientError, Digests};
 use crate::plan::report::{Reason, Report};
@@ -62,7 +62,7 @@ impl Controller {
             tokio::select! {
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
-                () = own.keep_patience() => {}
+                () = own.keep_timeouts() => {}
                 () = own.keep_pulse() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
@@ -279,12 +279,12 @@ impl Controller {
                     let removed = self.remove_with(&mut work, flow, &going, leave, &why).await;
                     let Err(refusal) = removed else { return };
                     // It is not the flow's fault, and passes.
-                    if refusal.kind == Kind::Unwritten || matches!(self.reach(), Reach::Lost(_)) {
+                    if refusal.kind == ErrorKind::Unwritten || matches!(self.reach(), Reach::Lost(_)) {
                         drop(work);
                         tokio::time::sleep(JOURNAL).await;
                         continue;
                     }
-                    if refusal.kind == Kind::Stuck {
+                    if refusal.kind == ErrorKind::Stuck {
                         drop(work);
                         // Whoever stays may be gone, too, and not be known to be.
                         let others = others.get_or_insert_with(|| Listening::new(settings.dead_after_us));

@@ -73,7 +73,7 @@ pub struct LinkName {
     pub name: String,
     /// Its port at the switch.
     pub port: u32,
-    /// Whose end it is: `switch`, or `host NAME`.
+    /// The process that has this end: `switch`, or `host NAME`.
     pub end: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with the links of a process, at this moment: told by the threads of its ports, followed by the controller
+//! Troubles of a process's links, at this moment: told by the threads of its ports, followed by the controller
 //! over the socket for captures, which whoever owns ports has.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Why a run failed. Each message says what to do.
 
 use crate::controller::StartError;
-use crate::controller::refusal::Refusal;
+use crate::controller::error::ControllerError;
 use crate::p4::{ArtifactError, ClientError, SchemaError};
 
 /// Why a run failed.
@@ -21,7 +21,7 @@ pub enum RunError {
     Start(#[from] StartError),
     /// The controller refused something.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ControllerError),
     /// The controller and the switch.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -18,7 +18,7 @@ fn get(rig: &Rig, client: &mut Client, name: &str) -> proto::Flow {
     rig.runtime.block_on(client.get_flow(get)).expect("there").into_inner()
 }
 
-/// A program at a consumer ring that dies when this is dropped: nobody says farewell.
+/// A program at a consumer ring that dies when this is dropped: nobody says removal.
 pub fn mortal(rig: &Rig, host: usize, ring: &str) -> UnixStream {
     let mut agent = UnixStream::connect(rig.programs(host)).expect("an agent");
     let attach = Attach { version: 1, ring: ring.into(), role: Role::Consumer.into() }.encode_to_vec();

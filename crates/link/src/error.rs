@@ -1,4 +1,4 @@
-//! What is wrong with a link of the system's.
+//! Errors of links.
 
 use std::io;
 use std::path::PathBuf;

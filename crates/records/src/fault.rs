@@ -1,4 +1,4 @@
-//! What is wrong with a flow, in words.
+//! A fault of a flow or schema, in words.
 
 use std::fmt;
 

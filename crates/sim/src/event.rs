@@ -1,4 +1,4 @@
-//! What is going to happen, in order of time; at one time, in the order that it was planned.
+//! Events to come, in order of time; those of one time in the order in which they were planned.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

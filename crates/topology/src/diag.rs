@@ -1,4 +1,4 @@
-//! What is wrong with a topology, and where.
+//! Errors of a topology, with line and column.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

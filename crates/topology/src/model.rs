@@ -327,7 +327,7 @@ pub struct Ring {
     pub item_size: u32,
     /// Bytes of items, a power of two up to 1 GiB.
     pub size: u32,
-    /// Whose it is; empty for anybody's. Rings of different owners are in no flow together.
+    /// The ring's owner; empty: anybody may use it. Rings of different owners are in no flow together.
     pub owner: String,
     /// Where the file names it (its flow, if that made it).
     pub place: Place,

@@ -16,7 +16,7 @@ pub enum SegmentReadError {
     /// Segments are missing or come twice. The segment found is still there: read on to get it.
     #[error("producer {producer}: segment {expected} was to come next, but {found} came")]
     Sequence {
-        /// Whose segment.
+        /// Number of the producer ring that the segment came from.
         producer: u32,
         /// Number that follows the last one read.
         expected: u64,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// Updates that turn one list of table entries and multicast groups into another.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Difference {
+pub struct Diff {
     /// New ones, in the order of the new list.
     pub inserts: Vec<rt::Entity>,
     /// Those with another action or other replicas, with what they were, in the order of the new list.
@@ -55,12 +55,12 @@ fn same(one: &rt::Entity, other: &rt::Entity) -> bool {
     }
 }
 
-impl Difference {
+impl Diff {
     /// From `old` to `new`.
     pub fn between(old: Vec<rt::Entity>, new: Vec<rt::Entity>) -> Self {
         let mut had: HashMap<Vec<u8>, (usize, rt::Entity)> =
             old.into_iter().enumerate().map(|(at, e)| (name_of(&e).encode_to_vec(), (at, e))).collect();
-        let mut out = Difference::default();
+        let mut out = Diff::default();
         for entity in new {
             match had.remove(&name_of(&entity).encode_to_vec()) {
                 None => out.inserts.push(entity),
@@ -81,7 +81,7 @@ impl Difference {
 
     /// What undoes it.
     pub fn inverse(&self) -> Self {
-        Difference {
+        Diff {
             inserts: self.deletes.iter().rev().cloned().collect(),
             modifies: self.modifies.iter().rev().map(|(a, b)| (b.clone(), a.clone())).collect(),
             deletes: self.inserts.iter().rev().cloned().collect(),
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn groups_are_told_apart_by_their_number() {
-        let d = Difference::between(
+        let d = Diff::between(
             vec![group(1, &[1]), group(2, &[1]), group(3, &[1])],
             vec![group(2, &[1]), group(3, &[1, 2])],
         );
@@ -147,13 +147,13 @@ mod tests {
         let old =
             vec![entry(1, 1, Some(1)), entry(1, 2, Some(1)), entry(2, 1, Some(1)), entry(2, 2, Some(1))];
         let new = vec![entry(1, 2, Some(1)), entry(2, 2, Some(9)), entry(3, 7, Some(1))];
-        let d = Difference::between(old.clone(), new.clone());
+        let d = Diff::between(old.clone(), new.clone());
         assert_eq!(d.inserts, [entry(3, 7, Some(1))]);
         assert_eq!(d.modifies, [(entry(2, 2, Some(1)), entry(2, 2, Some(9)))]);
         assert_eq!(d.deletes, [entry(2, 1, Some(1)), entry(1, 1, Some(1))]);
         assert_eq!((d.additions().len(), d.removals().len()), (2, 2));
         assert_eq!(d.inverse().inserts, [entry(1, 1, Some(1)), entry(2, 1, Some(1))]);
         assert_eq!(d.inverse().inverse(), d);
-        assert!(Difference::between(new.clone(), new).is_empty());
+        assert!(Diff::between(new.clone(), new).is_empty());
     }
 }

@@ -5,10 +5,10 @@
 use super::Controller;
 use super::agents::{Agents, answer};
 use super::change::Leave;
+use super::error::ControllerError;
 use super::events::of_flow;
 use super::journal::Recovered;
 use super::model::{Flow, Member, Ring};
-use super::refusal::Refusal;
 use super::settings::Policy;
 use super::state::State;
 use std::collections::{HashMap, HashSet};
@@ -125,7 +125,7 @@ impl Controller {
         let mut work = self.work_at_last().await;
         let Err(refusal) = self.remove_with(&mut work, name, members, Leave::Empty, "").await else { return };
         let drops = flow.settings.policy == Policy::DropMember && self.is_deserted(&going).await;
-        let kept: Result<Flow, Refusal> = match drops {
+        let kept: Result<Flow, ControllerError> = match drops {
             true => self.remove_with(&mut work, name, members, Leave::Forced, &refusal.message).await,
             false => Err(refusal),
         };

@@ -2,8 +2,8 @@
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
 use super::alloc::{Number, Resting};
+use super::error::{ControllerError, ErrorKind};
 use super::model::{Flow, FlowKind, Ring};
-use super::refusal::{Kind, Refusal};
 use super::{Controller, Work};
 use crate::plan::admin::{self, Reset};
 use std::collections::{BTreeSet, HashSet};
@@ -66,7 +66,7 @@ impl WorkerState {
 
 impl Controller {
     /// Asks a worker how it is.
-    pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, Refusal> {
+    pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, ControllerError> {
         let mut answers = self.0.states.subscribe();
         let (begun, mut patience) = (Instant::now(), ANSWER);
         // Without a session nobody hears the answer.
@@ -84,22 +84,22 @@ impl Controller {
             patience = (patience * 2).min(LATE_ANSWER);
         }
         let message = format!("switch `{}` does not answer for worker {worker}", self.0.switch_name);
-        Err(Refusal::new(Kind::Unavailable, message))
+        Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 
     /// Waits until the data plane has taken all packets that it was sent before.
-    async fn caught_up(&self, work: &mut Work) -> Result<(), Refusal> {
+    async fn caught_up(&self, work: &mut Work) -> Result<(), ControllerError> {
         self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
     }
 
     /// Waits until those of `workers`, which are held, have nothing under way, for at most `time`; says which of them have
     /// something all the same.
-    pub(super) async fn rest(
+    pub(super) async fn quiesce(
         &self,
         work: &mut Work,
         workers: &BTreeSet<u16>,
         time: Duration,
-    ) -> Result<Rest, Refusal> {
+    ) -> Result<Rest, ControllerError> {
         let begun = Instant::now();
         let mut rest = Rest::default();
         for &worker in workers {
@@ -125,7 +125,12 @@ impl Controller {
 
     /// Has registers begin where the rings do that `old` has not: counters and PSNs. Their workers do not run yet, but for that of a
     /// group that they join.
-    pub(super) async fn begin(&self, work: &mut Work, old: Option<&Flow>, new: &Flow) -> Result<(), Refusal> {
+    pub(super) async fn begin(
+        &self,
+        work: &mut Work,
+        old: Option<&Flow>,
+        new: &Flow,
+    ) -> Result<(), ControllerError> {
         let had: HashSet<&str> = old.iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
         let running = old.map(Flow::workers).unwrap_or_default();
         let reset = |r: &Ring| match !r.ids.is_producer && running.contains(&r.ids.worker) {
@@ -152,7 +157,7 @@ impl Controller {
         old: &Flow,
         new: &mut Flow,
         state: &WorkerState,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ControllerError> {
         let stuck = super::change::stuck(old, state);
         let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
         if new.workers().contains(&state.worker) {
@@ -172,8 +177,8 @@ impl Controller {
         work: &mut Work,
         new: &mut Flow,
         state: &WorkerState,
-        stuck: Refusal,
-    ) -> Result<(), Refusal> {
+        stuck: ControllerError,
+    ) -> Result<(), ControllerError> {
         let (mtu, worker) = (new.mtu, state.worker);
         let of_worker = |r: &&mut Ring| r.ids.worker == worker;
         let mut rings: Vec<&mut Ring> =
@@ -189,7 +194,7 @@ impl Controller {
                 "the last transfer reached some consumers and not others before its producer `{}` was lost",
                 self.state().user_of_producer(state.producer).map_or("?".into(), |u| u.member.clone())
             );
-            return Err(Refusal::new(Kind::NotNow, message));
+            return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
         // That of the consumer who has the most to pop.
         let tail = words.iter().map(|w| w.tail).max_by_key(|t| head.wrapping_sub(*t)).unwrap_or(head);
@@ -215,8 +220,8 @@ impl Controller {
         work: &mut Work,
         new: &mut Flow,
         state: &WorkerState,
-        stuck: Refusal,
-    ) -> Result<(), Refusal> {
+        stuck: ControllerError,
+    ) -> Result<(), ControllerError> {
         // The worker first, so that it repeats nothing in between.
         let (worker, head, psn) = (state.worker, state.head, state.psn);
         let idle = Reset { worker, head, consumer_tail: head, psn, ..Default::default() };
@@ -244,7 +249,7 @@ impl Controller {
     }
 
     /// Has workers look at once at what they wait for, in place of when their back-off ends.
-    pub(super) async fn nudge(&self, work: &mut Work, stuck: &[WorkerState]) -> Result<(), Refusal> {
+    pub(super) async fn nudge(&self, work: &mut Work, stuck: &[WorkerState]) -> Result<(), ControllerError> {
         for state in stuck {
             work.switch.packet_out(admin::retry(state.worker)).await?;
         }
@@ -270,7 +275,7 @@ impl Controller {
         }
     }
 
-    async fn clean(&self, work: &mut Work, numbers: &[Number]) -> Result<(), Refusal> {
+    async fn clean(&self, work: &mut Work, numbers: &[Number]) -> Result<(), ControllerError> {
         for reset in resets(numbers) {
             work.switch.packet_out(reset.packet()).await?;
         }

@@ -3,8 +3,8 @@
 //! than what a round of all busy workers may take.
 
 use super::change::Surroundings;
+use super::error::ControllerError;
 use super::model::Flow;
-use super::refusal::Refusal;
 use super::{Controller, Work};
 use crate::plan::GROUP_TICK;
 use std::time::Duration;
@@ -24,31 +24,31 @@ fn shortest(busy: usize, now: Duration) -> Duration {
 
 impl Controller {
     /// Keeps timeouts as long as the crowd needs them, for as long as it is polled.
-    pub(super) async fn keep_patience(&self) {
+    pub(super) async fn keep_timeouts(&self) {
         loop {
             self.0.crowd.notified().await;
             if self.0.plane.queues() {
                 let mut work = self.0.work.lock().await;
                 // The switch has gone, or will refuse flows' changes as well.
-                let _ = self.write_patience(&mut work).await;
+                let _ = self.write_timeouts(&mut work).await;
             }
         }
     }
 
-    async fn write_patience(&self, work: &mut Work) -> Result<(), Refusal> {
+    async fn write_timeouts(&self, work: &mut Work) -> Result<(), ControllerError> {
         let (before, after, flows) = {
             let state = self.state();
             let busy = state.ticking.get(&GROUP_TICK).map_or(0, |workers| workers.len());
-            let patience = shortest(busy, state.patience);
-            if patience == state.patience {
+            let min_timeout = shortest(busy, state.min_timeout);
+            if min_timeout == state.min_timeout {
                 return Ok(());
             }
             let before = Surroundings::of(&state);
             let flows: Vec<Flow> = state.flows.values().cloned().collect();
-            (before.clone(), Surroundings { patience, ..before }, flows)
+            (before.clone(), Surroundings { min_timeout, ..before }, flows)
         };
         self.rewrite(work, &flows, (&before, &after)).await?;
-        self.state().patience = after.patience;
+        self.state().min_timeout = after.min_timeout;
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
-//! Whose silence it is. The switch only says that a transfer does not move, once per retry, when a third of `dead_after` is over; which
-//! of the transfer's members it has asked and not heard in the rest of it says who is gone, and is told once.
+//! Which member of a flow has failed: it does not answer the switch for `dead_after`. The switch only says that a transfer does not move,
+//! once per retry, when a third of `dead_after` is over. The member that was asked and not heard in the rest of that time is silent; an
+//! event says so once.
 
 use super::Controller;
 use super::change::Leave;
+use super::error::ControllerError;
 use super::events::of_flow;
 use super::model::{Flow, Ring};
-use super::refusal::Refusal;
 use super::state::User;
 use crate::p4::names::counter::{RECEIVED, SENT};
 use crate::plan::{PlanError, report::Report};
@@ -34,7 +35,7 @@ struct Transfer {
     /// At the reports of the last two thirds of `dead_after`, and at the one before. What answers a retry may be counted before its
     /// report is here, so that only what does not change over two of them was not heard.
     packets: VecDeque<(Instant, Packets)>,
-    /// Whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
+    /// The members whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
     /// machine that is busy: they have `dead_after` from then on, as they would have in a transfer of their own.
     told: Option<(Vec<User>, Instant)>,
 }
@@ -145,7 +146,7 @@ impl Controller {
     }
 
     /// What was received and sent on connections so far.
-    async fn packets(&self, connections: &[u16]) -> Result<Packets, Refusal> {
+    async fn packets(&self, connections: &[u16]) -> Result<Packets, ControllerError> {
         let counter = |name| self.0.plane.schema().counter(name).map_err(PlanError::from);
         let (received, sent) = (counter(RECEIVED)?, counter(SENT)?);
         let cells: Vec<(u32, u16)> =

@@ -8,7 +8,7 @@ use zsr_records::Fault;
 
 /// What kind of refusal: which gRPC status it is (`controller.proto` in crates/api).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ErrorKind {
     /// A name is taken, a member is there already.
     Exists,
     /// No object has that name.
@@ -34,62 +34,65 @@ pub enum Kind {
 /// A refusal: the message names the object and says what to do. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct ControllerError {
     /// What kind.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// For people.
     pub message: String,
 }
 
-impl Refusal {
+impl ControllerError {
     /// A refusal of this kind.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Refusal { kind, message: message.into() }
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        ControllerError { kind, message: message.into() }
     }
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for ControllerError {
     fn from(e: Fault) -> Self {
-        Refusal::new(Kind::Invalid, e.to_string())
+        ControllerError::new(ErrorKind::Invalid, e.to_string())
     }
 }
 
-impl From<Exhausted> for Refusal {
+impl From<Exhausted> for ControllerError {
     fn from(e: Exhausted) -> Self {
-        Refusal::new(Kind::Full, e.to_string())
+        ControllerError::new(ErrorKind::Full, e.to_string())
     }
 }
 
-impl From<PlanError> for Refusal {
+impl From<PlanError> for ControllerError {
     fn from(e: PlanError) -> Self {
-        Refusal::new(Kind::Internal, e.to_string())
+        ControllerError::new(ErrorKind::Internal, e.to_string())
     }
 }
 
-impl From<ClientError> for Refusal {
+impl From<ClientError> for ControllerError {
     fn from(e: ClientError) -> Self {
-        Refusal::new(Kind::Unavailable, e.to_string())
+        ControllerError::new(ErrorKind::Unavailable, e.to_string())
     }
 }
 
-impl From<JournalError> for Refusal {
+impl From<JournalError> for ControllerError {
     fn from(e: JournalError) -> Self {
-        Refusal::new(Kind::Unwritten, format!("{e}; nothing was changed: make it writable, and ask again"))
+        ControllerError::new(
+            ErrorKind::Unwritten,
+            format!("{e}; nothing was changed: make it writable, and ask again"),
+        )
     }
 }
 
-impl From<Refusal> for tonic::Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<ControllerError> for tonic::Status {
+    fn from(refusal: ControllerError) -> Self {
         use tonic::Code;
         let code = match refusal.kind {
-            Kind::Exists => Code::AlreadyExists,
-            Kind::NotFound => Code::NotFound,
-            Kind::Invalid => Code::InvalidArgument,
-            Kind::NotNow | Kind::Stuck => Code::FailedPrecondition,
-            Kind::Full => Code::ResourceExhausted,
-            Kind::Unavailable | Kind::Unwritten => Code::Unavailable,
-            Kind::Unsupported => Code::Unimplemented,
-            Kind::Internal => Code::Internal,
+            ErrorKind::Exists => Code::AlreadyExists,
+            ErrorKind::NotFound => Code::NotFound,
+            ErrorKind::Invalid => Code::InvalidArgument,
+            ErrorKind::NotNow | ErrorKind::Stuck => Code::FailedPrecondition,
+            ErrorKind::Full => Code::ResourceExhausted,
+            ErrorKind::Unavailable | ErrorKind::Unwritten => Code::Unavailable,
+            ErrorKind::Unsupported => Code::Unimplemented,
+            ErrorKind::Internal => Code::Internal,
         };
         tonic::Status::new(code, refusal.message)
     }
