@@ -2,8 +2,8 @@
 //! up by the controller through P4Runtime. Benchmarks take the steps apart with it.
 
 use std::path::Path;
+use zsr_control_plane::dataplane::{PORT_TIMER, admin};
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{PORT_TIMER, admin};
 use zsr_control_plane::run::in_hand::InHand;
 use zsr_ring::{Cancel, Consumer, Producer, Role};
 use zsr_soft_nic::Nic;

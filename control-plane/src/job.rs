@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::controller::model::{self, Ring};
+use crate::dataplane::model::{self, Ring};
 use crate::options::RunOptions;
 use crate::p4::names::counter::{PRODUCER_TRANSFERS, RECEIVED, RETRIES, SENT, TRANSFERS};
 use crate::p4::{ArtifactError, Artifacts};

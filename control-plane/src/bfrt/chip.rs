@@ -6,7 +6,7 @@ use super::groups::update;
 use super::info::Info;
 use super::proto as bf;
 use super::row::{Row, Value, data, only_key};
-use crate::plan::{admin, ticks::TimerPacket};
+use crate::dataplane::{admin, ticks::TimerPacket};
 use bf::data_field::Value as Wire;
 use bf::update::Type;
 use zsr_topology::{Chip, Fec, PortSetup};

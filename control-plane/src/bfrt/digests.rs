@@ -2,9 +2,9 @@
 
 use super::info::{Filter, Info};
 use super::proto as bf;
+use crate::dataplane::report::FIELDS;
 use crate::p4::ClientError;
 use crate::p4::schema::number;
-use crate::plan::report::FIELDS;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 

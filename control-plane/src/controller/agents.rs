@@ -1,10 +1,10 @@
 //! The hosts' agents, as the controller calls them: few calls, each for many rings, and none waits for ever.
 
 use super::asking::{PATIENCE, Questions, Whom, ask, refused};
-use super::dataplane::{DataPlane, Hosts};
 use super::error::{ControllerError, ErrorKind};
-use super::model::{Flow, Ring};
-use crate::plan::{Qp, RingAddress, SwitchAddress};
+use crate::dataplane::flow::{DataPlane, Hosts};
+use crate::dataplane::model::{Flow, Ring};
+use crate::dataplane::{Qp, RingAddress, SwitchAddress};
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Agents {
     /// # Errors
     /// When a host's agent has no sound URI.
     pub fn new(hosts: &Hosts) -> Result<Self, ControllerError> {
-        let client = |(name, host): (&String, &super::model::Host)| {
+        let client = |(name, host): (&String, &crate::dataplane::model::Host)| {
             let settings = |endpoint: Endpoint| {
                 endpoint
                     .connect_timeout(CONNECT)

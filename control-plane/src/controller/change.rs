@@ -8,16 +8,16 @@
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
 
-use super::dataplane::{Context, Hosts, Limits, Ticks, replication};
-use super::diff::Diff;
 use super::error::{ControllerError, ErrorKind};
-use super::model::{Flow, FlowKind, Ring};
 use super::quiesce::WorkerState;
 use super::session::Reach;
 use super::state::State;
 use super::{Controller, Work};
+use crate::dataplane::diff::Diff;
+use crate::dataplane::flow::{Context, Hosts, Limits, Ticks, replication};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::ticks;
 use crate::p4::ClientError;
-use crate::plan::ticks;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

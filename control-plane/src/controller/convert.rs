@@ -1,9 +1,9 @@
 //! Between the controller's types and the messages of `zsr.controller.v1`.
 
 use super::error::{ControllerError, ErrorKind};
-use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use super::settings::{Changes, Hint, Policy, Settings};
 use super::state::{NewFlow, NewMember};
+use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
+use crate::dataplane::settings::{Changes, Hint, Policy, Settings};
 use zsr_api::controller as proto;
 use zsr_topology::RingRole;
 

@@ -3,13 +3,13 @@
 
 use super::change::Surroundings;
 use super::convert::new_flow;
-use super::dataplane::{DataPlane, base, replication};
 use super::error::ControllerError;
-use super::model::{Flow, FlowKind, Ring};
 use super::request::create_flow_request;
 use super::state::State;
+use crate::dataplane::flow::{DataPlane, base, replication};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::{FirstPsns, PlanError, RingAddress, RingIds, admin, ticks};
 use crate::p4::Schema;
-use crate::plan::{FirstPsns, PlanError, RingAddress, RingIds, admin, ticks};
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
 use zsr_link::Rng;

@@ -1,9 +1,9 @@
 //! Why the controller refused, or could not do, what it was asked.
 
-use super::alloc::Exhausted;
 use super::journal::JournalError;
+use crate::dataplane::PlanError;
+use crate::dataplane::alloc::Exhausted;
 use crate::p4::ClientError;
-use crate::plan::PlanError;
 use zsr_records::Fault;
 
 /// What kind of refusal: which gRPC status it is (`controller.proto` in crates/api).

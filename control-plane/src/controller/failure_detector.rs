@@ -6,10 +6,10 @@ use super::Controller;
 use super::change::Leave;
 use super::error::ControllerError;
 use super::events::of_flow;
-use super::model::{Flow, Ring};
 use super::state::User;
+use crate::dataplane::model::{Flow, Ring};
+use crate::dataplane::{PlanError, report::Report};
 use crate::p4::names::counter::{RECEIVED, SENT};
-use crate::plan::{PlanError, report::Report};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -223,7 +223,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::report::Reason;
+    use crate::dataplane::report::Reason;
 
     fn of_a_transfer() -> Transfer {
         Transfer { flow: "f".into(), psn: 0, phase: 2, packets: VecDeque::new(), told: None }
@@ -311,7 +311,7 @@ mod tests {
     fn the_phase_says_who_can_keep_a_transfer() {
         let flow: Flow = serde_json::from_value(serde_json::json!({
             "name": "f", "number": 1, "kind": "Shuffle", "item_size": 64, "ring_size": 4096, "mtu": 1024, "owner": "",
-            "settings": crate::controller::settings::Settings::of_items(64), "routing": "hash", "version": 1, "failed": null,
+            "settings": crate::dataplane::settings::Settings::of_items(64), "routing": "hash", "version": 1, "failed": null,
             "producers": [{"name": "p", "host": "h1", "rings": [ring("f.p", 7, true, 1)]}],
             "consumers": [
                 {"name": "c0", "host": "h2", "rings": [ring("f.c0", 1, false, 2)]},

@@ -1,9 +1,9 @@
 //! What a topology gives a controller to begin with: hosts, rings that it declares, rules for numbers.
 
-use super::alloc::{Allocator, Room};
-use super::model::{DeclaredRing, Host};
 use super::state::State;
-use crate::plan::{FirstPsns, Station};
+use crate::dataplane::alloc::{Allocator, Room};
+use crate::dataplane::model::{DeclaredRing, Host};
+use crate::dataplane::{FirstPsns, Station};
 use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! What flows there are, and which change was under way, one line of JSON each, so that a controller that starts anew knows both.
 //! The cost of a change does not depend on how many flows there are; a start writes all of it anew.
 
-use super::model::Flow;
 use super::store::{FileStore, Store};
+use crate::dataplane::model::Flow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -255,8 +255,8 @@ fn set(flows: &mut BTreeMap<String, Flow>, name: String, flow: Option<Flow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::model::FlowKind;
-    use crate::controller::settings::Settings;
+    use crate::dataplane::model::FlowKind;
+    use crate::dataplane::settings::Settings;
     use std::sync::{Arc, Mutex};
 
     fn flow(name: &str) -> Flow {

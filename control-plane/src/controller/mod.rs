@@ -5,26 +5,23 @@
 //!                                                     events ◄─ watch: agents' events, the switch's reports
 //! ```
 //! - [`state`]: what is, and every check of what is asked. No I/O.
-//! - [`dataplane`]: a flow as table entries, the one planning interface; [`difference`]: from one list of entries to another.
+//! - [`crate::dataplane`]: a flow as table entries.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
-//! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller.
-//! - `unfinished`: what an earlier controller had begun.
-//! - `rest`: workers at rest, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies; `silence`: which member of a transfer does not answer, `polls`:
-//!   which one that is polled; `own`: the topology's flows
-//!   when their switch was started anew.
-//! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right; `again`: a
-//!   switch that was started anew.
+//! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller; `inventory`: what the
+//!   topology gives it to begin with; `recovery`: changes that an earlier controller had begun.
+//! - [`draft`]: a topology's flows for whoever has switch and NICs in hand.
+//! - `quiesce`: workers without a transfer under way, registers as fresh.
+//! - `watch`: what happens meanwhile, and the flows' policies. `failure_detector`: which member of a transfer does not answer;
+//!   `polls`: which one that is polled; `own`: the topology's flows when their switch was started anew.
+//! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
+//!   `reconnect`: a switch that was started anew.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
-pub mod alloc;
 mod asking;
 mod barriers;
 mod change;
 mod convert;
-pub mod dataplane;
-pub mod diff;
 pub mod draft;
 pub mod error;
 pub mod events;
@@ -33,7 +30,6 @@ mod fair_share;
 mod inventory;
 pub mod journal;
 mod links;
-pub mod model;
 mod operations;
 mod own;
 mod pending;
@@ -47,7 +43,6 @@ mod recovery;
 mod request;
 mod service;
 mod session;
-pub mod settings;
 mod shares;
 mod start;
 pub mod state;
@@ -57,9 +52,10 @@ mod timeouts;
 mod vlans;
 mod watch;
 
+use crate::dataplane::flow::DataPlane;
+use crate::dataplane::{alloc, model};
 use crate::p4::SwitchClient;
 use agents::Agents;
-use dataplane::DataPlane;
 use events::Events;
 use journal::Journal;
 use session::{Reach, Session};

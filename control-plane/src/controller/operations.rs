@@ -4,13 +4,13 @@ use super::change::{Leave, Removal, rings_only_in};
 use super::convert;
 use super::error::{ControllerError, ErrorKind};
 use super::events::{of_flow, of_host};
-use super::model::Ring;
-use super::model::{Flow, FlowKind, Member};
 use super::pending::What;
 use super::session::Reach;
-use super::settings::Changes;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
+use crate::dataplane::model::Ring;
+use crate::dataplane::model::{Flow, FlowKind, Member};
+use crate::dataplane::settings::Changes;
 use std::time::{Duration, Instant};
 use zsr_api::{
     agent::{self, Role},

@@ -3,7 +3,7 @@
 
 use super::Controller;
 use super::events::of_flow;
-use super::model::{Flow, FlowKind, Ring};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -220,7 +220,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::settings::Settings;
+    use crate::dataplane::settings::Settings;
     use serde_json::json;
 
     fn flow() -> Flow {

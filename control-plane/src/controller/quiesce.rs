@@ -1,11 +1,11 @@
 //! Workers at rest, and registers as fresh: what the controller asks the data plane itself, by packets through the CPU port
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
-use super::alloc::{Number, Resting};
 use super::error::{ControllerError, ErrorKind};
-use super::model::{Flow, FlowKind, Ring};
 use super::{Controller, Work};
-use crate::plan::admin::{self, Reset};
+use crate::dataplane::admin::{self, Reset};
+use crate::dataplane::alloc::{Number, Resting};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -232,7 +232,7 @@ impl Controller {
         let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
         let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
         // Anywhere: where the old connection was is not known, and it was far away all but surely.
-        ring.ids.data.psn = crate::plan::FirstPsns::Secret.next();
+        ring.ids.data.psn = crate::dataplane::FirstPsns::Secret.next();
         ring.ids.poll.psn = 0;
         self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         // Makes it free for others, too.

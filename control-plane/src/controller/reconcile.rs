@@ -3,13 +3,13 @@
 
 use super::Controller;
 use super::change::Surroundings;
-use super::dataplane::{DataPlane, base, replication};
-use super::diff::Diff;
-use super::model::Flow;
 use super::start::StartError;
+use crate::dataplane::diff::Diff;
+use crate::dataplane::flow::{DataPlane, base, replication};
+use crate::dataplane::model::Flow;
+use crate::dataplane::{GROUP_FLOOD, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, ticks};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ type Ticking = BTreeMap<u32, BTreeSet<u16>>;
 /// A cookie for a program that is about to be given to a switch: by it the controller knows later whether that very pipeline still
 /// runs, registers included. Its upper half says which program it is.
 pub(super) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u64 {
-    u64::from(client.fingerprint(artifacts)) << 32 | u64::from(crate::plan::secret())
+    u64::from(client.fingerprint(artifacts)) << 32 | u64::from(crate::dataplane::secret())
 }
 
 /// Workers of `flows` that run.

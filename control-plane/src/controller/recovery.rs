@@ -8,9 +8,9 @@ use super::change::Leave;
 use super::error::ControllerError;
 use super::events::of_flow;
 use super::journal::Recovered;
-use super::model::{Flow, Member, Ring};
-use super::settings::Policy;
 use super::state::State;
+use crate::dataplane::model::{Flow, Member, Ring};
+use crate::dataplane::settings::Policy;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use zsr_api::{

@@ -70,7 +70,7 @@ impl Controller {
         }
     }
 
-    fn flow_message(&self, flow: &super::model::Flow) -> proto::Flow {
+    fn flow_message(&self, flow: &crate::dataplane::model::Flow) -> proto::Flow {
         let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.programs_of(host));
         let state = self.state();
         if !state.leaving.is_empty() {
@@ -135,7 +135,7 @@ impl Service for Controller {
         for ring in state.flows.values().flat_map(|f| f.rings()) {
             *rings.entry(ring.host.as_str()).or_insert(0) += 1;
         }
-        let host = |h: &super::model::Host| {
+        let host = |h: &crate::dataplane::model::Host| {
             let rings = rings.get(h.name.as_str()).copied().unwrap_or(0);
             convert::host(h, self.is_connected(&h.name), rings, inner.links.at_host(&h.name))
         };
@@ -240,7 +240,7 @@ impl Service for Controller {
         if flow.is_empty() {
             let (flows, declared) = {
                 let state = self.state();
-                let free = |r: &&super::model::DeclaredRing| state.user_of_ring(&r.name).is_none();
+                let free = |r: &&crate::dataplane::model::DeclaredRing| state.user_of_ring(&r.name).is_none();
                 let declared: Vec<_> = state.declared.values().filter(free).cloned().collect();
                 (state.flows.values().cloned().collect::<Vec<_>>(), declared)
             };

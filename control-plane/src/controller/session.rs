@@ -319,7 +319,7 @@ impl Controller {
         for flow in self.list_flows() {
             for worker in flow.workers() {
                 let mut work = self.work_at_last().await;
-                let is_it = |f: &super::model::Flow| f.name == flow.name && f.failed.is_none();
+                let is_it = |f: &crate::dataplane::model::Flow| f.name == flow.name && f.failed.is_none();
                 if !self.state().flow_of_worker(worker).is_some_and(is_it) {
                     break;
                 }

@@ -2,11 +2,11 @@
 //! has the switch hold them to it, by the means of rate caps.
 
 use super::change::Surroundings;
-use super::dataplane::Limits;
 use super::error::ControllerError;
 use super::fair_share::{Demand, Sharing};
-use super::model::Flow;
 use super::{Controller, Work};
+use crate::dataplane::flow::Limits;
+use crate::dataplane::model::Flow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,15 +2,12 @@
 //! back or completed first: switch and agents then hold what the store says, and nothing else.
 
 use super::agents::Agents;
-use super::alloc::Number;
 use super::barriers::Barriers;
 use super::change::Surroundings;
-use super::dataplane::{DataPlane, base};
 use super::error::ControllerError;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
-use super::model::Flow;
 use super::pending::Pending;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
@@ -19,9 +16,12 @@ use super::session::{Reach, Session, become_primary};
 use super::state::State;
 use super::store::Store;
 use super::{Controller, Inner, Work, reconnect, stats};
+use crate::dataplane::PlanError;
+use crate::dataplane::alloc::Number;
+use crate::dataplane::flow::{DataPlane, base};
+use crate::dataplane::model::Flow;
 use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
-use crate::plan::PlanError;
 use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
 //! that its operation names.
 
-use super::alloc::{Allocator, Exhausted, Number};
-use super::dataplane::{Hosts, Limits};
 use super::error::{ControllerError, ErrorKind};
-use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use super::settings::{Changes, Settings};
-use crate::plan::{FirstPsns, RingAddress, RingIds};
+use crate::dataplane::alloc::{Allocator, Exhausted, Number};
+use crate::dataplane::flow::{Hosts, Limits};
+use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
+use crate::dataplane::settings::{Changes, Settings};
+use crate::dataplane::{FirstPsns, RingAddress, RingIds};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -444,7 +444,7 @@ impl State {
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
         let psn = psn.unwrap_or_else(|| self.psns.next());
         let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
-        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::plan::secret() })
+        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::dataplane::secret() })
     }
 
     /// The member's name, if it may join.

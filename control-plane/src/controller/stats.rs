@@ -1,11 +1,11 @@
 //! Counters of flows and rings: what the switch counts by connection, worker and producer ring, and the rings' own words.
 
 use super::Controller;
-use super::alloc::Number;
 use super::error::ControllerError;
-use super::model::{Flow, Ring};
+use crate::dataplane::alloc::Number;
+use crate::dataplane::model::{Flow, Ring};
+use crate::dataplane::{COUNTERS, PlanError, RingAddress};
 use crate::p4::{Cell, SchemaError};
-use crate::plan::{COUNTERS, PlanError, RingAddress};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ impl Controller {
     /// When there is no such flow.
     pub async fn stats(&self, name: &str) -> Result<proto::Stats, ControllerError> {
         let flows = if name.is_empty() { self.list_flows() } else { vec![self.get_flow(name)?] };
-        let counters = self.counters().map_err(crate::plan::PlanError::from)?;
+        let counters = self.counters().map_err(crate::dataplane::PlanError::from)?;
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
         let cells: Vec<(u32, u16)> = rings.iter().flat_map(|r| cells_of(r, counters)).collect();
         let reader = self.reader();

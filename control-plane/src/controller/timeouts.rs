@@ -4,9 +4,9 @@
 
 use super::change::Surroundings;
 use super::error::ControllerError;
-use super::model::Flow;
 use super::{Controller, Work};
-use crate::plan::GROUP_TICK;
+use crate::dataplane::GROUP_TICK;
+use crate::dataplane::model::Flow;
 use std::time::Duration;
 
 /// What each busy worker adds to a round, on the two cores that bench/README.md is about, with some to spare.

@@ -2,19 +2,19 @@
 //! event, and for flows that it concerns, what their policy says.
 
 use super::Controller;
-use super::alloc::Resting;
 use super::change::Leave;
 use super::error::ErrorKind;
 use super::events::of_flow;
 use super::failure_detector::{Heard, Listening};
 use super::links::End;
-use super::model::{Flow, Member, Ring};
 use super::quiesce::WorkerState;
 use super::session::Reach;
-use super::settings::Policy;
 use super::state::User;
+use crate::dataplane::alloc::Resting;
+use crate::dataplane::model::{Flow, Member, Ring};
+use crate::dataplane::report::{Reason, Report};
+use crate::dataplane::settings::Policy;
 use crate::p4::{ClientError, Digests};
-use crate::plan::report::{Reason, Report};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;

@@ -1,6 +1,6 @@
 //! A switch, reached through P4Runtime and nothing else.
 
-use crate::plan::ticks::TimerPacket;
+use crate::dataplane::ticks::TimerPacket;
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;

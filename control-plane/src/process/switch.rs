@@ -4,7 +4,7 @@ use super::captures::Captures;
 use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::plan::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
+use crate::dataplane::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
 use p4runtime_proto::Address;
 use std::io::Write;
 use std::net::SocketAddr;

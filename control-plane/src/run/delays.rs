@@ -1,7 +1,7 @@
 //! What a run that moves data waits for, for its progress: how often the switch has tried again, and what does not get on.
 
 use super::System;
-use crate::controller::model::Flow;
+use crate::dataplane::model::Flow;
 use crate::p4::names::counter::RETRIES;
 use std::time::{Duration, Instant};
 use zsr_topology::{RingRole, show_size};

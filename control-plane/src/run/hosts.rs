@@ -2,7 +2,7 @@
 //! reach one on another machine.
 
 use super::error::RunError;
-use crate::controller::model::Flow;
+use crate::dataplane::model::Flow;
 use p4runtime_proto::{Address, Local, local};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;

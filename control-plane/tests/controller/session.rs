@@ -3,7 +3,7 @@
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_control_plane::controller::dataplane::DataPlane;
+use zsr_control_plane::dataplane::flow::DataPlane;
 use zsr_control_plane::p4::{P4RuntimeSession, Schema};
 use zsr_ring::{Consumer, Producer};
 

@@ -2,7 +2,7 @@
 
 use zsr_api::controller::{self as proto, EventKind};
 use zsr_control_plane::controller::journal::Journal;
-use zsr_control_plane::controller::model::Flow;
+use zsr_control_plane::dataplane::model::Flow;
 use zsr_host_agent::agent;
 use zsr_ring::{Consumer, PopError};
 

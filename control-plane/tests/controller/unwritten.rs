@@ -88,8 +88,8 @@ fn what_was_taken_away_stays_away_though_its_end_was_never_written() {
     let flows = controller.list_flows();
     end(&rig, controller, client);
     let (controller, _client) = rig.control();
-    let members = |flows: Vec<zsr_control_plane::controller::model::Flow>| {
-        let names = |f: &zsr_control_plane::controller::model::Flow| {
+    let members = |flows: Vec<zsr_control_plane::dataplane::model::Flow>| {
+        let names = |f: &zsr_control_plane::dataplane::model::Flow| {
             (f.name.clone(), f.members().map(|m| m.name.clone()).collect::<Vec<_>>())
         };
         flows.iter().map(names).collect::<Vec<_>>()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use zsr_control_plane::controller::dataplane::DataPlane;
+use zsr_control_plane::dataplane::flow::DataPlane;
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
 
 use super::system::System;

@@ -12,10 +12,10 @@ use zsr_api::{
     agent::agent_client::AgentClient,
     agent::{GetRingRequest, ListRingsRequest},
 };
-use zsr_control_plane::controller::model::Flow;
 use zsr_control_plane::controller::{self, Setup, create_flow_request};
+use zsr_control_plane::dataplane::model::Flow;
+use zsr_control_plane::dataplane::ticks;
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::ticks;
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};

@@ -4,8 +4,8 @@
 //! that what it names is clean again ([`Allocator::reusable`]). A connection that is used again has another queue pair
 //! number, so that late packets find nobody.
 
+use super::{FIRST_FLOW_GROUP, Qp, qp};
 use crate::p4::{Schema, SchemaError};
-use crate::plan::{FIRST_FLOW_GROUP, Qp, qp};
 use std::collections::BTreeSet;
 
 const LAST_GENERATION: u8 = 127;

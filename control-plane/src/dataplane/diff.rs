@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn group(id: u32, replicas: &[u32]) -> rt::Entity {
-        super::super::dataplane::replication(crate::plan::group(id, replicas.iter().map(|r| (1, *r))))
+        crate::dataplane::flow::replication(crate::dataplane::group(id, replicas.iter().map(|r| (1, *r))))
     }
 
     #[test]

@@ -5,11 +5,11 @@
 use super::alloc::{Number, NumberOf, Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
-use crate::p4::{Schema, SchemaError};
-use crate::plan::worker::{self, Target, Times, WorkerSpec};
-use crate::plan::{
+use super::worker::{self, Target, Times, WorkerSpec};
+use super::{
     PlanError, SwitchAddress, base_entries, doorbell, member_groups, port_replication, ring_entries, ticks,
 };
+use crate::p4::{Schema, SchemaError};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! Settings of a flow that can be changed while it runs, and their limits.
 
-use super::error::ControllerError;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -105,7 +104,7 @@ impl Settings {
     ///
     /// # Errors
     /// What is out of range, with flow, setting and range.
-    pub fn with(&self, changes: &Changes, flow: &str, item_size: u32) -> Result<Self, ControllerError> {
+    pub fn with(&self, changes: &Changes, flow: &str, item_size: u32) -> Result<Self, Fault> {
         let mut new = self.clone();
         let what = rules::flow(flow);
         let us = |key: &str, to: &mut u64, from: Option<u64>, range: &RangeInclusive<Duration>| {

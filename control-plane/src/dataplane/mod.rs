@@ -1,12 +1,22 @@
-//! What the switch holds, as table entries: each file beside this one fills the tables of the P4 file of the same name. No I/O.
+//! What the switch holds. No I/O.
+//!
+//! - [`model`]: rings, members and flows; [`settings`]: what of a flow can be changed; [`alloc`]: numbers for them.
+//! - [`flow`]: from a flow to all of its entries, the one planning interface; [`diff`]: from one list of entries to another. Changing a
+//!   flow is the difference of two lists.
+//! - The other files: one for each P4 file of that name, whose tables it fills.
 
 pub mod admin;
+pub mod alloc;
 mod clock;
 mod connection;
+pub mod diff;
+pub mod flow;
 mod forward;
 mod ids;
+pub mod model;
 mod peer;
 pub mod report;
+pub mod settings;
 mod solve;
 mod station;
 pub mod ticks;

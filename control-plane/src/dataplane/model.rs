@@ -2,7 +2,7 @@
 
 use super::alloc::Number;
 use super::settings::Settings;
-use crate::plan::{Qp, RingAddress, RingIds, Station};
+use super::{Qp, RingAddress, RingIds, Station};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
