@@ -5,6 +5,7 @@ mod deaths;
 mod elastic;
 mod kills;
 mod leaving;
+mod library;
 mod life;
 mod lists;
 mod many;
