@@ -2,15 +2,14 @@
 //! up by the controller through P4Runtime. Benchmarks take the steps apart with it.
 
 use std::path::Path;
-use std::sync::Arc;
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{PORT_TIMER, Plan, Qp, RingAddress, admin};
-use zsr_control_plane::run::install::switch_in_hand;
-use zsr_ring::{Cancel, Consumer, Producer, Ring, RingSpec, Role};
-use zsr_soft_nic::{Access, HostMemory, Modify, Mtu, Nic, NicConfig, QpCaps, RtrAttr, RtsAttr};
+use zsr_control_plane::plan::{PORT_TIMER, admin};
+use zsr_control_plane::run::in_hand::InHand;
+use zsr_ring::{Cancel, Consumer, Producer, Role};
+use zsr_soft_nic::Nic;
 use zsr_soft_switch::Switch;
 use zsr_topology::Topology;
-use zsr_wire::{Frame, FramePool, Mac, Psn, Qpn, Rkey};
+use zsr_wire::{Frame, FramePool};
 
 /// The flow.
 pub struct Flow {
@@ -38,57 +37,17 @@ impl Flow {
     pub fn new(item_size: u32, ring_size: u32, max_batch: u32, mtu: u32) -> Flow {
         let text = format!(
             "defaults: {{mtu: {mtu}}}\nhosts: [h1, h2]\nflows:\n  - {{name: f, producers: [h1], consumers: [h2], item_size: {item_size}, \
-             ring_size: {ring_size}, max_batch: {max_batch}, poll_interval: 1us, rto: 10s}}\n\
+             ring_size: {ring_size}, max_batch: {max_batch}, poll_interval: 1us, rto: 10s, doorbell: false}}\n\
              workload: {{kind: synthetic, items: 1}}\n"
         );
         let topology =
             Topology::parse(Path::new("bench.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-        let plan = Plan::new(&topology, 0, 1).expect("one flow fits");
-        let mut nics = Vec::new();
-        let mut rings = Vec::new();
-        let mut addresses = vec![None; topology.rings.len()];
-        for (h, host) in topology.hosts.iter().enumerate() {
-            let mut nic = Nic::new(NicConfig::new(Mac(host.mac.0), host.ip));
-            for (r, ring) in topology.rings.iter().enumerate().filter(|(_, r)| r.host == h) {
-                let ids = plan.rings[r].expect("every ring is in the flow");
-                let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
-                let spec = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
-                let memory = Ring::allocate(role, spec).expect("memory for a ring");
-                let block = memory.memory();
-                let owner: Arc<dyn std::any::Any + Send + Sync> = Arc::new(memory.clone());
-                // SAFETY: the ring, kept alive by `owner`, holds the block.
-                let region = unsafe { HostMemory::from_raw(block.base().as_ptr(), block.len(), owner) };
-                let access = Access::REMOTE_READ.with(Access::REMOTE_WRITE);
-                let rkey: Rkey = nic.register_mr(Arc::new(region), 0, access).expect("a valid region");
-                let mut connect = |remote: Qp| {
-                    let qpn = nic.create_qp(QpCaps::default()).expect("a queue pair");
-                    let mut rtr = RtrAttr::new(
-                        Qpn::new(remote.qpn),
-                        plan.switch.ip,
-                        Psn::new(remote.psn),
-                        Mtu::from_bytes(mtu).expect("a path MTU"),
-                    );
-                    rtr.dest_mac = Some(Mac(plan.switch.mac.0));
-                    let rts = RtsAttr::new(Psn::new(remote.psn));
-                    for step in [Modify::Init { access }, Modify::Rtr(rtr), Modify::Rts(rts)] {
-                        nic.modify_qp(qpn, step).expect("states in order");
-                    }
-                    qpn.get()
-                };
-                addresses[r] = Some(RingAddress {
-                    rkey: rkey.0,
-                    data_qpn: connect(ids.data),
-                    poll_qpn: connect(ids.poll),
-                    epoch: 0,
-                });
-                rings.push(memory);
-            }
-            nics.push(nic);
-        }
         let artifacts = Artifacts::built_in().expect("artifacts that fit");
-        let switch = switch_in_hand(&plan, &addresses, &artifacts).expect("a switch with the plan's entries");
-        let consumer_nic = nics.pop().expect("two hosts");
-        let producer_nic = nics.pop().expect("two hosts");
+        let mut hosts = InHand::new(&topology, &artifacts, 0).expect("one flow fits");
+        let switch = hosts.switch(&artifacts).expect("a switch with the flow's entries");
+        let consumer_nic = hosts.nics.pop().expect("two hosts");
+        let producer_nic = hosts.nics.pop().expect("two hosts");
+        let rings = hosts.rings;
         let find = |role| rings.iter().find(|r| r.role() == role).expect("one ring each").clone();
         Flow {
             switch,

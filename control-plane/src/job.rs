@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use crate::controller::model::{self, Ring};
 use crate::options::RunOptions;
-use crate::p4::{ArtifactError, Artifacts, ClientError};
-use crate::plan::Plan;
+use crate::p4::names::counter::{PRODUCER_TRANSFERS, RECEIVED, RETRIES, SENT, TRANSFERS};
+use crate::p4::{ArtifactError, Artifacts};
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, RunError, System};
@@ -85,7 +86,7 @@ pub fn run(
         topology.links.len(),
         topology.flows.len()
     ));
-    let mut system = System::start(topology, &artifacts, options.pcap.as_deref(), &control.cancel)?;
+    let system = System::start(topology, &artifacts, options.pcap.as_deref(), &control.cancel)?;
     let mut inputs = Vec::new();
     for (flow, (spec, prepared)) in topology.flows.iter().zip(&prepared).enumerate() {
         inputs.push(attach(&system, flow, spec, prepared)?);
@@ -96,7 +97,7 @@ pub fn run(
     progress.start(total(&prepared));
     let mut delays = Delays::default();
     let mut outcomes = run_flow(topology, inputs, output.as_ref(), control, &meter, &mut |m| {
-        if let Some(text) = delays.look(&mut system, m.delivered_records()) {
+        if let Some(text) = delays.look(&system, m.delivered_records()) {
             progress.details(&text);
         }
         progress.update(m.into());
@@ -112,8 +113,8 @@ pub fn run(
 
     progress.phase("tearing down");
     let ended = Instant::now();
-    let counts = read_counts(&mut system)?;
-    let flows = outcomes.iter().filter_map(|o| report_flow(topology, &system.plan, o, &counts)).collect();
+    let counts = read_counts(&system)?;
+    let flows = outcomes.iter().filter_map(|o| report_flow(topology, &system.flows, o, &counts)).collect();
     let fatal = system.reports.fatal();
     let fabric = system.stop()?;
     let outcome = match fatal {
@@ -198,70 +199,67 @@ fn total(prepared: &[Prepared]) -> Estimate {
 }
 
 /// The switch's counters, by name and index: packets.
-type Counts = HashMap<(&'static str, usize), u64>;
+type Counts = HashMap<(&'static str, u16), u64>;
 
-fn read_counts(system: &mut System<'_>) -> Result<Counts, RunError> {
-    let mut ids = Vec::new();
-    for name in ["received", "sent", "transfers", "producer_transfers", "retries"] {
-        ids.push((name, system.schema.counter(name)?));
-    }
-    let cells: Result<Counts, ClientError> = system.block_on(async |client| {
-        let mut counts = Counts::new();
-        for (name, id) in ids {
-            for (index, packets, _) in client.counters(id).await? {
-                counts.insert((name, index), packets);
-            }
+fn read_counts(system: &System<'_>) -> Result<Counts, RunError> {
+    let (schema, mut wanted) = (system.controller.schema(), Vec::new());
+    for ring in system.flows.iter().flat_map(model::Flow::rings) {
+        let (data, poll, worker) = (ring.ids.data.index, ring.ids.poll.index, ring.ids.worker);
+        wanted.extend([(RECEIVED, data), (SENT, data), (RECEIVED, poll), (SENT, poll)]);
+        wanted.extend([(TRANSFERS, worker), (RETRIES, worker)]);
+        if ring.ids.is_producer {
+            wanted.push((PRODUCER_TRANSFERS, ring.ids.id));
         }
-        Ok(counts)
-    });
-    Ok(cells?)
+    }
+    let mut cells = Vec::new();
+    for (name, index) in &wanted {
+        cells.push((schema.counter(name)?, *index));
+    }
+    let counted = system.block_on(async { system.controller.reader().cells(&cells).await })?;
+    Ok(wanted.into_iter().zip(counted.iter().map(|cell| cell.packets)).collect())
 }
 
-/// What a ring's two connections carried, by their indices.
-fn connection(data: u16, poll: u16, counts: &Counts) -> ConnectionCounts {
-    let get = |name, index: u16| counts.get(&(name, usize::from(index))).copied().unwrap_or(0);
+/// What a ring's two connections carried.
+fn connection(ring: &Ring, counts: &Counts) -> ConnectionCounts {
+    let get = |name, index: u16| counts.get(&(name, index)).copied().unwrap_or(0);
+    let (data, poll) = (ring.ids.data.index, ring.ids.poll.index);
     ConnectionCounts {
-        polls: get("sent", poll),
-        poll_answers: get("received", poll),
-        sent: get("sent", data),
-        received: get("received", data),
+        polls: get(SENT, poll),
+        poll_answers: get(RECEIVED, poll),
+        sent: get(SENT, data),
+        received: get(RECEIVED, data),
     }
 }
 
 fn report_flow(
     topology: &Topology,
-    plan: &Plan<'_>,
+    flows: &[model::Flow],
     outcome: &FlowOutcome,
     counts: &Counts,
 ) -> Option<FlowReport> {
-    let flow = topology.flows.get(outcome.flow)?;
-    let ids = |ring: usize| plan.rings.get(ring).copied().flatten();
-    let of_worker = |name, index: u16| counts.get(&(name, usize::from(index))).copied().unwrap_or(0);
-    let carried = |ring| ids(ring).map(|ids| connection(ids.data.index, ids.poll.index, counts));
-    let producer = |ring| {
-        let transfers = of_worker("producer_transfers", ids(ring)?.id);
-        Some(SwitchCounts::of_producer(&carried(ring)?, transfers))
-    };
-    let consumer = |ring| {
-        let ids = ids(ring)?;
-        let (transfers, retries) = (of_worker("transfers", ids.worker), of_worker("retries", ids.worker));
-        Some(SwitchCounts::of_consumer(&carried(ring)?, transfers, retries))
-    };
+    let (flow, made) = (topology.flows.get(outcome.flow)?, flows.get(outcome.flow)?);
+    let indices = flow.producers.iter().chain(&flow.consumers).flat_map(|e| e.rings.iter().copied());
+    let rings: HashMap<usize, &Ring> = indices.zip(made.rings()).collect();
+    let counted = |name, index: u16| counts.get(&(name, index)).copied().unwrap_or(0);
     let by_ring = |ring: usize| {
-        if ids(ring)?.is_producer { producer(ring) } else { consumer(ring) }
+        let ring = rings.get(&ring)?;
+        let carried = connection(ring, counts);
+        Some(match ring.ids.is_producer {
+            true => SwitchCounts::of_producer(&carried, counted(PRODUCER_TRANSFERS, ring.ids.id)),
+            false => {
+                let (transfers, retries) =
+                    (counted(TRANSFERS, ring.ids.worker), counted(RETRIES, ring.ids.worker));
+                SwitchCounts::of_consumer(&carried, transfers, retries)
+            }
+        })
     };
     let mut sum = SwitchCounts::default();
-    for endpoint in flow.producers.iter().chain(&flow.consumers) {
-        for ring in &endpoint.rings {
-            sum.add(&by_ring(*ring).unwrap_or_default());
-        }
-    }
+    rings.keys().for_each(|ring| sum.add(&by_ring(*ring).unwrap_or_default()));
     // Items pass a producer's connection and a consumer's; transfers and retries are their worker's.
-    let consumers = flow.consumers.iter().flat_map(|e| &e.rings).filter_map(|r| consumer(*r));
+    let consumers = flow.consumers.iter().flat_map(|e| &e.rings).filter_map(|r| by_ring(*r));
     sum.data_packets = consumers.map(|c| c.data_packets).sum();
-    let workers = || plan.workers.iter().filter(|w| w.flow == outcome.flow);
-    sum.transfers = workers().map(|w| of_worker("transfers", w.id)).sum();
-    sum.retries = workers().map(|w| of_worker("retries", w.id)).sum();
+    sum.transfers = made.workers().iter().map(|w| counted(TRANSFERS, *w)).sum();
+    sum.retries = made.workers().iter().map(|w| counted(RETRIES, *w)).sum();
     FlowReport::new(topology, outcome, sum, by_ring)
 }
 

@@ -5,17 +5,17 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use zsr_control_plane::plan::{Plan, ticks};
+use zsr_control_plane::plan::ticks;
 use zsr_ring::doorbell::{self, Doorbell};
-use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
-use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic, NicConfig};
+use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic};
 use zsr_soft_switch::Switch;
 use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 use crate::nodes::{NicNode, SwitchNode};
-use crate::setup;
+use crate::setup::{in_hand, switch_of};
 use crate::wire::Wire;
 
 /// Time between two timer packets.
@@ -96,23 +96,15 @@ impl Rig {
     pub fn new(yaml: &str, link: LinkConfig, items: u64) -> Rig {
         let topology =
             Topology::parse(Path::new("rig.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-        let plan = Plan::new(&topology, 0, 1).expect("the flows fit");
-        let mut nics: Vec<Nic> =
-            topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
-        let mut addresses = vec![None; topology.rings.len()];
+        let hosts = in_hand(&topology, 0);
         let (mut feeds, mut sinks, mut bells) = (Vec::new(), Vec::new(), Vec::new());
-        for (r, ring) in topology.rings.iter().enumerate() {
-            let Some(ids) = plan.rings[r] else { continue };
-            let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
-            let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
-            let memory = Ring::with_start(role, shape, 0, 0).expect("memory for a ring");
-            let mtu = topology.hosts[ring.host].mtu;
-            addresses[r] = Some(setup::connect(&mut nics[ring.host], &memory, &plan, ids, mtu));
+        for (drafted, memory) in hosts.draft.rings().iter().zip(&hosts.rings) {
+            let ring = &topology.rings[drafted.index];
             let item = vec![0; ring.item_size as usize];
-            if ids.is_producer {
+            if drafted.ids.is_producer {
                 let mut handle = memory.attach_producer(Cancel::default()).expect("a free ring");
                 let rung = Arc::new(Mutex::new(Vec::new()));
-                if let Some(secret) = plan.doorbell_of(&ids) {
+                if let Some(secret) = drafted.doorbell {
                     handle.set_doorbell(Box::new(Rung { secret, rung: rung.clone() }));
                 }
                 let producer = Some(handle);
@@ -123,7 +115,7 @@ impl Rig {
                     left: items,
                     closes: true,
                     producer,
-                    memory,
+                    memory: memory.clone(),
                     item,
                 });
             } else {
@@ -140,10 +132,11 @@ impl Rig {
                 });
             }
         }
-        let mut switch = setup::switch(&plan, &addresses);
+        let mut switch = switch_of(&hosts);
         for timer in ticks::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
+        let nics = hosts.nics;
         let mut net = Network::new(1);
         let switch = net.add(SwitchNode::new(switch, Wire::default()));
         let nics: Vec<_> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
@@ -151,7 +144,7 @@ impl Rig {
             let (a, b) = (End { node: switch, port: l.port as u16 }, End { node: nics[l.host], port: 0 });
             net.connect(a, b, link).expect("free ports");
         }
-        let to = (Mac(plan.switch.mac.0), plan.switch.ip);
+        let to = (Mac(topology.switches[0].mac.0), topology.switches[0].ip);
         Rig { net, feeds, sinks, bells_work: true, switch, nics, bells, to }
     }
 

@@ -1,42 +1,23 @@
-//! A switch with a plan's entries, and NICs with its rings.
+//! A topology's hosts and switch in hand, with the built-in program.
 
-use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{Plan, Qp, RingAddress, RingIds};
-use zsr_control_plane::run::install::switch_in_hand;
-use zsr_ring::Ring;
-use zsr_soft_nic::{Access, HostMemory, Modify, Mtu, Nic, QpCaps, RtrAttr, RtsAttr};
+use zsr_control_plane::run::in_hand::InHand;
 use zsr_soft_switch::Switch;
-use zsr_wire::{Mac, Psn, Qpn};
+use zsr_topology::Topology;
 
-/// Registers a ring with a NIC and connects its two queue pairs to the switch.
-pub fn connect(nic: &mut Nic, ring: &Arc<Ring>, plan: &Plan, ids: RingIds, mtu: u32) -> RingAddress {
-    let block = ring.memory();
-    let owner: Arc<dyn Any + Send + Sync> = Arc::new(ring.clone());
-    // SAFETY: the ring, kept alive by `owner`, holds the block.
-    let region = unsafe { HostMemory::from_raw(block.base().as_ptr(), block.len(), owner) };
-    let access = Access::REMOTE_READ.with(Access::REMOTE_WRITE);
-    let rkey = nic.register_mr(Arc::new(region), 0, access).expect("a valid region");
-    let mut queue_pair = |remote: Qp| {
-        let qpn = nic.create_qp(QpCaps::default()).expect("a queue pair");
-        let mtu = Mtu::from_bytes(mtu).expect("a path MTU");
-        let psn = Psn::new(remote.psn);
-        let mut rtr = RtrAttr::new(Qpn::new(remote.qpn), plan.switch.ip, psn, mtu);
-        rtr.dest_mac = Some(Mac(plan.switch.mac.0));
-        for step in [Modify::Init { access }, Modify::Rtr(rtr), Modify::Rts(RtsAttr::new(psn))] {
-            nic.modify_qp(qpn, step).expect("states in order");
-        }
-        qpn.get()
-    };
-    let data_qpn = queue_pair(ids.data);
-    RingAddress { rkey: rkey.0, data_qpn, poll_qpn: queue_pair(ids.poll), epoch: 0 }
+fn built_in() -> &'static Artifacts {
+    static BUILT_IN: OnceLock<Artifacts> = OnceLock::new();
+    BUILT_IN.get_or_init(|| Artifacts::built_in().expect("artifacts that fit"))
 }
 
-/// A switch that runs the built-in program with the plan's entries, put there by the controller's client through P4Runtime.
-pub fn switch(plan: &Plan, addresses: &[Option<RingAddress>]) -> Switch {
-    static BUILT_IN: OnceLock<Artifacts> = OnceLock::new();
-    let artifacts = BUILT_IN.get_or_init(|| Artifacts::built_in().expect("artifacts that fit"));
-    switch_in_hand(plan, addresses, artifacts).expect("a switch with the plan's entries")
+/// The topology's NICs and rings, whose counters begin at `start` bytes.
+pub fn in_hand(topology: &Topology, start: u32) -> InHand {
+    InHand::new(topology, built_in(), start).expect("flows that fit")
+}
+
+/// A switch with what they need, put there by the controller's client through P4Runtime.
+pub fn switch_of(hosts: &InHand) -> Switch {
+    hosts.switch(built_in()).expect("a switch with the flows' entries")
 }

@@ -4,13 +4,11 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-use zsr_control_plane::plan::{Plan, RingIds, ticks};
-use zsr_ring::{ByteOrder, Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_control_plane::plan::{RingIds, ticks};
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
-use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::{RegisterId, Switch};
+use zsr_soft_switch::RegisterId;
 use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
-use zsr_wire::Mac;
 
 use crate::items::{self, Received};
 use crate::nodes::{NicNode, SwitchNode};
@@ -109,7 +107,7 @@ fn topology(spec: &Spec) -> Topology {
     let text = format!(
         "defaults: {{mtu: {}, first_psn: {}}}\nhosts: [{producers}, {consumers}]\nflows:\n  - {{name: f, kind: {}, producers: [{producers}], \
          consumers: [{consumers}], item_size: {}, ring_size: {}, max_batch: {}, poll_interval: 4us, poll_timeout: 60us, \
-         rto: 80us}}\nworkload: {{kind: synthetic, items: 1}}\n",
+         rto: 80us, doorbell: false}}\nworkload: {{kind: synthetic, items: 1}}\n",
         spec.mtu,
         spec.psn_from,
         spec.kind.word(),
@@ -126,38 +124,22 @@ fn topology(spec: &Spec) -> Topology {
     topology
 }
 
-fn set(switch: &mut Switch, register: &str, index: u16, value: u32) {
-    let is_it = |name: &str| name.strip_suffix(register).is_some_and(|path| path.ends_with('.'));
-    let at = switch.info().registers.iter().position(|r| is_it(&r.name));
-    let id = RegisterId(at.unwrap_or_else(|| panic!("no register {register}")) as u32);
-    switch.register_write(id, index.into(), &value.to_be_bytes()).expect("a cell of 32 bits");
-}
-
 impl System {
     /// Everything set up, at time 0.
     pub fn new(spec: Spec) -> System {
         let topology = topology(&spec);
-        let plan = Plan::new(&topology, 0, 1).expect("one flow fits");
-        let mut nics: Vec<Nic> =
-            topology.hosts.iter().map(|h| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))).collect();
-        let ids: Vec<RingIds> = plan.rings.iter().map(|r| r.expect("every ring is in the flow")).collect();
-        let mut addresses = vec![None; ids.len()];
+        let start = spec.counters_from & !(spec.item_size - 1);
+        let hosts = setup::in_hand(&topology, start);
+        let drafted = hosts.draft.rings();
+        let ids: Vec<RingIds> = drafted.iter().map(|r| r.ids).collect();
         let mut connections = Vec::new();
         let (mut feeds, mut sinks) = (Vec::new(), Vec::new());
         let producer_rings =
             ids.iter().filter(|i| i.is_producer).map(|i| usize::from(i.id) + 1).max().unwrap_or(0);
-        let start = spec.counters_from & !(spec.item_size - 1);
-        for (r, ring) in topology.rings.iter().enumerate() {
-            let (ids, host) = (ids[r], &topology.hosts[ring.host]);
+        for (drafted, (memory, address)) in drafted.iter().zip(hosts.rings.iter().zip(&hosts.addresses)) {
+            let (ring, ids) = (&topology.rings[drafted.index], drafted.ids);
+            let host = &topology.hosts[ring.host];
             let big = host.byte_order == HostOrder::Big;
-            let order = if big { ByteOrder::Big } else { ByteOrder::Little };
-            let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).expect("checked sizes");
-            let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
-            let memory =
-                Ring::with_start(role, shape.with_byte_order(order), start, 0).expect("memory for a ring");
-            let nic = &mut nics[ring.host];
-            let address = setup::connect(nic, &memory, &plan, ids, spec.mtu);
-            addresses[r] = Some(address);
             let port = topology.link_of(ring.host).expect("every host has a link").port as u16;
             let roles = if ids.is_producer {
                 [wire::Role::ProducerData, wire::Role::ProducerPoll]
@@ -172,48 +154,36 @@ impl System {
             }
             if ids.is_producer {
                 let producer = Some(memory.attach_producer(Cancel::default()).expect("a free ring"));
-                feeds.push(Feed { ring: ids.id.into(), producer, memory, pushed: 0 });
+                feeds.push(Feed { ring: ids.id.into(), producer, memory: memory.clone(), pushed: 0 });
             } else {
                 let consumer = memory.attach_consumer(Cancel::default()).expect("a free ring");
-                let worker = &plan.workers[usize::from(ids.worker) - 1];
-                let numbers: Vec<u16> =
-                    worker.producers.iter().filter_map(|p| plan.rings[*p]).map(|p| p.id).collect();
-                let mine = |id: usize| numbers.contains(&(id as u16));
-                let shared = spec.kind == FlowKind::LoadBalance;
-                let received = Received::new(producer_rings, spec.item_size, shared, mine);
+                let mine = |id: usize| drafted.feeders.contains(&(id as u16));
+                let received = Received::new(producer_rings, spec.item_size, drafted.shared, mine);
                 sinks.push(Sink { consumer, received, closed: false });
             }
         }
-        let data_of = |ring: usize| {
-            let qpn = plan.rings[ring].expect("every ring is in the flow").data.qpn;
-            connections.iter().position(|c| c.switch_qpn == qpn).expect("every ring has a connection")
+        let data_of = |ids: &RingIds| {
+            let found = connections.iter().position(|c| c.switch_qpn == ids.data.qpn);
+            found.expect("every ring has a connection")
         };
         let mut feeds_of = vec![Vec::new(); connections.len()];
-        for worker in &plan.workers {
-            for producer in &worker.producers {
-                feeds_of[data_of(*producer)].extend(worker.consumers.iter().map(|c| data_of(*c)));
+        for consumer in drafted {
+            for producer in ids.iter().filter(|i| i.is_producer && consumer.feeders.contains(&i.id)) {
+                feeds_of[data_of(producer)].push(data_of(&consumer.ids));
             }
         }
         for (c, mut consumers) in connections.iter_mut().zip(feeds_of) {
             consumers.sort();
             c.consumers = consumers;
         }
-        let mut switch = setup::switch(&plan, &addresses);
-        for r in &ids {
-            let counters = if r.is_producer {
-                ["producer_head.producer_head", "producer_tail.producer_tail"]
-            } else {
-                ["head.head", "consumer_tail.consumer_tail"]
-            };
-            counters.into_iter().for_each(|name| set(&mut switch, name, r.id, start));
-        }
+        let mut switch = setup::switch_of(&hosts);
         for timer in ticks::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
         let mut net = Network::new(spec.seed);
         let switch =
             net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));
-        let nics: Vec<NodeId> = nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
+        let nics: Vec<NodeId> = hosts.nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
         for link in &topology.links {
             let (a, b) =
                 (End { node: switch, port: link.port as u16 }, End { node: nics[link.host], port: 0 });

@@ -21,47 +21,33 @@ fn hosts(n: usize) -> String {
 
 #[test]
 fn producers_of_a_flow_share_equally() {
-    // Small rings are drained in smaller pieces: bytes count, not turns.
-    let yaml = "
-hosts:
-  - {name: h1, rings: [{name: a, role: producer, item_size: 512, size: 8KiB}]}
-  - {name: h2, rings: [{name: a, role: producer, item_size: 512, size: 64KiB}]}
-  - {name: h3, rings: [{name: a, role: producer, item_size: 512, size: 16KiB}]}
-  - {name: h4, rings: [{name: a, role: producer, item_size: 512, size: 32KiB}]}
-  - h5
-flows:
-  - {name: f, producers: [h1.a, h2.a, h3.a, h4.a], consumers: [h5], ring_size: 64KiB, max_batch: 4KiB}
-workload: {kind: synthetic, items: 1}
-";
-    let mut rig = Rig::new(yaml, LINK, ENDLESS);
-    rig.run_for(MS);
-    for _ in 0..5 {
-        let shares = rig.taken_in(2 * MS);
-        assert!(jain(&shares) >= 0.99, "{shares:?}");
+    // Small rings are drained in smaller pieces: bytes count, not turns. A doorbell makes its ring the next one, so that those that ring
+    // more often, the small ones, disturb the turns a little.
+    for (doorbell, fair) in [("false", 0.99), ("true", 0.95)] {
+        let shares = shares_of_producers(doorbell);
+        assert!(shares.iter().all(|s| jain(s) >= fair), "doorbell {doorbell}: {shares:?}");
     }
 }
 
-#[test]
-fn flows_share_by_weight() {
+/// Bytes taken from four producers' rings, in five spans of 2 ms.
+fn shares_of_producers(doorbell: &str) -> Vec<Vec<u64>> {
     let yaml = format!(
         "
-hosts: [{}]
+hosts:
+  - {{name: h1, rings: [{{name: a, role: producer, item_size: 512, size: 8KiB}}]}}
+  - {{name: h2, rings: [{{name: a, role: producer, item_size: 512, size: 64KiB}}]}}
+  - {{name: h3, rings: [{{name: a, role: producer, item_size: 512, size: 16KiB}}]}}
+  - {{name: h4, rings: [{{name: a, role: producer, item_size: 512, size: 32KiB}}]}}
+  - h5
 flows:
-  - {{name: a, producers: [h1], consumers: [h4], weight: 1, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
-  - {{name: b, producers: [h2], consumers: [h4], weight: 2, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
-  - {{name: c, producers: [h3], consumers: [h4], weight: 4, item_size: 1KiB, ring_size: 4MiB, max_batch: 512KiB}}
+  - {{name: f, producers: [h1.a, h2.a, h3.a, h4.a], consumers: [h5], ring_size: 64KiB, max_batch: 4KiB,
+     doorbell: {doorbell}}}
 workload: {{kind: synthetic, items: 1}}
-",
-        hosts(4)
+"
     );
     let mut rig = Rig::new(&yaml, LINK, ENDLESS);
-    rig.run_for(2 * MS);
-    let shares = rig.popped_in(20 * MS);
-    let unit = shares.iter().sum::<u64>() as f64 / 7.0;
-    for (share, weight) in shares.iter().zip([1.0, 2.0, 4.0]) {
-        let off = *share as f64 / (weight * unit) - 1.0;
-        assert!(off.abs() < 0.05, "{shares:?}");
-    }
+    rig.run_for(MS);
+    (0..5).map(|_| rig.taken_in(2 * MS)).collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::reader::{BfrtReader, everywhere};
 use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
 use crate::p4::names::table;
 use crate::p4::{ClientError, Schema};
-use crate::plan::{Plan, ticks::Timer};
+use crate::plan::ticks::Timer;
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
 use bf::update::Type;
@@ -17,8 +17,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Endpoint;
-use zsr_topology::{Switch, Tofino};
+use zsr_topology::{Switch, Tofino, Topology};
 
 /// Updates in one Write request. Node updates of groups come on top, so that a group and its nodes go together.
 const UPDATES_PER_WRITE: usize = 1024;
@@ -50,10 +49,8 @@ impl BfrtClient {
     pub async fn connect(switch: &Switch, tofino: &Tofino, address: &Address) -> Result<Self, ClientError> {
         let name = &switch.name;
         let fail = |reason: String| ClientError::connect(name, address, reason);
-        let endpoint = Endpoint::from_shared(address.uri())
-            .map_err(|e| fail(e.to_string()))?
-            .http2_max_header_list_size(MAX_STATUS);
-        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, address, &e))?;
+        let channel = address.connect(|endpoint| endpoint.http2_max_header_list_size(MAX_STATUS)).await;
+        let channel = channel.map_err(|e| ClientError::no_connection(name, address, &e))?;
         let mut rpc = BfRuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -169,10 +166,10 @@ impl BfrtClient {
     }
 
     /// Sets up the chip around the program: ports, recirculation, timer packets.
-    pub async fn set_up(&mut self, plan: &Plan<'_>) -> Result<(), ClientError> {
+    pub async fn set_up(&mut self, topology: &Topology) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
         let chip = self.tofino.chip;
-        let links = || plan.links().map(|l| chip::Port { number: l.port, mtu: l.mtu, loops: false });
+        let links = || topology.links.iter().map(|l| chip::Port { number: l.port, mtu: l.mtu, loops: false });
         if let Some(setup) = &self.tofino.ports {
             let mtu = links().map(|l| l.mtu).max().unwrap_or(0);
             let loops = self.tofino.loops.iter().map(|&number| chip::Port { number, mtu, loops: true });
@@ -190,7 +187,7 @@ impl BfrtClient {
             self.write_now(chip::recirculation(&info, port, now.first())).await?;
         }
         // Registers are in one pipe, and so must the generator's packets be.
-        let timers = chip::timers(&info, chip, &Timer::of(plan.switch).packets());
+        let timers = chip::timers(&info, chip, &Timer::of(&topology.switches[0]).packets());
         let timers = timers.map_err(|e| self.reader.unfit(e))?;
         self.write_at(in_first_pipe(self.reader.device), timers).await
     }

@@ -4,7 +4,6 @@ use super::events::of_flow;
 use super::start::{StartError, give_program};
 use super::{Controller, Work};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
-use crate::plan::Plan;
 use std::path::PathBuf;
 use std::time::Duration;
 use zsr_api::controller::EventKind;
@@ -33,10 +32,9 @@ impl Controller {
         client: &mut SwitchClient,
     ) -> Result<Vec<String>, StartError> {
         let base = &self.0.base;
-        let plan = Plan::new(&base.topology, 0, 1)?;
         let given = async {
-            let cookie = give_program(client, &base.artifacts, &self.0.plane, &plan).await?;
-            client.set_up(&plan).await?;
+            let cookie = give_program(client, &base.artifacts, &self.0.plane, &base.topology).await?;
+            client.set_up(&base.topology).await?;
             Ok::<_, StartError>(cookie)
         };
         let silent =

@@ -42,17 +42,18 @@ impl Agents {
     /// When a host's agent has no sound URI.
     pub fn new(hosts: &Hosts) -> Result<Self, Refusal> {
         let client = |(name, host): (&String, &super::model::Host)| {
-            let endpoint = Endpoint::from_shared(host.agent.clone()).map_err(|e| {
+            let settings = |endpoint: Endpoint| {
+                endpoint
+                    .connect_timeout(CONNECT)
+                    .http2_keep_alive_interval(ASK)
+                    .keep_alive_timeout(SAY)
+                    .keep_alive_while_idle(true)
+            };
+            let channel = host.agent.connect_lazy(settings).map_err(|e| {
                 Refusal::new(Kind::Invalid, format!("host `{name}`: agent `{}`: {e}", host.agent))
             })?;
-            let channel = endpoint
-                .connect_timeout(CONNECT)
-                .http2_keep_alive_interval(ASK)
-                .keep_alive_timeout(SAY)
-                .keep_alive_while_idle(true)
-                .connect_lazy();
             let client = AgentClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-            Ok((name.clone(), (client, host.agent.clone())))
+            Ok((name.clone(), (client, host.agent.uri())))
         };
         let clients = hosts.iter().map(client).collect::<Result<_, Refusal>>()?;
         Ok(Agents(Arc::new(Inner { clients, questions: Questions::default() })))

@@ -203,7 +203,7 @@ pub(super) fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> pr
         ip: h.station.ip.to_string(),
         port: h.station.port,
         mtu: h.mtu,
-        agent: h.agent.clone(),
+        agent: h.agent.uri(),
         connected,
         rings,
         trouble,

@@ -7,11 +7,13 @@ use super::model::{Flow, FlowKind, Host, Member, Ring};
 use super::settings::{Hint, Settings};
 use crate::p4::{Schema, SchemaError};
 use crate::plan::worker::{self, Target, Times, WorkerSpec};
-use crate::plan::{PlanError, SwitchAddress, doorbell, member_groups, ring_entries, ticks};
+use crate::plan::{
+    PlanError, SwitchAddress, base_entries, doorbell, member_groups, port_replication, ring_entries, ticks,
+};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use zsr_topology::{LATENCY_POLL, Switch};
+use zsr_topology::{LATENCY_POLL, Switch, Topology};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
@@ -215,7 +217,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// When program and controller do not fit.
-    pub fn probe(&self) -> Result<rt::TableEntry, PlanError> {
+    pub fn probe(&self) -> Result<rt::Entity, PlanError> {
         let spec = WorkerSpec {
             id: self.room.probe(),
             producers: 0,
@@ -228,7 +230,7 @@ impl DataPlane {
             flow: 0,
             times: times(&Settings::of_items(4)),
         };
-        Ok(spec.entry(&self.schema)?)
+        Ok(table(spec.entry(&self.schema)?))
     }
 
     /// Whether packets may wait for as long as there are many: not in a chip.
@@ -267,6 +269,15 @@ fn key_in(table: u32, entity: &rt::Entity) -> Option<u16> {
     let Some(rt::field_match::FieldMatchType::Exact(exact)) = &field.field_match_type else { return None };
     let number = exact.value.iter().fold(0, |n: u32, byte| n << 8 | u32::from(*byte));
     number.try_into().ok()
+}
+
+/// What the switch of a topology holds without flows.
+///
+/// # Errors
+/// When program and controller do not fit.
+pub fn base(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Entity>, PlanError> {
+    let entries = base_entries(topology, schema)?.into_iter().map(table);
+    Ok(entries.chain(port_replication(topology).into_iter().map(replication)).collect())
 }
 
 fn table(entry: rt::TableEntry) -> rt::Entity {

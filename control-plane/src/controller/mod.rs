@@ -26,7 +26,9 @@ mod change;
 mod convert;
 pub mod dataplane;
 pub mod difference;
+pub mod draft;
 pub mod events;
+mod inventory;
 pub mod journal;
 mod links;
 pub mod model;
@@ -39,6 +41,7 @@ mod polls;
 mod pulse;
 mod reconcile;
 pub mod refusal;
+mod request;
 mod rest;
 mod service;
 mod session;
@@ -65,8 +68,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch as channel;
 
+pub use request::create_flow_request;
 pub use service::{serve, serve_tcp};
-pub use start::{Setup, StartError, start};
+pub use start::{Setup, StartError, give_base, start};
 
 /// A running controller. Clones are the same one.
 #[derive(Clone)]
@@ -126,6 +130,30 @@ struct Work {
 impl Controller {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates the flow that a message asks for.
+    ///
+    /// # Errors
+    /// Why not; then nothing was changed.
+    pub async fn create(
+        &self,
+        request: zsr_api::controller::CreateFlowRequest,
+    ) -> Result<model::Flow, refusal::Refusal> {
+        self.create_flow(&convert::new_flow(request)?).await
+    }
+
+    /// Names of the switch's program.
+    pub fn schema(&self) -> &crate::p4::Schema {
+        self.0.plane.schema()
+    }
+
+    /// The remembered events behind number `after` (`None`: none of them), and those to come.
+    pub fn events(
+        &self,
+        after: Option<u64>,
+    ) -> (Vec<zsr_api::controller::Event>, tokio::sync::broadcast::Receiver<zsr_api::controller::Event>) {
+        self.0.events.watch(after)
     }
 
     /// Resolves when somebody has asked the controller to end.

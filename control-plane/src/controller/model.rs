@@ -3,6 +3,7 @@
 use super::alloc::Number;
 use super::settings::Settings;
 use crate::plan::{Qp, RingAddress, RingIds, Station};
+use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,8 +20,8 @@ pub struct Host {
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
-    /// Its agent, as a URI.
-    pub agent: String,
+    /// Where its agent listens.
+    pub agent: Address,
     /// The socket for programs that attach to its rings.
     pub programs: Option<PathBuf>,
     /// First PSN of its consumer rings, where its NIC asks for one.

@@ -3,16 +3,17 @@
 
 use super::Controller;
 use super::change::Surroundings;
-use super::dataplane::{DataPlane, replication};
+use super::dataplane::{DataPlane, base, replication};
 use super::difference::Difference;
 use super::model::Flow;
 use super::start::StartError;
 use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::{Artifacts, ClientError, SwitchClient};
-use crate::plan::{GROUP_FLOOD, Plan, ticks};
+use crate::plan::{GROUP_FLOOD, ticks};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use zsr_topology::Topology;
 
 /// How long it may take to read everything back and set it right.
 const RECONCILE: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flo
 pub(super) async fn reconcile<'f>(
     client: &mut SwitchClient,
     plane: &DataPlane,
-    plan: &Plan<'_>,
+    topology: &Topology,
     flows: impl Iterator<Item = (&'f Flow, bool)>,
     (around, ticking): (&Surroundings, &Ticking),
 ) -> Result<Difference, StartError> {
@@ -60,17 +61,18 @@ pub(super) async fn reconcile<'f>(
     let tells_sessions = !sessions.is_empty();
     held.extend(sessions);
 
-    let entry = |e| rt::Entity { entity: Some(rt::entity::Entity::TableEntry(e)) };
     let mut wanted = Vec::new();
     if all {
-        wanted.extend(plan.base_entries(schema)?.into_iter().map(entry));
-        let is_session = |e: &rt::PacketReplicationEngineEntry| {
-            matches!(e.r#type, Some(rt::packet_replication_engine_entry::Type::CloneSessionEntry(_)))
+        let is_session = |e: &rt::Entity| {
+            use rt::packet_replication_engine_entry::Type::CloneSessionEntry;
+            let Some(rt::entity::Entity::PacketReplicationEngineEntry(entry)) = &e.entity else {
+                return false;
+            };
+            matches!(entry.r#type, Some(CloneSessionEntry(_)))
         };
-        let ports = plan.port_replication().into_iter();
-        wanted.extend(ports.filter(|e| tells_sessions || !is_session(e)).map(replication));
+        wanted.extend(base(topology, schema)?.into_iter().filter(|e| tells_sessions || !is_session(e)));
     }
-    wanted.push(entry(plane.probe()?));
+    wanted.push(plane.probe()?);
     for (flow, hold) in flows {
         wanted.extend(plane.entities(flow, &around.context(hold))?);
     }
@@ -87,14 +89,14 @@ pub(super) async fn reconcile<'f>(
 impl Controller {
     /// Takes up a switch that has kept its flows, by who holds `work`; tells what there was to set right.
     pub(super) async fn take_up(&self, client: &mut SwitchClient) -> Result<String, StartError> {
-        let plan = Plan::new(&self.0.base.topology, 0, 1)?;
+        let topology = &self.0.base.topology;
         let flows = self.list_flows();
         let ticking = ticking(&self.0.plane, flows.iter());
         let around = Surroundings::of(&self.state());
         let done = async {
             let flows = flows.iter().map(|f| (f, false));
-            let difference = reconcile(client, &self.0.plane, &plan, flows, (&around, &ticking)).await?;
-            client.set_up(&plan).await?;
+            let difference = reconcile(client, &self.0.plane, topology, flows, (&around, &ticking)).await?;
+            client.set_up(topology).await?;
             Ok::<_, StartError>(difference)
         };
         let silent =

@@ -227,7 +227,7 @@ impl Controller {
         let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
         let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
         // Anywhere: where the old connection was is not known, and it was far away all but surely.
-        ring.ids.data.psn = crate::plan::random_psn();
+        ring.ids.data.psn = crate::plan::FirstPsns::Secret.next();
         ring.ids.poll.psn = 0;
         self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         // Makes it free for others, too.

@@ -98,7 +98,8 @@ fn is_ours(base: &Base) -> bool {
 
 impl Controller {
     /// To read the switch by.
-    pub(super) fn reader(&self) -> SwitchReader {
+    /// Reads the switch, over the session that there is now.
+    pub fn reader(&self) -> SwitchReader {
         self.session().reader.clone()
     }
 

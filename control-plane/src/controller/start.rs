@@ -2,14 +2,14 @@
 //! back or completed first: switch and agents then hold what the store says, and nothing else.
 
 use super::agents::Agents;
-use super::alloc::{Allocator, Number};
+use super::alloc::Number;
 use super::barriers::Barriers;
 use super::change::Surroundings;
-use super::dataplane::DataPlane;
+use super::dataplane::{DataPlane, base};
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
-use super::model::{DeclaredRing, Flow, Host};
+use super::model::Flow;
 use super::pending::Pending;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
@@ -20,17 +20,16 @@ use super::store::Store;
 use super::unfinished::{self, Leaving};
 use super::{Controller, Inner, Work, again, stats};
 use crate::p4::names::digest::REPORT_T;
-use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
-use crate::plan::{Plan, PlanError, Station};
-use crate::run::{RunError, install};
+use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
+use crate::plan::PlanError;
 use p4runtime_proto::Address;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch as channel;
 use zsr_api::controller::EventKind;
-use zsr_topology::{NicKind, Switch, Topology};
+use zsr_topology::{Switch, Topology};
 
 /// Election id of the first controller; whoever holds it or a higher one is the only controller.
 const ELECTION_ID: u128 = 1;
@@ -51,9 +50,6 @@ pub enum StartError {
     /// The topology does not fit the program.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The program could not be installed.
-    #[error(transparent)]
-    Install(#[from] RunError),
     /// The store.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -78,8 +74,8 @@ pub struct Setup<'s> {
     pub p4runtime: Address,
     /// The file that says so, for a switch that listens somewhere else after it was started anew.
     pub listens: Option<PathBuf>,
-    /// Per host of the topology: its agent's URI, and the socket for programs.
-    pub agents: Vec<(String, Option<PathBuf>)>,
+    /// Per host of the topology: where its agent listens, and the socket for programs.
+    pub agents: Vec<(Address, Option<PathBuf>)>,
     /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
     pub own: Vec<zsr_api::controller::CreateFlowRequest>,
     /// Where the journal is; `None`: the system lives and dies with its controller.
@@ -102,15 +98,11 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     };
     let schema = client.schema(setup.artifacts)?;
     let plane = DataPlane::new(schema, switch)?;
-    let mut state = State::new(hosts(&setup), declared(setup.topology), switch.kind.pace());
-    state.switch.clone_from(&switch.name);
-    state.numbers = Allocator::with(plane.room());
-    state.first_psn = setup.topology.first_psn;
+    let mut state = State::of(setup.topology, switch, &setup.agents, plane.room());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 
     let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
-    let plan = Plan::new(&bare, 0, 1)?;
     // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
     // begins anew, too: its registers are fresh then.
     let known = recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts));
@@ -118,12 +110,12 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let cookie = match taken_up {
         true => known,
         false => {
-            let cookie = give_program(&mut client, setup.artifacts, &plane, &plan).await?;
+            let cookie = give_program(&mut client, setup.artifacts, &plane, &bare).await?;
             journal.note_program(cookie);
             cookie
         }
     };
-    client.set_up(&plan).await?;
+    client.set_up(&bare).await?;
     let holdings = unfinished::holdings(&agents, agents.hosts()).await;
     let mut leaving = Vec::new();
     let mut lost = BTreeMap::new();
@@ -132,7 +124,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     } else {
         lost = std::mem::take(&mut recovered.flows);
     }
-    let text = settle(&mut client, &plane, &plan, &mut state, (&recovered, &leaving), taken_up).await?;
+    let text = settle(&mut client, &plane, &bare, &mut state, (&recovered, &leaving), taken_up).await?;
     unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
     for name in lost.keys().chain(recovered.unfinished.keys()) {
@@ -191,20 +183,35 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     Ok(controller)
 }
 
-/// Gives a switch that has nothing its program, and what does not depend on flows. Returns the cookie of its pipeline, if it keeps
-/// one.
+/// The same, and what a controller needs to speak with it. Returns the cookie of its pipeline, if it keeps one.
 pub(super) async fn give_program(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
     plane: &DataPlane,
-    plan: &Plan<'_>,
+    topology: &Topology,
 ) -> Result<Option<u64>, StartError> {
     let schema = plane.schema();
     let cookie = program_cookie(client, artifacts);
-    install::base(client, artifacts, schema, plan, Some(cookie)).await?;
+    give_base(client, artifacts, schema, topology, Some(cookie)).await?;
     client.enable_digest(schema.digest(REPORT_T)?).await?;
     client.insert(vec![plane.probe()?]).await?;
     Ok(client.cookie().await?.filter(|kept| *kept == cookie))
+}
+
+/// Gives a switch that has nothing its program, and what does not depend on flows. It says `cookie` when it is asked which program it
+/// has.
+///
+/// # Errors
+/// When it refuses, or program and controller do not fit.
+pub async fn give_base(
+    client: &mut SwitchClient,
+    artifacts: &Artifacts,
+    schema: &Schema,
+    topology: &Topology,
+    cookie: Option<u64>,
+) -> Result<(), StartError> {
+    client.load(artifacts, cookie).await?;
+    Ok(client.insert(base(topology, schema)?).await?)
 }
 
 /// Becomes the switch's controller. One that has just ended may still be there for a moment.
@@ -227,7 +234,7 @@ async fn session(switch: &Switch, p4runtime: &Address) -> Result<(SwitchClient, 
 async fn settle(
     client: &mut SwitchClient,
     plane: &DataPlane,
-    plan: &Plan<'_>,
+    topology: &Topology,
     state: &mut State,
     (recovered, leaving): (&Recovered, &[Leaving]),
     taken_up: bool,
@@ -253,7 +260,7 @@ async fn settle(
     // Flows of whom somebody is leaving begin nothing until it has left.
     let holds = |flow: &Flow| leaving.iter().any(|l| l.flow == flow.name);
     let flows = recovered.flows.values().map(|flow| (flow, holds(flow)));
-    let difference = reconcile(client, plane, plan, flows, (&around, &state.ticking)).await?;
+    let difference = reconcile(client, plane, topology, flows, (&around, &state.ticking)).await?;
     state.numbers.skip(&plane.numbers_of(&difference.deletes)?);
     if !recovered.unfinished.is_empty() {
         state.numbers.skip_joiner();
@@ -261,39 +268,4 @@ async fn settle(
     let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
     let done = set_right(&difference);
     Ok(format!("{flows} flows were taken up, {unfinished} changes had not been completed; {done}"))
-}
-
-fn hosts(setup: &Setup<'_>) -> Vec<Host> {
-    let t = setup.topology;
-    let host = |(at, h): (usize, &zsr_topology::Host)| {
-        let (agent, programs) = setup.agents.get(at).cloned()?;
-        // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
-        let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), Station::of(t, at)?, h.mtu);
-        Some(Host { name, station, mtu, agent, programs, consumer_psn })
-    };
-    t.hosts.iter().enumerate().filter_map(host).collect()
-}
-
-fn declared(topology: &Topology) -> Vec<DeclaredRing> {
-    let made: HashSet<usize> = topology
-        .flows
-        .iter()
-        .flat_map(|f| f.producers.iter().chain(&f.consumers))
-        .flat_map(|e| e.rings.iter().copied())
-        .collect();
-    let declared = topology.rings.iter().enumerate().filter(|(at, r)| {
-        let host = &topology.hosts[r.host].name;
-        // A flow names the rings that it makes for itself; those of hosts are named for their host.
-        !made.contains(at) || r.name.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with('.'))
-    });
-    let ring = |(_, r): (usize, &zsr_topology::Ring)| DeclaredRing {
-        name: r.name.clone(),
-        host: topology.hosts[r.host].name.clone(),
-        role: r.role,
-        item_size: r.item_size,
-        size: r.size,
-        owner: r.owner.clone(),
-    };
-    declared.map(ring).collect()
 }

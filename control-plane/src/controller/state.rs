@@ -6,13 +6,14 @@ use super::dataplane::{Hosts, Limits};
 use super::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use super::refusal::{Kind, Refusal};
 use super::settings::{Changes, Settings};
-use crate::plan::{RingAddress, RingIds};
+use crate::plan::{FirstPsns, RingAddress, RingIds};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use zsr_api::machine::Machine;
-use zsr_records::{ROUTING_HELP, Routing, Schema, check_any_routing, parse_routing};
+use zsr_records::Schema;
+use zsr_records::{ROUTING_HELP, Routing, check_any_routing, parse_routing};
 use zsr_topology::{Pace, RingRole, limits::MAX_MEMBERS, rules};
 
 const DEFAULT_ITEM: u32 = 32 << 10;
@@ -103,8 +104,8 @@ pub struct State {
     pub pace: Pace,
     /// Where programs of a host attach, as its agent says, by host.
     pub places: HashMap<String, ProgramsPlace>,
-    /// First PSN of all connections; `None`: random ones.
-    pub first_psn: Option<u32>,
+    /// Where first PSNs come from.
+    pub(crate) psns: FirstPsns,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -358,7 +359,7 @@ impl State {
         // A group's worker counts packets to all members as one.
         let worker_psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
         let own_psn = self.host(&flow.name, &new.host)?.consumer_psn;
-        let psn = worker_psn.or(self.first_psn).or(own_psn);
+        let psn = worker_psn.or(self.psns.fixed()).or(own_psn);
         let worker = match shared {
             Some(worker) => worker,
             None => {
@@ -431,7 +432,7 @@ impl State {
         let poll = self.numbers.qp()?;
         taken.push(Number::Qp(poll.index));
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
-        let psn = psn.or(self.first_psn).unwrap_or_else(crate::plan::random_psn);
+        let psn = psn.unwrap_or_else(|| self.psns.next());
         let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
         Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::plan::secret() })
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 /// Updates in one Write request: large enough to amortize the round trip, small enough for gRPC's message limit.
 const UPDATES_PER_WRITE: usize = 1024;
@@ -111,10 +111,8 @@ impl P4RuntimeSession {
     ) -> Result<Self, ClientError> {
         let address = address.into();
         let fail = |reason: String| ClientError::connect(name, &address, reason);
-        let endpoint = Endpoint::from_shared(address.uri())
-            .map_err(|e| fail(e.to_string()))?
-            .http2_max_header_list_size(MAX_STATUS);
-        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, &address, &e))?;
+        let channel = address.connect(|endpoint| endpoint.http2_max_header_list_size(MAX_STATUS)).await;
+        let channel = channel.map_err(|e| ClientError::no_connection(name, &address, &e))?;
         let mut rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);

@@ -8,7 +8,7 @@ use rt::entity::Entity;
 use rt::get_forwarding_pipeline_config_request::ResponseType;
 use rt::p4_runtime_client::P4RuntimeClient;
 use tokio_stream::StreamExt;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 /// Entities in one Read request.
 const ENTITIES_PER_READ: usize = 1024;
@@ -49,9 +49,8 @@ impl P4RuntimeReader {
         device_id: u64,
     ) -> Result<Self, ClientError> {
         let address = address.into();
-        let endpoint = Endpoint::from_shared(address.uri())
-            .map_err(|e| ClientError::connect(name, &address, e.to_string()))?;
-        let channel = endpoint.connect().await.map_err(|e| ClientError::no_connection(name, &address, &e))?;
+        let channel = address.connect(|endpoint| endpoint).await;
+        let channel = channel.map_err(|e| ClientError::no_connection(name, &address, &e))?;
         let rpc = P4RuntimeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(P4RuntimeReader { name: name.into(), device_id, rpc })
     }

@@ -8,7 +8,7 @@ use super::tofino::Compiled;
 use super::{Artifacts, Schema};
 use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
 use crate::plan::ticks::Timer;
-use crate::plan::{Clock, PORT_AGAIN, Plan};
+use crate::plan::{Clock, PORT_AGAIN};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -17,7 +17,7 @@ use rt::entity::Entity;
 use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
 use xxhash_rust::xxh3::xxh3_64;
-use zsr_topology::{Switch, TofinoApi};
+use zsr_topology::{Switch, TofinoApi, Topology};
 
 /// A session as the only controller.
 pub struct SwitchClient {
@@ -132,12 +132,12 @@ impl SwitchClient {
         }
     }
 
-    /// What a switch needs beside the plan's entries.
-    pub async fn set_up(&mut self, plan: &Plan<'_>) -> Result<(), ClientError> {
+    /// What a switch needs beside entries.
+    pub async fn set_up(&mut self, topology: &Topology) -> Result<(), ClientError> {
         match &mut self.session {
             Session::P4Runtime(_) => {}
-            Session::Chip(session, _) => session.send_timers(Timer::of(plan.switch).packets()),
-            Session::Bfrt(client) => client.set_up(plan).await?,
+            Session::Chip(session, _) => session.send_timers(Timer::of(&topology.switches[0]).packets()),
+            Session::Bfrt(client) => client.set_up(topology).await?,
         }
         Ok(())
     }
@@ -187,35 +187,9 @@ impl SwitchClient {
     }
 
     /// Inserts table entries, in order.
-    pub async fn insert(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
-        self.write(Type::Insert, entries.into_iter().map(Entity::TableEntry)).await
-    }
-
-    /// Inserts multicast groups and clone sessions.
-    pub async fn insert_replication(
-        &mut self,
-        entries: Vec<rt::PacketReplicationEngineEntry>,
-    ) -> Result<(), ClientError> {
-        self.write(Type::Insert, entries.into_iter().map(Entity::PacketReplicationEngineEntry)).await
-    }
-
-    /// Removes multicast groups and clone sessions.
-    pub async fn delete_replication(
-        &mut self,
-        entries: Vec<rt::PacketReplicationEngineEntry>,
-    ) -> Result<(), ClientError> {
-        self.write(Type::Delete, entries.into_iter().map(Entity::PacketReplicationEngineEntry)).await
-    }
-
-    /// Removes table entries, in order.
-    pub async fn delete(&mut self, entries: Vec<rt::TableEntry>) -> Result<(), ClientError> {
-        let keys = entries.into_iter().map(|e| rt::TableEntry { action: None, ..e });
-        self.write(Type::Delete, keys.map(Entity::TableEntry)).await
-    }
-
-    async fn write(&mut self, kind: Type, entities: impl Iterator<Item = Entity>) -> Result<(), ClientError> {
-        let update = |e| rt::Update { r#type: kind.into(), entity: Some(rt::Entity { entity: Some(e) }) };
-        self.update(entities.map(update)).await
+    pub async fn insert(&mut self, entities: Vec<rt::Entity>) -> Result<(), ClientError> {
+        let update = |e| rt::Update { r#type: Type::Insert.into(), entity: Some(e) };
+        self.update(entities.into_iter().map(update)).await
     }
 
     /// Makes `updates`, in order as far as the switch keeps it within a request.

@@ -1,18 +1,19 @@
 //! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
-use super::{GROUP_FLOOD, PORT_AGAIN, Plan, PlanError, RingIds};
+use super::{GROUP_FLOOD, PORT_AGAIN, PlanError, RingIds};
 use crate::p4::Schema;
 use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
+use zsr_topology::Topology;
 
 /// Operation of an ARP request (RFC 826).
 const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 
-pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
-    let switch = plan.switch;
+pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
+    let switch = &topology.switches[0];
     let mut out = vec![
         schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
         schema.entry(
@@ -21,8 +22,8 @@ pub(super) fn entries(plan: &Plan, schema: &Schema) -> Result<Vec<rt::TableEntry
         )?,
         schema.entry(table::Stations { dst: BROADCAST }, action::ToGroup { group: GROUP_FLOOD as u16 })?,
     ];
-    for link in &plan.topology.links {
-        let host = &plan.topology.hosts[link.host];
+    for link in &topology.links {
+        let host = &topology.hosts[link.host];
         let station = table::Stations { dst: mac(host.mac) };
         out.push(schema.entry(station, action::ToPort { port: link.port as u16 })?);
     }
@@ -34,8 +35,8 @@ pub(crate) fn session(port: u32) -> u16 {
     port as u16 + 1
 }
 
-pub(super) fn replication(plan: &Plan) -> Vec<rt::PacketReplicationEngineEntry> {
-    let ports = || plan.topology.links.iter().map(|l| l.port);
+pub(super) fn replication(topology: &Topology) -> Vec<rt::PacketReplicationEngineEntry> {
+    let ports = || topology.links.iter().map(|l| l.port);
     let sessions = ports().map(|port| rt::PacketReplicationEngineEntry {
         r#type: Some(Type::CloneSessionEntry(rt::CloneSessionEntry {
             session_id: session(port).into(),

@@ -171,14 +171,6 @@ pub fn producer_entries(
     ])
 }
 
-/// Largest transfer, in bytes, of a flow of weight `weight` when the heaviest flow beside it has weight `heaviest`: workers
-/// have one transfer under way each, so flows that compete share in proportion to their transfers. Whole items, at least one.
-pub fn weighted_batch(max_batch: u32, item_size: u32, weight: u32, heaviest: u32) -> u32 {
-    let bytes = u64::from(max_batch) * u64::from(weight) / u64::from(heaviest.max(weight).max(1));
-    let item = u64::from(item_size.max(1));
-    (bytes / item * item).max(item) as u32
-}
-
 /// How long the transfers of a capped flow take at its rate, at most: long against a round trip, short against the time over
 /// which its rate is to be seen.
 const PACE: Duration = Duration::from_millis(10);

@@ -3,8 +3,10 @@
 use super::netns::{self, NetnsError};
 use super::signals::{PATIENCE, alive, end};
 use std::time::Duration;
-use zsr::lock::{Lock, is_stopped};
-use zsr::{Place, PlaceError, Session};
+use zsr::{
+    Place, PlaceError, Session,
+    lock::{Lock, is_stopped},
+};
 use zsr_api::controller as proto;
 
 /// How long each flow may take longer to be deleted.

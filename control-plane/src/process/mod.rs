@@ -28,4 +28,4 @@ pub use netns::NetnsError;
 pub use ports::with_faults;
 pub use restart::{Recipe, RestartError};
 pub use roles::{Role, RoleError, run};
-pub use up::{Up, UpError, create_flow_request, up};
+pub use up::{Up, UpError, up};

@@ -82,7 +82,7 @@ impl Recipe {
     /// The file has become unsound.
     pub fn topology(&self, place: &Place) -> Result<Topology, RestartError> {
         let mut topology = Topology::load(&self.topology).map_err(RestartError::Topology)?;
-        if let Some(layout) = read_layout(&place)? {
+        if let Some(layout) = read_layout(place)? {
             topology.lay_out(&layout).map_err(RestartError::Layout)?;
         }
         Ok(topology)
@@ -106,7 +106,7 @@ impl Recipe {
             end(place, &process, tell);
         }
         tell(&format!("starting {process}"));
-        let netns = read_layout(&place)?.is_some_and(|layout| layout.netns);
+        let netns = read_layout(place)?.is_some_and(|layout| layout.netns);
         let (artifacts, interrupted) = (self.artifacts.as_deref(), &AtomicBool::new(false));
         Ok(Launch { place, topology, netns, artifacts, interrupted }.start(&self.role)?)
     }

@@ -3,10 +3,9 @@
 use super::layout::read_layout;
 use super::restart::Recipe;
 use super::troubles::follow;
-use super::up::create_flow_request;
 use super::{agent, switch};
-use crate::controller;
 use crate::controller::store::FileStore;
+use crate::controller::{self, create_flow_request};
 use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
 use p4runtime_proto::Address;
@@ -195,7 +194,7 @@ pub fn run(
         ready();
     };
     let mut topology = topology.clone();
-    let layout = read_layout(&place).map_err(RoleError::Place)?;
+    let layout = read_layout(place).map_err(RoleError::Place)?;
     if let Some(layout) = &layout {
         let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
         topology.lay_out(layout).map_err(wrong)?;
@@ -269,8 +268,8 @@ async fn control(
     };
     let agents = topology.hosts.iter().enumerate().map(|(number, host)| match host.agent {
         // Programs attach on the agent's machine.
-        Some(address) => (format!("http://{address}"), None),
-        None => (format!("unix://{}", place.agent(number).display()), Some(place.programs(number))),
+        Some(address) => (Address::Tcp(address), None),
+        None => (Address::Unix(place.agent(number)), Some(place.programs(number))),
     });
     let setup = controller::Setup {
         name: place.name().to_owned(),

@@ -1,6 +1,7 @@
 //! What a run that moves data waits for, for its progress: how often the switch has tried again, and what does not get on.
 
 use super::System;
+use crate::controller::model::Flow;
 use crate::p4::names::counter::RETRIES;
 use std::time::{Duration, Instant};
 use zsr_topology::{RingRole, show_size};
@@ -30,7 +31,7 @@ impl Default for Delays {
 
 impl Delays {
     /// What there is to say, now that so many records were delivered; `None` if it was said a moment ago.
-    pub fn look(&mut self, system: &mut System<'_>, delivered: u64) -> Option<String> {
+    pub fn look(&mut self, system: &System<'_>, delivered: u64) -> Option<String> {
         if self.looked.elapsed() < LOOK {
             return None;
         }
@@ -55,11 +56,12 @@ impl Delays {
 }
 
 /// Requests that the switch has sent again, if it says so in time.
-fn retries(system: &mut System<'_>) -> Option<u64> {
-    let counter = system.schema.counter(RETRIES).ok()?;
-    let cells: Vec<(u32, u16)> = system.plan.workers.iter().map(|w| (counter, w.id)).collect();
-    system.block_on(async |client| {
-        let reader = client.reader();
+fn retries(system: &System<'_>) -> Option<u64> {
+    let counter = system.controller.schema().counter(RETRIES).ok()?;
+    let workers = system.flows.iter().flat_map(Flow::workers);
+    let cells: Vec<(u32, u16)> = workers.map(|worker| (counter, worker)).collect();
+    system.block_on(async {
+        let reader = system.controller.reader();
         let counted = tokio::time::timeout(ANSWER, reader.cells(&cells)).await.ok()?.ok()?;
         Some(counted.iter().map(|cell| cell.packets).sum())
     })
@@ -67,16 +69,17 @@ fn retries(system: &mut System<'_>) -> Option<u64> {
 
 /// What is in rings, and what has to happen to it. Items in a consumer's ring hold up those behind them.
 fn waiting(system: &System<'_>) -> Vec<String> {
-    let agents = system.hosts.agents();
-    let rings = system.topology().rings.iter().filter_map(|ring| {
-        let found = agents.get(ring.host)?.ring(&ring.name).ok()?;
+    let topology = system.topology();
+    let rings = topology.rings.iter().enumerate().filter_map(|(at, ring)| {
+        let (agent, name) = system.hosts.of_ring(at);
+        let found = agent.ring(name).ok()?;
         let fill = found.ring.snapshot().fill();
         let size = show_size(fill.into());
         (fill > 0).then(|| match ring.role {
-            RingRole::Consumer => (0, format!("the consumer at ring `{}` to take {size}", ring.name)),
+            RingRole::Consumer => (0, format!("the consumer at ring `{name}` to take {size}")),
             RingRole::Producer => {
-                let host = &system.topology().hosts[ring.host].name;
-                (1, format!("{size} of ring `{}` on host `{host}` to be transferred", ring.name))
+                let host = &topology.hosts[ring.host].name;
+                (1, format!("{size} of ring `{name}` on host `{host}` to be transferred"))
             }
         })
     });

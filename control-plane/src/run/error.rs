@@ -1,7 +1,8 @@
 //! Why a run failed. Each message says what to do.
 
+use crate::controller::StartError;
+use crate::controller::refusal::Refusal;
 use crate::p4::{ArtifactError, ClientError, SchemaError};
-use crate::plan::PlanError;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,9 +16,12 @@ pub enum RunError {
     /// Program and controller do not fit.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The topology does not fit the program.
+    /// The controller does not start.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Start(#[from] StartError),
+    /// The controller refused something.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The controller and the switch.
     #[error(transparent)]
     Client(#[from] ClientError),

@@ -4,7 +4,7 @@ mod delays;
 pub mod error;
 pub mod fabric;
 pub mod hosts;
-pub mod install;
+pub mod in_hand;
 pub mod system;
 pub mod watch;
 

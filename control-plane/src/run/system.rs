@@ -1,52 +1,51 @@
 //! One topology brought up inside this process: hosts with soft NICs and their agents, links, the software switch with its
-//! P4Runtime server, and the controller between them.
+//! P4Runtime server, and the controller between them. It is the controller of a running system; nothing here knows entries or numbers.
 
 use super::error::RunError;
 use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
-use super::install;
-use super::watch::{Names, Reports};
-use crate::p4::names::digest::REPORT_T;
-use crate::p4::{Artifacts, Schema, SwitchClient};
-use crate::plan::{FIRST_RESERVED_PORT, Plan, ticks};
+use super::watch::Reports;
+use crate::controller::model::Flow;
+use crate::controller::{self, Controller, Setup, create_flow_request};
+use crate::p4::Artifacts;
+use crate::plan::{FIRST_RESERVED_PORT, ticks};
 use crate::process::with_faults;
-use p4runtime_proto::Address;
-use p4runtime_proto::p4::v1 as rt;
+use p4runtime_proto::{Address, local};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use zsr_api::controller as proto;
 use zsr_link::{Capture, PcapSink, Port, memory_link};
-use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, bind_unix, empty_program};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, empty_program};
 use zsr_ring::Cancel;
-use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_soft_switch::{Switch, SwitchConfig, SwitchHandle, control_queue};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
-
-/// Election id of the embedded controller: it is alone.
-const ELECTION_ID: u128 = 1;
 
 /// A running system.
 pub struct System<'t> {
     topology: &'t Topology,
-    /// Numbers of workers, rings and queue pairs.
-    pub plan: Plan<'t>,
-    /// Names of the program.
-    pub schema: Schema,
     /// The hosts' agents, and the rings behind them.
     pub hosts: Hosts,
-    /// The controller's session with the switch; taken by whoever listens to it.
-    pub client: SwitchClient,
-    /// What the data plane has reported.
+    /// The controller.
+    pub controller: Controller,
+    /// The topology's flows, in its order.
+    pub flows: Vec<Flow>,
+    /// What the controller has reported.
     pub reports: Reports,
-    runtime: tokio::runtime::Runtime,
+    base: Base,
+}
+
+/// Threads and servers, which end with their owner.
+struct Base {
+    runtime: Runtime,
     fabric: Option<JoinHandle<FabricStats>>,
     stop: Arc<AtomicBool>,
-    shutdown: Option<tokio::sync::oneshot::Sender<()>>,
+    end_server: Option<oneshot::Sender<()>>,
     server: Option<tokio::task::JoinHandle<Result<(), ServeError>>>,
     captures: Vec<PcapSink>,
-    entries: Vec<rt::TableEntry>,
-    /// Of the servers' sockets.
-    _folder: tempfile::TempDir,
 }
 
 impl<'t> System<'t> {
@@ -57,7 +56,7 @@ impl<'t> System<'t> {
         pcap: Option<&Path>,
         cancel: &Cancel,
     ) -> Result<Self, RunError> {
-        let switch_spec = match topology.switches.as_slice() {
+        let spec = match topology.switches.as_slice() {
             [one] => one,
             many => return Err(RunError::Switches { count: many.len() }),
         };
@@ -67,102 +66,56 @@ impl<'t> System<'t> {
         if let Some(link) = topology.links.iter().find(|l| l.port >= FIRST_RESERVED_PORT) {
             return Err(RunError::ReservedPort { link: link.name.clone(), port: link.port });
         }
-        let plan = Plan::new(topology, 0, 1)?;
-        let schema = Schema::new(&artifacts.p4info);
-
-        // The controller brings the program.
-        let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
-        let mut switch = Switch::new(
-            &program,
-            SwitchConfig { cpu_port: switch_spec.cpu_port as u16, ..Default::default() },
-        );
-        for timer in ticks::timers(switch_spec.tick) {
-            switch.add_timer(timer)?;
-        }
-
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("zsr-control")
             .enable_all()
             .build()
             .map_err(|e| RunError::Io { what: "starting the control threads".into(), source: e })?;
-        let folder = install::private_folder()?;
-        let (listener, p4runtime) = runtime.block_on(p4runtime(switch_spec, folder.path()))?;
+        let (listener, p4runtime) = runtime.block_on(p4runtime(spec))?;
 
-        let mut captures = Vec::new();
-        let thread: Arc<OnceLock<Thread>> = Arc::default();
-        let (mut hosts, nics) = runtime.block_on(Hosts::start(topology, folder.path(), &thread, cancel))?;
+        let (thread, mut captures) = (Arc::<OnceLock<Thread>>::default(), Vec::new());
+        let (hosts, nics) = runtime.block_on(async { Hosts::start(topology, &thread, cancel) })?;
         let mut stations = Vec::new();
         for (host, (nic, queue)) in nics.into_iter().enumerate() {
             let Some(link) = topology.link_of(host) else { continue };
             let ends = cable(topology, link, pcap, &mut captures)?;
             stations.push(Station::new(nic, queue, ends, link.port as u16));
         }
-
         let stop = Arc::new(AtomicBool::new(false));
-        let to_wake = thread.clone();
-        let (handle, control) = control_queue(move || {
-            if let Some(t) = to_wake.get() {
-                t.unpark();
-            }
-        });
-        let fabric = Fabric { switch, control, stations, stop: stop.clone() };
-        let fabric = std::thread::Builder::new()
-            .name("zsr-fabric".into())
-            .spawn(move || fabric.run())
-            .map_err(|e| RunError::Io { what: "starting the fabric's thread".into(), source: e })?;
-        let _ = thread.set(fabric.thread().clone());
+        let (handle, fabric) = fabric(spec, stations, &stop, &thread)?;
 
-        let (shutdown, ended) = tokio::sync::oneshot::channel::<()>();
-        let device_id = std::num::NonZeroU64::new(switch_spec.device_id).unwrap_or(std::num::NonZeroU64::MIN);
+        let (end_server, ended) = oneshot::channel::<()>();
+        let device_id = std::num::NonZeroU64::new(spec.device_id).unwrap_or(std::num::NonZeroU64::MIN);
+        let server = P4RuntimeServer::new(handle, device_id).keep_alive(spec.keep_alive);
         // The server ends when the sender is used or dropped.
-        let server = P4RuntimeServer::new(handle, device_id).keep_alive(switch_spec.keep_alive);
-        let server = server.serve(listener, async {
-            let _ = ended.await;
-        });
-        let server = runtime.spawn(server);
+        let server = server.serve(listener, async { drop(ended.await) });
+        let server = Some(runtime.spawn(server));
+        let base =
+            Base { runtime, fabric: Some(fabric), stop, end_server: Some(end_server), server, captures };
 
-        let mut entries = Vec::new();
-        let reports = Reports::default();
-        let client = runtime.block_on(async {
-            let mut client =
-                SwitchClient::connect(&switch_spec.name, &p4runtime, device_id.get(), ELECTION_ID).await?;
-            install::base(&mut client, artifacts, &schema, &plan, None).await?;
-            client.enable_digest(schema.digest(REPORT_T)?).await?;
-            let addresses = hosts.create_rings(topology, &plan).await?;
-            entries = install::flows(&mut client, &schema, &plan, &addresses).await?;
-            if let Some(mut digests) = client.digests() {
-                install::registers(&mut client, &mut digests, &plan).await?;
-                let names = Names::new(topology, &plan, &hosts.agents());
-                tokio::spawn(reports.clone().watch(digests, names));
-            }
-            install::workers(&mut client, &plan).await?;
-            Ok::<_, RunError>(client)
-        });
-        let system = System {
+        let setup = Setup {
+            name: topology.name.clone(),
             topology,
-            plan,
-            schema,
-            hosts,
-            client: match client {
-                Ok(client) => client,
-                Err(e) => {
-                    stop.store(true, Ordering::Relaxed);
-                    fabric.thread().unpark();
-                    let _ = fabric.join();
-                    return Err(e);
-                }
-            },
-            reports,
-            runtime,
-            fabric: Some(fabric),
-            stop,
-            shutdown: Some(shutdown),
-            server: Some(server),
-            captures,
-            entries,
-            _folder: folder,
+            artifacts,
+            p4runtime,
+            listens: None,
+            agents: hosts.places().map(|place| (place, None)).collect(),
+            own: Vec::new(),
+            journal: None,
         };
+        let controller = base.runtime.block_on(controller::start(setup))?;
+        let reports = Reports::default();
+        base.runtime.spawn(reports.clone().watch(controller.clone()));
+        let flows = base.runtime.block_on(async {
+            let mut flows = Vec::new();
+            for flow in &topology.flows {
+                flows.push(controller.create(as_run(create_flow_request(topology, flow))).await?);
+            }
+            Ok::<_, RunError>(flows)
+        })?;
+        let mut system = System { topology, hosts, controller, flows, reports, base };
+        system.hosts.name_rings(topology, &system.flows);
         Ok(system)
     }
 
@@ -171,34 +124,32 @@ impl<'t> System<'t> {
         self.topology
     }
 
-    /// Runs `f` on the controller's runtime, with the session to the switch.
-    pub fn block_on<R>(&mut self, f: impl AsyncFnOnce(&mut SwitchClient) -> R) -> R {
-        self.runtime.block_on(f(&mut self.client))
+    /// Runs `f` on the controller's runtime.
+    pub fn block_on<R>(&self, f: impl Future<Output = R>) -> R {
+        self.base.runtime.block_on(f)
     }
 
     /// Takes the flows down: workers stop, entries go, queue pairs and keys are given back, servers and threads end.
     pub fn stop(mut self) -> Result<FabricStats, RunError> {
-        let mut groups = self.plan.tick_groups();
-        groups.extend(self.plan.flow_groups()?);
-        let entries = std::mem::take(&mut self.entries);
-        let runtime = &self.runtime;
-        let client = &mut self.client;
-        let hosts = &mut self.hosts;
-        let result = runtime.block_on(async {
-            client.delete_replication(groups).await?;
-            client.delete(entries).await?;
-            hosts.stop().await
+        self.reports.end();
+        let (controller, hosts) = (&self.controller, &mut self.hosts);
+        let result = self.base.runtime.block_on(async {
+            let deleted = controller.shutdown().await;
+            let stopped = hosts.stop().await;
+            deleted.map_err(RunError::from).and(stopped)
         });
-        let stats = self.end();
+        let stats = self.base.end();
         result?;
-        for sink in std::mem::take(&mut self.captures) {
+        for sink in std::mem::take(&mut self.base.captures) {
             sink.finish()?;
         }
         Ok(stats)
     }
+}
 
+impl Base {
     fn end(&mut self) -> FabricStats {
-        let _ = self.shutdown.take().map(|s| s.send(()));
+        drop(self.end_server.take());
         if let Some(server) = self.server.take() {
             let _ = self.runtime.block_on(server);
         }
@@ -209,21 +160,56 @@ impl<'t> System<'t> {
     }
 }
 
-impl Drop for System<'_> {
+impl Drop for Base {
     fn drop(&mut self) {
         self.end();
     }
 }
 
+/// A flow as a run has it: producers that push all the time do not ring, unless the topology says so.
+fn as_run(request: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
+    let settings = request.settings.map(|s| proto::Settings { doorbell: s.doorbell.or(Some(false)), ..s });
+    proto::CreateFlowRequest { settings, ..request }
+}
+
+/// A switch that runs nothing yet, in a thread with the stations.
+fn fabric(
+    spec: &SwitchSpec,
+    stations: Vec<Station>,
+    stop: &Arc<AtomicBool>,
+    thread: &Arc<OnceLock<Thread>>,
+) -> Result<(SwitchHandle, JoinHandle<FabricStats>), RunError> {
+    // The controller brings the program.
+    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
+    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
+    let mut switch = Switch::new(&program, config);
+    for timer in ticks::timers(spec.tick) {
+        switch.add_timer(timer)?;
+    }
+    let to_wake = thread.clone();
+    let (handle, control) = control_queue(move || {
+        if let Some(t) = to_wake.get() {
+            t.unpark();
+        }
+    });
+    let fabric = Fabric { switch, control, stations, stop: stop.clone() };
+    let fabric = std::thread::Builder::new()
+        .name("zsr-fabric".into())
+        .spawn(move || fabric.run())
+        .map_err(|e| RunError::Io { what: "starting the fabric's thread".into(), source: e })?;
+    let _ = thread.set(fabric.thread().clone());
+    Ok((handle, fabric))
+}
+
 type Ends = (Box<dyn Port + Send>, Box<dyn Port + Send>);
 
-/// Where the P4Runtime server listens: at the address that the topology names, else in `folder`.
-async fn p4runtime(switch: &SwitchSpec, folder: &Path) -> Result<(Listener, Address), RunError> {
-    let refused = |source| RunError::Listen { switch: switch.name.clone(), source };
+/// Where the P4Runtime server listens: at the address that the topology names, else in this process.
+async fn p4runtime(switch: &SwitchSpec) -> Result<(Listener, Address), RunError> {
     let Some(at) = switch.listen else {
-        let path = folder.join(install::P4RUNTIME);
-        return Ok((bind_unix(&path).map_err(refused)?.into(), Address::Unix(path)));
+        let (place, listener) = local();
+        return Ok((listener.into(), place.into()));
     };
+    let refused = |source| RunError::Listen { switch: switch.name.clone(), source };
     let listener = bind(at).await.map_err(refused)?;
     let address = listener
         .local_addr()

@@ -3,6 +3,7 @@
 use super::files::{compiled, compiled_for, driver, program};
 use super::server::Recorder;
 use bf::data_field::Value;
+use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1 as rt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +121,7 @@ impl Rig {
 
     fn start(&self) -> Result<Controller, StartError> {
         let agents = self.topology.hosts.iter();
-        let agents = agents.map(|h| (format!("unix://{}", self.folder.path().join(&h.name).display()), None));
+        let agents = agents.map(|h| (Address::Unix(self.folder.path().join(&h.name)), None));
         let setup = Setup {
             name: "rig".into(),
             topology: &self.topology,

@@ -201,9 +201,12 @@ impl Rig {
     }
 
     fn start_on(&self, store: Box<dyn Store>) -> Result<Controller, StartError> {
-        let uris = self.topology.hosts.iter().enumerate().map(|(at, h)| {
-            (format!("unix://{}", self.agent_socket(&h.name).display()), Some(self.programs(at + 1)))
-        });
+        let uris = self
+            .topology
+            .hosts
+            .iter()
+            .enumerate()
+            .map(|(at, h)| (Address::Unix(self.agent_socket(&h.name)), Some(self.programs(at + 1))));
         let setup = Setup {
             name: "rig".into(),
             topology: &self.topology,

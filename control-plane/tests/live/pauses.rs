@@ -1,30 +1,40 @@
 //! A controller that has no time for a while, or no room to write, and who can reach what a system listens at.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use p4runtime_proto::Address;
+use p4runtime_proto::p4::v1 as rt;
+use rt::p4_runtime_client::P4RuntimeClient;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use zsr_control_plane::p4::{ClientError, P4RuntimeSession};
+use tokio_stream::StreamExt;
+use tonic::transport::Endpoint;
 
 use super::deaths::carries_a_line;
 use super::system::{HOSTS, System, line, lives, say, signal};
 
-/// Waits until the switch has nobody who is primary: whoever asks with a low id is told.
+/// Waits until the switch has nobody who is primary. It tells its other clients; this one, without an election id, never is primary.
 fn until_nobody_is_primary(system: &System) {
     let address = std::fs::read_to_string(system.root().join("s/p4runtime")).expect("a switch");
     let address: Address = address.parse().expect("an address");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        let channel = Endpoint::from_shared(address.uri()).expect("a URI").connect().await.expect("a switch");
+        let arbitration = rt::MasterArbitrationUpdate { device_id: 1, ..Default::default() };
+        let update = Some(rt::stream_message_request::Update::Arbitration(arbitration));
+        let hello = rt::StreamMessageRequest { update };
+        // The stream stays open behind it.
+        let requests = tokio_stream::once(hello).chain(tokio_stream::pending());
+        let answers = P4RuntimeClient::new(channel).stream_channel(requests).await;
+        let mut answers = answers.expect("a stream").into_inner();
         loop {
-            match P4RuntimeSession::connect("s1", &address, 1, 0).await {
-                Err(ClientError::NotPrimary { vacant: true, .. }) => return,
-                Err(ClientError::NotPrimary { .. }) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                }
-                other => panic!("{:?}", other.map(|_| "primary")),
+            let answer = answers.message().await.expect("a stream").expect("no end").update;
+            let Some(rt::stream_message_response::Update::Arbitration(told)) = answer else { continue };
+            if told.status.is_some_and(|status| status.code == tonic::Code::NotFound as i32) {
+                return;
             }
         }
     });
@@ -136,35 +146,27 @@ fn nobody_else_can_reach_what_a_system_listens_at() {
 }
 
 #[test]
-fn nobody_else_can_reach_what_a_run_listens_at() {
+fn a_run_listens_nowhere() {
     let system = System::new(
         "hosts: [h1, h2]\nflows:\n  - {name: f, producers: [h1], consumers: [h2], item_size: 64, rate_cap: 1Mbit}\n\
          workload: {kind: synthetic, items: 100000000}\n",
     );
-    let run = system.command(&["run", system.path()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let run = system.command(&["run", system.path()]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut run = Killed(run.expect("it runs"));
     let pid = u64::from(run.0.id());
-    let agents = |table: String| {
-        let own = sockets(pid);
-        let is_own = |l: &&str| {
-            l.ends_with("/agent-1") && l.split_whitespace().nth(6).is_some_and(|i| own.contains(i))
-        };
-        table.lines().filter(is_own).filter_map(|l| l.split_whitespace().last()).map(str::to_owned).next()
-    };
-    let socket = loop {
-        let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
-        match agents(table) {
-            Some(socket) => break socket,
-            None => assert!(run.0.try_wait().expect("ours").is_none(), "it ended before its agents listened"),
-        }
-    };
+    // It moves data: all that could listen does.
+    let told = BufReader::new(run.0.stderr.take().expect("piped")).lines();
+    let moves = |line: std::io::Result<String>| line.is_ok_and(|l| l.contains("delivered"));
+    assert!(told.into_iter().any(moves), "it ended before it moved data");
     assert_eq!(listens(pid), [""; 0]);
-    let folder = Path::new(&socket).parent().expect("a folder");
-    let mode = std::fs::metadata(folder).expect("there").permissions().mode() & 0o777;
-    drop(run);
-    // Who is killed leaves it behind.
-    std::fs::remove_dir_all(folder).expect("ours");
-    assert_eq!(mode, 0o700);
+    let own = sockets(pid);
+    let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
+    // Columns: address, references, protocol, flags (0x10000: listens), type, state, inode.
+    let listening = |l: &&str| {
+        let columns: Vec<&str> = l.split_whitespace().collect();
+        columns.get(3) == Some(&"00010000") && columns.get(6).is_some_and(|i| own.contains(*i))
+    };
+    assert_eq!(table.lines().filter(listening).collect::<Vec<_>>(), [""; 0]);
 }
 
 /// A process that ends with the test.

@@ -148,7 +148,7 @@ impl fmt::Display for Lost {
 }
 
 impl ProgramError {
-    /// Whether a [`Cancel`] has ended the call.
+    /// Whether a [`Cancel`](zsr_ring::Cancel) has ended the call.
     pub fn is_cancelled(&self) -> bool {
         matches!(
             self,

@@ -1,27 +1,74 @@
-//! Where a gRPC server listens: at an address of TCP, or at a UNIX socket.
+//! Where a gRPC server listens: at an address of TCP, at a UNIX socket, or in this process.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Error};
+
+use crate::local::Local;
+
 /// Where a gRPC server listens. Written as other gRPC clients take it: `127.0.0.1:9559` or `unix:/run/x/p4runtime.sock`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Whoever can reach it can speak to the server.
     Tcp(SocketAddr),
     /// Whoever may open the socket can speak to the server. An absolute path.
     Unix(PathBuf),
+    /// Whoever was given it, in this process.
+    Local(Local),
 }
 
 impl Address {
-    /// What tonic connects to.
+    /// What tonic connects to; of a server in this process, a name that leads nowhere.
     pub fn uri(&self) -> String {
         match self {
             Address::Tcp(address) => format!("http://{address}"),
             Address::Unix(path) => format!("unix://{}", path.display()),
+            Address::Local(_) => "http://local".into(),
         }
     }
+
+    /// Connects to the server, over what `settings` make of the endpoint.
+    ///
+    /// # Errors
+    /// When the address makes no URI, or nobody answers there.
+    pub async fn connect(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        let endpoint = settings(Endpoint::from_shared(self.uri())?);
+        match self {
+            Address::Local(local) => endpoint.connect_with_connector(connector(local)).await,
+            Address::Tcp(_) | Address::Unix(_) => endpoint.connect().await,
+        }
+    }
+
+    /// A channel that connects when it is used, and again when the connection was lost.
+    ///
+    /// # Errors
+    /// When the address makes no URI.
+    pub fn connect_lazy(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        let endpoint = settings(Endpoint::from_shared(self.uri())?);
+        Ok(match self {
+            Address::Local(local) => endpoint.connect_with_connector_lazy(connector(local)),
+            Address::Tcp(_) | Address::Unix(_) => endpoint.connect_lazy(),
+        })
+    }
+}
+
+type Connection = std::future::Ready<std::io::Result<TokioIo<tokio::io::DuplexStream>>>;
+
+fn connector(
+    local: &Local,
+) -> impl tower::Service<
+    tonic::transport::Uri,
+    Response = TokioIo<tokio::io::DuplexStream>,
+    Error = std::io::Error,
+    Future = Connection,
+> + Send
++ use<> {
+    let local = local.clone();
+    tower::service_fn(move |_| std::future::ready(local.connect().map(TokioIo::new)))
 }
 
 impl fmt::Display for Address {
@@ -29,6 +76,7 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(address) => write!(f, "{address}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Local(local) => local.fmt(f),
         }
     }
 }
@@ -54,6 +102,12 @@ impl FromStr for Address {
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Address::Tcp(address)
+    }
+}
+
+impl From<Local> for Address {
+    fn from(local: Local) -> Self {
+        Address::Local(local)
     }
 }
 

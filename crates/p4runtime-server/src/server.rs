@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use p4runtime_proto::Address;
 use p4runtime_proto::p4::v1::p4_runtime_server;
+use p4runtime_proto::{Address, LocalListener};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -88,6 +88,14 @@ pub enum Listener {
     Tcp(TcpListener),
     /// Whoever may open the socket.
     Unix(UnixListener),
+    /// Whoever was given its place, in this process.
+    Local(LocalListener),
+}
+
+impl From<LocalListener> for Listener {
+    fn from(listener: LocalListener) -> Self {
+        Listener::Local(listener)
+    }
 }
 
 impl From<TcpListener> for Listener {
@@ -163,6 +171,7 @@ impl P4RuntimeServer {
             Listener::Unix(listener) => {
                 router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), ending).await
             }
+            Listener::Local(listener) => router.serve_with_incoming_shutdown(listener, ending).await,
         };
         let _ = stop.send(true);
         let _ = pump.await;

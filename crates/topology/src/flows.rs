@@ -321,7 +321,7 @@ impl Builder<'_> {
                         names.iter().map(|c| format!("{}.{}.{c}", members.flow, m.label)).collect()
                     }
                     FlowKind::LoadBalance | FlowKind::Replicate => {
-                        vec![format!("{}.{}.all", members.flow, m.label)]
+                        vec![format!("{}.{}", members.flow, m.label)]
                     }
                 };
                 self.endpoint(members, m, RingRole::Producer, ring_names)

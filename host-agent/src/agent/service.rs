@@ -57,7 +57,11 @@ impl Agent {
         self.serve_incoming(UnixListenerStream::new(listener), shutdown).await
     }
 
-    async fn serve_incoming<IO>(
+    /// As [`serve`](Self::serve), on connections that come from elsewhere.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn serve_incoming<IO>(
         &self,
         incoming: impl Stream<Item = std::io::Result<IO>>,
         shutdown: impl Future<Output = ()> + Send,

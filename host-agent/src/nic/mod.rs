@@ -2,7 +2,7 @@
 
 mod bell;
 mod node;
-mod soft;
+pub mod soft;
 pub mod verbs;
 
 use std::fmt;

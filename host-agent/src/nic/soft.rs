@@ -141,7 +141,7 @@ impl NicBackend for SoftNicBackend {
     }
 
     fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
-        self.call(move |nic| nic.register_mr(Arc::new(Region(memory)), 0, REMOTE))
+        self.call(move |nic| register(nic, memory))
     }
 
     fn deregister(&self, rkey: Rkey) -> Result<(), NicError> {
@@ -149,25 +149,12 @@ impl NicBackend for SoftNicBackend {
     }
 
     fn create_qp(&self) -> Result<Qpn, NicError> {
-        // A ring's queue pairs answer; they never ask, nor take messages.
-        self.call(|nic| nic.create_qp(QpCaps { send_depth: 0, recv_depth: 0 }))
+        self.call(create_qp)
     }
 
     fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
-        let mut rtr = RtrAttr::new(target.qpn, target.ip, target.rq_psn, mtu(target.path_mtu)?);
-        rtr.dest_mac = Some(target.mac);
-        let rts = RtsAttr::new(target.sq_psn);
-        self.call(move |nic| {
-            let steps = [Modify::Reset, Modify::Init { access: REMOTE }, Modify::Rtr(rtr), Modify::Rts(rts)];
-            for step in steps {
-                if let Err(error) = nic.modify_qp(qpn, step) {
-                    // Fails only where the queue pair is unknown, which `error` says already.
-                    let _ = nic.modify_qp(qpn, Modify::Reset);
-                    return Err(error);
-                }
-            }
-            Ok(())
-        })
+        let target = *target;
+        self.call(move |nic| connect_qp(nic, qpn, &target))
     }
 
     fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError> {
@@ -181,6 +168,34 @@ impl NicBackend for SoftNicBackend {
     fn doorbell(&self, target: &QpTarget, secret: u32) -> Result<Box<dyn Doorbell>, NicError> {
         Ok(Box::new(SoftBell { handle: self.handle.clone(), target: *target, secret }))
     }
+}
+
+/// Registers all of `memory` with a soft NIC in the caller's hand, for READs and WRITEs of the switch.
+///
+/// # Errors
+/// What the NIC refuses. So for the following.
+pub fn register(nic: &mut Nic, memory: Arc<dyn Memory>) -> Result<Rkey, MrError> {
+    nic.register_mr(Arc::new(Region(memory)), 0, REMOTE)
+}
+
+/// Makes a queue pair of a ring, which answers; it never asks, nor takes messages.
+pub fn create_qp(nic: &mut Nic) -> Result<Qpn, QpError> {
+    nic.create_qp(QpCaps { send_depth: 0, recv_depth: 0 })
+}
+
+/// Connects a queue pair, whatever it was before.
+pub fn connect_qp(nic: &mut Nic, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
+    let mut rtr = RtrAttr::new(target.qpn, target.ip, target.rq_psn, mtu(target.path_mtu)?);
+    rtr.dest_mac = Some(target.mac);
+    let rts = RtsAttr::new(target.sq_psn);
+    for step in [Modify::Reset, Modify::Init { access: REMOTE }, Modify::Rtr(rtr), Modify::Rts(rts)] {
+        if let Err(error) = nic.modify_qp(qpn, step) {
+            // Fails only where the queue pair is unknown, which `error` says already.
+            let _ = nic.modify_qp(qpn, Modify::Reset);
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 /// Rings through the NIC's own thread.

@@ -1,13 +1,14 @@
 //! The hosts of a topology: soft NICs, rings, and processing units that push numbered items and check what they pop.
 
-use zsr_control_plane::plan::{Plan, RingAddress, RingIds};
-use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring, RingSpec, Role};
+use zsr_control_plane::controller::draft::Draft;
+use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::run::in_hand::InHand;
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 use zsr_sim::Rng;
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_tests::items::{self, Received};
-use zsr_tests::setup;
 use zsr_topology::{FlowKind, Topology};
-use zsr_wire::{Frame, FramePool, Mac};
+use zsr_wire::{Frame, FramePool};
 
 struct Feed {
     ring: u32,
@@ -27,8 +28,8 @@ struct Sink {
 pub struct Hosts {
     /// Each NIC, and the switch's port that it is behind.
     pub nics: Vec<(u16, Nic)>,
-    /// Where the rings are, parallel to the topology's.
-    pub addresses: Vec<Option<RingAddress>>,
+    /// The flows, with their rings connected.
+    pub draft: Draft,
     /// Items that each producer ring gets.
     items: u32,
     feeds: Vec<Feed>,
@@ -38,52 +39,42 @@ pub struct Hosts {
 
 impl Hosts {
     /// Rings in memory and connected, producers with `items` items for each ring, which `seed` pushes in portions.
-    pub fn new(topology: &Topology, plan: &Plan, items: u32, seed: u64) -> Result<Hosts, String> {
-        let mut nics = Vec::new();
-        for (host, h) in topology.hosts.iter().enumerate() {
-            let link = topology.link_of(host).ok_or(format!("host {} has no link", h.name))?;
-            nics.push((link.port as u16, Nic::new(NicConfig::new(Mac(h.mac.0), h.ip))));
-        }
+    pub fn new(topology: &Topology, artifacts: &Artifacts, items: u32, seed: u64) -> Result<Hosts, String> {
+        let in_hand = InHand::new(topology, artifacts, 0).map_err(|e| e.to_string())?;
         let mut hosts = Hosts {
-            nics,
-            addresses: vec![None; topology.rings.len()],
+            nics: Vec::new(),
+            draft: in_hand.draft,
             items,
             feeds: Vec::new(),
             sinks: Vec::new(),
             rng: Rng::new(seed),
         };
-        for (r, ids) in plan.rings.iter().enumerate() {
-            if let Some(ids) = ids {
-                hosts.ring(topology, plan, r, *ids)?;
+        for (host, nic) in in_hand.nics.into_iter().enumerate() {
+            let link = topology.link_of(host);
+            let link = link.ok_or_else(|| format!("host {} has no link", topology.hosts[host].name))?;
+            hosts.nics.push((link.port as u16, nic));
+        }
+        let drafted = hosts.draft.rings().to_vec();
+        let most = drafted.iter().filter(|r| r.ids.is_producer).map(|r| usize::from(r.ids.id) + 1).max();
+        for (ring, memory) in drafted.iter().zip(&in_hand.rings) {
+            let item_size = topology.rings[ring.index].item_size;
+            let item = vec![0; item_size as usize];
+            if ring.ids.is_producer {
+                let producer = memory.attach_producer(Cancel::default()).map_err(|e| e.to_string())?;
+                hosts.feeds.push(Feed {
+                    ring: ring.ids.id.into(),
+                    producer: Some(producer),
+                    item,
+                    pushed: 0,
+                });
+                continue;
             }
+            let consumer = memory.attach_consumer(Cancel::default()).map_err(|e| e.to_string())?;
+            let mine = |id: usize| ring.feeders.contains(&(id as u16));
+            let received = Received::new(most.unwrap_or(0), item_size, ring.shared, mine);
+            hosts.sinks.push(Sink { consumer, item, received, closed: false });
         }
         Ok(hosts)
-    }
-
-    fn ring(&mut self, topology: &Topology, plan: &Plan, r: usize, ids: RingIds) -> Result<(), String> {
-        let ring = &topology.rings[r];
-        let shape = RingSpec::new(ring.item_size.into(), ring.size.into()).map_err(|e| e.to_string())?;
-        let role = if ids.is_producer { Role::Producer } else { Role::Consumer };
-        let memory = Ring::with_start(role, shape, 0, 0).map_err(|e| e.to_string())?;
-        let mtu = topology.hosts[ring.host].mtu;
-        let nic = &mut self.nics[ring.host].1;
-        self.addresses[r] = Some(setup::connect(nic, &memory, plan, ids, mtu));
-        let item = vec![0; ring.item_size as usize];
-        if ids.is_producer {
-            let producer = memory.attach_producer(Cancel::default()).map_err(|e| e.to_string())?;
-            self.feeds.push(Feed { ring: ids.id.into(), producer: Some(producer), item, pushed: 0 });
-            return Ok(());
-        }
-        let consumer = memory.attach_consumer(Cancel::default()).map_err(|e| e.to_string())?;
-        let worker = plan.workers.iter().find(|w| w.id == ids.worker).ok_or("a ring without a worker")?;
-        let numbers: Vec<u16> =
-            worker.producers.iter().filter_map(|p| plan.rings[*p]).map(|p| p.id).collect();
-        let most = plan.rings.iter().flatten().filter(|i| i.is_producer).map(|i| usize::from(i.id) + 1).max();
-        let shared = plan.flow_of(worker).kind == FlowKind::LoadBalance;
-        let received =
-            Received::new(most.unwrap_or(0), ring.item_size, shared, |id| numbers.contains(&(id as u16)));
-        self.sinks.push(Sink { consumer, item, received, closed: false });
-        Ok(())
     }
 
     /// The processing units push and pop what they can, in portions that the seed decides.

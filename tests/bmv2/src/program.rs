@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use p4runtime_proto::p4::v1 as rt;
-use rt::entity::Entity;
-use rt::update::Type;
-use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::plan::{PORT_TIMER, Plan, admin};
+use p4runtime_proto::p4::v1::update::Type;
+use zsr_control_plane::controller::draft::Draft;
+use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::plan::{PORT_TIMER, admin};
 use zsr_sim::Rng;
 use zsr_topology::Topology;
 use zsr_wire::FramePool;
@@ -101,7 +100,7 @@ fn topology(scenario: &Scenario, slower: u64) -> Result<Topology, String> {
     let text = format!(
         "defaults: {{mtu: 1024, first_psn: 0xfffff8}}\nhosts: [{p}, {c}]\nflows:\n  - {{name: f, kind: {kind}, producers: [{p}], consumers: [{c}], \
          item_size: 512, ring_size: 16KiB, max_batch: 4KiB, poll_interval: {}ms, poll_timeout: {timeout}ms, \
-         rto: {timeout}ms}}\nworkload: {{kind: synthetic, items: 1}}\n",
+         rto: {timeout}ms, doorbell: false}}\nworkload: {{kind: synthetic, items: 1}}\n",
         scenario.pace.poll_interval * slower
     );
     let topology = Topology::parse(Path::new("scenario.yaml"), text.as_bytes());
@@ -111,16 +110,11 @@ fn topology(scenario: &Scenario, slower: u64) -> Result<Topology, String> {
 }
 
 /// The controller's writes, in its order.
-fn controls(plan: &Plan, schema: &Schema, hosts: &Hosts) -> Result<Vec<Step>, String> {
-    let entries = |list: Vec<rt::TableEntry>| list.into_iter().map(Entity::TableEntry);
-    let replication = |list: Vec<_>| list.into_iter().map(Entity::PacketReplicationEngineEntry);
-    let failed = |e: zsr_control_plane::plan::PlanError| e.to_string();
-    let mut all = Vec::from_iter(entries(plan.base_entries(schema).map_err(failed)?));
-    all.extend(replication(plan.port_replication()));
-    all.extend(entries(plan.flow_entries(schema, &hosts.addresses).map_err(failed)?));
-    all.extend(replication(plan.flow_groups().map_err(failed)?));
-    all.extend(replication(plan.tick_groups()));
-    let updates = Vec::from_iter(all.into_iter().map(|e| update(Type::Insert, e)));
+fn controls(draft: &Draft) -> Result<Vec<Step>, String> {
+    let mut all = draft.base().map_err(|e| e.to_string())?;
+    all.extend(draft.flows().map_err(|e| e.to_string())?);
+    all.extend(draft.ticks());
+    let updates = Vec::from_iter(all.into_iter().filter_map(|e| Some(update(Type::Insert, e.entity?))));
     Ok(updates.chunks(BATCH).map(|c| Step::Write(c.to_vec())).collect())
 }
 
@@ -133,19 +127,17 @@ async fn play(
     log: Option<&Path>,
 ) -> Result<Outcome, String> {
     let topology = topology(scenario, slower)?;
-    let plan = Plan::new(&topology, 0, 1).map_err(|e| e.to_string())?;
-    let schema = Schema::new(&artifacts.p4info);
-    let mut hosts = Hosts::new(&topology, &plan, scenario.items, seed)?;
+    let mut hosts = Hosts::new(&topology, artifacts, scenario.items, seed)?;
     let (mut ours, mut theirs) = (Ours::start(None).await?, Theirs::start(binary, None, log).await?);
     let step = Duration::from_millis(scenario.pace.step * slower);
     (ours.step, theirs.step) = (step, step);
     let pair = Pair::load(ours, theirs, artifacts.p4info.clone(), &artifacts.json).await;
     let mut pair = pair.map_err(|d| d.text)?;
     let mut differences = Vec::new();
-    for step in controls(&plan, &schema, &hosts)? {
+    for step in controls(&hosts.draft)? {
         pair.step(&step).await.map_err(|d| d.text)?;
     }
-    for reset in plan.resets() {
+    for reset in hosts.draft.resets().collect::<Vec<_>>() {
         let step = Step::Packet { port: PORT_TIMER, bytes: reset.packet() };
         pair.step(&step).await.map_err(|d| d.text)?;
     }

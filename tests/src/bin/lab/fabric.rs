@@ -2,23 +2,24 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use p4runtime_proto::{Address, local};
 use tonic::transport::{Channel, Endpoint};
 use zsr_api::{
     agent::agent_client::AgentClient,
-    agent::{
-        ConnectRingRequest, CreateRingRequest, DestroyRingRequest, GetRingRequest, ListRingsRequest,
-        QpTarget, Role,
-    },
+    agent::{GetRingRequest, ListRingsRequest},
 };
+use zsr_control_plane::controller::model::Flow;
+use zsr_control_plane::controller::{self, Setup, create_flow_request};
 use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::plan::{Plan, Qp, RingAddress, ticks};
-use zsr_control_plane::run::install::switch_in_hand;
+use zsr_control_plane::plan::ticks;
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
-use zsr_soft_switch::{SwitchNode, control_queue};
-use zsr_topology::{RingRole, Topology};
+use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
+use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};
+use zsr_topology::{Host, Topology};
 use zsr_wire::ring::Flags;
 
 use super::Result;
@@ -78,62 +79,13 @@ fn client<'c>(clients: &'c mut Clients, host: &str) -> Result<&'c mut AgentClien
     clients.get_mut(host).ok_or_else(|| format!("no --agent for host {host}").into())
 }
 
-async fn create_rings(
-    topology: &Topology,
-    plan: &Plan<'_>,
-    clients: &mut Clients,
-) -> Result<Vec<Option<RingAddress>>> {
-    let mut addresses = Vec::new();
-    for (ring, ids) in topology.rings.iter().zip(&plan.rings) {
-        let Some(ids) = ids else {
-            addresses.push(None);
-            continue;
-        };
-        let host = &topology.hosts[ring.host];
-        let client = client(clients, &host.name)?;
-        let role = if ring.role == RingRole::Producer { Role::Producer } else { Role::Consumer };
-        let request = CreateRingRequest {
-            name: ring.name.clone(),
-            role: role.into(),
-            item_size: ring.item_size.into(),
-            ring_size: ring.size.into(),
-            ..CreateRingRequest::default()
-        };
-        let made = client.create_ring(request).await?.into_inner();
-        let target = |qp: Qp| QpTarget {
-            qpn: qp.qpn,
-            ip: plan.switch.ip.to_string(),
-            mac: plan.switch.mac.to_string(),
-            rq_psn: qp.psn,
-            sq_psn: qp.psn,
-            path_mtu: host.mtu,
-        };
-        let (data, poll) = (Some(target(ids.data)), Some(target(ids.poll)));
-        client
-            .connect_ring(ConnectRingRequest {
-                name: ring.name.clone(),
-                data,
-                poll,
-                doorbell_secret: plan.doorbell_of(ids),
-            })
-            .await?;
-        addresses.push(Some(RingAddress {
-            rkey: made.rkey,
-            data_qpn: made.data_qp.map_or(0, |q| q.qpn),
-            poll_qpn: made.poll_qp.map_or(0, |q| q.qpn),
-            epoch: made.epoch as u16,
-        }));
-    }
-    Ok(addresses)
-}
-
 /// Waits until every consumer has popped all and seen the end, and every producer's ring is empty.
-async fn finished(topology: &Topology, clients: &mut Clients, patience: Duration) -> Result<()> {
+async fn finished(flows: &[Flow], clients: &mut Clients, patience: Duration) -> Result<()> {
     let (mut last, mut moved) = (Vec::new(), Instant::now());
     loop {
         let (mut words, mut done) = (Vec::new(), true);
-        for ring in &topology.rings {
-            let client = client(clients, &topology.hosts[ring.host].name)?;
+        for ring in flows.iter().flat_map(Flow::rings) {
+            let client = client(clients, &ring.host)?;
             let now = client.get_ring(GetRingRequest { name: ring.name.clone() }).await?.into_inner();
             done &= now.head_flags & Flags::CLOSED.0 != 0 && now.head == now.tail;
             words.push((ring.name.clone(), now.head, now.tail, now.head_flags));
@@ -169,32 +121,50 @@ fn port(topology: &Topology, options: &FabricOptions, named: &Named<Link>) -> Re
 }
 
 pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
-    let plan = Plan::new(topology, 0, 1)?;
     // Opened first: hosts may send as soon as their queue pairs are made.
     let ports = options.ports.iter().map(|p| port(topology, options, p)).collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut clients = runtime.block_on(connect(&options.agents))?;
-    let addresses = runtime.block_on(create_rings(topology, &plan, &mut clients))?;
-    let mut switch = switch_in_hand(&plan, &addresses, &Artifacts::built_in()?)?;
-    for timer in ticks::timers(plan.switch.tick) {
+    let mut switch = Switch::new(&empty_program()?, SwitchConfig::default());
+    for timer in ticks::timers(topology.switches[0].tick) {
         switch.add_timer(timer)?;
     }
     let waker = Waker::new()?;
-    let (_handle, control) = control_queue(|| ());
+    let to_wake = waker.clone();
+    let (handle, control) = control_queue(move || to_wake.wake());
     let mut fabric = PortLoop::new(SwitchNode::new(switch, control), &waker, LoopConfig::default())?;
     for (number, port) in ports {
         fabric.add_port(number, port)?;
     }
     fabric.on_trouble(|port, error| error.iter().for_each(|e| eprintln!("port {port}: {e}")));
-    let start = Instant::now();
     let fabric = fabric.spawn("switch")?;
     let done = runtime.block_on(async {
-        finished(topology, &mut clients, Duration::from_secs(options.patience)).await?;
-        let took = start.elapsed();
-        for ring in &topology.rings {
-            let client = client(&mut clients, &topology.hosts[ring.host].name)?;
-            client.destroy_ring(DestroyRingRequest { name: ring.name.clone() }).await?;
+        let (place, listener) = local();
+        let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
+        tokio::spawn(server.serve(listener, std::future::pending()));
+        let agent = |host: &Host| {
+            let found = options.agents.iter().find(|a| a.name == host.name);
+            let found = found.ok_or_else(|| format!("no --agent for host {}", host.name))?;
+            Ok((Address::Tcp(found.value), None))
+        };
+        let setup = Setup {
+            name: topology.name.clone(),
+            topology,
+            artifacts: &Artifacts::built_in()?,
+            p4runtime: place.into(),
+            listens: None,
+            agents: topology.hosts.iter().map(agent).collect::<Result<Vec<_>>>()?,
+            own: Vec::new(),
+            journal: None,
+        };
+        let controller = controller::start(setup).await?;
+        let (start, mut flows) = (Instant::now(), Vec::new());
+        for flow in &topology.flows {
+            flows.push(controller.create(create_flow_request(topology, flow)).await?);
         }
+        finished(&flows, &mut clients, Duration::from_secs(options.patience)).await?;
+        let took = start.elapsed();
+        controller.shutdown().await?;
         Result::Ok(took)
     });
     let end = fabric.stop();

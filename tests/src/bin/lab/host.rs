@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
-use zsr_control_plane::plan::Plan;
+use zsr_control_plane::controller::draft::Draft;
+use zsr_control_plane::p4::{Artifacts, Schema};
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
@@ -14,7 +15,7 @@ use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_tests::items::{self, Received};
-use zsr_topology::{FlowKind, Topology};
+use zsr_topology::Topology;
 use zsr_wire::Mac;
 
 use super::Result;
@@ -52,20 +53,20 @@ struct Job {
 }
 
 fn jobs(topology: &Topology, host: usize) -> Result<Vec<Job>> {
-    let plan = Plan::new(topology, 0, 1)?;
+    let draft = Draft::new(topology, Schema::new(&Artifacts::built_in()?.p4info))?;
     let mut jobs = Vec::new();
-    for (r, ring) in topology.rings.iter().enumerate().filter(|(_, ring)| ring.host == host) {
-        let Some(ids) = plan.rings[r] else { continue };
-        let worker = &plan.workers[usize::from(ids.worker) - 1];
-        let feeders = worker.producers.iter().filter_map(|p| plan.rings[*p]).map(|p| p.id.into()).collect();
-        jobs.push(Job {
-            ring: ring.name.clone(),
-            id: ids.id.into(),
-            is_producer: ids.is_producer,
-            item_size: ring.item_size,
-            feeders,
-            shared: plan.flow_of(worker).kind == FlowKind::LoadBalance,
-        });
+    for drafted in draft.rings() {
+        let ring = &topology.rings[drafted.index];
+        if ring.host == host {
+            jobs.push(Job {
+                ring: drafted.name.clone(),
+                id: drafted.ids.id.into(),
+                is_producer: drafted.ids.is_producer,
+                item_size: ring.item_size,
+                feeders: drafted.feeders.iter().map(|id| u32::from(*id)).collect(),
+                shared: drafted.shared,
+            });
+        }
     }
     Ok(jobs)
 }

@@ -1,0 +1,148 @@
+//! A topology's flows as the controller makes them, for whoever has the switch and the NICs in hand: benchmarks, simulations, and the
+//! comparison with bmv2. The same checks, numbers and entries; no journal, no agents, no clock.
+
+use super::change::Surroundings;
+use super::convert::new_flow;
+use super::dataplane::{DataPlane, base, replication};
+use super::model::{Flow, FlowKind, Ring};
+use super::refusal::Refusal;
+use super::request::create_flow_request;
+use super::state::State;
+use crate::p4::Schema;
+use crate::plan::{FirstPsns, PlanError, RingAddress, RingIds, admin, ticks};
+use p4runtime_proto::local;
+use p4runtime_proto::p4::v1 as rt;
+use zsr_link::Rng;
+use zsr_topology::Topology;
+
+/// A ring of a drafted flow.
+#[derive(Clone, Debug)]
+pub struct DraftRing {
+    /// Its index in the topology.
+    pub index: usize,
+    /// Its flow's index in the topology.
+    pub flow: usize,
+    /// Its name at the controller.
+    pub name: String,
+    /// Its numbers at the switch.
+    pub ids: RingIds,
+    /// Numbers of the producer rings whose items come into it; none come into a producer ring.
+    pub feeders: Vec<u16>,
+    /// Whether each item goes to one of several consumers, whichever is first.
+    pub shared: bool,
+    /// What its doorbells begin with, if its producer rings.
+    pub doorbell: Option<u32>,
+}
+
+/// The flows of a topology, with their numbers.
+#[derive(Debug)]
+pub struct Draft {
+    topology: Topology,
+    plane: DataPlane,
+    state: State,
+    rings: Vec<DraftRing>,
+}
+
+impl Draft {
+    /// That of a topology with one switch, which runs the program of `schema`. First PSNs that the topology does not say are made of
+    /// its seed.
+    ///
+    /// # Errors
+    /// What the controller would refuse.
+    pub fn new(topology: &Topology, schema: Schema) -> Result<Draft, Refusal> {
+        let switch = &topology.switches[0];
+        let plane = DataPlane::new(schema, switch).map_err(PlanError::from)?;
+        let agents = vec![(local().0.into(), None); topology.hosts.len()];
+        let mut state = State::of(topology, switch, &agents, plane.room());
+        if topology.first_psn.is_none() {
+            state.psns = FirstPsns::Seeded(Rng::new(topology.seed));
+        }
+        let mut rings = Vec::new();
+        for (number, flow) in topology.flows.iter().enumerate() {
+            let made = state.plan_flow(&new_flow(create_flow_request(topology, flow))?)?;
+            let indices = flow.producers.iter().chain(&flow.consumers).flat_map(|e| &e.rings);
+            let of_flow =
+                indices.zip(made.rings()).map(|(&index, ring)| draft_ring(index, number, &made, ring));
+            rings.extend(of_flow);
+            state.set(&flow.name, Some(made));
+        }
+        rings.sort_by_key(|r| r.index);
+        Ok(Draft { topology: topology.clone(), plane, state, rings })
+    }
+
+    /// The topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The rings of all flows, in the topology's order.
+    pub fn rings(&self) -> &[DraftRing] {
+        &self.rings
+    }
+
+    /// Notes where a ring is, and the bytes that both of its counters begin at.
+    pub fn connect(&mut self, ring: &str, address: RingAddress, start: u32) {
+        let Some(flow) = self.state.user_of_ring(ring).map(|user| user.flow.clone()) else { return };
+        let Some(mut connected) = self.state.flows.get(&flow).cloned() else { return };
+        for found in connected.rings_mut().filter(|r| r.name == ring) {
+            (found.address, found.start) = (Some(address), start);
+        }
+        self.state.set(&flow, Some(connected));
+    }
+
+    /// What the switch holds without flows.
+    ///
+    /// # Errors
+    /// When program and controller do not fit. So for all that follow.
+    pub fn base(&self) -> Result<Vec<rt::Entity>, Refusal> {
+        Ok(base(&self.topology, self.plane.schema())?)
+    }
+
+    /// What it holds for flows whose rings are connected.
+    pub fn flows(&self) -> Result<Vec<rt::Entity>, Refusal> {
+        let around = Surroundings::of(&self.state);
+        let mut out = Vec::new();
+        for flow in self.in_order() {
+            out.extend(self.plane.entities(flow, &around.context(false))?);
+        }
+        Ok(out)
+    }
+
+    /// The multicast groups that turn timer packets into ticks: workers start when these are written.
+    pub fn ticks(&self) -> Vec<rt::Entity> {
+        let workers = self.in_order().flat_map(|flow| self.plane.tick_groups(flow));
+        ticks::groups(workers).into_iter().map(replication).collect()
+    }
+
+    /// What the switch's registers begin with: to be sent before workers start.
+    pub fn resets(&self) -> impl Iterator<Item = admin::Reset> {
+        self.in_order().flat_map(Flow::rings).map(|ring| ring.ids.reset(ring.start))
+    }
+
+    /// Names of the switch's program.
+    pub fn schema(&self) -> &Schema {
+        self.plane.schema()
+    }
+
+    /// Flows in the topology's order.
+    fn in_order(&self) -> impl Iterator<Item = &Flow> {
+        self.topology.flows.iter().filter_map(|flow| self.state.flows.get(&flow.name))
+    }
+}
+
+fn draft_ring(index: usize, flow: usize, made: &Flow, ring: &Ring) -> DraftRing {
+    let ids = ring.ids;
+    let producers = made.producers.iter().flat_map(|m| &m.rings);
+    // A shuffle's producer has a ring for each worker; of the other kinds, all workers drain all of them.
+    let feeds =
+        |p: &&Ring| !ids.is_producer && (made.kind != FlowKind::Shuffle || p.ids.worker == ids.worker);
+    DraftRing {
+        index,
+        flow,
+        name: ring.name.clone(),
+        ids,
+        feeders: producers.filter(feeds).map(|p| p.ids.id).collect(),
+        shared: made.kind == FlowKind::LoadBalance,
+        doorbell: (ids.is_producer && made.settings.doorbell).then_some(ids.secret),
+    }
+}

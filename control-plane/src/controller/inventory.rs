@@ -1,0 +1,61 @@
+//! What a topology gives a controller to begin with: hosts, rings that it declares, rules for numbers.
+
+use super::alloc::{Allocator, Room};
+use super::model::{DeclaredRing, Host};
+use super::state::State;
+use crate::plan::{FirstPsns, Station};
+use p4runtime_proto::Address;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use zsr_topology::{NicKind, Switch, Topology};
+
+impl State {
+    /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
+    /// for programs.
+    pub(super) fn of(
+        topology: &Topology,
+        switch: &Switch,
+        agents: &[(Address, Option<PathBuf>)],
+        room: Room,
+    ) -> State {
+        let mut state = State::new(hosts(topology, agents), declared(topology), switch.kind.pace());
+        state.switch.clone_from(&switch.name);
+        state.numbers = Allocator::with(room);
+        state.psns = topology.first_psn.map_or(FirstPsns::Secret, FirstPsns::Fixed);
+        state
+    }
+}
+
+fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
+    let host = |(at, h): (usize, &zsr_topology::Host)| {
+        let (agent, programs) = agents.get(at).cloned()?;
+        // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
+        let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
+        let (name, station, mtu) = (h.name.clone(), Station::of(t, at)?, h.mtu);
+        Some(Host { name, station, mtu, agent, programs, consumer_psn })
+    };
+    t.hosts.iter().enumerate().filter_map(host).collect()
+}
+
+fn declared(topology: &Topology) -> Vec<DeclaredRing> {
+    let made: HashSet<usize> = topology
+        .flows
+        .iter()
+        .flat_map(|f| f.producers.iter().chain(&f.consumers))
+        .flat_map(|e| e.rings.iter().copied())
+        .collect();
+    let declared = topology.rings.iter().enumerate().filter(|(at, r)| {
+        let host = &topology.hosts[r.host].name;
+        // A flow names the rings that it makes for itself; those of hosts are named for their host.
+        !made.contains(at) || r.name.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    });
+    let ring = |(_, r): (usize, &zsr_topology::Ring)| DeclaredRing {
+        name: r.name.clone(),
+        host: topology.hosts[r.host].name.clone(),
+        role: r.role,
+        item_size: r.item_size,
+        size: r.size,
+        owner: r.owner.clone(),
+    };
+    declared.map(ring).collect()
+}
