@@ -96,6 +96,7 @@ fn wrong_usage_is_exit_code_2() {
         &["run", "x.yaml", "--delimiter", "ab"],
         &["run", "x.yaml", "--force"],
         &["run", "no-such-topology.yaml"],
+        &["top", "--interval", "0s"],
     ] {
         let t = text(&run(args));
         assert_eq!(t.code, Some(2), "{args:?}");
@@ -110,12 +111,71 @@ fn help_says_what_zsr_is() {
 }
 
 #[test]
+fn a_result_that_cannot_be_written_is_exit_code_1() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    for args in
+        [&["check", topology][..], &["run", topology, "--items", "10", "--json"], &["completion", "bash"]]
+    {
+        let t = text(&zsr().args(args).stdout(full()).output().unwrap());
+        assert_eq!(t.code, Some(1), "{args:?}");
+        assert!(t.err.contains("error: standard output: No space left on device"), "{args:?}: {}", t.err);
+    }
+}
+
+#[test]
+fn names_that_lead_out_of_the_folder_of_systems_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    let up = |name: &str| {
+        let mut up = zsr();
+        up.args(["up", topology, "--system", name]).env("XDG_RUNTIME_DIR", folder.path());
+        text(&up.output().unwrap())
+    };
+    for name in ["", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "a\nb"] {
+        let t = up(name);
+        assert_eq!(t.code, Some(2), "{name:?}: {}", t.err);
+        assert!(t.err.contains("can't be the name of a system"), "{}", t.err);
+    }
+    let long = up(&"x".repeat(150));
+    assert!(long.code == Some(1) && long.err.contains("too long for a socket's path"), "{}", long.err);
+    // What was refused is no system.
+    let mut status = zsr();
+    let status = text(&status.arg("status").env("XDG_RUNTIME_DIR", folder.path()).output().unwrap());
+    assert!(status.err.contains("no system is up"), "{}", status.err);
+}
+
+#[test]
+fn a_host_that_the_topology_lacks_leaves_no_process_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let topology = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/one-to-one.yaml");
+    let mut agent = zsr();
+    agent.args(["agent", topology, "h9"]).env("XDG_RUNTIME_DIR", folder.path());
+    let t = text(&agent.output().unwrap());
+    assert!(t.code == Some(2) && t.err.contains("no host `h9`"), "{}", t.err);
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("zsr/one-to-one")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_reference_is_what_the_commands_say() {
+    let there = include_str!("../../docs/reference.md");
+    assert!(
+        there == zsr_control_plane::cli::reference(),
+        "docs/reference.md is stale: run `cargo xtask cli`"
+    );
+    assert!(there.contains("## zsr flow add-consumer\n") && there.contains("[environment: `ZSR_SYSTEM`]"));
+}
+
+#[test]
 fn sizes_that_are_too_big_name_the_limit() {
     let create = ["flow", "create", "f", "-p", "h1", "-c", "h2"];
     for (option, value, said) in [
         ("--ring-size", "64GiB", "64 GiB is too much: expected at most 1 GiB"),
         ("--item-size", "2MiB", "2 MiB is too much: expected at most 1 MiB"),
         ("--max-batch", "1GiB", "1 GiB is too much: expected at most 4 MiB"),
+        ("--item-size", "0", "0 is too small"),
+        ("--ring-size", "0", "0 is too small"),
         ("--ring-size", "x", "expected a number of bytes, or one with KiB, MiB or GiB"),
     ] {
         let t = text(&zsr().args(create).args([option, value]).output().unwrap());

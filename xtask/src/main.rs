@@ -1,7 +1,10 @@
-//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`.
+//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
+//! `cargo xtask cli [--check]`, `cargo xtask crates`.
 
 #![forbid(unsafe_code)]
 
+mod cli;
+mod crates;
 mod names;
 mod p4;
 mod sources;
@@ -23,10 +26,14 @@ fn main() -> ExitCode {
         ["tofino"] => tofino::run(root, Compile::All),
         ["tofino", "--check"] => tofino::run(root, Compile::Nothing),
         ["tofino", chip] => tofino::run(root, Compile::One(chip)),
-        _ => {
-            Err("usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2]"
-                .into())
-        }
+        ["cli"] => cli::run(root, false),
+        ["cli", "--check"] => cli::run(root, true),
+        ["crates"] => crates::run(root),
+        _ => Err(
+            "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
+                  cargo xtask cli [--check] | cargo xtask crates"
+                .into(),
+        ),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

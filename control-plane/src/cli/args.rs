@@ -16,8 +16,9 @@ use zsr_topology::{InputFormat, Overrides, parse_delimiter};
 #[command(
     name = "zsr",
     version,
-    after_help = "Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command \
-                  is wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml"
+    after_help = "Exit codes: 0 all went well, 1 something failed or was refused, 2 the command, a value in it, or the topology is \
+                  wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml",
+    after_long_help = include_str!("help/zsr.md")
 )]
 pub struct Args {
     /// What to do.
@@ -68,6 +69,9 @@ pub enum Command {
     Controller(ControllerArgs),
     /// Print a script that completes commands in a shell
     Completion(CompletionArgs),
+    /// Print docs/reference.md
+    #[command(hide = true)]
+    Reference,
 }
 
 /// Options of `zsr check`.
@@ -86,12 +90,7 @@ pub struct CheckArgs {
                   zsr run topologies/shuffle-2x2.yaml --scale 1\n  \
                   zsr run topologies/shuffle-2x2.yaml --input orders.csv --key customer --output out\n  \
                   zsr run topologies/one-to-one.yaml --items 1000000 --item-size 64 --json",
-    long_about = "Brings up everything that the topology names inside this process: hosts with software NICs, \
-                  links, the software switch with its P4Runtime server, the controller and the host agents. \
-                  Creates the flows, moves the data, verifies that every item arrived exactly once, at the \
-                  right consumer, in order per producer, and tears everything down.\n\n\
-                  Ctrl-C stops the producers; what they have pushed is still delivered. A second Ctrl-C stops \
-                  at once. Either way the report says what was delivered, and the exit code is 1."
+    after_long_help = include_str!("help/run.md")
 )]
 pub struct RunArgs {
     /// Topology file

@@ -1,4 +1,4 @@
-//! The JSON of commands for a running system (docs/cli.md). Fields may be added, none is renamed or removed.
+//! The JSON of commands for a running system (docs/json.md). Fields may be added, none is renamed or removed.
 
 use serde_json::{Value, json};
 use zsr::lock::is_stopped;

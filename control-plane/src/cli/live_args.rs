@@ -23,13 +23,14 @@ pub struct SystemArg {
 /// Options of commands that print results.
 #[derive(Debug, Clone, Args)]
 pub struct JsonArg {
-    /// Print JSON (docs/cli.md describes it)
+    /// Print JSON (docs/json.md describes it)
     #[arg(long, global = true)]
     pub json: bool,
 }
 
 /// Options of `zsr up`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/up.md"))]
 pub struct UpArgs {
     /// Topology file
     #[arg(value_name = "TOPOLOGY")]
@@ -87,6 +88,7 @@ impl UpArgs {
 
 /// Options of `zsr down`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/down.md"))]
 pub struct DownArgs {
     /// Which system, if several are up: the same as --system
     #[arg(value_name = "NAME")]
@@ -115,10 +117,7 @@ impl DownArgs {
 
 /// Options of `zsr restart`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "It is said first what survives and what does not; --dry-run ends there. An agent's rings end with it, and flows \
-                  with their switch; a controller can be restarted at any time."
-)]
+#[command(after_long_help = include_str!("help/restart.md"))]
 pub struct RestartArgs {
     /// The process, as zsr status names it: switch, controller, or agent.HOST
     #[arg(value_name = "PROCESS")]
@@ -144,6 +143,7 @@ pub struct StatusArgs {
 
 /// Options of the processes of a system.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/role.md"))]
 pub struct RoleArgs {
     /// Topology file
     #[arg(value_name = "TOPOLOGY")]
@@ -161,6 +161,7 @@ pub struct RoleArgs {
 
 /// Options of `zsr agent`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/agent.md"))]
 pub struct AgentArgs {
     /// As for all processes
     #[command(flatten)]
@@ -184,6 +185,7 @@ pub struct ListenArg {
 
 /// Options of `zsr controller`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/controller.md"))]
 pub struct ControllerArgs {
     /// As for all processes
     #[command(flatten)]
@@ -198,6 +200,7 @@ pub struct ControllerArgs {
 
 /// `zsr flow ...`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/flow.md"))]
 pub struct FlowArgs {
     /// Which system
     #[command(flatten)]
@@ -223,6 +226,7 @@ pub enum FlowCommand {
         name: String,
     },
     /// Change settings of a running flow; those that are not named stay
+    #[command(after_long_help = include_str!("help/settings.md"))]
     Set {
         /// The flow
         name: String,
@@ -231,6 +235,7 @@ pub enum FlowCommand {
         settings: Box<SettingsArgs>,
     },
     /// Add a producer to a running flow
+    #[command(after_long_help = include_str!("help/add.md"))]
     AddProducer {
         /// The flow
         name: String,
@@ -238,6 +243,7 @@ pub enum FlowCommand {
         member: String,
     },
     /// Add a consumer to a running flow
+    #[command(after_long_help = include_str!("help/add.md"))]
     AddConsumer {
         /// The flow
         name: String,
@@ -245,6 +251,7 @@ pub enum FlowCommand {
         member: String,
     },
     /// Take a member out of a running flow
+    #[command(after_long_help = include_str!("help/remove-member.md"))]
     RemoveMember {
         /// The flow
         name: String,
@@ -255,6 +262,7 @@ pub enum FlowCommand {
         force: bool,
     },
     /// End a flow and give everything back that it had
+    #[command(after_long_help = include_str!("help/delete.md"))]
     Delete {
         /// The flow
         name: String,
@@ -266,6 +274,7 @@ pub enum FlowCommand {
 
 /// Options of `zsr flow create`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/create.md"))]
 pub struct CreateArgs {
     /// Name of the flow
     pub name: String,
@@ -299,7 +308,7 @@ pub struct CreateArgs {
 /// Settings that can be changed while a flow runs.
 #[derive(Debug, Default, Args)]
 pub struct SettingsArgs {
-    /// Share against other flows, 1 to 1000 [default: 1]
+    /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
     #[arg(long, value_name = "N")]
     pub weight: Option<u32>,
     /// At most so much, such as 400Mbit; 0 for no cap
@@ -320,13 +329,14 @@ pub struct SettingsArgs {
     /// Most bytes of one transfer [default: 1MiB]
     #[arg(long, value_name = "B", value_parser = batch_size)]
     pub max_batch: Option<u32>,
-    /// Whether producers ring instead of waiting to be looked at [default: true]
+    /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
+    /// the flow is created [default: true]
     #[arg(long, value_name = "BOOL")]
     pub doorbell: Option<bool>,
     /// What the flow optimizes for [default: bandwidth]
     #[arg(long, value_enum)]
     pub hint: Option<HintArg>,
-    /// What happens when a member is silent or its program dies [default: wait]
+    /// What happens when a member is silent, its program dies or its agent ends [default: wait]
     #[arg(long, value_enum)]
     pub policy: Option<PolicyArg>,
 }
@@ -347,18 +357,18 @@ pub enum Kind {
 pub enum HintArg {
     /// Many bytes per transfer
     Bandwidth,
-    /// Few microseconds per item
+    /// Few microseconds per item: producers are looked at at least every 20us while something moves
     Latency,
 }
 
 /// What happens when a member is silent or its program dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
-    /// The flow waits for it
+    /// The flow waits for it or a successor
     Wait,
-    /// It is taken out of the flow
+    /// It is taken out of the flow, with what it had not popped
     DropMember,
-    /// The flow ends for all
+    /// The flow fails for all
     Abort,
 }
 
@@ -388,6 +398,7 @@ pub enum RingCommand {
 
 /// Options of `zsr events`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/events.md"))]
 pub struct EventsArgs {
     /// Which system
     #[command(flatten)]
@@ -405,15 +416,16 @@ pub struct EventsArgs {
 
 /// Options of `zsr top`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/top.md"))]
 pub struct TopArgs {
     /// Which system
     #[command(flatten)]
     pub system: SystemArg,
-    /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/cli.md describes it)
+    /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/json.md describes it)
     #[arg(long)]
     pub json: bool,
-    /// Between two looks
-    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    /// Between two looks, at least 1ms
+    #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     pub interval: Duration,
     /// End after so many intervals
     #[arg(short = 'n', long, value_name = "N")]
@@ -422,10 +434,7 @@ pub struct TopArgs {
 
 /// Options of `zsr pcap`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-                  zsr pcap                                            which links there are\n  \
-                  zsr pcap h1-s1-1 -w - | wireshark -k -i -           live\n  \
-                  zsr pcap h1-s1-1 --seconds 2 -w h1.pcapng; tshark -r h1.pcapng -Y 'frame.comment contains \"flow=rows\"'")]
+#[command(after_long_help = include_str!("help/pcap.md"))]
 pub struct PcapArgs {
     /// Which system
     #[command(flatten)]
@@ -499,6 +508,7 @@ pub struct StreamArgs {
 
 /// Options of `zsr produce`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/produce.md"))]
 pub struct ProduceArgs {
     /// As for both
     #[command(flatten)]
@@ -521,6 +531,7 @@ pub struct ProduceArgs {
 
 /// Options of `zsr consume`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/consume.md"))]
 pub struct ConsumeArgs {
     /// As for both
     #[command(flatten)]
@@ -535,6 +546,7 @@ pub struct ConsumeArgs {
 
 /// Options of `zsr barrier`.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/barrier.md"))]
 pub struct BarrierArgs {
     /// Which controller
     #[command(flatten)]
@@ -566,6 +578,9 @@ fn listen_at(text: &str) -> Result<SocketAddr, String> {
 /// A size of at most `most` bytes.
 fn size(text: &str, most: u64) -> Result<u32, String> {
     let bytes = parse_size(text).ok_or_else(|| format!("expected {SIZE_HELP}"))?;
+    if bytes == 0 {
+        return Err(format!("0 is too small: expected at most {}, and more than nothing", show_size(most)));
+    }
     let fits = u32::try_from(bytes).ok().filter(|_| bytes <= most);
     fits.ok_or_else(|| format!("{} is too much: expected at most {}", show_size(bytes), show_size(most)))
 }
@@ -584,6 +599,11 @@ fn batch_size(text: &str) -> Result<u32, String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let fits = |t: &Duration| *t >= Duration::from_millis(1);
+    time(text).and_then(|t| Some(t).filter(fits).ok_or_else(|| "expected 1ms or more".into()))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -128,15 +128,19 @@ fn each_size(
 }
 
 fn request(args: &MeasureArgs, name: &str, size: u32, latency: bool) -> proto::CreateFlowRequest {
-    let member = |host: &String| vec![proto::Member { host: host.clone(), ..Default::default() }];
+    let member = |host: &String, name: &str| {
+        // Two members on one host have to have names.
+        let name = if args.from == args.to { name.to_owned() } else { String::new() };
+        vec![proto::Member { host: host.clone(), name, ..Default::default() }]
+    };
     let mut settings = flow::settings(&args.settings);
     if latency && args.settings.hint.is_none() {
         settings.hint = Some(proto::Hint::Latency.into());
     }
     proto::CreateFlowRequest {
         name: name.to_owned(),
-        producers: member(&args.from),
-        consumers: member(&args.to),
+        producers: member(&args.from, "from"),
+        consumers: member(&args.to, "to"),
         item_size: size,
         ring_size: args.ring_size.unwrap_or(0),
         settings: Some(settings),

@@ -10,7 +10,7 @@ const SIZES: std::ops::RangeInclusive<u32> = 2..=20;
 
 /// Options of `zsr bw`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  zsr bw h1 h2\n  zsr bw h1 h2 --all --csv > bw.csv")]
+#[command(after_long_help = include_str!("help/bw.md"))]
 pub struct BwArgs {
     /// As for both
     #[command(flatten)]
@@ -22,9 +22,7 @@ pub struct BwArgs {
 
 /// Options of `zsr lat`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  zsr lat h1 h2\n  zsr lat h1 h2 --size 64,4KiB -n 10000 --percentile 50,99,99.99 --json"
-)]
+#[command(after_long_help = include_str!("help/lat.md"))]
 pub struct LatArgs {
     /// As for both
     #[command(flatten)]

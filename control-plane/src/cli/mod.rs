@@ -1,6 +1,6 @@
 //! The `zsr` command line.
 //!
-//! Exit codes: 0 all went well, 1 something failed while running, 2 the topology or the command is wrong.
+//! Exit codes are [`OK`], [`FAILED`] and [`USAGE`], and nothing else.
 //! Results go to standard output, everything else to standard error.
 
 mod args;
@@ -14,6 +14,7 @@ mod live_args;
 mod measure;
 mod measure_args;
 mod pcap;
+mod reference;
 mod restart;
 mod run;
 mod stream;
@@ -23,9 +24,9 @@ mod top;
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::options::RunOptions;
@@ -35,25 +36,36 @@ use crate::workload::Control;
 use zsr_topology::Topology;
 
 pub use args::{Args, Command, RunArgs};
+pub use reference::reference;
 
 /// All went well.
 pub const OK: u8 = 0;
-/// Something failed while running.
+/// Something failed, or was refused.
 pub const FAILED: u8 = 1;
-/// The topology or the command line is wrong.
+/// The command line, a value in it, or the topology is wrong.
 pub const USAGE: u8 = 2;
 
 /// What runs a topology: [`crate::run`] in the `zsr` program.
 pub type Runner<'r> =
     &'r dyn Fn(&Topology, &RunOptions, &Control, &mut dyn Progress) -> Result<Report, Box<dyn Error>>;
 
+/// Whether a result could not be written, and somebody may wait for it.
+static LOST: AtomicBool = AtomicBool::new(false);
+
 /// Runs the command line `args` (the program's name first) and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
+    match execute(args, runner) {
+        OK if LOST.load(Ordering::Relaxed) => FAILED,
+        code => code,
+    }
+}
+
+fn execute(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(e) => {
             let code = match e.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => OK,
+                clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion => OK,
                 _ => USAGE,
             };
             // clap prints help to standard output and errors to standard error; either may be closed.
@@ -89,6 +101,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 
             print(&String::from_utf8_lossy(&script));
             OK
         }
+        Command::Reference => {
+            print(&reference());
+            OK
+        }
     }
 }
 
@@ -97,10 +113,17 @@ fn print(text: &str) {
     let _ = try_print(text);
 }
 
-/// Prints a part of a result that goes on, unless the reader has gone away.
+/// Prints a part of a result that goes on, unless the reader has gone away. A full disk is said, and makes the command fail.
 fn try_print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(e) = &printed
+        && e.kind() != ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        complain(format_args!("error: standard output: {e}"));
+    }
+    printed
 }
 
 /// Prints a message.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zsr::{
-    Place, Session,
+    Place, PlaceError, Session,
     lock::{Holder, Lock},
 };
 use zsr_api::controller as proto;
@@ -48,7 +48,8 @@ pub(super) fn up(args: &UpArgs) -> u8 {
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
-            if matches!(e, UpError::Flow { .. }) { USAGE } else { FAILED }
+            let is_usage = matches!(e, UpError::Flow { .. } | UpError::Place(PlaceError::Name { .. }));
+            if is_usage { USAGE } else { FAILED }
         }
     }
 }
@@ -162,7 +163,11 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
         Ok(()) => OK,
         Err(e) => {
             complain(format_args!("error: {e}"));
-            FAILED
+            use process::RoleError as E;
+            match e {
+                E::NoHost(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
+                _ => FAILED,
+            }
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Whether flows move. All rings are looked at now and then: a flow whose consumer rings are all closed has ended, and one with
-//! something in its rings in which nothing has changed for a while is stalled, by whoever is named.
+//! something in its rings in which nothing has changed for a while is stalled, by whoever is named. That, and its end, are events.
 
 use super::Controller;
+use super::events::of_flow;
 use super::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use zsr_api::agent::{ListRingsRequest, Ring as Held};
+use zsr_api::{
+    agent::{ListRingsRequest, Ring as Held},
+    controller::{self as proto, EventKind},
+};
 use zsr_topology::show_size;
 
 /// Between two looks, and what each ring adds to that: a host with thousands of rings is not kept busy by being asked.
@@ -60,16 +64,45 @@ impl Pulse {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, flows: &[Flow], held: &HashMap<String, Held>, now: Instant) {
+    /// Takes in a look at the rings. Returns events: which flows have stalled, moved again or ended since the last look.
+    fn note(
+        &self,
+        flows: &[Flow],
+        held: &HashMap<String, Held>,
+        now: Instant,
+    ) -> Vec<(EventKind, proto::Event)> {
         let mut known = self.lock();
+        let mut changes = Vec::new();
         let mut before = std::mem::take(&mut *known);
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
             let was = before.remove(&flow.name);
             // Where an agent does not answer, nothing new is known.
-            if let Some(seen) = look(flow, held, was.as_ref(), now).or(was) {
-                known.insert(flow.name.clone(), seen);
-            }
+            let before = was.as_ref().map_or(Motion::Moves, |was| was.motion.clone());
+            let Some(seen) = look(flow, held, was.as_ref(), now).or(was) else { continue };
+            changes
+                .extend(change(&before, &seen.motion).map(|(kind, text)| (kind, of_flow(&flow.name, text))));
+            known.insert(flow.name.clone(), seen);
         }
+        changes
+    }
+}
+
+/// The event of a flow whose motion was `before` and is `now`, and its text.
+fn change(before: &Motion, now: &Motion) -> Option<(EventKind, String)> {
+    match (before, now) {
+        (Motion::Stalled(_), Motion::Stalled(_)) | (Motion::Ended(_), Motion::Ended(_)) => None,
+        (_, Motion::Stalled(why)) => Some((
+            EventKind::FlowStalled,
+            format!("nothing has moved for {} s: waits for {why}", STALL.as_secs()),
+        )),
+        (_, Motion::Ended(left)) if left.is_empty() => {
+            Some((EventKind::FlowEnded, "all streams have ended, and all rings are empty".into()))
+        }
+        (_, Motion::Ended(left)) => {
+            Some((EventKind::FlowEnded, format!("all streams have ended: waits for {left}")))
+        }
+        (Motion::Stalled(_), Motion::Moves) => Some((EventKind::FlowMoves, "items move again".into())),
+        (Motion::Moves | Motion::Ended(_), Motion::Moves) => None,
     }
 }
 
@@ -155,7 +188,9 @@ impl Controller {
             rings = flows.iter().map(|f| f.rings().count() as u32).sum();
             if rings > 0 {
                 let held = self.all_rings(&flows).await;
-                self.0.pulse.note(&flows, &held, Instant::now());
+                for (kind, event) in self.0.pulse.note(&flows, &held, Instant::now()) {
+                    self.0.events.emit(kind, event);
+                }
             }
         }
     }
@@ -240,13 +275,20 @@ mod tests {
             pulse.note(&[flow()], &held(64 * (second as u32 + 1), 0, true, 0), now);
             assert_eq!(pulse.of("f"), Some(Motion::Moves));
         }
+        let kinds = |held: &HashMap<String, Held>, second| {
+            let changes = pulse.note(&[flow()], held, begun + Duration::from_secs(second));
+            changes.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>()
+        };
         let stays = held(64, 0, true, 0);
-        for second in [10, 20] {
-            pulse.note(&[flow()], &stays, begun + Duration::from_secs(second));
-        }
+        assert_eq!(kinds(&stays, 10), []);
+        // One event, however long it lasts, and whoever can't be asked meanwhile.
+        assert_eq!(kinds(&stays, 20), [EventKind::FlowStalled]);
+        assert_eq!(kinds(&stays, 25), []);
+        assert_eq!(kinds(&HashMap::new(), 30), []);
         assert!(matches!(pulse.of("f"), Some(Motion::Stalled(_))));
-        pulse.note(&[flow()], &HashMap::new(), begun + Duration::from_secs(30));
-        assert!(matches!(pulse.of("f"), Some(Motion::Stalled(_))));
+        assert_eq!(kinds(&held(0, 64, true, 0), 31), [EventKind::FlowMoves]);
+        assert_eq!(kinds(&held(0, 64, true, CLOSED), 32), [EventKind::FlowEnded]);
+        assert_eq!(kinds(&held(0, 0, true, CLOSED), 40), []);
         pulse.note(&[], &HashMap::new(), begun);
         assert_eq!(pulse.of("f"), None);
     }

@@ -3,10 +3,7 @@
 use super::netns::{self, NetnsError};
 use super::signals::{PATIENCE, alive, end};
 use std::time::Duration;
-use zsr::{
-    Place, PlaceError, Session,
-    lock::{Lock, is_stopped},
-};
+use zsr::{Place, PlaceError, Session, lock::is_stopped};
 use zsr_api::controller as proto;
 
 /// How long each flow may take longer to be deleted.
@@ -40,11 +37,7 @@ pub enum DownError {
 /// # Errors
 /// When somebody else starts or ends it, or its folder or its network namespaces can't be removed.
 pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownError> {
-    let busy = place.busy();
-    let _busy = match how.already_locked {
-        true => None,
-        false => Some(Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy.clone(), source })?),
-    };
+    let _busy = if how.already_locked { None } else { Some(place.take_busy()?) };
     let controller = alive(place, "controller").filter(|_| !how.quick);
     if controller.is_some_and(is_stopped) {
         tell("the controller is stopped: its flows are not deleted in good order");
@@ -71,6 +64,6 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
     }
     netns::remove(place)?;
     place.remove()?;
-    let _ = std::fs::remove_file(busy);
+    let _ = std::fs::remove_file(place.busy());
     Ok(())
 }

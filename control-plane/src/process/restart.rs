@@ -8,7 +8,7 @@ use super::up::UpError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use zsr::{Place, PlaceError, lock::Lock};
+use zsr::{Place, PlaceError};
 use zsr_topology::{Diagnostics, Topology};
 
 /// How a process was started. Each writes it down.
@@ -98,8 +98,7 @@ impl Recipe {
         topology: &Topology,
         tell: &dyn Fn(&str),
     ) -> Result<(), RestartError> {
-        let busy = place.busy();
-        let _busy = Lock::take(&busy).map_err(|source| PlaceError::Io { path: busy, source })?;
+        let _busy = place.take_busy()?;
         let process = self.role.process();
         if let Some(pid) = alive(place, &process) {
             tell(&format!("ending {process} (process {pid})"));

@@ -10,6 +10,7 @@ use crate::p4::{ArtifactError, Artifacts};
 use crate::plan::FIRST_RESERVED_PORT;
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -175,11 +176,16 @@ pub fn run(
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
+    // Before there is a file of a process that never ran.
+    if let Role::Agent { host, .. } = role
+        && !topology.hosts.iter().any(|h| h.name == *host)
+    {
+        return Err(RoleError::NoHost(host.clone()));
+    }
     let process = role.process();
-    let _lock = Lock::take(&place.pid(&process)).map_err(|source| RoleError::Twice {
-        process,
-        system: place.name().to_owned(),
-        source,
+    let _lock = Lock::take(&place.pid(&process)).map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => RoleError::Twice { process, system: place.name().to_owned(), source },
+        _ => RoleError::Place(PlaceError::Io { path: place.pid(&role.process()), source }),
     })?;
     if topology.switches.len() != 1 {
         return Err(RoleError::Switches(topology.switches.len()));

@@ -108,7 +108,7 @@ pub struct Up<'u> {
 pub fn up(name: &str, how: &Up<'_>) -> Result<Place, UpError> {
     let place = Place::make(name)?;
     let twice = |what: String| UpError::Twice { name: name.to_owned(), what };
-    let _busy = Lock::take(&place.busy()).map_err(|e| twice(e.to_string()))?;
+    let _busy = place.take_busy()?;
     let stale = place.processes();
     for process in &stale {
         if let Holder::Process(pid) = Lock::holder(&place.pid(process)) {

@@ -5,46 +5,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use zsr_api::controller::{self as proto, FlowState};
+use zsr_api::controller::{self as proto, EventKind, FlowState};
 
-use super::changes::{consumer, pop, producer, push};
+use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, shuffle};
 
 fn list(rig: &Rig, client: &mut Client) -> Vec<proto::Flow> {
     rig.runtime.block_on(client.list_flows(proto::ListFlowsRequest {})).expect("a list").into_inner().flows
 }
 
-/// Flow `f`, once it is in this state.
-fn once(rig: &Rig, client: &mut Client, state: FlowState) -> proto::Flow {
-    loop {
-        let flows = list(rig, client);
-        if let Some(flow) = flows.into_iter().find(|f| f.name == "f" && f.state() == state) {
-            return flow;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_flow_is_stalled_by_whoever_is_named_and_ends_with_its_streams() {
     let rig = Rig::new(2, "");
     let (_controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
     rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
     assert_eq!(list(&rig, &mut client)[0].state(), FlowState::Running);
     let mut tx = producer(&rig, 1, "f.h1.h2");
     push(&mut tx, 0..3);
-    let stalled = once(&rig, &mut client, FlowState::Stalled);
-    assert_eq!(stalled.reason, "waits for a program to take 192 B out of ring `f.h2`");
+    let said = rig.runtime.block_on(next(&mut events, EventKind::FlowStalled));
+    let waits = "waits for a program to take 192 B out of ring `f.h2`";
+    assert_eq!(
+        (said.flow.as_str(), said.text.as_str()),
+        ("f", &*format!("nothing has moved for 3 s: {waits}"))
+    );
+    let stalled = list(&rig, &mut client).remove(0);
+    assert_eq!((stalled.state(), stalled.reason.as_str()), (FlowState::Stalled, waits));
     let mut rx = consumer(&rig, 2, "f.h2");
     assert!((0..3).all(|n| pop(&mut rx) == n));
-    once(&rig, &mut client, FlowState::Running);
+    assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::FlowMoves)).flow, "f");
+    assert_eq!(list(&rig, &mut client)[0].state(), FlowState::Running);
     push(&mut tx, 3..4);
     tx.close();
-    let ended = once(&rig, &mut client, FlowState::Ended);
-    assert_eq!(ended.reason, "waits for the program at ring `f.h2` to take 64 B");
+    let said = rig.runtime.block_on(next(&mut events, EventKind::FlowEnded));
+    assert_eq!(said.text, "all streams have ended: waits for the program at ring `f.h2` to take 64 B");
+    let ended = list(&rig, &mut client).remove(0);
+    assert_eq!((ended.state(), &*ended.reason), (FlowState::Ended, &said.text[24..]));
     assert_eq!(pop(&mut rx), 3);
     rx.detach();
-    while !once(&rig, &mut client, FlowState::Ended).reason.is_empty() {}
+    // The reason goes with the next look at the rings, which is no event.
+    while !list(&rig, &mut client)[0].reason.is_empty() {}
 }
 
 #[test]

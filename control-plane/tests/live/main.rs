@@ -3,6 +3,7 @@
 mod churn;
 mod deaths;
 mod elastic;
+mod guide;
 mod kills;
 mod leaving;
 mod library;

@@ -1,9 +1,5 @@
 //! Hosts that never answer, or no longer: their flows say so after `dead_after`, though no transfer waits for them.
 
-use std::time::Duration;
-
-use zsr_api::controller as proto;
-
 use super::system::{System, line, say, signal};
 
 /// Nothing passes h1's link, in either direction; its agent can be reached all the same.
@@ -63,25 +59,26 @@ fn a_producer_that_never_answers_goes_where_the_policy_says_so() {
 fn a_consumer_that_is_only_polled_is_silent_while_it_hangs() {
     let system = System::up("name: s\nhosts: [h1, h2]\nflows: []\n");
     let mut events = system.events();
-    let mut client = system.client();
     create(&system, &["f", "-p", "h1", "-c", "h2"]);
     let (mut producer, _) = system.start(&["produce", "f", "--record-size", "128"]);
     say(&mut producer, &"x".repeat(16 << 10));
-    loop {
-        let stats = client.call(async |c| c.get_stats(proto::GetStatsRequest::default()).await);
-        if stats.flows[0].rings.iter().all(|ring| ring.fill == ring.size) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // Both rings are full.
+    let stalled = events.next("flow-stalled");
+    assert_eq!(
+        stalled["text"],
+        "nothing has moved for 3 s: waits for a program to take 4 KiB out of ring `f.h2`"
+    );
     let agent = system.pid("agent.h2");
     signal(agent, "-STOP");
     let event = events.next("member-silent");
     assert_eq!((&event["flow"], &event["member"]), (&"f".into(), &"h2".into()));
     signal(agent, "-CONT");
-    while system.json(&["flow", "show", "f"])[0]["state"] != "running" {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    line(&mut lines);
+    events.next("flow-moves");
+    assert_eq!(system.json(&["flow", "show", "f"])[0]["state"], "running");
+    consumer.kill().expect("it runs");
+    consumer.wait().expect("it ends");
     producer.kill().expect("it runs");
     producer.wait().expect("it ends");
     system.down();

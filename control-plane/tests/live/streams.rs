@@ -123,6 +123,29 @@ fn quotes_that_are_not_read_as_such_are_warned_of_once() {
 }
 
 #[test]
+fn a_key_that_the_first_record_lacks_is_a_wrong_command() {
+    let system = System::up(HOSTS);
+    // Also where there is one consumer, so that no key is needed.
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    system.well(&["flow", "create", "g", "-p", "h1", "-c", "h2", "h3"]);
+    for flow in ["f", "g"] {
+        let fed = text(feed(&system, &["produce", flow, "--key", "9"], b"1,2,3\n4,5,6\n"));
+        assert_eq!(fed.code, Some(2), "{flow}: {}", fed.err);
+        let said = "error: --key 9: record 1: it has 3 columns, the key is column 9";
+        assert_eq!(fed.err.trim_end(), said, "{flow}");
+        let short = text(feed(&system, &["produce", flow, "--record-size", "8", "--key", "4:8"], &[7; 16]));
+        assert!(short.code == Some(2) && short.err.contains("the key ends at byte 12"), "{}", short.err);
+    }
+    // A later record that lacks it is wrong input, behind which another program can go on.
+    let fed = text(feed(&system, &["produce", "g", "--key", "3", "--keep-open"], b"1,2,3\n4\n"));
+    assert!(fed.code == Some(1) && fed.err.contains("record 2: it has 1 columns"), "{}", fed.err);
+    assert!(fed.err.contains("--skip 1"), "{}", fed.err);
+    system.well(&["flow", "delete", "f"]);
+    system.well(&["flow", "delete", "g", "--force"]);
+    system.down();
+}
+
+#[test]
 fn items_too_small_for_records_are_refused_on_both_sides() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "32"]);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A lock that this process holds until it drops it, or ends.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "held open")] File);
+pub struct Lock(File);
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,37 @@ impl Lock {
     /// # Errors
     /// What the system says; [`io::ErrorKind::AddrInUse`] if another process holds it.
     pub fn take(path: &Path) -> io::Result<Self> {
+        let mut lock = Self::hold(path)?;
+        lock.note()?;
+        Ok(lock)
+    }
+
+    /// As [`take`](Self::take), also where there is no room to note this process.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_unnoted(path: &Path) -> io::Result<Self> {
+        let mut lock = Self::hold(path)?;
+        let _ = lock.note();
+        Ok(lock)
+    }
+
+    fn hold(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
+            Ok(()) => Ok(Lock(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let message = format!("process {} has {}", number(&mut file), path.display());
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+                Err(io::Error::new(io::ErrorKind::AddrInUse, message))
             }
-            Err(e) => return Err(e.into()),
+            Err(e) => Err(e.into()),
         }
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
-        Ok(Lock(file))
+    }
+
+    fn note(&mut self) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.rewind()?;
+        writeln!(self.0, "{}", std::process::id())
     }
 
     /// Who holds the lock at `path`.

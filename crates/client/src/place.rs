@@ -1,5 +1,6 @@
 //! Where a running system keeps its sockets, pid files and logs: a folder of its own, which nobody else can enter.
 
+use super::lock::Lock;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,22 @@ pub enum PlaceError {
         /// The path.
         path: PathBuf,
     },
+    /// The name is not one of a folder.
+    #[error(
+        "`{}` can't be the name of a system: expected letters, digits and such, no `/`, and no `.` at its beginning", name.escape_debug()
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Another command starts or ends it, or one of its processes.
+    #[error("system `{name}` is being started or ended by another command: {source}")]
+    Busy {
+        /// Its name.
+        name: String,
+        /// Who has the lock.
+        source: io::Error,
+    },
     /// No system was named, and there is not exactly one.
     #[error("{}", which(names))]
     Which {
@@ -58,10 +75,10 @@ pub struct Place {
     folder: PathBuf,
 }
 
-/// The folder of all systems of this user.
+/// The folder of all systems of this user. A relative XDG_RUNTIME_DIR counts as none (XDG Base Directory Specification).
 fn root() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !dir.is_empty() => Path::new(&dir).join("zsr"),
+        Some(dir) if Path::new(&dir).is_absolute() => Path::new(&dir).join("zsr"),
         _ => PathBuf::from(format!("/tmp/zsr-{}", rustix::process::getuid().as_raw())),
     }
 }
@@ -85,17 +102,20 @@ impl Place {
     /// The folder of system `name`, made if it is not there.
     ///
     /// # Errors
-    /// When it cannot be made, is not this user's alone, or is too deep for sockets.
+    /// When the name can't be one of a folder, or the folder cannot be made, is not this user's alone, or is too deep for sockets.
     pub fn make(name: &str) -> Result<Self, PlaceError> {
+        if name.is_empty() || name.starts_with('.') || name.contains(|c: char| c == '/' || c.is_control()) {
+            return Err(PlaceError::Name { name: name.to_owned() });
+        }
         let root = root();
         private(&root)?;
         let place = Place { name: name.to_owned(), folder: root.join(name) };
-        private(&place.folder)?;
         // The longest name that is made below: two ends of a link of the longest host name.
         let longest = place.folder.join("n".repeat(24));
         if longest.as_os_str().len() > LONGEST_SOCKET {
             return Err(PlaceError::TooLong { path: longest });
         }
+        private(&place.folder)?;
         Ok(place)
     }
 
@@ -230,7 +250,20 @@ impl Place {
 
     /// The lock of whoever starts or ends the system.
     pub fn busy(&self) -> PathBuf {
-        self.folder.with_extension("lock")
+        // Not the extension replaced: `a.1` and `a.2` are two systems.
+        self.folder.with_file_name(format!("{}.lock", self.name))
+    }
+
+    /// Takes that lock. A disk without room is no reason not to end a system.
+    ///
+    /// # Errors
+    /// [`PlaceError::Busy`], and what the system says.
+    pub fn take_busy(&self) -> Result<Lock, PlaceError> {
+        let path = self.busy();
+        Lock::take_unnoted(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => PlaceError::Busy { name: self.name.clone(), source },
+            _ => PlaceError::Io { path, source },
+        })
     }
 
     /// Names of processes that have a pid file, in order.
@@ -252,5 +285,23 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_at(&self.folder)(e)),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_has_a_lock_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |name: &str| Place { name: name.into(), folder: root.path().join(name) };
+        let (one, two) = (place("a.1"), place("a.2"));
+        let lock = one.take_busy().unwrap();
+        assert!(two.take_busy().is_ok());
+        let said = one.take_busy().unwrap_err().to_string();
+        assert!(said.starts_with("system `a.1` is being started or ended by another command"), "{said}");
+        drop(lock);
+        assert!(one.take_busy().is_ok());
     }
 }

@@ -249,7 +249,7 @@ fn hint_latency_is_one_value_everywhere() {
     assert_eq!(parse(&text).unwrap_or_else(|e| panic!("{e}")).flows[0].poll_interval, super::LATENCY_POLL);
     let micros = super::LATENCY_POLL.as_micros();
     for (file, text) in [
-        ("docs/cli.md", include_str!("../../../docs/cli.md")),
+        ("docs/reference.md", include_str!("../../../docs/reference.md")),
         ("topologies/README.md", include_str!("../../../topologies/README.md")),
     ] {
         let line =

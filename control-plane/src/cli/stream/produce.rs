@@ -50,7 +50,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         quotes: (text && !style.quoted).then_some(columns),
         lost: false,
     };
-    let mut done = push.all(&mut input, args.skip);
+    let mut done = push.all(&mut input, args.skip, args.key.as_deref());
     let mut held = Vec::new();
     if let Ok(()) | Err(Stop::Quietly | Stop::Input(_)) = &done {
         match push.settle(&hurry) {
@@ -61,7 +61,9 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let Push { producer, mut screen, mut lost, .. } = push;
     match &done {
         Ok(()) if !args.keep_open => lost |= told(&screen, producer.close())?,
-        Ok(()) | Err(Stop::Quietly | Stop::Input(_)) => lost |= told(&screen, producer.leave())?,
+        Ok(()) | Err(Stop::Quietly | Stop::Input(_) | Stop::Usage(_)) => {
+            lost |= told(&screen, producer.leave())?;
+        }
         // Its handles go without an end: the stream is broken, and says so.
         Err(_) => drop(producer),
     }
@@ -127,12 +129,16 @@ struct Push {
 }
 
 impl Push {
-    /// Everything behind the first `skip` records.
-    fn all(&mut self, input: &mut Input, skip: u64) -> Result<(), Stop> {
+    /// Everything behind the first `skip` records. `asked` is the key of the command line: it is wrong if the first record lacks it.
+    fn all(&mut self, input: &mut Input, skip: u64, asked: Option<&str>) -> Result<(), Stop> {
         let mut seen = 0;
         while let Some((record, number)) = input.next(&mut || self.pause())? {
             seen = number + 1;
             if number >= skip {
+                if let (Some(asked), true, None) = (asked, number == skip, &self.tuples) {
+                    let key = self.key.key(record);
+                    key.map_err(|e| Stop::Usage(format!("--key {asked}: record {seen}: {e}")))?;
+                }
                 self.record(record, number)?;
             }
         }

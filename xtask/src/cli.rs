@@ -1,0 +1,28 @@
+//! `cargo xtask cli`: docs/reference.md, from the command line's own help.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const REFERENCE: &str = "docs/reference.md";
+
+/// Writes docs/reference.md; with `check`, only says whether it is what the command's help says.
+pub fn run(root: &Path, check: bool) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    // A process of its own: whoever builds xtask does not want to build all of zsr.
+    let zsr = ["run", "--quiet", "--package", "zsr-control-plane", "--bin", "zsr", "--", "reference"];
+    let printed = Command::new(cargo).current_dir(root).args(zsr).stderr(Stdio::inherit()).output();
+    let printed = printed.map_err(|e| format!("cargo: {e}"))?;
+    if !printed.status.success() {
+        return Err(format!("zsr reference: {}", printed.status));
+    }
+    let path = root.join(REFERENCE);
+    if !check {
+        return std::fs::write(path, printed.stdout).map_err(|e| format!("{REFERENCE}: {e}"));
+    }
+    let there = std::fs::read(path).map_err(|e| format!("{REFERENCE}: {e}"))?;
+    if there != printed.stdout {
+        return Err(format!("{REFERENCE} is not what `cargo xtask cli` writes. Run it."));
+    }
+    println!("{REFERENCE}: fits the commands");
+    Ok(())
+}
