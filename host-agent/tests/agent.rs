@@ -82,6 +82,7 @@ fn target(qpn: u32) -> proto::QpTarget {
         rq_psn: 100,
         sq_psn: 0,
         path_mtu: PATH_MTU,
+        traffic_class: 0x6a,
     }
 }
 

@@ -6,10 +6,11 @@ use super::typed::{actions, tables};
 
 // Tables that the controller fills (a value is an entry's key), and the actions of their entries.
 tables! {
-    OwnArp = "own_arp" { operation: u16, target_ip: u32 } runs Reply;
+    Vlans = "vlans" { port: u16, vlan: u16 } runs Expected;
+    OwnArp = "own_arp" { operation: u16, target_ip: u32, foreign: u8 } runs Reply, Ignore;
     OwnIp = "own_ip" { dst: u32 } runs Own;
     Qps = "qps" { dest_qp: u32, src: u32, port: u16 } runs Qp;
-    Doorbells = "doorbells" { secret: u32, src: u32, port: u16 } runs Bell;
+    Doorbells = "doorbells" { secret: u32, src: u32, port: u16, foreign: u8 } runs Bell;
     Stations = "stations" { dst: u64 } runs ToPort, ToGroup;
     Workers = "workers" { worker: u16 } runs Worker;
     ProducerList = "producer_list" { worker: u16, index: u16 } runs Member;
@@ -33,11 +34,13 @@ tables! {
 // Actions of entries: a value is the action with its parameters.
 actions! {
     Bell = "bell" { producer: u16, worker: u16 };
+    Expected = "expected" {  };
     Flow = "flow" { refill: u32, burst: u32, scarce: u32, refill_every: u32 };
     GroupMember = "group_member" { poll_qp: u16 };
+    Ignore = "ignore" {  };
     Member = "member" { producer: u16, next: u16 };
     Own = "own" {  };
-    Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16 };
+    Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8, tci: u16 };
     Producer = "producer" { mask: u32, data_qp: u16 };
     ProducerRing = "producer_ring" { size: u32, mask: u32, poll_qp: u16 };
     Qp = "qp" { role: u8, ring: u16, worker: u16, qp_index: u16, swap: u8, member_bit: u32 };
@@ -57,6 +60,7 @@ actions! {
 pub mod counter {
     pub const RECEIVED: &str = "received";
     pub const DROPS: &str = "drops";
+    pub const OTHER_VLAN: &str = "other_vlan";
     pub const TRANSFERS: &str = "transfers";
     pub const PRODUCER_TRANSFERS: &str = "producer_transfers";
     pub const RETRIES: &str = "retries";
@@ -125,6 +129,7 @@ pub mod internal {
 // p4/common/types.p4
 pub const ETHERTYPE_IPV4: u16 = 2048;
 pub const ETHERTYPE_ARP: u16 = 2054;
+pub const ETHERTYPE_VLAN: u16 = 33024;
 pub const ETHERTYPE_INTERNAL: u16 = 34997;
 pub const IPPROTO_UDP: u8 = 17;
 pub const UDP_PORT_ROCE: u16 = 4791;
@@ -146,6 +151,8 @@ pub const OP_READ_ONLY: u8 = 16;
 pub const OP_ACK: u8 = 17;
 pub const OP_CNP: u8 = 129;
 pub const BECN: u8 = 64;
+pub const TOS_CNP: u8 = 192;
+pub const PRIORITY_CNP: u8 = 6;
 pub const ECN_CAPABLE: u8 = 3;
 pub const COUNTER_BYTES: u32 = 0xfffffffc;
 pub const RING_ITEMS: u32 = 4096;
@@ -210,10 +217,12 @@ pub const OUT_DROP: u8 = 0;
 pub const OUT_FORWARD: u8 = 1;
 pub const OUT_DATA: u8 = 2;
 pub const OUT_READ: u8 = 3;
-pub const OUT_TAIL: u8 = 4;
-pub const OUT_COMMIT: u8 = 5;
-pub const OUT_AGAIN: u8 = 6;
-pub const OUT_FANOUT: u8 = 7;
+pub const OUT_PROBE: u8 = 4;
+pub const OUT_CNP: u8 = 5;
+pub const OUT_TAIL: u8 = 6;
+pub const OUT_COMMIT: u8 = 7;
+pub const OUT_RECIRCULATE: u8 = 8;
+pub const OUT_FANOUT: u8 = 9;
 pub const DO_NOTHING: u8 = 0;
 pub const DO_GET: u8 = 1;
 pub const DO_SET: u8 = 2;
@@ -230,6 +239,7 @@ pub const DROP_STALE: u8 = 3;
 pub const DROP_FORGED: u8 = 4;
 pub const DROP_NO_ROUTE: u8 = 5;
 pub const DROP_MALFORMED: u8 = 6;
+pub const DROP_VLAN: u8 = 7;
 pub const REPORT_REFUSED: u8 = 1;
 pub const REPORT_SILENT: u8 = 2;
 pub const REPORT_BAD_COUNT: u8 = 3;
@@ -245,3 +255,4 @@ pub const INSTANCE_EGRESS_CLONE: u32 = 2;
 pub const DEEP_QUEUE: u32 = 32;
 pub const FRAME_INTERNAL: u32 = 64;
 pub const FRAME_ETHERNET: u32 = 14;
+pub const FRAME_TAGGED: u32 = 18;

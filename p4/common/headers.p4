@@ -8,6 +8,12 @@ header ethernet_t {
     bit<16> ether_type;
 }
 
+// 802.1Q: priority (3 bits), drop eligible (1), VLAN (12; 0: none). It lies outside of what the ICRC covers.
+header vlan_t {
+    bit<16> tci;
+    bit<16> ether_type;
+}
+
 header arp_t {
     bit<16> hw_type;
     bit<16> proto_type;
@@ -95,8 +101,8 @@ header internal_t {
     bit<16> producer;
     bit<16> qp;
     bit<16> flow;
-    bit<16> next;                  // place in the worker's list behind the present producer; EV_FANOUT: multicast group
-    bit<16> hops;                  // producers looked at since the tick, or members
+    bit<16> next;                  // place in the worker's list behind the present producer
+    bit<16> hops;                  // producers looked at since the tick
     psn_t   frags;                 // of the transfer
     bytes_t length;                // of the transfer
     bytes_t producer_tail;         // as the deciding pass saw it
@@ -109,6 +115,7 @@ header internal_t {
 
 struct headers_t {
     ethernet_t ethernet;
+    vlan_t     vlan;
     internal_t internal;
     arp_t      arp;
     ipv4_t     ipv4;

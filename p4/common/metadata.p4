@@ -1,11 +1,12 @@
-// What controls tell each other within a pass. `bridge_t` is all that egress learns from ingress, and `gathered_t` in a look.
+// What controls tell each other within a pass, by who writes it. `bridge_t` is all that egress learns from ingress,
+// and `gathered_t` in a look. Fields that carry something else for a while are named at the end.
 #ifndef ZSR_METADATA_P4
 #define ZSR_METADATA_P4
 
 // Field list of what a commit packet, cloned from the last fragment, needs (v1model; ignored elsewhere).
 #define FIELDS_COMMIT 1
 // Likewise for the next pass of an internal packet.
-#define FIELDS_AGAIN 2
+#define FIELDS_RECIRCULATE 2
 
 // An architecture in which ingress hands over headers only defines ZSR_BRIDGE as `header`.
 #ifndef ZSR_BRIDGE
@@ -13,23 +14,23 @@
 #endif
 // It is what passes of an internal packet hand on, too, in the order of `internal_t`.
 ZSR_BRIDGE bridge_t {
-    event_t event;                                     // of the next pass (OUT_AGAIN, OUT_FANOUT)
+    event_t event;                                     // of the next pass (OUT_RECIRCULATE, OUT_FANOUT)
     @field_list(FIELDS_COMMIT) kind_t  kind;
     bit<16> worker;
     @field_list(FIELDS_COMMIT) bit<16> producer;
     @field_list(FIELDS_COMMIT) bit<16> qp;             // connection that the packet goes to, or whose poll it is about
     bit<16> flow;
     bit<16> next;                                      // place behind the present producer in the worker's list
-    bit<16> hops;                                      // producers looked at since the tick, or members
+    bit<16> hops;                                      // producers looked at since the tick
     psn_t   frags;                                     // of the transfer
     bytes_t length;
     @field_list(FIELDS_COMMIT) bytes_t producer_tail;
     @field_list(FIELDS_COMMIT) bytes_t head;           // of the consumer ring
-    bytes_t word;           // counter of a poll, CLOSED in its lowest bit
+    bytes_t word;                                      // counter of a poll, CLOSED in its lowest bit
     usec_t  time;
     @field_list(FIELDS_COMMIT) psn_t   psn;
-    bit<8>  last;                                      // 1: last fragment of the transfer, or last commit of the worker; OUT_READ: 1 a probe, 2 a CNP
-    bit<8>  first;                                     // 1: first fragment
+    bit<8>  last;                                // 1: last fragment of the transfer, or last commit of the worker
+    bit<8>  first;                               // 1: first fragment
     bit<16> group;                                     // not 0: one copy per member, whose number is its connection
     bytes_t address;
 }
@@ -57,36 +58,44 @@ struct meta_t {
     ZSR_ARCH_META
 #endif
 
-    // From the architecture.
+    // From the architecture: its shell and parser.
     port_t   port;
-    @field_list(FIELDS_AGAIN)
+    @field_list(FIELDS_RECIRCULATE)
     usec_t   now;
-    @field_list(FIELDS_AGAIN)
+    @field_list(FIELDS_RECIRCULATE)
     flag_t   trusted;              // 1: internal packet of our own
     flag_t   malformed;
     flag_t   internal;             // 1: an internal packet
+    bit<16>  tci;                  // of the packet's VLAN tag, or 0
 
-    // To the architecture.
-    port_t   out_port;
-    bit<16>  out_group;
+    // Arrival: whose packet is it, what does it mean, and what does that do to the worker's registers (ingress.p4,
+    // connection.p4, passes.p4)?
+    event_t  event;
+    role_t   role;
     flag_t   own;                  // 1: addressed to the switch
+    flag_t   foreign;              // 1: on another VLAN than its port
     ip4_t    arp_ip;
     bit<32>  icrc;                 // CRC over packet and ICRC: ICRC_RIGHT if that is right
-
-    // Who.
-    event_t  event;
-    flag_t   looks;                // 1: EV_TICK to EV_FREE
-    flag_t   lists;                // 1: at the worker's next producer
-    flag_t   sends;                // 1: a packet to a PU
-    role_t   role;
     flag_t   swap;                 // 1: the peer's control words are little-endian
     bit<16>  received_qp;          // connection that the packet came on
-    bit<16>  sender;               // producer ring whose QP the packet came on
-    bit<16>  other_sender;         // not 0: it is not the transfer's producer
-    bit<16>  index;                // place in the worker's list of producers
     bit<32>  member_bit;           // of the consumer within its group
+    bit<32>  aeth;                 // syndrome (8 bits), MSN
+    bit<8>   drop_reason;
+    op_t     do_owner;
+    op_t     do_asker;
+    op_t     do_phase;
+    op_t     do_turn;
+    op_t     do_poll_psn;
+    phase_t  phase_from;
+    phase_t  phase_to;
+    psn_t    next_poll_psn;        // the one behind the poll's
 
-    // Parameters of the worker and the producer ring.
+    // What the worker's registers gave (claim.p4).
+    bit<8>   claimed;
+    bit<32>  answered;             // 1: the packet answers the outstanding poll
+    bit<16>  index;                // place in the worker's list of producers
+
+    // Parameters of the worker and the producer ring (params.p4).
     bit<32>  all_members;          // a bit for each
     bit<16>  group;                // multicast group of a replicate flow, or 0
     bytes_t  max_batch;
@@ -98,12 +107,13 @@ struct meta_t {
     bit<32>  max_tries;
     bytes_t  producer_mask;
     bit<16>  producer_data_qp;
+    flag_t   gathered;             // 1: the tails of all members are known
+    flag_t   off_list;             // 1: the worker's list has become shorter
 
-    // State registers: what each does in this pass, and what came out.
-    op_t     do_owner;
-    op_t     do_asker;
-    op_t     do_phase;
-    op_t     do_turn;
+    // What a step does to each of the transfer's registers, and their operands (steps.p4, transfer.p4).
+    flag_t   looks;                // 1: EV_TICK to EV_FREE
+    flag_t   lists;                // 1: at the worker's next producer
+    bit<8>   counts;               // COUNT_*: what to count for the worker
     op_t     do_transfer;          // producer, length and fragments of the transfer
     op_t     do_consumer_psn;
     op_t     do_head;
@@ -118,54 +128,50 @@ struct meta_t {
     op_t     do_credit;
     op_t     do_debt;
     op_t     do_refill;
-    op_t     do_poll_psn;
     op_t     do_producer_due;
     op_t     do_consumer_due;
     op_t     do_due;
     op_t     do_tries;
-    bit<32>  aeth;                 // syndrome (8 bits), MSN
+    bit<16>  sender;               // producer ring whose QP the packet came on
+    bit<16>  my_lock;              // this worker's mark in LockState
     psn_t    next_psn;             // the one behind the packet's
-    psn_t    next_poll_psn;        // likewise
     psn_t    consumer_step;        // operand of ConsumerPsnState
     psn_t    producer_step;        // operand of ProducerPsnState
+    bytes_t  credit_left;          // of a turn, behind this transfer
+    usec_t   wait;                 // until the next retry
+    usec_t   due_at;
+    usec_t   poll_due_at;
+
+    // What the transfer's registers gave, and what follows from it (state.p4, position.p4, transfer.p4).
     psn_t    consumer_psn;
     psn_t    producer_psn;
+    bit<32>  same_head;            // 1: as the deciding pass saw it
+    bit<32>  same_tail;
+    bit<32>  matched;              // 1: the packet answers the outstanding request
+    bit<16>  other_sender;         // not 0: it is not the transfer's producer
     psn_t    position;             // fragment within the transfer
     psn_t    limit;                // number of fragments; for a commit's ACK, which lies behind them, one more
     psn_t    slack;                // position less that
     psn_t    beyond;               // not 0: position lies outside of the transfer
     psn_t    from;                 // first fragment that the consumer lacks
     psn_t    from_slack;           // less number of fragments, or less what a probe has found
-    bit<32>  same_head;            // 1: as the deciding pass saw it
-    bit<32>  same_tail;
     bit<32>  acked;                // a bit for each member
     bit<32>  lacking;
-    usec_t   time;                 // when a capped flow is to be refilled next
-    phase_t  phase_from;
-    phase_t  phase_to;
-    bit<32>  answered;             // 1: the packet answers the outstanding poll
-    bit<32>  matched;              // 1: likewise the outstanding request
-    bit<8>   claimed;
-    bit<8>   locked;
-    bit<16>  my_lock;              // this worker's mark in LockState
-    bytes_t  credit_left;          // of a turn, behind this transfer
+    bit<8>   locked;               // 1: the producer is ours
     bit<8>   over;                 // 1: the producer's turn is over
-    usec_t   due_at;
     bit<8>   is_due;               // 1: `due` has passed
-    usec_t   wait;
-    usec_t   poll_due_at;
     bit<8>   producer_is_due;
     bit<8>   consumer_is_due;
     bit<32>  tries;
     bit<32>  tries_left;
-    flag_t   gathered;             // 1: the tails of all members are known
-    flag_t   off_list;             // 1: the worker's list has become shorter
 
+    // Outcome: what leaves (outcome.p4).
+    flag_t   sends;                // 1: a packet to a PU
+    port_t   out_port;
+    bit<16>  out_group;
     bit<8>   report;
-    bit<8>   drop_reason;
-    bit<8>   counts;               // COUNT_*: what to count for the worker
 
-    // Egress: a look. Sizes of the rings, and arithmetic of the decision.
+    // Egress: parameters of a look (look.p4).
     bit<16>  producers;
     bytes_t  consumer_size;
     bytes_t  low_space;
@@ -176,20 +182,23 @@ struct meta_t {
     bytes_t  burst;                // debt with which a transfer may begin
     bytes_t  scarce;               // debt from which on chance decides which worker's
     usec_t   refill_every;
-    usec_t   refill_late;          // time since it was due
-    usec_t   refill_early;         // not 0: it is not due yet
-    usec_t   refill_limit;         // how late it may be to be made up for
     bit<16>  ask_group;            // poll connections of a replicate flow, less 1
     bit<8>   mtu;                  // 1..5: 256..4096 bytes
     bytes_t  mtu_mask;             // 255..4095
-    bytes_t  rounded;
-    bytes_t  from_bytes;
+
+    // Egress: arithmetic of a look, and what it finds (amount.p4, look.p4).
+    bytes_t  rounded;              // of the transfer, up to whole fragments
+    bytes_t  from_bytes;           // in front of READ_FROM
     bytes_t  batch;
-    bytes_t  carried;
-    bytes_t  closed;               // 1: the producer is
+    bytes_t  carried;              // the same as `batch`
+    usec_t   time;                 // when a capped flow is to be refilled next
+    usec_t   refill_late;          // time since it was due
+    usec_t   refill_early;         // not 0: it is not due yet
+    usec_t   refill_limit;         // how late it may be to be made up for
     bytes_t  debt_over;            // by how much a capped flow is ahead of its rate
     bytes_t  debt_scarce;          // by how much its debt is over `scarce`
     bit<8>   dice;
+    bytes_t  closed;               // 1: the producer has closed its ring
     bit<16>  hops_left;
     bit<8>   ask;                  // ASK_*: whose word is wanted
     bit<8>   is_drained;           // 1: this producer and those looked at before it are closed and empty
@@ -200,7 +209,20 @@ struct meta_t {
     flag_t   is_short;             // less than a full batch is known of
     flag_t   bad_count;            // a counter lies outside of its ring
 
-    // Egress: the peer, and the rewrite.
+    // Egress: the peer (peer.p4).
+    mac_t    peer_dst_mac;
+    mac_t    peer_src_mac;
+    ip4_t    peer_src_ip;
+    ip4_t    peer_dst_ip;
+    bit<24>  peer_qpn;
+    bit<32>  peer_rkey;
+    bit<32>  peer_flags;           // of its commit records: the ring's epoch
+    bit<16>  peer_mirror;          // clone session of its port
+    bit<8>   peer_tos;             // DSCP of what is sent to it; ECN bits 0
+    bit<16>  peer_tci;             // VLAN tag of that, or 0
+    bit<8>   peer_swap;
+
+    // Egress: the rewrite (rewrite.p4, solve.p4), and the length of what is composed (compose.p4).
     bit<32>  crc_old;
     bit<32>  crc_new;
     bit<32>  delta;
@@ -213,15 +235,30 @@ struct meta_t {
     bit<16>  sport_2;
     bit<16>  sport_3;
     bit<8>   old_aeth;
-    mac_t    peer_dst_mac;
-    mac_t    peer_src_mac;
-    ip4_t    peer_src_ip;
-    ip4_t    peer_dst_ip;
-    bit<24>  peer_qpn;
-    bit<32>  peer_rkey;
-    bit<32>  peer_flags;           // of its commit records: the ring's epoch
-    bit<16>  peer_mirror;          // clone session of its port
-    bit<8>   peer_swap;
     bit<16>  egress_length;        // of a switch-made packet, from the IPv4 header on
 }
+
+// Fields that carry something else for a while, as few are left where they are needed. In internal passes:
+#define TIMER_NUMBER   m.b.next             /* EV_FANOUT: number of the timer packet */
+#define TICK_GROUP     m.group              /* EV_FANOUT: multicast group of workers that tick */
+#define ASKED_GROUP    m.b.next             /* EV_ASK: multicast group of poll connections */
+#define MEMBER         m.b.hops             /* EV_GATHER: number of the group's member */
+#define ALL_DRAINED    m.b.word             /* EV_NEXT: 1: all producers so far are closed and empty */
+#define BYTES_BEHIND   m.b.word             /* EV_START: that the producer has behind this batch */
+#define BAD_FILL       m.b.word             /* EV_FAULT: what the producer ring would hold */
+#define REFILL_FROM    m.b.psn              /* EV_REFILL: when the flow was to be refilled */
+#define REFILL_TO      m.b.time             /* EV_REFILL: when it is next */
+#define REFILL_BYTES   m.b.head             /* EV_REFILL */
+// In what leaves:
+#define READ_FROM      m.b.frags            /* OUT_READ: first fragment that is read */
+// In a look's arithmetic (amount.p4), results lie where operands were that are used up:
+#define FILL           m.g.producer_head    /* bytes in the producer ring */
+#define SPACE          m.g.consumer_tail    /* bytes free in the consumer ring */
+#define PRODUCER_WRAP  m.producer_mask      /* bytes to the end of the producer ring; of either, in the end */
+#define CONSUMER_WRAP  m.consumer_mask
+#define FILL_BEYOND    m.producer_size      /* bytes by which a counter left its ring */
+#define SPACE_BEYOND   m.consumer_size
+#define SPACE_LACKING  m.low_space          /* bytes by which space is low */
+#define BATCH_LACKING  m.max_batch          /* bytes that the producer lacks to a full batch */
+#define ROUNDED_UP     m.mtu_mask           /* the transfer's bytes, and a fragment's less 1 */
 #endif

@@ -42,6 +42,7 @@ typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
 
 const bit<16> ETHERTYPE_IPV4     = 0x0800;
 const bit<16> ETHERTYPE_ARP      = 0x0806;
+const bit<16> ETHERTYPE_VLAN     = 0x8100;   // 802.1Q
 const bit<16> ETHERTYPE_INTERNAL = 0x88B5;   // IEEE local experimental: packets from the switch to itself
 const bit<8>  IPPROTO_UDP        = 17;
 const bit<16> UDP_PORT_ROCE      = 4791;
@@ -66,10 +67,12 @@ const bit<8> OP_READ_ONLY    = 16;
 const bit<8> OP_ACK          = 17;
 const bit<8> OP_CNP          = 0x81;   // congestion notification (annex A17): BTH with BECN, 16 bytes of zeros
 const bit<8> BECN            = 0x40;   // in the byte behind the BTH's P_Key
+const bit<8> TOS_CNP         = 0xc0;   // DSCP 48, and the priority, that set-ups of RoCE have for CNPs
+const bit<3> PRIORITY_CNP    = 6;
 const bit<8> ECN_CAPABLE     = 0x03;   // in the IPv4 TOS: not zero, the sender heeds marks; all ones, marked
 
 // Ring ABI version 1.
-const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; its lowest bit says CLOSED in what is kept of a producer's head
+const bytes_t COUNTER_BYTES  = 0xfffffffc;   // of a counter; the lowest bit of a producer's says CLOSED
 const bytes_t RING_ITEMS     = 4096;         // offset of the first item
 const bytes_t RING_TAIL_WORD = 64;           // offset of the tail word; head word and commit record are at 0
 const bit<32> FLAG_CLOSED    = 1;
@@ -158,10 +161,12 @@ const kind_t OUT_DROP    = 0;
 const kind_t OUT_FORWARD = 1;          // unchanged, or an ARP reply
 const kind_t OUT_DATA    = 2;          // READ response rewritten to a WRITE
 const kind_t OUT_READ    = 3;          // READ request, for items or a control word
-const kind_t OUT_TAIL    = 4;          // WRITE of a producer's tail word
-const kind_t OUT_COMMIT  = 5;          // WRITE of a consumer's commit record
-const kind_t OUT_AGAIN   = 6;          // internal packet: once more through the pipeline
-const kind_t OUT_FANOUT  = 7;          // internal packet: one copy per replica of a multicast group
+const kind_t OUT_PROBE   = 4;          // WRITE of nothing: the consumer acknowledges what it has
+const kind_t OUT_CNP     = 5;          // congestion notification to a producer's NIC
+const kind_t OUT_TAIL    = 6;          // WRITE of a producer's tail word
+const kind_t OUT_COMMIT  = 7;          // WRITE of a consumer's commit record
+const kind_t OUT_RECIRCULATE = 8;      // internal packet: once more through the pipeline
+const kind_t OUT_FANOUT  = 9;          // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
 #ifndef ZSR_OP
@@ -182,12 +187,13 @@ const bit<8> ASK_CONSUMER = 2;
 const bit<16> NO_PLACE = 0xffff;       // leaves a worker's turn as it is
 
 // Why a packet was dropped (index of counter `drops`).
-const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or an opcode that has no meaning there
+const bit<8> DROP_UNKNOWN_QP  = 1;     // no such QP at this port from this source, or no such opcode there
 const bit<8> DROP_BAD_ICRC    = 2;
 const bit<8> DROP_STALE       = 3;     // answers no outstanding request
 const bit<8> DROP_FORGED      = 4;     // internal packet from outside
 const bit<8> DROP_NO_ROUTE    = 5;     // no port for this MAC address
 const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response that is not 8 bytes
+const bit<8> DROP_VLAN        = 7;     // for the switch, on another VLAN than that of its port; also counted by port
 
 // What is reported to the controller.
 const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH: the syndrome is its upper byte

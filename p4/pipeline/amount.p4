@@ -4,16 +4,7 @@
 //
 // Every operand is a multiple of the item size, so the batch is one.
 //
-// Results lie where operands were that are used up, as few fields are left where all of this has to be at once.
-#define FILL           m.g.producer_head    /* bytes in the producer ring */
-#define SPACE          m.g.consumer_tail    /* bytes free in the consumer ring */
-#define PRODUCER_WRAP  m.producer_mask      /* bytes to the end of the producer ring; of either, in the end */
-#define CONSUMER_WRAP  m.consumer_mask
-#define FILL_BEYOND    m.producer_size      /* bytes by which a counter left its ring */
-#define SPACE_BEYOND   m.consumer_size
-#define SPACE_LACKING  m.low_space          /* bytes by which space is low */
-#define BATCH_LACKING  m.max_batch          /* bytes that the producer lacks to a full batch */
-
+// FILL, SPACE and so on are fields that are used up (common/metadata.p4).
 control Amount(inout meta_t m) {
     action differences() {
         FILL = m.g.producer_head - m.g.producer_tail;                   // with CLOSED
@@ -50,8 +41,8 @@ control Amount(inout meta_t m) {
     }
 }
 
-// Fragments of a transfer (RETH length over path MTU, rounded up), by shifts that each MTU fixes. What is left in the low byte
-// EV_START takes away (steps.p4).
+// Fragments of a transfer (RETH length over path MTU, rounded up), by shifts that each MTU fixes. What is left in the
+// low byte EV_START takes away (steps.p4).
 control Fragments(inout meta_t m) {
     Carry() carry;
 
@@ -71,21 +62,21 @@ control Fragments(inout meta_t m) {
             4 : frags_2048();
         }
     }
-    action round_up() { m.mtu_mask = m.batch + m.mtu_mask; }
+    action round_up() { ROUNDED_UP = m.batch + m.mtu_mask; }
     apply {
         round_up();
-        carry.apply(m.mtu_mask, m.rounded);
+        carry.apply(ROUNDED_UP, m.rounded);
         fragments.apply();
     }
 }
 
-// A READ that begins at fragment `m.b.frags` of the transfer: by the bytes in front of that.
+// A READ that begins within the transfer: by the bytes in front of READ_FROM.
 control FromBytes(inout meta_t m) {
-    action from_256()  { m.from_bytes = m.b.frags; }
-    action from_512()  { m.from_bytes = m.b.frags << 1; }
-    action from_1024() { m.from_bytes = m.b.frags << 2; }
-    action from_2048() { m.from_bytes = m.b.frags << 3; }
-    action from_4096() { m.from_bytes = m.b.frags << 4; }
+    action from_256()  { m.from_bytes = READ_FROM; }
+    action from_512()  { m.from_bytes = READ_FROM << 1; }
+    action from_1024() { m.from_bytes = READ_FROM << 2; }
+    action from_2048() { m.from_bytes = READ_FROM << 3; }
+    action from_4096() { m.from_bytes = READ_FROM << 4; }
     table from_bytes {
         key = { m.mtu : exact; }
         actions = { from_256; from_512; from_1024; from_2048; from_4096; }
@@ -107,9 +98,9 @@ control FromBytes(inout meta_t m) {
     }
 }
 
-// When a capped flow is refilled again, and whether its rate allows a transfer now. Its workers look in one order: did the first
-// look behind a refill always win, those behind it would get nothing. So while there is little to be had, each look is as good as any.
-// A flow that has long been late begins anew, rather than catch up all at once.
+// When a capped flow is refilled again, and whether its rate allows a transfer now. Its workers look in one order:
+// did the first look behind a refill always win, those behind it would get nothing. So while there is little to be
+// had, each look is as good as any. A flow that has long been late begins anew, rather than catch up all at once.
 control RefillTimes(inout meta_t m) {
     Dice() dice;
 

@@ -1,5 +1,5 @@
-// Whose worker, and is the packet awaited there? What answers no outstanding poll, or finds the worker in another phase than it
-// has to be in, ends here.
+// Whose worker, and is the packet awaited there? What answers no outstanding poll, or finds the worker in another
+// phase than it has to be in, ends here.
 control Claim(inout meta_t m) {
     OwnerState() owner;
     AskerState() asker;

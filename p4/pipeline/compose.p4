@@ -1,4 +1,5 @@
-// Packets that the switch makes itself: READ requests, tail WRITEs, commit records. All of the packet is new.
+// Packets that the switch makes itself: READ requests, probes, CNPs, tail WRITEs, commit records. All of the packet
+// is new.
 control Compose(inout headers_t hdr, inout meta_t m) {
     Swap() swap_counter;
     Swap() swap_head;
@@ -22,9 +23,8 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.icrc.setValid();
         hdr.ethernet.dst = m.peer_dst_mac;
         hdr.ethernet.src = m.peer_src_mac;
-        hdr.ethernet.ether_type = ETHERTYPE_IPV4;
         hdr.ipv4.version_ihl = 0x45;
-        hdr.ipv4.tos = 0;
+        hdr.ipv4.tos = m.peer_tos;
         hdr.ipv4.ident = 0;
         hdr.ipv4.flags_frag = 0x4000;
         hdr.ipv4.ttl = 64;
@@ -48,12 +48,22 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.reth.length = m.b.length;
         m.egress_length = LEN_READ;
     }
-    action probe() { hdr.bth.opcode = OP_WRITE_ONLY; }
+    action probe() {
+        hdr.bth.opcode = OP_WRITE_ONLY;
+        hdr.reth.va_lo = 0;
+        hdr.reth.length = 0;
+        m.egress_length = LEN_READ;
+    }
+    // Zeros, all of what is a RETH elsewhere.
     action cnp() {
         hdr.bth.opcode = OP_CNP;
+        hdr.ipv4.tos = TOS_CNP;
         hdr.bth.resv8a = BECN;
         hdr.bth.ack_psn = 0;
-        hdr.reth.rkey = 0;             // zeros, all of what is a RETH elsewhere
+        hdr.reth.va_lo = 0;
+        hdr.reth.rkey = 0;
+        hdr.reth.length = 0;
+        m.egress_length = LEN_READ;
     }
     action tail() {
         hdr.bth.opcode = OP_WRITE_ONLY;
@@ -81,11 +91,10 @@ control Compose(inout headers_t hdr, inout meta_t m) {
     apply {
         headers();
         ask_for_ack();
-        if (m.b.kind == OUT_READ) {
-            read();
-            if (m.b.last == 1) { probe(); }
-            else if (m.b.last == 2) { cnp(); }
-        } else if (m.b.kind == OUT_TAIL) {
+        if (m.b.kind == OUT_READ) { read(); }
+        else if (m.b.kind == OUT_PROBE) { probe(); }
+        else if (m.b.kind == OUT_CNP) { cnp(); }
+        else if (m.b.kind == OUT_TAIL) {
             tail();
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else {

@@ -3,8 +3,8 @@
 //   (port, source address, QPN)       -> qps     -> role, ring, worker
 //   (role, opcode, syndrome, ICRC ok) -> meaning -> event, and what it does to the worker's registers
 //
-// What fits no entry (wrong port, wrong source, unknown QP, an opcode that nobody asked for, a damaged packet) is counted
-// and dropped.
+// What fits no entry (wrong port, wrong source, another VLAN, unknown QP, an opcode that nobody asked for, a damaged
+// packet) is counted and dropped.
 control Connection(inout headers_t hdr, inout meta_t m) {
     IcrcCheck() icrc_check;
     LittleWord() little_word;
@@ -87,27 +87,32 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             hdr.bth.opcode: exact;
             m.aeth        : ternary;
             m.icrc        : ternary;
+            m.foreign     : exact;
         }
-        actions = { data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused; refused; nothing; }
+        actions = {
+            data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused;
+            refused; nothing;
+        }
         const default_action = nothing();
         const entries = {
-            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _) : data();
-            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT) : producer_word();
-            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT) : consumer_word();
+            // role, opcode, AETH (syndrome in its upper byte), ICRC, on another VLAN
+            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _, 0) : data();
+            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0) : producer_word();
+            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0) : consumer_word();
             // Syndrome: 0 0 0 credits is an ACK, 0 1 1 code a NAK, of which code 0 is a PSN sequence error.
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : tail_acked();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT) : committed();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT) : gap();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0) : tail_acked();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0) : committed();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT, 0) : gap();
             // Nothing in it is believed but that it came.
-            (ROLE_CONSUMER_DATA, OP_CNP, _, _) : congested();
-            (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _) : nothing();
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : producer_refused();
-            (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : poll_refused();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : refused();
-            (ROLE_CONSUMER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT) : refused();
+            (ROLE_CONSUMER_DATA, OP_CNP, _, _, 0) : congested();
+            (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _, 0) : nothing();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : producer_refused();
+            (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : poll_refused();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : refused();
+            (ROLE_CONSUMER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : refused();
         }
     }
 
@@ -135,8 +140,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
     }
 }
 
-// A PU's datagram that its producer ring has items: known by ring secret, source and port. What it says is believed, so it has a
-// check of its own.
+// A PU's datagram that its producer ring has items: known by ring secret, source and port. What it says is believed,
+// so it has a check of its own.
 control Doorbell(inout headers_t hdr, inout meta_t m) {
     BellCheck() bell_check;
     BigWord() big_word;
@@ -153,6 +158,7 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
             hdr.doorbell.secret : exact;
             hdr.ipv4.src        : exact;
             m.port              : exact;
+            m.foreign           : exact;
         }
         actions = { bell; unknown; }
         const default_action = unknown();

@@ -1,5 +1,21 @@
-// Everything that is not for the switch itself: forwarded by destination MAC address. ARP requests for the switch's
-// own addresses are answered here.
+// Is the packet on its port's VLAN? A tag of VLAN 0, which says a priority only, is as good as none.
+control PortVlan(inout meta_t m) {
+    action expected() { }
+    action foreign() { m.foreign = 1; }
+    table vlans {
+        key = {
+            m.port      : exact;
+            m.tci[11:0] : exact @name("vlan");
+        }
+        actions = { expected; foreign; }
+        const default_action = foreign();
+        size = ZSR_MAX_HOSTS;
+    }
+    apply { vlans.apply(); }
+}
+
+// Everything that is not for the switch itself: forwarded by destination MAC address, with the tag that it has. ARP
+// requests for the switch's own addresses are answered here, on the VLAN on which they came.
 control Forward(inout headers_t hdr, inout meta_t m) {
     action to_port(port_t port) {
         m.b.kind = OUT_FORWARD;
@@ -32,12 +48,15 @@ control ArpReply(inout headers_t hdr, inout meta_t m) {
         m.b.kind = OUT_FORWARD;
         m.out_port = m.port;
     }
+    // What is dropped is said once for all packets (ingress.p4).
+    action ignore() { m.own = 1; }
     table own_arp {
         key = {
             hdr.arp.operation : exact;
             hdr.arp.target_ip : exact;
+            m.foreign         : exact;
         }
-        actions = { reply; NoAction; }
+        actions = { reply; ignore; NoAction; }
         const default_action = NoAction();
         size = ZSR_MAX_HOSTS;
     }

@@ -8,6 +8,7 @@
 //
 // A chip whose pipes are too short for both has Arrival in one and Departure in the next (arch/tna/folded.p4).
 control Arrival(inout headers_t hdr, inout meta_t m) {
+    PortVlan() port_vlan;
     ArpReply() arp_reply;
     OwnAddress() own_address;
     Connection() connection;
@@ -22,6 +23,7 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
         m.event = EV_NONE;
         m.drop_reason = reason;
     }
+    action wrong_vlan() { m.drop_reason = DROP_VLAN; }
     action fan_out(event_t event, bit<16> group) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
@@ -41,19 +43,21 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
                 passes.apply(m);
             }
         } else {
+            port_vlan.apply(m);
             if (hdr.ipv4.isValid()) { own_address.apply(hdr, m); }
             if (hdr.bth.isValid()) { connection.apply(hdr, m); }
             else if (hdr.doorbell.isValid()) { doorbell.apply(hdr, m); }
             else if (hdr.arp.isValid()) { arp_reply.apply(hdr, m); }
             if (m.own == 0 && m.event == EV_NONE && m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
+            else if (m.own == 1 && m.foreign == 1) { wrong_vlan(); }
         }
 
         if (m.event == EV_FANOUT) {
-            tick_group.apply(m.b.next, m.group);
-            if (m.group != 0) { fan_out(EV_TICK, m.group); }
+            tick_group.apply(TIMER_NUMBER, TICK_GROUP);
+            if (TICK_GROUP != 0) { fan_out(EV_TICK, TICK_GROUP); }
             else { nothing(); }
         } else if (m.event == EV_ASK) {
-            fan_out(EV_POLL_CONSUMER, m.b.next);
+            fan_out(EV_POLL_CONSUMER, ASKED_GROUP);
         } else if (m.event != EV_NONE) {
             claim.apply(m);
         }

@@ -1,10 +1,10 @@
-// A look at a worker and a producer, in egress: ingress has gathered what the registers say (outcome.p4). Is there something
-// to do, to ask, or to repeat? The packet's next pass does it.
+// A look at a worker and a producer, in egress: ingress has gathered what the registers say (outcome.p4). Is there
+// something to do, to ask, or to repeat? The packet's next pass does it.
 
 // Sizes of the rings and the flow's rate cap: `refill` bytes every `refill_every`.
 control LookParams(inout meta_t m) {
-    action worker_ring(bit<16> producers, bytes_t max_batch, bytes_t size, bytes_t mask, bytes_t low_space, bit<16> poll_qp,
-                       bit<16> group, bit<8> mtu, bytes_t mtu_mask) {
+    action worker_ring(bit<16> producers, bytes_t max_batch, bytes_t size, bytes_t mask, bytes_t low_space,
+                       bit<16> poll_qp, bit<16> group, bit<8> mtu, bytes_t mtu_mask) {
         m.producers = producers;
         m.max_batch = max_batch;
         m.consumer_size = size;
@@ -64,41 +64,41 @@ control Look(inout meta_t m) {
         m.ask = ASK_NOBODY;
         m.hops_left = m.producers |-| m.b.hops;
     }
-    action again(event_t event) {
-        m.b.kind = OUT_AGAIN;
+    action next_pass(event_t event) {
+        m.b.kind = OUT_RECIRCULATE;
         m.b.event = event;
     }
     action fault() {
-        again(EV_FAULT);
-        m.b.word = FILL;
+        next_pass(EV_FAULT);
+        BAD_FILL = FILL;
     }
     action poll_producer() {
-        again(EV_POLL_PRODUCER);
+        next_pass(EV_POLL_PRODUCER);
         m.b.qp = m.producer_poll_qp;
     }
     action poll_consumer() {
-        again(EV_POLL_CONSUMER);
+        next_pass(EV_POLL_CONSUMER);
         m.b.qp = m.consumer_poll_qp;
     }
     action ask_members() {
-        again(EV_ASK);
-        m.b.next = m.ask_group + 1;
+        next_pass(EV_ASK);
+        ASKED_GROUP = m.ask_group + 1;
     }
     action refill() {
-        again(EV_REFILL);
-        m.b.psn = m.g.refill_at;
-        m.b.time = m.time;
-        m.b.head = m.refill;
+        next_pass(EV_REFILL);
+        REFILL_FROM = m.g.refill_at;
+        REFILL_TO = m.time;
+        REFILL_BYTES = m.refill;
     }
     action start() {
-        again(EV_START);
+        next_pass(EV_START);
         m.b.length = m.carried;
-        m.b.word = FILL - m.batch;
+        BYTES_BEHIND = FILL - m.batch;
     }
     action next_producer() {
-        again(EV_NEXT);
+        next_pass(EV_NEXT);
         m.b.hops = m.b.hops + 1;
-        m.b.word = 0;
+        ALL_DRAINED = 0;
     }
 
     apply {
@@ -112,7 +112,7 @@ control Look(inout meta_t m) {
         else if (m.g.phase == PHASE_CLOSED || m.g.phase == PHASE_FAULT) { m.stopped = 1; }
         // All producers of the round so far: the worker closes when it has found the whole list so.
         if (m.b.hops == 0) { m.is_drained = 1; }
-        else if (m.b.word == 1) { m.is_drained = 1; }
+        else if (ALL_DRAINED == 1) { m.is_drained = 1; }
         if (FILL == 0) { m.empty = 1; }
         // A PU whose counter left its ring. Only an idle worker can tell: while a commit is on its way, a consumer may
         // already have popped items that our head does not count yet.
@@ -126,14 +126,14 @@ control Look(inout meta_t m) {
                 if (m.closed == 0) { m.ask = ASK_PRODUCER; }
             }
             else if (m.is_low == 1) { m.ask = ASK_CONSUMER; }
-            // While a transfer is under way; not where producers ring: an answer from before the tail is written misses items that
-            // come too early for the bell, and the poll behind the tail would be its repetition.
+            // While a transfer is under way; not where producers ring: an answer from before the tail is written
+            // misses items that come too early for the bell, and the poll behind the tail would be its repetition.
             else if (m.idle == 0 && m.closed == 0 && m.is_short == 1 && !RINGS(m.g.settings)) { m.ask = ASK_PRODUCER; }
         }
         if (m.idle == 0 || m.closed == 0 || m.empty == 0) { m.is_drained = 0; }
 
         if (m.bad_count == 1 && m.idle == 1 && m.g.blocked == 0) { fault(); }
-        else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { again(EV_RETRY); }
+        else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { next_pass(EV_RETRY); }
         else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) { poll_producer(); }
         else if (m.ask == ASK_CONSUMER && m.g.ask_consumer == 1) {
             if (m.ask_group == 0) { poll_consumer(); }
@@ -148,10 +148,10 @@ control Look(inout meta_t m) {
                 // The list has `producers` places, of which `hops` + 1 have been looked at.
                 if ((m.empty == 1 || m.g.blocked == 1) && m.hops_left != 0 && m.hops_left != 1) {
                     next_producer();
-                    if (m.is_drained == 1) { m.b.word = 1; }
+                    if (m.is_drained == 1) { ALL_DRAINED = 1; }
                 }
                 // Nor while it is held: its list may be about to change.
-                else if (m.is_drained == 1 && !OPEN(m.g.settings) && !HOLDS(m.g.settings)) { again(EV_CLOSE); }
+                else if (m.is_drained == 1 && !OPEN(m.g.settings) && !HOLDS(m.g.settings)) { next_pass(EV_CLOSE); }
             }
         }
     }

@@ -1,16 +1,24 @@
-// What leaves the pipeline after a pass. Exactly one packet comes out of each pass, or one per member of a group; the commit
-// behind the last fragment is a copy made in egress.
+// Columns of the table `outcomes` that are more than a number.
+#define RESEND_OR_REPEAT EV_RESEND &&& 0xfe
+#define DATA_OR_TAIL     PHASE_DATA &&& 0xfe
+#define LOCKING          0x04 &&& 0x04        /* LOCKS(settings) */
+#define HAS_ALL          0 &&& 0xffffff00     /* from_slack: it has all fragments, asked or not */
+#define ASKED            PROBED &&& PROBED    /* from_slack: it was asked */
+#define NO_MORE          PROBED               /* from_slack: it was asked, and has no more than was known */
+
+// What leaves the pipeline after a pass. Exactly one packet comes out of each pass, or one per member of a group; the
+// commit behind the last fragment is a copy made in egress.
 control Outcome(inout meta_t m) {
-    action again(event_t event) {
-        m.out_port = PORT_AGAIN;
-        m.b.kind = OUT_AGAIN;
+    action next_pass(event_t event) {
+        m.out_port = PORT_RECIRCULATE;
+        m.b.kind = OUT_RECIRCULATE;
         m.b.event = event;
         m.b.hops = 0;
     }
     // Egress decides (look.p4).
     action look() {
-        m.out_port = PORT_AGAIN;
-        m.b.kind = OUT_AGAIN;
+        m.out_port = PORT_RECIRCULATE;
+        m.b.kind = OUT_RECIRCULATE;
         m.b.event = EV_LOOK;
         m.b.time = m.now;
         m.g.late = m.is_due;
@@ -21,21 +29,21 @@ control Outcome(inout meta_t m) {
     }
     // The worker's list has become shorter.
     action first_producer() {
-        again(EV_NEXT);
+        next_pass(EV_NEXT);
         m.b.next = 0;
     }
     action gather() {
-        m.out_port = PORT_AGAIN;
-        m.b.kind = OUT_AGAIN;
+        m.out_port = PORT_RECIRCULATE;
+        m.b.kind = OUT_RECIRCULATE;
         m.b.event = EV_GATHER;
-        m.b.hops = m.b.hops + 1;
+        MEMBER = MEMBER + 1;
     }
     action keep_turn() {
-        again(EV_READ);
+        next_pass(EV_READ);
         m.b.next = NO_PLACE;
     }
     action close() {
-        again(EV_LAST_COMMIT);
+        next_pass(EV_LAST_COMMIT);
         m.b.length = 0;
         m.b.frags = 0;
     }
@@ -44,7 +52,7 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_READ;
         m.b.address = address;
         m.b.length = 8;
-        m.b.frags = 0;
+        READ_FROM = 0;
     }
     action data() {
         m.sends = 1;
@@ -72,30 +80,21 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_READ;
         m.b.qp = m.producer_data_qp;
         m.b.psn = m.producer_psn + m.from;
-        m.b.frags = m.from;            // egress begins there (FromBytes)
+        READ_FROM = m.from & 0xffffff00;
     }
-    // A WRITE of nothing under the PSN of the last commit, which the consumer has executed: it answers with the PSN of what it
-    // executed last.
+    // A WRITE of nothing under the PSN of the last commit, which the consumer has executed: it answers with the PSN
+    // of what it executed last.
     action probe() {
         m.sends = 1;
-        m.b.kind = OUT_READ;
+        m.b.kind = OUT_PROBE;
         m.b.qp = m.consumer_data_qp;
         m.b.psn = m.consumer_psn - ONE_PACKET;
-        m.b.address = 0;
-        m.b.length = 0;
-        m.b.frags = 0;
-        m.b.last = 1;
     }
     // As the consumer's NIC told the switch, the switch tells the producer's (compose.p4).
     action slow_down() {
         m.sends = 1;
-        m.b.kind = OUT_READ;
+        m.b.kind = OUT_CNP;
         m.b.qp = m.producer_data_qp;
-        m.b.psn = 0;
-        m.b.address = 0;
-        m.b.length = 0;
-        m.b.frags = 0;
-        m.b.last = 2;
     }
     action late() { m.drop_reason = DROP_STALE; }
     action tail() {
@@ -114,70 +113,82 @@ control Outcome(inout meta_t m) {
     // What else a report says is picked by the architecture (REPORT_* in types.p4).
     action tell(bit<8> reason) { m.report = reason; }
 
-    // What ends a pass, by event and what it found: lacking = 0: all members have the commit; frags = 0: the last commit;
-    // from_slack = 0: they have all fragments (EV_PROBED: no more than was known; the lowest bit: was asked); word = 0 in EV_START: the producer has nothing behind this batch.
+    // What ends a pass, by event and what it found.
     table outcomes {
         key = {
-            m.event       : ternary;
-            m.g.phase       : ternary;
-            m.lacking     : ternary;
-            m.b.frags       : ternary;
-            m.from_slack  : ternary;
-            m.locked      : ternary;
-            m.over        : ternary;
-            m.b.word        : ternary;
-            m.group       : ternary;
-            m.gathered    : ternary;
-            m.g.settings    : ternary;
+            m.event      : ternary;
+            m.g.phase    : ternary;
+            m.lacking    : ternary;
+            m.b.frags    : ternary;
+            m.from_slack : ternary;
+            m.locked     : ternary;
+            m.over       : ternary;
+            BYTES_BEHIND : ternary;
+            m.group      : ternary;
+            m.gathered   : ternary;
+            m.g.settings : ternary;
         }
         actions = {
-            again; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again; tell; NoAction;
+            next_pass; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
+            tell; NoAction;
         }
         const default_action = NoAction();
         const entries = {
-            (EV_START,         _, _, _, _, 1, 0, 0, _, _, _)             : again(EV_READ);
-            (EV_START,         _, _, _, _, 1, 0, _, _, _, _)             : keep_turn();
-            (EV_START,         _, _, _, _, 1, _, _, _, _, _)             : again(EV_READ);
-            (EV_START,         _, _, _, _, _, _, _, _, _, _)             : again(EV_RELEASE);
-            (EV_READ,          _, _, _, _, _, _, _, _, _, _)             : read();
-            (EV_COMMITTED,     _, 0, 0, _, _, _, _, _, _, _)             : again(EV_CLOSED);
-            (EV_COMMITTED,     _, 0, _, _, _, _, _, _, _, _)             : again(EV_DONE);
-            (EV_DONE,          _, _, _, _, _, _, _, _, _, _)             : tail();
-            (EV_TAIL_ACKED,    _, _, _, _, _, _, _, _, _, 0x04 &&& 0x04) : again(EV_UNLOCK);
-            (EV_TAIL_ACKED,    _, _, _, _, _, _, _, _, _, _)             : again(EV_FREE);
-            (EV_UNLOCK,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
-            (EV_PRODUCER_WORD, _, _, _, _, _, _, _, _, _, _)             : again(EV_VISIT);
-            (EV_CONSUMER_WORD, _, _, _, _, _, _, _, 0, _, _)             : again(EV_ROOM);
-            (EV_CONSUMER_WORD, _, _, _, _, _, _, _, _, _, _)             : again(EV_MEMBER);
-            (EV_MEMBER,        _, _, _, _, _, _, _, _, _, _)             : again(EV_GATHER);
-            (EV_GATHER,        _, _, _, _, _, _, _, _, 1, _)             : again(EV_ROOM);
-            (EV_GATHER,        _, _, _, _, _, _, _, _, _, _)             : gather();
-            (EV_POLL_PRODUCER, _, _, _, _, _, _, _, _, _, _)             : poll(0);
-            (EV_POLL_CONSUMER, _, _, _, _, _, _, _, _, _, _)             : poll(RING_TAIL_WORD);
-            (EV_REFILL,        _, _, _, _, _, _, _, _, _, _)             : again(EV_TICK);
-            (EV_GAP,           _, _, _, _, _, _, _, _, _, _)             : again(EV_RESEND);
+            //                                 lacking: 0: all members have the commit
+            //                                 |  frags: 0: the last commit
+            //                                 |  |  from_slack: over what was known (EV_PROBED), or all fragments
+            //                                 |  |  |        locked
+            //                                 |  |  |        |  over: the producer's turn is
+            //                                 |  |  |        |  |  BYTES_BEHIND
+            //                                 |  |  |        |  |  |  group
+            //                                 |  |  |        |  |  |  |  gathered
+            // event           phase           |  |  |        |  |  |  |  |  settings
+            (EV_START,         _,             _, _, _,       1, 0, 0, _, _, _)       : next_pass(EV_READ);
+            (EV_START,         _,             _, _, _,       1, 0, _, _, _, _)       : keep_turn();
+            (EV_START,         _,             _, _, _,       1, _, _, _, _, _)       : next_pass(EV_READ);
+            (EV_START,         _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RELEASE);
+            (EV_READ,          _,             _, _, _,       _, _, _, _, _, _)       : read();
+            (EV_COMMITTED,     _,             0, 0, _,       _, _, _, _, _, _)       : next_pass(EV_CLOSED);
+            (EV_COMMITTED,     _,             0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
+            (EV_DONE,          _,             _, _, _,       _, _, _, _, _, _)       : tail();
+            (EV_TAIL_ACKED,    _,             _, _, _,       _, _, _, _, _, LOCKING) : next_pass(EV_UNLOCK);
+            (EV_TAIL_ACKED,    _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_FREE);
+            (EV_UNLOCK,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_TICK);
+            (EV_PRODUCER_WORD, _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_VISIT);
+            (EV_CONSUMER_WORD, _,             _, _, _,       _, _, _, 0, _, _)       : next_pass(EV_ROOM);
+            (EV_CONSUMER_WORD, _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_MEMBER);
+            (EV_MEMBER,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_GATHER);
+            (EV_GATHER,        _,             _, _, _,       _, _, _, _, 1, _)       : next_pass(EV_ROOM);
+            (EV_GATHER,        _,             _, _, _,       _, _, _, _, _, _)       : gather();
+            (EV_POLL_PRODUCER, _,             _, _, _,       _, _, _, _, _, _)       : poll(0);
+            (EV_POLL_CONSUMER, _,             _, _, _,       _, _, _, _, _, _)       : poll(RING_TAIL_WORD);
+            (EV_REFILL,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_TICK);
+            (EV_GAP,           _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RESEND);
             // Between transfers nobody sends to this consumer.
-            (EV_CONGESTED, PHASE_DATA &&& 0xfe, _, _, _, _, _, _, _, _, _) : slow_down();
-            (EV_CONGESTED,     _, _, _, _, _, _, _, _, _, _)             : late();
-            (EV_PROBED,        _, _, _, PROBED, _, _, _, _, _, _)        : again(EV_REPEAT);
-            (EV_PROBED,        _, _, _, PROBED &&& PROBED, _, _, _, _, _, _) : again(EV_RESEND);
-            (EV_PROBED,        _, _, _, _, _, _, _, _, _, _)             : late();
-            (EV_RETRY, PHASE_DATA,    0, _, _, _, _, _, _, _, _)         : again(EV_DONE);
-            (EV_RETRY, PHASE_DATA,    _, _, 0 &&& 0xffffff00, _, _, _, _, _, _) : commit_only(0);
-            (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, 0, _, _)         : probe();
-            (EV_RETRY, PHASE_DATA,    _, _, _, _, _, _, _, _, _)         : read();
-            (EV_RESEND &&& 0xfe, PHASE_DATA, 0, _, _, _, _, _, _, _, _)  : again(EV_DONE);
-            (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, 0, _, _, _, _, _, _)  : commit_only(0);
-            (EV_RESEND &&& 0xfe, PHASE_DATA, _, _, _, _, _, _, _, _, _)  : read();
-            (EV_RETRY, PHASE_TAIL,    _, _, _, _, _, _, _, _, _)         : tail_again();
-            (EV_RETRY, PHASE_CLOSING, _, _, _, _, _, _, _, _, _)         : commit_only(1);
-            (EV_RETRY, PHASE_CLAIMED, _, _, _, _, _, _, _, _, _)         : again(EV_RELEASE);
-            (EV_CLOSE,         _, _, _, _, _, _, _, _, _, _)             : close();
-            (EV_LAST_COMMIT,   _, _, _, _, _, _, _, _, _, _)             : commit_only(1);
-            (EV_CLOSED,        _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_CLOSED);
-            (EV_REFUSED,       _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_REFUSED);
-            (EV_FAULT,         _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_BAD_COUNT);
-            (EV_QUERY,         _, _, _, _, _, _, _, _, _, _)             : tell(REPORT_STATE);
+            (EV_CONGESTED,     DATA_OR_TAIL,  _, _, _,       _, _, _, _, _, _)       : slow_down();
+            (EV_CONGESTED,     _,             _, _, _,       _, _, _, _, _, _)       : late();
+            (EV_PROBED,        _,             _, _, NO_MORE, _, _, _, _, _, _)       : next_pass(EV_REPEAT);
+            (EV_PROBED,        _,             _, _, ASKED,   _, _, _, _, _, _)       : next_pass(EV_RESEND);
+            (EV_PROBED,        _,             _, _, _,       _, _, _, _, _, _)       : late();
+            (EV_RETRY,         PHASE_DATA,    0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
+            (EV_RETRY,         PHASE_DATA,    _, _, HAS_ALL, _, _, _, _, _, _)       : commit_only(0);
+            // Asked already, and no answer could be used: a NIC that has executed nothing yet may answer any PSN
+            // (rxe: 0xffffff).
+            (EV_RETRY,         PHASE_DATA,    _, _, ASKED,   _, _, _, _, _, _)       : read();
+            (EV_RETRY,         PHASE_DATA,    _, _, _,       _, _, _, 0, _, _)       : probe();
+            (EV_RETRY,         PHASE_DATA,    _, _, _,       _, _, _, _, _, _)       : read();
+            (RESEND_OR_REPEAT, PHASE_DATA,    0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
+            (RESEND_OR_REPEAT, PHASE_DATA,    _, _, 0,       _, _, _, _, _, _)       : commit_only(0);
+            (RESEND_OR_REPEAT, PHASE_DATA,    _, _, _,       _, _, _, _, _, _)       : read();
+            (EV_RETRY,         PHASE_TAIL,    _, _, _,       _, _, _, _, _, _)       : tail_again();
+            (EV_RETRY,         PHASE_CLOSING, _, _, _,       _, _, _, _, _, _)       : commit_only(1);
+            (EV_RETRY,         PHASE_CLAIMED, _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RELEASE);
+            (EV_CLOSE,         _,             _, _, _,       _, _, _, _, _, _)       : close();
+            (EV_LAST_COMMIT,   _,             _, _, _,       _, _, _, _, _, _)       : commit_only(1);
+            (EV_CLOSED,        _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_CLOSED);
+            (EV_REFUSED,       _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_REFUSED);
+            (EV_FAULT,         _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_BAD_COUNT);
+            (EV_QUERY,         _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_STATE);
         }
     }
 

@@ -1,8 +1,8 @@
 // What the controller says about workers and rings: what ingress needs (look.p4 has the rest). Bytes and microseconds.
 control WorkerParams(inout meta_t m) {
     action worker(bit<8> settings, bytes_t max_batch, bytes_t mask, bit<16> data_qp,
-                  bit<16> group, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout, usec_t rto,
-                  bit<32> max_tries) {
+                  bit<16> group, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout,
+                  usec_t rto, bit<32> max_tries) {
         m.g.settings = settings;
         m.max_batch = max_batch;
         m.consumer_mask = mask;
@@ -65,7 +65,7 @@ control Members(inout meta_t m) {
     table members {
         key = {
             m.b.worker : exact;
-            m.b.hops   : exact;
+            MEMBER     : exact @name("hops");
         }
         actions = { group_member; no_group_member; }
         const default_action = no_group_member();

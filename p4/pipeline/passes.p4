@@ -1,5 +1,5 @@
-// What each internal pass does to the worker's registers; `meaning` (connection.p4) says so of packets from outside, and steps.p4
-// of the transfer's registers.
+// What each internal pass does to the worker's registers; `meaning` (connection.p4) says so of packets from outside,
+// and steps.p4 of the transfer's registers.
 #define VISIT \
     m.do_phase = DO_GET;
 
@@ -79,11 +79,12 @@ control Passes(inout meta_t m) {
     table passes {
         key = { m.event : exact; }
         actions = {
-            tick; next_producer; visit; free; unlock; claim; read; done; closed; phase; release; last_commit; fault; poll_producer;
-            poll_consumer; reset; NoAction;
+            tick; next_producer; visit; free; unlock; claim; read; done; closed; phase; release; last_commit; fault;
+            poll_producer; poll_consumer; reset; NoAction;
         }
         const default_action = NoAction();
         const entries = {
+            // event         : what it does to the worker's registers
             EV_TICK          : tick();
             EV_NEXT          : next_producer();
             EV_VISIT         : visit();

@@ -1,5 +1,5 @@
-// READ response -> WRITE. The payload and the ICRC trailer stay as they are: the IPv4 identification and the UDP source
-// port, both covered by the ICRC and free to choose, take the values that keep the trailer valid (solve.p4).
+// READ response -> WRITE. The payload and the ICRC trailer stay as they are: the IPv4 identification and the UDP
+// source port, both covered by the ICRC and free to choose, take the values that keep the trailer valid (solve.p4).
 //
 // The fragment's position decides what it becomes, not the response's own opcode: a retry may begin anywhere.
 control Rewrite(inout headers_t hdr, inout meta_t m) {
@@ -67,6 +67,7 @@ control Rewrite(inout headers_t hdr, inout meta_t m) {
     action fields() {
         hdr.ethernet.dst = m.peer_dst_mac;
         hdr.ethernet.src = m.peer_src_mac;
+        hdr.ipv4.tos[7:2] = m.peer_tos[7:2];   // the producer's ECN bits stay
         hdr.ipv4.ident = 0;
         hdr.ipv4.ttl = 64;
         hdr.ipv4.src = m.peer_src_ip;

@@ -1,5 +1,5 @@
-// (ident, sport) = M^-1 * delta over GF(2): one table of 256 entries for each byte of delta and each header layout, filled
-// by the controller, and their XOR.
+// (ident, sport) = M^-1 * delta over GF(2): one table of 256 entries for each byte of delta and each header layout,
+// filled by the controller, and their XOR.
 control Solve(inout headers_t hdr, inout meta_t m) {
     action set_0(bit<16> ident, bit<16> sport) { m.ident_0 = ident; m.sport_0 = sport; }
     action set_1(bit<16> ident, bit<16> sport) { m.ident_1 = ident; m.sport_1 = sport; }

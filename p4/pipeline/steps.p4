@@ -1,5 +1,5 @@
-// What each pass does to each of the transfer's registers: with `meaning` (connection.p4) and `passes` (passes.p4) its state
-// machine at a glance.
+// What each pass does to each of the transfer's registers: with `meaning` (connection.p4) and `passes` (passes.p4)
+// its state machine at a glance.
 //
 //   TICK --> START --> READ ~~> DATA ... ~~> COMMITTED --> DONE ~~> TAIL_ACKED --> FREE   (FREE goes on as TICK does)
 //    |-> NEXT                                       (the same at the next producer)
@@ -198,11 +198,13 @@ control Steps(inout meta_t m) {
     table steps {
         key = { m.event : exact; }
         actions = {
-            data; producer_word; consumer_word; committed; tail_acked; gap; congested; look; visit; room; free; unlock; start; read; done; closed; retry;
-            resend; repeat; close; last_commit; poll_producer; poll_consumer; note_member; gather; refill; reset; query; NoAction;
+            data; producer_word; consumer_word; committed; tail_acked; gap; congested; look; visit; room; free; unlock;
+            start; read; done; closed; retry; resend; repeat; close; last_commit; poll_producer; poll_consumer;
+            note_member; gather; refill; reset; query; NoAction;
         }
         const default_action = NoAction();
         const entries = {
+            // event         : what it does to the transfer's registers
             EV_DATA          : data();
             EV_PRODUCER_WORD : producer_word();
             EV_CONSUMER_WORD : consumer_word();

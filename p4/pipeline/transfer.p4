@@ -1,6 +1,6 @@
-// One pass of the transfer's state machine: every state register in one fixed order, each at most once (steps.p4 says which and
-// how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers allow; one that is late
-// (`stale`) touches no register behind that test.
+// One pass of the transfer's state machine: every state register in one fixed order, each at most once (steps.p4 says
+// which and how), then what leaves (outcome.p4). What a packet must fit is tested as early as its registers allow;
+// one that is late (`stale`) touches no register behind that test.
 control Transfer(inout meta_t m) {
     Steps() steps;
     WorkerParams() worker_params;
@@ -109,9 +109,9 @@ control Transfer(inout meta_t m) {
                     if (m.tries_left == 0) { silent(); }
                 }
                 if (m.event == EV_POLL_PRODUCER || m.event == EV_POLL_CONSUMER) { poll_time(); }
-                // A transfer that takes all that is known of: ask for more at once, not after the interval; and again when
-                // the producer has its tail, from when on its doorbell rings.
-                else if (m.event == EV_START && m.b.word == 0) { poll_soon(); }
+                // A transfer that takes all that is known of: ask for more at once, not after the interval; and again
+                // when the producer has its tail, from when on its doorbell rings.
+                else if (m.event == EV_START && BYTES_BEHIND == 0) { poll_soon(); }
                 else if (m.event == EV_TAIL_ACKED) { at_once(); }
                 // The consumer, too, may have made room meanwhile.
                 else if (m.event == EV_DONE) { at_once(); }

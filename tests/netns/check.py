@@ -142,7 +142,7 @@ def crashes():
 MIXED = """name: mixed
 defaults: {mtu: 4096}
 hosts:
-  - {name: h1, nic: {interface: t-h1}}
+  - {name: h1, nic: {interface: t-h1}, vlan: 100}
   - h2
   - {name: h3, nic: {kind: soft, interface: {name: t-h3}}}
 links:

@@ -8,7 +8,9 @@ use zsr_link::PcapSink;
 use zsr_sim::Node;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::Switch;
-use zsr_wire::{Frame, FramePool, icrc};
+use zsr_topology::Traffic;
+use zsr_wire::roce::IP_AT;
+use zsr_wire::{Frame, FramePool, icrc, vlan};
 
 use crate::wire::{Kind, Wire};
 
@@ -32,6 +34,33 @@ fn record(capture: Option<&PcapSink>, now_ns: u64, frame: &[u8]) {
     }
 }
 
+fn without_tag(bytes: &[u8]) -> Frame {
+    let mut frame = Frame::copy_from(bytes).expect("it was a frame");
+    vlan::take(&mut frame);
+    frame
+}
+
+/// ECN bits of the type of service; all of them: marked.
+const ECN: u8 = 3;
+
+/// What leaves for a NIC has the DSCP, the priority and the VLAN that it should have, and items the ECN bits of what they came in.
+fn check_marks(frame: &[u8], kind: Kind, on: Option<u16>, ecn: u8) {
+    let Traffic { data, .. } = Traffic::default();
+    let (dscp, priority) = match kind {
+        // What is damaged is what nobody knows.
+        Kind::Other => return,
+        Kind::Cnp => (48, 6),
+        _ => (data.dscp, data.priority),
+    };
+    assert_eq!(vlan::tag(frame), on.map(|id| vlan::tci(id, priority)), "{kind:?}");
+    let tos = without_tag(frame).bytes()[IP_AT + 1];
+    assert_eq!(tos >> 2, dscp, "{kind:?}");
+    match kind {
+        Kind::Write(_) if ecn != 0 => assert!([ecn, ECN].contains(&(tos & ECN)), "{kind:?}: {tos:#x}"),
+        _ => assert_eq!(tos & ECN, 0, "{kind:?}"),
+    }
+}
+
 /// The switch, with a witness and a filter at its ports.
 pub struct SwitchNode {
     /// The switch.
@@ -40,6 +69,8 @@ pub struct SwitchNode {
     pub wire: Wire,
     /// What takes packets away, on their way in and out.
     pub filter: Filter,
+    /// Ports on a VLAN, and which. What leaves there has its tag and the priority of RoCE; the witness sees it without.
+    pub vlans: BTreeMap<u16, u16>,
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
     depths: BTreeMap<u16, usize>,
@@ -55,6 +86,7 @@ impl SwitchNode {
             switch,
             wire,
             filter: Box::new(|_| false),
+            vlans: BTreeMap::new(),
             out: Vec::new(),
             queue: VecDeque::new(),
             depths: BTreeMap::new(),
@@ -72,6 +104,15 @@ impl SwitchNode {
         self.pool = pool;
     }
 
+    /// What leaves for a frame that comes in at `port`, unseen by the witness; at most one frame may.
+    pub fn ask(&mut self, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        let frame = Frame::copy_from(bytes).expect("a frame");
+        let mut out = Vec::new();
+        self.switch.process(0, port, frame, &mut self.pool, &mut out);
+        assert!(out.len() < 2, "{} frames leave", out.len());
+        out.pop().map(|(_, frame)| frame.bytes().to_vec())
+    }
+
     /// One more waits at a port, or one fewer.
     fn queued(&mut self, port: u16, change: isize) {
         let depth = self.depths.entry(port).or_default();
@@ -80,7 +121,17 @@ impl SwitchNode {
     }
 
     fn send(&mut self, now_ns: u64, cause: Option<(u16, &[u8])>, pool: &mut FramePool) {
-        let kinds = self.wire.leaves(cause, &self.out);
+        let kinds = if self.vlans.is_empty() {
+            self.wire.leaves(cause, &self.out)
+        } else {
+            let plain: Vec<_> =
+                self.out.iter().map(|(port, frame)| (*port, without_tag(frame.bytes()))).collect();
+            self.wire.leaves(cause, &plain)
+        };
+        let ecn = cause.and_then(|(_, frame)| Some(frame.get(IP_AT + 1)? & ECN));
+        for ((port, frame), kind) in self.out.iter().zip(&kinds) {
+            check_marks(frame.bytes(), *kind, self.vlans.get(port).copied(), ecn.unwrap_or(0));
+        }
         let mut out = std::mem::take(&mut self.out);
         for ((port, frame), kind) in out.drain(..).zip(kinds) {
             record(self.capture.as_ref(), now_ns, frame.bytes());
@@ -97,10 +148,10 @@ impl SwitchNode {
 
 impl Node for SwitchNode {
     fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
-        if (self.filter)(self.wire.kind_of_arrival(port, frame.bytes())) {
+        let bytes = without_tag(frame.bytes()).bytes().to_vec();
+        if (self.filter)(self.wire.kind_of_arrival(port, &bytes)) {
             return pool.put(frame);
         }
-        let bytes = frame.bytes().to_vec();
         record(self.capture.as_ref(), now_ns, &bytes);
         self.wire.arrives(port, &bytes);
         self.switch.process(now_ns, port, frame, pool, &mut self.out);

@@ -47,6 +47,8 @@ pub struct Spec {
     pub counters_from: u32,
     /// What all queue pairs count packets from.
     pub psn_from: u32,
+    /// VLANs of producers and of consumers.
+    pub vlans: [Option<u16>; 2],
     /// Faults of every link, both ways.
     pub faults: FaultRates,
     /// Seed of faults, and of how processing units behave.
@@ -67,6 +69,7 @@ impl Default for Spec {
             items: 200,
             counters_from: 0,
             psn_from: 0,
+            vlans: [None; 2],
             faults: FaultRates::NONE,
             seed: 1,
         }
@@ -118,7 +121,9 @@ fn topology(spec: &Spec) -> Topology {
     let mut topology =
         Topology::parse(Path::new("test.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     for (h, host) in topology.hosts.iter_mut().enumerate() {
-        let big = spec.big_endian[usize::from(h >= spec.producers)];
+        let side = usize::from(h >= spec.producers);
+        host.vlan = spec.vlans[side];
+        let big = spec.big_endian[side];
         host.byte_order = if big { HostOrder::Big } else { HostOrder::Little };
     }
     topology
@@ -181,8 +186,10 @@ impl System {
             switch.add_timer(timer).expect("a timer");
         }
         let mut net = Network::new(spec.seed);
-        let switch =
-            net.add(SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance)));
+        let mut node = SwitchNode::new(switch, Wire::new(connections, spec.kind == FlowKind::LoadBalance));
+        let on = |l: &zsr_topology::Link| Some((l.port as u16, topology.hosts[l.host].vlan?));
+        node.vlans = topology.links.iter().filter_map(on).collect();
+        let switch = net.add(node);
         let nics: Vec<NodeId> = hosts.nics.into_iter().map(|nic| net.add(NicNode(nic))).collect();
         for link in &topology.links {
             let (a, b) =
@@ -287,6 +294,18 @@ impl System {
         let switch = &self.switch().switch;
         let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
         switch.counter_read(id, reason).expect("a cell").packets
+    }
+
+    /// Packets for the switch that came at a port on another VLAN than its own.
+    pub fn on_other_vlans(&mut self, port: usize) -> u64 {
+        let switch = &self.switch().switch;
+        let id = switch.info().counter("IngressShell.count_arrival.other_vlan").expect("a counter");
+        switch.counter_read(id, port).expect("a cell").packets
+    }
+
+    /// The address of the NIC at index `nic`.
+    pub fn mac(&self, nic: usize) -> [u8; 6] {
+        self.net.node::<NicNode>(self.nics[nic]).expect("a NIC").0.config().mac.0
     }
 
     /// All that the switch remembers of the flow, and the rings' words.

@@ -22,6 +22,7 @@ const SPEC: Spec = Spec {
     items: 60,
     counters_from: 0,
     psn_from: 0,
+    vlans: [None; 2],
     faults: zsr_sim::FaultRates::NONE,
     seed: 3,
 };

@@ -17,6 +17,7 @@ const BALANCE: Spec = Spec {
     items: 150,
     counters_from: 0,
     psn_from: 0,
+    vlans: [None; 2],
     faults: FaultRates::NONE,
     seed: 1,
 };

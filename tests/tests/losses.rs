@@ -1,11 +1,12 @@
 //! Each kind of packet is lost once, then twice in a row of its kind: the protocol's table of losses, line by line.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use zsr_tests::system::{Spec, System};
 use zsr_tests::wire::Kind;
-use zsr_wire::Opcode;
+use zsr_wire::roce::{BTH_AT, IP_AT};
+use zsr_wire::{Opcode, icrc};
 
 /// Two producers, transfers of several fragments.
 const SPEC: Spec = Spec {
@@ -20,6 +21,7 @@ const SPEC: Spec = Spec {
     items: 60,
     counters_from: 0,
     psn_from: 0,
+    vlans: [None; 2],
     faults: zsr_sim::FaultRates::NONE,
     seed: 13,
 };
@@ -120,7 +122,14 @@ fn a_whole_transfer_and_what_repeats_it() {
 #[test]
 fn the_end_of_a_transfer_and_what_asks_for_it() {
     let end = [(Kind::Write(Opcode::WriteLast), 1), (Kind::Commit, 1)];
-    for more in [&[][..], &[(Kind::Probe, 2)], &[(Kind::Probed, 2)], &[(Kind::Read, 1), (Kind::Probed, 1)]] {
+    // Where a probe or its answer was lost, the next retry reads again, and the one behind that asks again.
+    for more in [
+        &[][..],
+        &[(Kind::Probe, 1)],
+        &[(Kind::Probed, 1)],
+        &[(Kind::Read, 1), (Kind::Probed, 1)],
+        &[(Kind::Read, 2), (Kind::Probe, 2)],
+    ] {
         let kinds = [&end[..], more].concat();
         lose(SPEC, &kinds);
         lose(Spec { psn_from: 0xff_fff0, big_endian: [true; 2], seed: 9, ..SPEC }, &kinds);
@@ -171,6 +180,48 @@ fn a_path_that_takes_three_fragments_at_once() {
     });
     system.run(|_| ());
     assert!(system.switch().wire.repeated_reads > 0);
+}
+
+/// The kernel's soft-RoCE (rxe, Linux 6.1) answers a duplicate with the PSN that it executed last, and 0xffffff if it has executed nothing, whatever
+/// PSN it expects first. The switch can't use that answer, and reads again.
+#[test]
+fn a_consumer_that_has_executed_nothing_answers_a_probe_with_a_strange_psn() {
+    const READS_LOST: usize = 3;
+    let mut system = System::new(Spec { psn_from: 4660, producers: 1, ..SPEC });
+    let reads = Rc::new(Cell::new(0));
+    let (newest, answers) =
+        (Rc::<RefCell<(u16, Vec<u8>)>>::default(), Rc::<RefCell<Vec<(u16, Vec<u8>)>>>::default());
+    let (seen, switch) = (newest.clone(), system.switch);
+    system.net.observe(move |_, end, bytes| {
+        if end.node == switch {
+            *seen.borrow_mut() = (end.port, bytes.to_vec());
+        }
+    });
+    let kept = answers.clone();
+    system.switch().filter = Box::new(move |kind| match kind {
+        Kind::Read => {
+            reads.set(reads.get() + 1);
+            false
+        }
+        Kind::Write(_) | Kind::Commit => reads.get() <= READS_LOST,
+        Kind::Probed if reads.get() <= READS_LOST => {
+            kept.borrow_mut().push(newest.borrow().clone());
+            true
+        }
+        _ => false,
+    });
+    let mut strange = 0;
+    system.run(|system| {
+        for (port, mut ack) in answers.take() {
+            ack[BTH_AT + 9..BTH_AT + 12].fill(0xff);
+            assert!(icrc::write(&mut ack[IP_AT..]));
+            assert_eq!(system.switch().ask(port, &ack), None);
+            strange += 1;
+        }
+    });
+    assert!(strange > 0);
+    // A probe and a READ by turns: each may be what is lost.
+    assert_eq!(system.switch().wire.repeated_reads, READS_LOST as u64);
 }
 
 /// What the producer sends is no sign of life of the consumer.

@@ -3,7 +3,7 @@
 
 use super::BfrtError;
 use super::info::{Field, Form, Info};
-use crate::p4::names::{digest::REPORT_T, table};
+use crate::p4::names::{counter, digest::REPORT_T, table};
 use crate::p4::schema::{Object, Part, Parts, Schema};
 use crate::plan::{COUNTERS, Clock, report};
 use p4runtime_proto::p4::config::v1::P4Info;
@@ -69,7 +69,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
         }
         parts.tables.insert(name.into(), object);
     }
-    for name in COUNTERS {
+    for name in COUNTERS.into_iter().chain([counter::OTHER_VLAN]) {
         match info.table(name) {
             Ok(counter) => drop(parts.counters.insert(name.into(), counter.id)),
             Err(_) => missing.push(format!("counter `{name}`")),

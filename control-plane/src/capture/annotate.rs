@@ -16,7 +16,7 @@ use zsr_link::{Direction, TapFrame};
 use zsr_wire::aeth::{self, Syndrome};
 use zsr_wire::ring::{ByteOrder, COMMIT_RECORD_LEN, CommitRecord, ITEMS, PRODUCER_TAIL};
 use zsr_wire::roce::{BTH_AT, EXT_AT, IP_AT, UDP_AT};
-use zsr_wire::{Opcode, bth, reth, udp};
+use zsr_wire::{Opcode, bth, reth, udp, vlan};
 
 use super::names::{Names, Pair, RingName};
 use crate::p4::names::UDP_PORT_DOORBELL;
@@ -105,6 +105,8 @@ struct Headers<'a> {
 
 impl<'a> Headers<'a> {
     fn parse(bytes: &'a [u8]) -> Option<Headers<'a>> {
+        // Behind a VLAN tag the rest is where it would be without.
+        let bytes = if vlan::tag(bytes).is_some() { &bytes[vlan::LEN..] } else { bytes };
         let ip = bytes.get(IP_AT..UDP_AT)?;
         let is_udp4 = bytes.get(12..14)? == [8, 0] && ip[0] == 0x45 && ip[9] == 17;
         if !is_udp4 || bytes.get(UDP_AT + 2..UDP_AT + 4)? != udp::ROCE_PORT.to_be_bytes() {

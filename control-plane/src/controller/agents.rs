@@ -185,7 +185,8 @@ impl Agents {
     /// The agent's refusal.
     pub async fn reconnect(&self, ring: &Ring, mtu: u32, plane: &DataPlane) -> Result<(), Refusal> {
         let name = ring.name.clone();
-        let (data, poll) = (Some(target(ring.ids.data, mtu, plane)), Some(target(ring.ids.poll, mtu, plane)));
+        let (data, poll) =
+            (Some(target(ring.ids.data, mtu, plane, false)), Some(target(ring.ids.poll, mtu, plane, true)));
         let request = proto::ConnectRingRequest { name, data, poll, doorbell_secret: None };
         let connect = |mut client: AgentClient<Channel>| {
             let request = request.clone();
@@ -286,14 +287,14 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
             },
             start: ring.start,
         }),
-        data: Some(target(ring.ids.data, flow.mtu, plane)),
-        poll: Some(target(ring.ids.poll, flow.mtu, plane)),
+        data: Some(target(ring.ids.data, flow.mtu, plane, false)),
+        poll: Some(target(ring.ids.poll, flow.mtu, plane, true)),
         doorbell_secret: (ring.ids.is_producer && flow.settings.doorbell).then_some(ring.ids.secret),
     }
 }
 
 /// The switch's end of a connection.
-fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
+fn target(qp: Qp, path_mtu: u32, plane: &DataPlane, is_poll: bool) -> proto::QpTarget {
     let SwitchAddress { ip, mac } = plane.address();
     proto::QpTarget {
         qpn: qp.qpn,
@@ -302,6 +303,7 @@ fn target(qp: Qp, path_mtu: u32, plane: &DataPlane) -> proto::QpTarget {
         rq_psn: qp.psn,
         sq_psn: qp.psn,
         path_mtu,
+        traffic_class: plane.traffic().of_host(is_poll).into(),
     }
 }
 

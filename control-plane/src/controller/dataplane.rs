@@ -13,13 +13,14 @@ use crate::plan::{
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use zsr_topology::{LATENCY_POLL, Switch, Topology};
+use zsr_topology::{LATENCY_POLL, Switch, Topology, Traffic};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     schema: Schema,
     address: SwitchAddress,
+    traffic: Traffic,
     timer: ticks::Timer,
     room: Room,
 }
@@ -65,14 +66,14 @@ impl Context<'_> {
 }
 
 impl DataPlane {
-    /// For a switch that runs the program of `schema`.
+    /// For a switch that runs the program of `schema`, and packets marked as in `traffic`.
     ///
     /// # Errors
     /// When program and controller do not fit.
-    pub fn new(schema: Schema, switch: &Switch) -> Result<Self, SchemaError> {
+    pub fn new(schema: Schema, switch: &Switch, traffic: Traffic) -> Result<Self, SchemaError> {
         let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
         let room = Room::of(&schema)?;
-        Ok(DataPlane { schema, address, timer: ticks::Timer::of(switch), room })
+        Ok(DataPlane { schema, address, traffic, timer: ticks::Timer::of(switch), room })
     }
 
     /// How many of what the program has.
@@ -88,6 +89,11 @@ impl DataPlane {
     /// The address that hosts connect their queue pairs to.
     pub fn address(&self) -> SwitchAddress {
         self.address
+    }
+
+    /// How hosts mark what they send.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// Everything that the switch holds for a flow, in an order in which it can be inserted: what is named comes before

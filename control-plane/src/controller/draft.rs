@@ -51,7 +51,7 @@ impl Draft {
     /// What the controller would refuse.
     pub fn new(topology: &Topology, schema: Schema) -> Result<Draft, Refusal> {
         let switch = &topology.switches[0];
-        let plane = DataPlane::new(schema, switch).map_err(PlanError::from)?;
+        let plane = DataPlane::new(schema, switch, topology.traffic).map_err(PlanError::from)?;
         let agents = vec![(local().0.into(), None); topology.hosts.len()];
         let mut state = State::of(topology, switch, &agents, plane.room());
         if topology.first_psn.is_none() {

@@ -54,6 +54,7 @@ pub mod state;
 mod stats;
 pub mod store;
 mod unfinished;
+mod vlans;
 mod watch;
 
 use crate::p4::SwitchClient;

@@ -97,7 +97,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         None => (Journal::none(), Recovered::default()),
     };
     let schema = client.schema(setup.artifacts)?;
-    let plane = DataPlane::new(schema, switch)?;
+    let plane = DataPlane::new(schema, switch, setup.topology.traffic)?;
     let mut state = State::of(setup.topology, switch, &setup.agents, plane.room());
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();

@@ -66,6 +66,7 @@ impl Controller {
                 () = own.keep_pulse() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
+                () = own.watch_vlans() => {}
             }
         });
     }

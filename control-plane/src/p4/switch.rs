@@ -8,7 +8,7 @@ use super::tofino::Compiled;
 use super::{Artifacts, Schema};
 use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
 use crate::plan::ticks::Timer;
-use crate::plan::{Clock, PORT_AGAIN};
+use crate::plan::{Clock, PORT_RECIRCULATE};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -62,7 +62,7 @@ impl SwitchClient {
         election_id: u128,
     ) -> Result<Self, ClientError> {
         let session = P4RuntimeSession::connect(name, address, device_id, election_id).await?;
-        Ok(SwitchClient { session: Session::P4Runtime(session), again: PORT_AGAIN })
+        Ok(SwitchClient { session: Session::P4Runtime(session), again: PORT_RECIRCULATE })
     }
 
     /// Connects to `switch` of a topology, whose server is at `address`, by what it speaks.
@@ -200,7 +200,7 @@ impl SwitchClient {
                 &mut update.entity
                 && let Some(Replication::MulticastGroupEntry(group)) = &mut entry.r#type
             {
-                renumber(group, PORT_AGAIN, again);
+                renumber(group, PORT_RECIRCULATE, again);
             }
             update
         });
@@ -265,7 +265,7 @@ impl SwitchReader {
         device_id: u64,
     ) -> Result<Self, ClientError> {
         let reader = P4RuntimeReader::connect(name, address, device_id).await?;
-        Ok(SwitchReader { reader: Reader::P4Runtime(reader), again: PORT_AGAIN })
+        Ok(SwitchReader { reader: Reader::P4Runtime(reader), again: PORT_RECIRCULATE })
     }
 
     /// Whether the switch has been given a program.
@@ -311,7 +311,7 @@ impl SwitchReader {
             Reader::P4Runtime(reader) => reader.groups().await?,
             Reader::Bfrt(reader) => reader.groups().await?,
         };
-        groups.iter_mut().for_each(|g| renumber(g, self.again, PORT_AGAIN));
+        groups.iter_mut().for_each(|g| renumber(g, self.again, PORT_RECIRCULATE));
         Ok(groups)
     }
 

@@ -6,6 +6,9 @@ use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
+/// A packet on its port's VLAN (P4: `m.foreign`).
+const EXPECTED: u8 = 0;
+
 /// The entry of connection `qp` of a ring, whose packets come from `from`.
 pub(super) fn entry(
     schema: &Schema,
@@ -40,6 +43,7 @@ pub fn doorbell(
     ids: &RingIds,
     worker: u16,
 ) -> Result<TableEntry, SchemaError> {
-    let key = table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16 };
+    let key =
+        table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16, foreign: EXPECTED };
     schema.entry(key, action::Bell { producer: ids.id, worker })
 }

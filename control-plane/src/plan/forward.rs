@@ -1,7 +1,7 @@
-//! Fills p4/pipeline/forward.p4: stations, the switch's own addresses, groups and clone sessions of ports.
+//! Fills p4/pipeline/forward.p4: VLANs of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
-use super::{GROUP_FLOOD, PORT_AGAIN, PlanError, RingIds};
+use super::{GROUP_FLOOD, PORT_RECIRCULATE, PlanError, RingIds};
 use crate::p4::Schema;
 use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
@@ -17,8 +17,12 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
     let mut out = vec![
         schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
         schema.entry(
-            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip) },
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 0 },
             action::Reply { mac: mac(switch.mac) },
+        )?,
+        schema.entry(
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 1 },
+            action::Ignore {},
         )?,
         schema.entry(table::Stations { dst: BROADCAST }, action::ToGroup { group: GROUP_FLOOD as u16 })?,
     ];
@@ -26,6 +30,8 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
         let host = &topology.hosts[link.host];
         let station = table::Stations { dst: mac(host.mac) };
         out.push(schema.entry(station, action::ToPort { port: link.port as u16 })?);
+        let vlan = table::Vlans { port: link.port as u16, vlan: host.vlan.unwrap_or(0) };
+        out.push(schema.entry(vlan, action::Expected {})?);
     }
     Ok(out)
 }
@@ -51,7 +57,7 @@ pub(super) fn replication(topology: &Topology) -> Vec<rt::PacketReplicationEngin
 /// replica per member, whose instance is its connection.
 pub(crate) fn member_groups(id: u16, members: &[(u32, RingIds)]) -> [rt::PacketReplicationEngineEntry; 2] {
     let data = members.iter().map(|&(port, ids)| (port, ids.data.index.into()));
-    let polls = members.iter().map(|&(_, ids)| (PORT_AGAIN, ids.poll.index.into()));
+    let polls = members.iter().map(|&(_, ids)| (PORT_RECIRCULATE, ids.poll.index.into()));
     [group(id.into(), data), group(u32::from(id) + 1, polls)]
 }
 

@@ -29,8 +29,8 @@ use zsr_topology::Topology;
 
 /// Multicast group of broadcast frames: one replica per port.
 pub const GROUP_FLOOD: u32 = 2;
-/// The port that leads back into the pipeline (P4: `PORT_AGAIN`).
-pub const PORT_AGAIN: u32 = 501;
+/// The port that leads back into the pipeline (P4: `PORT_RECIRCULATE`).
+pub const PORT_RECIRCULATE: u32 = 501;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
 

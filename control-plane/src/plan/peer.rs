@@ -10,7 +10,7 @@ pub(super) fn entries(
     schema: &Schema,
     switch: SwitchAddress,
     to: &Station,
-    qp: Qp,
+    (qp, is_poll): (Qp, bool),
     qpn: u32,
     at: RingAddress,
 ) -> Result<[TableEntry; 2], SchemaError> {
@@ -24,6 +24,8 @@ pub(super) fn entries(
         swap: to.swap(),
         flags: u32::from(at.epoch) << 16,
         mirror: forward::session(to.port),
+        tos: to.traffic.of_switch(is_poll),
+        tci: to.traffic.tci(to.vlan, is_poll),
     };
     Ok([
         schema.entry(table::Peers { qp: qp.index }, peer)?,

@@ -4,7 +4,7 @@ use super::{RingAddress, RingIds, connection, peer};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
-use zsr_topology::{ByteOrder, MacAddr, Topology};
+use zsr_topology::{ByteOrder, MacAddr, Topology, Traffic};
 
 /// A host's NIC, and where it is plugged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +17,19 @@ pub struct Station {
     pub port: u32,
     /// Byte order of the counters in its rings.
     pub byte_order: ByteOrder,
+    /// The VLAN that it is on.
+    pub vlan: Option<u16>,
+    /// How packets to it are marked.
+    pub traffic: Traffic,
 }
 
 impl Station {
     /// The NIC of host number `host` as the switch sees it; `None` without a link.
     pub fn of(topology: &Topology, host: usize) -> Option<Self> {
         let link = topology.link_of(host)?;
-        let host = &topology.hosts[host];
-        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order: host.byte_order })
+        let (host, traffic) = (&topology.hosts[host], topology.traffic);
+        let (byte_order, vlan) = (host.byte_order, host.vlan);
+        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order, vlan, traffic })
     }
 
     pub(super) fn ip(&self) -> u32 {
@@ -73,7 +78,7 @@ pub fn ring_entries(
 ) -> Result<Vec<TableEntry>, SchemaError> {
     let mut out = Vec::with_capacity(6);
     for (qp, qpn, is_poll) in [(ids.data, at.data_qpn, false), (ids.poll, at.poll_qpn, true)] {
-        out.extend(peer::entries(schema, switch, station, qp, qpn, at)?);
+        out.extend(peer::entries(schema, switch, station, (qp, is_poll), qpn, at)?);
         out.push(connection::entry(schema, station, ids, qp, is_poll)?);
     }
     Ok(out)

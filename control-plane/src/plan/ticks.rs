@@ -2,7 +2,7 @@
 //! of eight are for the workers of busy flows, the eighth for one of many groups in turn (p4/pipeline/ingress.p4), so that
 //! thousands of flows that poll rarely cost little, and never all at once.
 
-use super::{FIRST_RESERVED_PORT, PORT_AGAIN, PORT_TIMER, admin, forward};
+use super::{FIRST_RESERVED_PORT, PORT_RECIRCULATE, PORT_TIMER, admin, forward};
 use crate::p4::names;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Timer {
 
 /// The multicast group `id` with these workers.
 pub fn group(id: u32, workers: impl Iterator<Item = u16>) -> rt::PacketReplicationEngineEntry {
-    forward::group(id, workers.map(|w| (PORT_AGAIN, w.into())))
+    forward::group(id, workers.map(|w| (PORT_RECIRCULATE, w.into())))
 }
 
 /// All groups of these workers, each given with its own.

@@ -3,6 +3,7 @@
 use super::captures::{Captures, Serving};
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
+use crate::run::hosts::nic_config;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -12,9 +13,8 @@ use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicBackend, NicInfo, NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_topology::{Host, MacAddr, NicKind, Topology};
-use zsr_wire::Mac;
 
 /// An agent, and the thread of its NIC if it has one.
 struct Running {
@@ -93,13 +93,25 @@ async fn watch_nic(agent: Agent, interface: String) {
     }
 }
 
-/// Why a NIC of the system's can't be a host's: the kernel tags its frames, and the switch takes none with a tag.
-fn on_vlan(found: &NicInfo, interface: &str) -> Option<String> {
-    let (name, ip, vlan) = (&found.name, found.ip, found.vlan?);
-    Some(format!(
-        "the GID {ip} of the RDMA device {name} is on VLAN {vlan} (interface {interface}), and the switch takes no frames with a VLAN tag: \
-         give the address {ip} to the interface below {interface}, and have the port of the cable carry untagged frames"
-    ))
+/// Why a NIC of the system's can't be that of a host on `wanted`: its frames are on another VLAN.
+fn wrong_vlan(found: &NicInfo, interface: &str, wanted: Option<u16>) -> Option<String> {
+    let (name, ip) = (&found.name, found.ip);
+    match (found.vlan, wanted) {
+        (found, wanted) if found == wanted => None,
+        (Some(vlan), None) => Some(format!(
+            "the GID {ip} of the RDMA device {name} is on VLAN {vlan} (interface {interface}), and the topology says that the host is on none: \
+             put vlan: {vlan} there"
+        )),
+        (Some(vlan), Some(wanted)) => Some(format!(
+            "the GID {ip} of the RDMA device {name} is on VLAN {vlan} (interface {interface}), the topology says VLAN {wanted}: \
+             put vlan: {vlan} there"
+        )),
+        (None, wanted) => Some(format!(
+            "the GID {ip} of the RDMA device {name} is on no VLAN (interface {interface}), the topology says VLAN {}: give the address {ip} \
+             to the VLAN's interface, or take vlan: out of the topology",
+            wanted.unwrap_or(0)
+        )),
+    }
 }
 
 fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Result<Running, RoleError> {
@@ -117,7 +129,7 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
             )));
         }
         let interface = nic.interface().to_owned();
-        if let Some(why) = on_vlan(&found, &interface) {
+        if let Some(why) = wrong_vlan(&found, &interface, host.vlan) {
             return Err(refused(why));
         }
         let agent = Agent::with_shared_memory(&host.name, nic, None);
@@ -126,7 +138,7 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     }
     let link = topology.links.iter().position(|l| l.host == number);
     let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
-    let config = NicConfig::new(Mac(host.mac.0), host.ip);
+    let config = nic_config(host, &topology.traffic);
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, queue) = nic_queue(move || wake.wake());
@@ -159,19 +171,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nic_on_a_vlan_is_refused_with_interface_vlan_and_what_to_do() {
+    fn a_nic_on_another_vlan_is_refused_with_interface_vlan_and_what_to_do() {
         let nic = |vlan| NicInfo {
             name: "mlx5_0".into(),
             backend: "verbs",
-            mac: Mac([2; 6]),
+            mac: zsr_wire::Mac([2; 6]),
             ip: [10, 0, 1, 3].into(),
             path_mtu: 1024,
             vlan,
         };
-        assert_eq!(on_vlan(&nic(None), "eth1"), None);
-        let said = on_vlan(&nic(Some(100)), "eth1.100").expect("refused");
-        for part in ["10.0.1.3", "mlx5_0", "VLAN 100 (interface eth1.100)", "interface below eth1.100"] {
-            assert!(said.contains(part), "{said}");
+        let why = |found, wanted| wrong_vlan(&nic(found), "eth1.100", wanted);
+        assert_eq!((why(None, None), why(Some(100), Some(100))), (None, None));
+        for (found, wanted, parts) in [
+            (Some(100), None, ["10.0.1.3", "VLAN 100 (interface eth1.100)", "put vlan: 100 there"]),
+            (Some(100), Some(200), ["mlx5_0", "the topology says VLAN 200", "put vlan: 100 there"]),
+            (None, Some(200), ["on no VLAN", "the topology says VLAN 200", "VLAN's interface"]),
+        ] {
+            let said = why(found, wanted).expect("refused");
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
     }
 }

@@ -11,7 +11,7 @@ use zsr_host_agent::agent::{Agent, ServeError};
 use zsr_host_agent::nic::{NicQueue, SoftNicBackend, nic_queue};
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_topology::Topology;
+use zsr_topology::{Host, Topology, Traffic};
 use zsr_wire::Mac;
 
 /// One host.
@@ -30,6 +30,11 @@ pub struct Hosts {
     cancel: Cancel,
 }
 
+/// What a host's soft NIC is made with. All of its packets have the priority of data.
+pub fn nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
+    NicConfig { tci: traffic.tci(host.vlan, false), ..NicConfig::new(Mac(host.mac.0), host.ip) }
+}
+
 /// A NIC, and where its agent's calls arrive.
 pub type OwnedNic = (Nic, NicQueue);
 
@@ -43,7 +48,7 @@ impl Hosts {
         let mut hosts = Vec::new();
         let mut nics = Vec::new();
         for host in &topology.hosts {
-            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let config = nic_config(host, &topology.traffic);
             let to_wake = fabric.clone();
             let (handle, queue) = nic_queue(move || {
                 if let Some(thread) = to_wake.get() {

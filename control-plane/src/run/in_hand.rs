@@ -1,6 +1,7 @@
 //! Hosts, rings and switch of a topology in the caller's hand, who alone moves packets and time: for benchmarks and simulations.
 
 use super::error::RunError;
+use super::hosts::nic_config;
 use crate::controller::draft::Draft;
 use crate::controller::give_base;
 use crate::p4::{Artifacts, Schema, SwitchClient};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use zsr_host_agent::nic::{NicError, QpTarget, soft};
 use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_ring::{Ring, RingSpec, Role};
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_topology::{ByteOrder, Topology};
 use zsr_wire::{FramePool, Mac, Psn, Qpn};
@@ -36,7 +37,7 @@ impl InHand {
     /// What the controller would refuse, and rings for which there is no memory.
     pub fn new(topology: &Topology, artifacts: &Artifacts, start: u32) -> Result<InHand, RunError> {
         let mut draft = Draft::new(topology, Schema::new(&artifacts.p4info))?;
-        let nic = |h: &zsr_topology::Host| Nic::new(NicConfig::new(Mac(h.mac.0), h.ip));
+        let nic = |h: &zsr_topology::Host| Nic::new(nic_config(h, &topology.traffic));
         let mut nics: Vec<Nic> = topology.hosts.iter().map(nic).collect();
         let (mut rings, mut addresses) = (Vec::new(), Vec::new());
         for drafted in draft.rings().to_vec() {
@@ -55,7 +56,7 @@ impl InHand {
             let ring = Ring::with_start(role, shape, start, 0).map_err(|e| refused(e.to_string()))?;
             let nic = &mut nics[spec.host];
             let ends = (drafted.ids.data, drafted.ids.poll);
-            let address = connect(nic, &ring, &topology.switches[0], ends, host.mtu);
+            let address = connect(nic, &ring, topology, ends, host.mtu);
             let address = address.map_err(|e| refused(e.to_string()))?;
             draft.connect(&drafted.name, address, start);
             rings.push(ring);
@@ -77,12 +78,13 @@ impl InHand {
 fn connect(
     nic: &mut Nic,
     ring: &Ring,
-    switch: &zsr_topology::Switch,
+    topology: &Topology,
     (data, poll): (Qp, Qp),
     path_mtu: u32,
 ) -> Result<RingAddress, NicError> {
+    let (switch, traffic) = (&topology.switches[0], topology.traffic);
     let rkey = soft::register(nic, ring.memory().clone())?.0;
-    let mut queue_pair = |remote: Qp| {
+    let mut queue_pair = |remote: Qp, is_poll| {
         let (qpn, psn) = (soft::create_qp(nic)?, Psn::new(remote.psn));
         let target = QpTarget {
             qpn: Qpn::new(remote.qpn),
@@ -91,12 +93,13 @@ fn connect(
             rq_psn: psn,
             sq_psn: psn,
             path_mtu,
+            traffic_class: traffic.of_host(is_poll),
         };
         soft::connect_qp(nic, qpn, &target)?;
         Ok::<u32, NicError>(qpn.get())
     };
-    let data_qpn = queue_pair(data)?;
-    Ok(RingAddress { rkey, data_qpn, poll_qpn: queue_pair(poll)?, epoch: 0 })
+    let data_qpn = queue_pair(data, false)?;
+    Ok(RingAddress { rkey, data_qpn, poll_qpn: queue_pair(poll, true)?, epoch: 0 })
 }
 
 /// A switch for the caller's own thread, with the draft's program, entries and groups, put there through a P4Runtime server that is gone

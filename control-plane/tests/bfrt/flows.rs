@@ -19,14 +19,14 @@ use zsr_control_plane::controller::store::FileStore;
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
+use zsr_control_plane::run::hosts::nic_config;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_topology::{Chip, Topology};
-use zsr_wire::Mac;
 
 const HOSTS: usize = 4;
 
@@ -93,7 +93,7 @@ impl Rig {
         };
         let mut stations = Vec::new();
         for host in &topology.hosts {
-            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let config = nic_config(host, &topology.traffic);
             let (handle, queue) = nic_queue(wake.clone());
             let backend = SoftNicBackend::new("soft0", handle, &config, host.mtu).expect("a NIC");
             let agent = Agent::with_shared_memory(&host.name, backend, None);

@@ -13,3 +13,4 @@ mod session;
 mod starts;
 mod stats;
 mod unwritten;
+mod vlans;

@@ -17,14 +17,14 @@ use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start}
 use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
 use zsr_control_plane::plan::{FIRST_FLOW_GROUP, GROUP_FLOOD, ticks};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
+use zsr_control_plane::run::hosts::nic_config;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind_unix, empty_program};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
-use zsr_topology::Topology;
-use zsr_wire::Mac;
+use zsr_topology::{Host, Topology, Traffic};
 
 pub type Client = ControllerClient<Channel>;
 
@@ -85,6 +85,11 @@ impl Rig {
     }
 
     pub fn of(text: &str) -> Self {
+        Self::with_nics(text, nic_config)
+    }
+
+    /// With NICs that may be other than the topology says.
+    pub fn with_nics(text: &str, config: impl Fn(&Host, &Traffic) -> NicConfig) -> Self {
         let topology = Topology::parse("rig.yaml".as_ref(), text.as_bytes()).expect("a sound topology");
         let folder = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -108,7 +113,7 @@ impl Rig {
         let (handle, control) = control_queue(wake.clone());
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
-            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let config = config(host, &topology.traffic);
             let (nic_handle, queue) = nic_queue(wake.clone());
             let backend = SoftNicBackend::new("soft0", nic_handle, &config, host.mtu).expect("a NIC");
             agents.push(Agent::with_shared_memory(&host.name, backend, None));

@@ -5,18 +5,20 @@ use std::fmt;
 
 /// UDP port of doorbells, at the switch (P4: `UDP_PORT_DOORBELL`).
 pub const PORT: u16 = 50592;
-/// Bytes of a doorbell's payload.
-pub const LEN: usize = 16;
+/// Bytes of a doorbell's payload. The frame is then the shortest that there is, and so has no padding, with a VLAN tag or without.
+pub const LEN: usize = 18;
+/// What the check covers.
+const SAID: usize = 12;
 
-/// Payload: the ring's secret, its newest `head` and flags, each 32 bits in network byte order, and the CRC-32 of these, least
-/// significant byte first.
+/// Payload: the ring's secret, its newest `head` and flags, each 32 bits in network byte order, the CRC-32 of these, least
+/// significant byte first, and two zeros.
 pub fn payload(secret: u32, head: u32, flags: u32) -> [u8; LEN] {
     let mut out = [0; LEN];
     for (bytes, value) in out.chunks_exact_mut(4).zip([secret, head, flags]) {
         bytes.copy_from_slice(&value.to_be_bytes());
     }
-    let (said, check) = out.split_at_mut(LEN - 4);
-    check.copy_from_slice(&crc32fast::hash(said).to_le_bytes());
+    let check = crc32fast::hash(&out[..SAID]);
+    out[SAID..SAID + 4].copy_from_slice(&check.to_le_bytes());
     out
 }
 

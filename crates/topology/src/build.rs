@@ -13,6 +13,7 @@ use zsr_records::is_name;
 use super::model::{MaxBatch, Topology};
 use super::read::Reader;
 use super::rules::{ITEM_SIZES, POLLS, RING_SIZES};
+use super::traffic::Traffic;
 use super::yaml::Node;
 
 /// A name's owner.
@@ -65,6 +66,7 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
             file: file.to_owned(),
             seed: 1,
             first_psn: None,
+            traffic: Traffic::default(),
             switches: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
@@ -115,7 +117,7 @@ impl Builder<'_> {
     }
 
     fn defaults(&mut self, node: &Node) {
-        let known = ["mtu", "item_size", "ring_size", "max_batch", "poll_interval", "first_psn"];
+        let known = ["mtu", "item_size", "ring_size", "max_batch", "poll_interval", "first_psn", "traffic"];
         let Some(table) = self.reader.table(node, "defaults", &known) else { return };
         if let Some(mtu) = self.mtu(&table) {
             self.defaults.mtu = mtu.value;
@@ -133,6 +135,7 @@ impl Builder<'_> {
         }
         let psn = self.reader.integer(&table, "first_psn", 0..=0xff_ffff);
         self.topology.first_psn = psn.map(|at| at.value as u32);
+        self.traffic(&table);
     }
 
     /// Notes who owns `name`; a second owner is an error.

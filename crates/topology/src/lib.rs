@@ -28,6 +28,7 @@ mod read;
 mod routing;
 pub mod rules;
 mod tofino;
+mod traffic;
 mod units;
 mod yaml;
 
@@ -42,6 +43,7 @@ pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
+pub use traffic::{Mark, Traffic};
 pub use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, show_size, size as parse_size};
 
 impl Topology {

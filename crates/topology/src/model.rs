@@ -12,6 +12,7 @@ use zsr_records::{Column, FileFormat, Routing};
 use super::addr::MacAddr;
 use super::diag::Place;
 use super::tofino::{Tofino, TofinoApi};
+use super::traffic::Traffic;
 
 /// A whole system: nodes, links, rings, flows and what runs over them.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Topology {
     pub seed: u64,
     /// First PSN of all connections, 24 bits; `None`: random ones.
     pub first_psn: Option<u32>,
+    /// How packets are marked for queues.
+    pub traffic: Traffic,
     /// Switches, in the order of the file.
     pub switches: Vec<Switch>,
     /// Hosts, in the order of the file.
@@ -215,6 +218,8 @@ pub struct Host {
     pub agent: Option<SocketAddr>,
     /// RoCE path MTU: payload bytes per packet, 256 to 4096.
     pub mtu: u32,
+    /// The VLAN that its frames are on; `None`: they have no tag.
+    pub vlan: Option<u16>,
     /// Where the file names it.
     pub place: Place,
 }

@@ -227,7 +227,7 @@ impl Builder<'_> {
             }
             _ => None,
         };
-        let known = ["name", "ip", "mac", "byte_order", "nic", "agent", "mtu", "rings"];
+        let known = ["name", "ip", "mac", "byte_order", "nic", "agent", "mtu", "vlan", "rings"];
         let index = self.topology.hosts.len();
         let mut host = Host {
             name: String::new(),
@@ -237,6 +237,7 @@ impl Builder<'_> {
             nic: NicKind::Soft { interface: None },
             agent: None,
             mtu: self.defaults.mtu,
+            vlan: None,
             place: node.place,
         };
         let mut address = Addresses { ip: None, mac: None };
@@ -262,6 +263,7 @@ impl Builder<'_> {
                 if let Some(mtu) = self.mtu(&table) {
                     host.mtu = mtu.value;
                 }
+                host.vlan = self.vlan(&table);
                 address = Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") };
                 self.own_addresses(&table, &host.nic);
                 self.topology.hosts.push(host);

@@ -620,3 +620,58 @@ fn a_first_psn_has_24_bits() {
     let found = errors(&with("0x1000000"));
     assert!(matches!(&found[..], [(1, _, message)] if message.contains("first_psn")), "{found:?}");
 }
+
+#[test]
+fn vlans_and_traffic_classes_are_read_with_the_defaults_of_roce() {
+    let t = parse(BASE).unwrap();
+    let usual = Mark { dscp: 26, priority: 3 };
+    assert_eq!(t.traffic, Traffic { data: usual, polls: usual, ecn: true });
+    // What guides of NIC vendors call traffic class 106.
+    assert_eq!(
+        (t.traffic.of_host(false), t.traffic.of_switch(false), t.traffic.of_host(true)),
+        (106, 104, 104)
+    );
+    assert_eq!((t.hosts[0].vlan, t.traffic.tci(None, false)), (None, 0));
+
+    let text = BASE.replacen("  - name: h1\n", "  - name: h1\n    vlan: 100\n", 1);
+    let t =
+        parse(&format!("defaults: {{traffic: {{dscp: 34, ecn: false, polls: {{priority: 5}}}}}}\n{text}"))
+            .unwrap();
+    let polls = Mark { dscp: 34, priority: 5 };
+    assert_eq!(t.traffic, Traffic { data: Mark { dscp: 34, priority: 3 }, polls, ecn: false });
+    assert_eq!((t.hosts[0].vlan, t.hosts[1].vlan), (Some(100), None));
+    assert_eq!(t.hosts[0].vlan, Some(100));
+    assert_eq!((t.traffic.tci(Some(100), false), t.traffic.tci(Some(100), true)), (0x6064, 0xa064));
+
+    for (key, part) in [("dscp: 64", "dscp"), ("priority: 8", "priority"), ("dsp: 1", "did you mean 'dscp'")]
+    {
+        let found = errors(&format!("defaults: {{traffic: {{{key}}}}}\n{BASE}"));
+        assert!(matches!(&found[..], [(1, _, message)] if message.contains(part)), "{found:?}");
+    }
+    for vlan in ["0", "4095", "storage"] {
+        one_error(
+            "  - name: h1\n",
+            &format!("  - name: h1\n    vlan: {vlan}\n"),
+            5,
+            11,
+            "'vlan' of host 'h1'",
+        );
+    }
+}
+
+#[test]
+fn a_vlan_interface_of_a_host_on_a_vlan_would_be_tagged_twice() {
+    let with = |vlan: &str, near: &str, far: &str| {
+        let host = format!("hosts: [{{name: h1, {vlan}nic: {{interface: {far}}}}}]");
+        errors(&format!("{host}\nlinks: [{{from: h1, to: s1:1, interface: {near}}}]\nflows: []\n"))
+    };
+    assert_eq!(with("", "eth1.100", "eth2.100"), []);
+    assert_eq!(with("vlan: 100, ", "eth1", "eth2"), []);
+    for (near, far) in [("eth1.100", "eth2"), ("eth1", "eth2.100")] {
+        let found = with("vlan: 100, ", near, far);
+        assert!(
+            matches!(&found[..], [(2, _, said)] if said.contains(".100") && said.contains("VLAN 100")),
+            "{found:?}"
+        );
+    }
+}

@@ -70,7 +70,7 @@ pub enum Fec {
 
 impl Chip {
     /// The device port that leads back into the pipeline, and that packets of the packet generator come in at
-    /// (p4/arch/tna/ops.p4: `PORT_AGAIN`).
+    /// (p4/arch/tna/ops.p4: `PORT_RECIRCULATE`).
     pub fn port_again(self) -> u32 {
         match self {
             Chip::Tofino => 68,

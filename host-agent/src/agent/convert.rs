@@ -71,6 +71,10 @@ pub(super) fn target(
         rq_psn: Psn::new(bits24("rq_psn", target.rq_psn)?),
         sq_psn: Psn::new(bits24("sq_psn", target.sq_psn)?),
         path_mtu: target.path_mtu,
+        traffic_class: target.traffic_class.try_into().map_err(|_| {
+            let said = target.traffic_class;
+            argument(name, format!("{which}.traffic_class is {said}: expected at most 255 (8 bits)"))
+        })?,
     })
 }
 
@@ -82,6 +86,7 @@ fn queue_pair(qp: &QueuePair) -> proto::QueuePair {
         rq_psn: remote.rq_psn.get(),
         sq_psn: remote.sq_psn.get(),
         path_mtu: remote.path_mtu,
+        traffic_class: remote.traffic_class.into(),
     });
     proto::QueuePair { qpn: qp.qpn.get(), remote }
 }

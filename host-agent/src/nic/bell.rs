@@ -49,7 +49,7 @@ mod tests {
         let mut bytes = [0; 64];
         let length = switch.recv(&mut bytes).expect("a datagram");
         // And zlib's crc32 of that.
-        assert_eq!(bytes[..length], [1, 2, 3, 4, 0, 0, 1, 0, 0, 0, 0, 1, 0xfd, 0x3a, 0x9c, 0xb2]);
+        assert_eq!(bytes[..length], [1, 2, 3, 4, 0, 0, 1, 0, 0, 0, 0, 1, 0xfd, 0x3a, 0x9c, 0xb2, 0, 0]);
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct QpTarget {
     pub sq_psn: Psn,
     /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
+    /// IPv4 type of service of what is sent there: DSCP and ECN bits.
+    pub traffic_class: u8,
 }
 
 /// What kind of failure a [`NicError`] is, for whoever decides what to do.

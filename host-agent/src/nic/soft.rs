@@ -187,6 +187,7 @@ pub fn create_qp(nic: &mut Nic) -> Result<Qpn, QpError> {
 pub fn connect_qp(nic: &mut Nic, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
     let mut rtr = RtrAttr::new(target.qpn, target.ip, target.rq_psn, mtu(target.path_mtu)?);
     rtr.dest_mac = Some(target.mac);
+    rtr.tos = target.traffic_class;
     let rts = RtsAttr::new(target.sq_psn);
     for step in [Modify::Reset, Modify::Init { access: REMOTE }, Modify::Rtr(rtr), Modify::Rts(rts)] {
         if let Err(error) = nic.modify_qp(qpn, step) {

@@ -2,9 +2,11 @@
 control CountArrival(inout meta_t m) {
     Counter<bit<64>, bit<16>>(ZSR_MAX_QPS, CounterType_t.PACKETS_AND_BYTES) received;
     Counter<bit<64>, bit<8>>(8, CounterType_t.PACKETS) drops;
+    Counter<bit<64>, port_t>(512, CounterType_t.PACKETS) other_vlan;
     apply {
         if (m.role != 0 && m.own == 1) { received.count(m.received_qp); }
         if (m.drop_reason != 0) { drops.count(m.drop_reason); }
+        if (m.drop_reason == DROP_VLAN) { other_vlan.count(m.port); }
     }
 }
 

@@ -1,16 +1,17 @@
-// Ingress in two pipes, for a chip whose pipes are too short for all of it: a packet from a host, or an internal one, has
-// Arrival (pipeline/ingress.p4) in the hosts' pipe. Unless that is all there is to it, it goes on through PORT_FOLD, a
-// recirculation port of the next pipe, has Departure there and comes back to the hosts' pipe for egress.
+// Ingress in two pipes, for a chip whose pipes are too short for all of it: a packet from a host, or an internal one,
+// has Arrival (pipeline/ingress.p4) in the hosts' pipe. Unless that is all there is to it, it goes on through
+// PORT_FOLD, a recirculation port of the next pipe, has Departure there and comes back to the hosts' pipe for egress.
 //
 //   hosts -> pipe: Arrival -> fold: (egress passes) -> PORT_FOLD -> fold: Departure -> pipe: egress -> hosts
 //
-// All packets of a worker take one way between both, so that both see them in one order. Where PORT_FOLD is too slow for all
-// workers, ports of that pipe in loopback share them (table `ways`).
+// All packets of a worker take one way between both, so that both see them in one order. Where PORT_FOLD is too slow
+// for all workers, ports of that pipe in loopback share them (table `ways`).
 
 // Metadata is zero before it is written.
 @pa_auto_init_metadata
 control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
-                     in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                     in ingress_intrinsic_metadata_from_parser_t prsr,
+                     inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                      inout ingress_intrinsic_metadata_for_tm_t tm) {
     Arrival() arrival;
     CountArrival() count_arrival;
@@ -50,7 +51,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     }
 }
 
-control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m,
+                        in ingress_intrinsic_metadata_for_deparser_t dprsr) {
     apply {
         pkt.emit(m.h);
         pkt.emit(m.b);
@@ -69,12 +71,14 @@ parser PassParser(packet_in pkt, out nothing_t hdr, out nothing_t m, out egress_
 }
 
 control PassShell(inout nothing_t hdr, inout nothing_t m, in egress_intrinsic_metadata_t eg,
-                  in egress_intrinsic_metadata_from_parser_t prsr, inout egress_intrinsic_metadata_for_deparser_t dprsr,
+                  in egress_intrinsic_metadata_from_parser_t prsr,
+                  inout egress_intrinsic_metadata_for_deparser_t dprsr,
                   inout egress_intrinsic_metadata_for_output_port_t oport) {
     apply { }
 }
 
-control PassDeparser(packet_out pkt, inout nothing_t hdr, in nothing_t m, in egress_intrinsic_metadata_for_deparser_t dprsr) {
+control PassDeparser(packet_out pkt, inout nothing_t hdr, in nothing_t m,
+                     in egress_intrinsic_metadata_for_deparser_t dprsr) {
     apply { }
 }
 
@@ -105,7 +109,8 @@ parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_in
 @pa_auto_init_metadata
 #include "no_init.p4"
 control FoldIngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
-                         in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                         in ingress_intrinsic_metadata_from_parser_t prsr,
+                         inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                          inout ingress_intrinsic_metadata_for_tm_t tm) {
     Departure() departure;
     CountDeparture() count_departure;
@@ -124,7 +129,8 @@ control FoldIngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrins
     }
 }
 
-control FoldDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+control FoldDeparser(packet_out pkt, inout headers_t hdr, in meta_t m,
+                     in ingress_intrinsic_metadata_for_deparser_t dprsr) {
     Digest<report_t>() report;
     apply {
         if (dprsr.digest_type == REPORT_TYPE) {

@@ -1,13 +1,14 @@
-// The ICRC: CRC-32 over the headers with their variable fields as ones (IBTA volume 1, annex A17), by hash units. Names and
-// meaning are those of arch/v1model/icrc.p4.
+// The ICRC: CRC-32 over the headers with their variable fields as ones (IBTA volume 1, annex A17), by hash units.
+// Names and meaning are those of arch/v1model/icrc.p4.
 #define ICRC_HEADERS \
-    64w0xffffffffffffffff, hdr.ipv4.version_ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag, 8w0xff, \
-    hdr.ipv4.protocol, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.length, \
-    16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
+    64w0xffffffffffffffff, hdr.ipv4.version_ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag, \
+    8w0xff, hdr.ipv4.protocol, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port, \
+    hdr.udp.length, 16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
 #define CRC32(name) Hash<bit<32>>(HashAlgorithm_t.CUSTOM, polynomial) name
 #define POLYNOMIAL CRCPolynomial<bit<32>>(32w0x04C11DB7, true, false, false, 32w0xFFFFFFFF, 32w0xFFFFFFFF) polynomial
 
-// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a constant.
+// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a
+// constant.
 const bit<32> ICRC_RIGHT = 0x2144df1c;
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     POLYNOMIAL;
@@ -15,7 +16,8 @@ control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     CRC32(without);
     apply {
         if (hdr.word.isValid()) {
-            m.icrc = with_word.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags, hdr.icrc.value });
+            m.icrc = with_word.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags,
+                                     hdr.icrc.value });
         } else {
             m.icrc = without.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.icrc.value });
         }
@@ -26,7 +28,9 @@ control IcrcCheck(inout headers_t hdr, inout meta_t m) {
 control BellCheck(inout headers_t hdr, inout meta_t m) {
     POLYNOMIAL;
     CRC32(whole);
-    apply { m.icrc = whole.get({ hdr.doorbell.secret, hdr.doorbell.counter, hdr.doorbell.flags, hdr.doorbell.check }); }
+    apply {
+        m.icrc = whole.get({ hdr.doorbell.secret, hdr.doorbell.counter, hdr.doorbell.flags, hdr.doorbell.check });
+    }
 }
 
 // CRC state behind the headers of a READ response.
@@ -47,7 +51,8 @@ control IcrcAfter(inout headers_t hdr, inout meta_t m) {
     CRC32(without);
     apply {
         if (m.b.first == 1) {
-            m.crc_new = with_reth.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length });
+            m.crc_new = with_reth.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey,
+                                        hdr.reth.length });
         } else {
             m.crc_new = without.get({ ICRC_HEADERS });
         }
@@ -67,7 +72,8 @@ control IcrcOwn(inout headers_t hdr, inout meta_t m) {
                                    hdr.word.counter, hdr.word.flags });
         } else if (hdr.commit.isValid()) {
             m.crc_new = commit.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
-                                     hdr.commit.head, hdr.commit.flags, hdr.commit.producer_id, hdr.commit.producer_tail });
+                                     hdr.commit.head, hdr.commit.flags, hdr.commit.producer_id,
+                                     hdr.commit.producer_tail });
         } else {
             m.crc_new = read.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length });
         }

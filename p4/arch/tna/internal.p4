@@ -8,7 +8,8 @@ control Resume(inout headers_t hdr, inout meta_t m) {
     }
 }
 
-// A packet for the next pass: the shell has seen to it before (main.p4), as what it is does not wait for what a look decides.
+// A packet for the next pass: the shell has seen to it before (main.p4), as what it is does not wait for what a look
+// decides.
 control Internal(inout headers_t hdr, inout meta_t m) {
     apply { }
 }

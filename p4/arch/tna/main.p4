@@ -43,7 +43,7 @@
 #include "../../common/headers.p4"
 
 // Mirror header of a last fragment's copy. Its second byte tells it from a bridge header.
-const kind_t COMMIT_COPY = 8;
+const kind_t COMMIT_COPY = 10;
 const bit<32> COMMIT_COPY_BYTES = 54;          // what the mirror session keeps of the packet
 header commit_copy_t {
     bit<8>   pad;
@@ -97,6 +97,7 @@ struct report_t {
 // What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`.
 #define STRIP \
         hdr.ethernet.setInvalid(); \
+        hdr.vlan.setInvalid(); \
         hdr.arp.setInvalid(); \
         hdr.ipv4.setInvalid(); \
         hdr.udp.setInvalid(); \
@@ -107,6 +108,7 @@ struct report_t {
         hdr.icrc.setInvalid();
 #define EMIT_PACKET \
         pkt.emit(hdr.ethernet); \
+        pkt.emit(hdr.vlan); \
         pkt.emit(hdr.arp); \
         pkt.emit(hdr.ipv4); \
         pkt.emit(hdr.udp); \
@@ -116,7 +118,8 @@ struct report_t {
         pkt.emit(hdr.word); \
         pkt.emit(hdr.icrc);
 #define REPORT \
-        { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn }
+        { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, \
+          m.consumer_psn }
 #ifdef ZSR_FOLDED
 #include "folded.p4"
 #else
@@ -153,7 +156,8 @@ struct report_t {
 @pa_container_size("egress", "m.g.debt", 32)
 @pa_container_size("egress", "m.g.refill_at", 32)
 control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_metadata_t eg,
-                    in egress_intrinsic_metadata_from_parser_t prsr, inout egress_intrinsic_metadata_for_deparser_t dprsr,
+                    in egress_intrinsic_metadata_from_parser_t prsr,
+                    inout egress_intrinsic_metadata_for_deparser_t dprsr,
                     inout egress_intrinsic_metadata_for_output_port_t oport) {
     ZsrEgress() zsr;
     CountEgress() count_egress;
@@ -199,7 +203,7 @@ control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_met
             if (m.b.event == EV_TICK) { m.b.worker = eg.egress_rid; }
             else { m.b.qp = eg.egress_rid; }
         }
-        if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) { stay(); }
+        if (m.b.kind == OUT_RECIRCULATE || m.b.kind == OUT_FANOUT) { stay(); }
         else {
             leave();
             if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }

@@ -1,19 +1,19 @@
 // The recirculation port of pipe 0, the controller's, and the recirculation port of pipe 1 (folded.p4).
 #if __TARGET_TOFINO__ == 1
-const port_t PORT_AGAIN = 68;
+const port_t PORT_RECIRCULATE = 68;
 const port_t PORT_CPU = 64;
 const port_t PORT_FOLD = 196;
 #define PIPE_FOLD 0x080 &&& 0x180
 #else
-const port_t PORT_AGAIN = 6;
+const port_t PORT_RECIRCULATE = 6;
 const port_t PORT_CPU = 0;
 #endif
 
 // Arithmetic that each architecture spells its own way.
 #define MIN32(a, b) min(b, a)
 
-// A control word of a big- or a little-endian PU, as one number: the counter, and CLOSED in its lowest bit. A hash unit that
-// computes nothing moves the bits.
+// A control word of a big- or a little-endian PU, as one number: the counter, and CLOSED in its lowest bit. A hash
+// unit that computes nothing moves the bits.
 control BigWord(in bit<32> count, in bit<32> flags, out bytes_t word) {
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
     apply { word = wires.get({ count[31:2], 1w0, flags[0:0] }); }
@@ -32,7 +32,8 @@ control Swap(inout bit<32> value) {
     }
     apply { swaps.apply(); }
 }
-// Timer packets of the packet generator carry the group itself: each of its applications has a packet and a period of its own.
+// Timer packets of the packet generator carry the group itself: each of its applications has a packet and a period of
+// its own.
 control TickGroup(in bit<16> number, out bit<16> group) {
     apply { group = number; }
 }
@@ -41,7 +42,8 @@ control Dice(out bit<8> value) {
     Random<bit<4>>() dice;
     apply { value = (bit<8>)dice.get(); }
 }
-// A copy in another group of containers: arithmetic keeps all that it connects in one group of 16, a hash unit does not.
+// A copy in another group of containers: arithmetic keeps all that it connects in one group of 16, a hash unit does
+// not.
 control Carry(in bit<32> value, out bit<32> copy) {
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) wires;
     apply { copy = wires.get({ value }); }

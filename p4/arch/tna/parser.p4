@@ -5,7 +5,7 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         pkt.advance(PORT_METADATA_SIZE);
         m.port = ig.ingress_port;
         transition select(ig.ingress_port) {
-            PORT_AGAIN : own_packet;           // recirculated, or from the packet generator
+            PORT_RECIRCULATE : own_packet;           // recirculated, or from the packet generator
             PORT_CPU   : own_packet;
             default    : ethernet;
         }
@@ -41,6 +41,16 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4 : ipv4;
             ETHERTYPE_ARP  : arp;
+            ETHERTYPE_VLAN : vlan;
+            default        : accept;
+        }
+    }
+    state vlan {
+        pkt.extract(hdr.vlan);
+        m.tci = hdr.vlan.tci;
+        transition select(hdr.vlan.ether_type) {
+            ETHERTYPE_IPV4 : ipv4;
+            ETHERTYPE_ARP  : arp;
             default        : accept;
         }
     }
@@ -72,7 +82,8 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
-        pkt.advance(16);                   // padding of the shortest frame, which would stay behind what is made of it
+        // Its own padding or the shortest frame's, which would stay behind what is made of it.
+        pkt.advance(16);
         transition accept;
     }
     state bth {
@@ -138,6 +149,16 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     state data {
         pkt.extract(m.b);
         pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_VLAN : data_vlan;
+            default        : data_ipv4;
+        }
+    }
+    state data_vlan {
+        pkt.extract(hdr.vlan);
+        transition data_ipv4;
+    }
+    state data_ipv4 {
         pkt.extract(hdr.ipv4);
         pkt.extract(hdr.udp);
         pkt.extract(hdr.bth);
@@ -152,7 +173,8 @@ parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_i
     }
 }
 
-control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egress_intrinsic_metadata_for_deparser_t dprsr) {
+control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m,
+                       in egress_intrinsic_metadata_for_deparser_t dprsr) {
     Checksum() checksum;
     Mirror(1) mirror;
     apply {
@@ -161,6 +183,7 @@ control EgressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in egre
             hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
             hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
         pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.vlan);
         pkt.emit(m.b);
         pkt.emit(hdr.ipv4);
         pkt.emit(hdr.udp);

@@ -37,7 +37,8 @@
 @pa_container_size("ingress", "m.g.debt", 32)
 @pa_container_size("ingress", "m.g.refill_at", 32)
 control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_metadata_t ig,
-                     in ingress_intrinsic_metadata_from_parser_t prsr, inout ingress_intrinsic_metadata_for_deparser_t dprsr,
+                     in ingress_intrinsic_metadata_from_parser_t prsr,
+                     inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                      inout ingress_intrinsic_metadata_for_tm_t tm) {
     ZsrIngress() zsr;
     CountArrival() count_arrival;
@@ -60,7 +61,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     }
 }
 
-control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m, in ingress_intrinsic_metadata_for_deparser_t dprsr) {
+control IngressDeparser(packet_out pkt, inout headers_t hdr, in meta_t m,
+                        in ingress_intrinsic_metadata_for_deparser_t dprsr) {
     Digest<report_t>() report;
     apply {
         if (dprsr.digest_type == REPORT_TYPE) {

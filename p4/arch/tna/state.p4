@@ -5,6 +5,11 @@
 
 #define ACTION(name, type, reg, body) \
     RegisterAction<type, bit<16>, type>(reg) name = { void apply(inout type v, out type o) body };
+// One that gives a flag; in 32 bits where another action of the register gives a word.
+#define TEST(name, type, reg, body) \
+    RegisterAction<type, bit<16>, bit<8>>(reg) name = { void apply(inout type v, out bit<8> o) body };
+#define WIDE_TEST(name, type, reg, body) \
+    RegisterAction<type, bit<16>, bit<32>>(reg) name = { void apply(inout type v, out bit<32> o) body };
 
 control OwnerState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) owner;
@@ -167,7 +172,7 @@ control HeadState(inout meta_t m) {
     ACTION(get, bytes_t, head, { o = v; })
     ACTION(add, bytes_t, head, { o = v; v = v + m.b.length; })
     ACTION(put, bytes_t, head, { v = m.b.head; o = v; })
-    RegisterAction<bytes_t, bit<16>, bit<32>>(head) same = { void apply(inout bytes_t v, out bit<32> o) { o = 0; if (v == m.b.head) { o = 1; } } };
+    WIDE_TEST(same, bytes_t, head, { o = 0; if (v == m.b.head) { o = 1; } })
 
     action do_get() { m.b.head = get.execute(m.b.worker); }
     action do_add() { m.b.head = add.execute(m.b.worker); }
@@ -263,7 +268,7 @@ control ProducerTailState(inout meta_t m) {
     ACTION(get, bytes_t, producer_tail, { o = v; })
     ACTION(add, bytes_t, producer_tail, { o = v; v = v + m.b.length; })
     ACTION(put, bytes_t, producer_tail, { v = m.b.producer_tail; o = v; })
-    RegisterAction<bytes_t, bit<16>, bit<32>>(producer_tail) same = { void apply(inout bytes_t v, out bit<32> o) { o = 0; if (v == m.b.producer_tail) { o = 1; } } };
+    WIDE_TEST(same, bytes_t, producer_tail, { o = 0; if (v == m.b.producer_tail) { o = 1; } })
 
     action do_get() { m.b.producer_tail = get.execute(m.b.producer); }
     action do_add() { m.b.producer_tail = add.execute(m.b.producer); }
@@ -309,7 +314,7 @@ control ProducerPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_psn;
     ACTION(mark, psn_t, producer_psn, { v = v | m.producer_step; o = v; })
     ACTION(add, psn_t, producer_psn, { v = v + m.producer_step; o = v; })
-    RegisterAction<psn_t, bit<16>, bit<32>>(producer_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.producer_step) { v = m.next_psn; o = 1; } } };
+    WIDE_TEST(move, psn_t, producer_psn, { o = 0; if (v == m.producer_step) { v = m.next_psn; o = 1; } })
     ACTION(put, psn_t, producer_psn, { v = m.producer_step; o = v; })
 
     action do_mark() { m.producer_psn = mark.execute(m.b.producer); }
@@ -334,7 +339,7 @@ control ProducerPsnState(inout meta_t m) {
 control FromState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) from;
     ACTION(get, psn_t, from, { o = v; })
-    ACTION(probe, psn_t, from, { o = v; v = v | PROBED; })
+    ACTION(probe, psn_t, from, { o = v; v = v ^ PROBED; })
     ACTION(further, psn_t, from, { o = v; if (m.position > v) { v = m.position; } else { v = v & ~PROBED; } })
     ACTION(clear, psn_t, from, { v = 0; o = v; })
 
@@ -358,8 +363,8 @@ control FromState(inout meta_t m) {
 
 control LockState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) lock;
-    RegisterAction<bit<16>, bit<16>, bit<8>>(lock) get = { void apply(inout bit<16> v, out bit<8> o) { o = 0; if (v != 0 && v != m.my_lock) { o = 1; } } };
-    RegisterAction<bit<16>, bit<16>, bit<8>>(lock) take = { void apply(inout bit<16> v, out bit<8> o) { o = 0; if (v == 0 || v == m.my_lock) { v = m.my_lock; o = 1; } } };
+    TEST(get, bit<16>, lock, { o = 0; if (v != 0 && v != m.my_lock) { o = 1; } })
+    TEST(take, bit<16>, lock, { o = 0; if (v == 0 || v == m.my_lock) { v = m.my_lock; o = 1; } })
     ACTION(clear, bit<16>, lock, { v = 0; o = v; })
 
     action do_get() { m.g.blocked = get.execute(m.b.producer); }
@@ -380,7 +385,9 @@ control LockState(inout meta_t m) {
 
 control CreditState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_PRODUCERS) credit;
-    RegisterAction<bytes_t, bit<16>, bit<8>>(credit) use = { void apply(inout bytes_t v, out bit<8> o) { if (v >= m.credit_left) { v = v - m.credit_left; o = 1; } else { v = v + m.b.length; o = 0; } } };
+    TEST(use, bytes_t, credit, {
+        if (v >= m.credit_left) { v = v - m.credit_left; o = 1; } else { v = v + m.b.length; o = 0; }
+    })
     ACTION(clear, bytes_t, credit, { v = 0; o = v; })
 
     action do_use() { m.over = use.execute(m.b.producer); }
@@ -401,7 +408,7 @@ control DebtState(inout meta_t m) {
     Register<bytes_t, bit<16>>(ZSR_MAX_FLOWS) debt;
     ACTION(get, bytes_t, debt, { o = v; })
     ACTION(add, bytes_t, debt, { v = v + m.b.length; o = v; })
-    ACTION(refill, bytes_t, debt, { v = v |-| m.b.head; o = v; })
+    ACTION(refill, bytes_t, debt, { v = v |-| REFILL_BYTES; o = v; })
     ACTION(clear, bytes_t, debt, { v = 0; o = v; })
 
     action do_get() { m.g.debt = get.execute(m.b.flow); }
@@ -425,8 +432,8 @@ control DebtState(inout meta_t m) {
 control RefillState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_FLOWS) refill;
     ACTION(get, usec_t, refill, { o = v; })
-    RegisterAction<usec_t, bit<16>, bit<32>>(refill) move = { void apply(inout usec_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.b.time; o = 1; } } };
-    ACTION(put, usec_t, refill, { v = m.b.time; o = v; })
+    WIDE_TEST(move, usec_t, refill, { o = 0; if (v == REFILL_FROM) { v = REFILL_TO; o = 1; } })
+    ACTION(put, usec_t, refill, { v = REFILL_TO; o = v; })
 
     action do_get() { m.g.refill_at = get.execute(m.b.flow); }
     action do_move() { m.matched = move.execute(m.b.flow); }
@@ -465,7 +472,7 @@ control TriesState(inout meta_t m) {
 
 control DueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_WORKERS) due;
-    RegisterAction<usec_t, bit<16>, bit<8>>(due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
+    TEST(get, usec_t, due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, due, { v = m.due_at; o = v; })
     ACTION(later, usec_t, due, { if ((int<32>)(m.due_at - v) >= 0) { v = m.due_at; } o = v; })
 
@@ -488,7 +495,7 @@ control DueState(inout meta_t m) {
 control PollPsnState(inout meta_t m) {
     Register<psn_t, bit<16>>(ZSR_MAX_QPS) poll_psn;
     ACTION(get, psn_t, poll_psn, { o = v; })
-    RegisterAction<psn_t, bit<16>, bit<32>>(poll_psn) move = { void apply(inout psn_t v, out bit<32> o) { o = 0; if (v == m.b.psn) { v = m.next_poll_psn; o = 1; } } };
+    WIDE_TEST(move, psn_t, poll_psn, { o = 0; if (v == m.b.psn) { v = m.next_poll_psn; o = 1; } })
     ACTION(put, psn_t, poll_psn, { v = m.b.psn; o = v; })
 
     action do_get() { m.b.psn = get.execute(m.b.qp); }
@@ -509,7 +516,7 @@ control PollPsnState(inout meta_t m) {
 
 control ProducerDueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_PRODUCERS) producer_due;
-    RegisterAction<usec_t, bit<16>, bit<8>>(producer_due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
+    TEST(get, usec_t, producer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, producer_due, { v = m.poll_due_at; o = v; })
 
     action do_get() { m.producer_is_due = get.execute(m.b.producer); }
@@ -528,7 +535,7 @@ control ProducerDueState(inout meta_t m) {
 
 control ConsumerDueState(inout meta_t m) {
     Register<usec_t, bit<16>>(ZSR_MAX_WORKERS) consumer_due;
-    RegisterAction<usec_t, bit<16>, bit<8>>(consumer_due) get = { void apply(inout usec_t v, out bit<8> o) { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } } };
+    TEST(get, usec_t, consumer_due, { o = 0; if ((int<32>)(v - m.now) < 0) { o = 1; } })
     ACTION(put, usec_t, consumer_due, { v = m.poll_due_at; o = v; })
 
     action do_get() { m.consumer_is_due = get.execute(m.b.worker); }

@@ -4,9 +4,11 @@
 control CountArrival(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
     counter(8, CounterType.packets) drops;
+    counter(512, CounterType.packets) other_vlan;    // by port
     apply {
         if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
+        if (m.drop_reason == DROP_VLAN) { other_vlan.count((bit<32>)m.port); }
     }
 }
 

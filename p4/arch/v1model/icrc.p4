@@ -1,12 +1,13 @@
 // The ICRC: CRC-32 over the headers with their variable fields as ones, and the payload (IBTA volume 1, annex A17).
 // Another architecture brings controls of the same names.
 #define ICRC_HEADERS \
-    64w0xffffffffffffffff, hdr.ipv4.version_ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag, 8w0xff, \
-    hdr.ipv4.protocol, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.length, \
-    16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
+    64w0xffffffffffffffff, hdr.ipv4.version_ihl, 8w0xff, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag, \
+    8w0xff, hdr.ipv4.protocol, 16w0xffff, hdr.ipv4.src, hdr.ipv4.dst, hdr.udp.src_port, hdr.udp.dst_port, \
+    hdr.udp.length, 16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
 #define CRC32(result, ...) hash(result, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 33w0x100000000)
 
-// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a constant.
+// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a
+// constant.
 const bit<32> ICRC_RIGHT = 0x2144df1c;
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     apply {

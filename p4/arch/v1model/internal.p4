@@ -1,4 +1,5 @@
-// Internal packets on the wire (`internal_t`): the bridge, written down. Another architecture brings controls of the same names.
+// Internal packets on the wire (`internal_t`): the bridge, written down. Another architecture brings controls of the
+// same names.
 
 // What an earlier pass left for this one.
 control Resume(inout headers_t hdr, inout meta_t m) {
@@ -23,6 +24,7 @@ control Resume(inout headers_t hdr, inout meta_t m) {
 // A packet for the next pass.
 control Internal(inout headers_t hdr, inout meta_t m) {
     apply {
+        hdr.vlan.setInvalid();
         hdr.arp.setInvalid();
         hdr.ipv4.setInvalid();
         hdr.udp.setInvalid();

@@ -20,6 +20,7 @@ const bit<32> INSTANCE_EGRESS_CLONE = 2;
 const bit<19> DEEP_QUEUE = 32;             // packets in a port's queue from which on data is marked
 const bit<32> FRAME_INTERNAL = 64;         // bytes of an internal frame
 const bit<32> FRAME_ETHERNET = 14;
+const bit<32> FRAME_TAGGED = 18;           // the same with a VLAN tag
 
 // A message to the controller (P4Runtime digest): something that it has to act on or tell a person.
 struct report_t {
@@ -52,8 +53,9 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
             bit<32> code = m.b.head;
             if (m.report == REPORT_REFUSED) { code = m.aeth; }
             else if (m.report == REPORT_SILENT) { code = m.tries; }
-            else if (m.report == REPORT_BAD_COUNT) { code = m.b.word; }
-            digest<report_t>(1, { m.report, code, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, m.consumer_psn });
+            else if (m.report == REPORT_BAD_COUNT) { code = BAD_FILL; }
+            digest<report_t>(1, { m.report, code, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
+                                  m.consumer_psn });
         }
         if (m.b.kind == OUT_DROP) { mark_to_drop(std); }
         else if (m.out_group != 0) { std.mcast_grp = m.out_group; }
@@ -79,7 +81,9 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
             else { m.b.qp = std.egress_rid; }
         }
         // A flooded frame does not go back to where it came from.
-        if (m.b.kind == OUT_FORWARD && std.egress_rid != 0 && std.egress_port == std.ingress_port) { mark_to_drop(std); }
+        if (m.b.kind == OUT_FORWARD && std.egress_rid != 0 && std.egress_port == std.ingress_port) {
+            mark_to_drop(std);
+        }
 
         if (m.b.kind == OUT_DATA && std.enq_qdepth >= DEEP_QUEUE) {
             if (hdr.ipv4.tos[1:0] != 0) { mark(); }
@@ -89,15 +93,16 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
 
         if (m.b.kind == OUT_DROP) {
             mark_to_drop(std);
-        } else if (m.b.kind == OUT_AGAIN || m.b.kind == OUT_FANOUT) {
+        } else if (m.b.kind == OUT_RECIRCULATE || m.b.kind == OUT_FANOUT) {
             m.trusted = 1;
             m.now = (usec_t)std.egress_global_timestamp;
             truncate(FRAME_INTERNAL);
-            recirculate_preserving_field_list(FIELDS_AGAIN);
+            recirculate_preserving_field_list(FIELDS_RECIRCULATE);
         } else if (m.b.kind == OUT_DATA) {
             if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.peer_mirror, FIELDS_COMMIT); }
         } else if (m.b.kind > OUT_FORWARD) {
-            truncate(FRAME_ETHERNET + (bit<32>)m.egress_length);
+            if (hdr.vlan.isValid()) { truncate(FRAME_TAGGED + (bit<32>)m.egress_length); }
+            else { truncate(FRAME_ETHERNET + (bit<32>)m.egress_length); }
         }
     }
 }
@@ -108,7 +113,7 @@ control VerifyIpv4(inout headers_t hdr, inout meta_t m) {
 
 control ComputeIpv4(inout headers_t hdr, inout meta_t m) {
     apply {
-        update_checksum(m.b.kind > OUT_FORWARD && m.b.kind < OUT_AGAIN,
+        update_checksum(m.b.kind > OUT_FORWARD && m.b.kind < OUT_RECIRCULATE,
             { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.total_len, hdr.ipv4.ident, hdr.ipv4.flags_frag,
               hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
             hdr.ipv4.checksum, HashAlgorithm.csum16);

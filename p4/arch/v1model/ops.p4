@@ -1,5 +1,5 @@
 // A port that leads nowhere: the packet goes round again.
-const port_t PORT_AGAIN = 501;
+const port_t PORT_RECIRCULATE = 501;
 
 // Arithmetic that each architecture spells its own way.
 #define MIN32(a, b) ((b) < (a) ? (b) : (a))
@@ -15,8 +15,8 @@ control LittleWord(in bit<32> count, in bit<32> flags, out bytes_t word) {
 control Swap(inout bit<32> value) {
     apply { value = value[7:0] ++ value[15:8] ++ value[23:16] ++ value[31:24]; }
 }
-// A timer packet's number says whose ticks it makes: most are for the workers that look often, every eighth is for one of
-// many groups in turn, whose workers look once in 2^8, 2^12 or 2^16 timer packets. Group 0: nobody's.
+// A timer packet's number says whose ticks it makes: most are for the workers that look often, every eighth is for
+// one of many groups in turn, whose workers look once in 2^8, 2^12 or 2^16 timer packets. Group 0: nobody's.
 control TickGroup(in bit<16> number, out bit<16> group) {
     apply {
         if (number[2:0] != 7) { group = TICKS_OFTEN; }

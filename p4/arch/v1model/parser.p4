@@ -5,8 +5,18 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4     : ipv4;
             ETHERTYPE_ARP      : arp;
+            ETHERTYPE_VLAN     : vlan;
             ETHERTYPE_INTERNAL : internal;
             default            : accept;
+        }
+    }
+    state vlan {
+        pkt.extract(hdr.vlan);
+        m.tci = hdr.vlan.tci;
+        transition select(hdr.vlan.ether_type) {
+            ETHERTYPE_IPV4 : ipv4;
+            ETHERTYPE_ARP  : arp;
+            default        : accept;
         }
     }
     state internal {
@@ -69,6 +79,7 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
 control ZsrDeparser(packet_out pkt, in headers_t hdr) {
     apply {
         pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.vlan);
         pkt.emit(hdr.internal);
         pkt.emit(hdr.arp);
         pkt.emit(hdr.ipv4);

@@ -1,5 +1,6 @@
-// State registers, v1model. One control per register, touched at most once per pass, ingress only. Another architecture
-// brings its own file of controls with the same names, signatures and meaning. `m.do_*` says what happens.
+// State registers, v1model. One control per register, touched at most once per pass, ingress only. Another
+// architecture brings its own file of controls with the same names, signatures and meaning. `m.do_*` says what
+// happens.
 #ifndef ZSR_STATE_P4
 #define ZSR_STATE_P4
 
@@ -21,7 +22,8 @@ control AskerState(inout meta_t m) {
     }
 }
 
-// Worker -> phase. DO_MATCH: from `phase_from` to `phase_to`. DO_SET: to `phase_to`. Gives the old value, DO_MATCH the new.
+// Worker -> phase. DO_MATCH: from `phase_from` to `phase_to`. DO_SET: to `phase_to`. Gives the old value, DO_MATCH
+// the new.
 control PhaseState(inout meta_t m) {
     register<phase_t>(ZSR_MAX_WORKERS) phase;
     apply {
@@ -84,8 +86,8 @@ control ConsumerPsnState(inout meta_t m) {
     }
 }
 
-// Worker -> head of its consumer rings, in bytes. DO_ADD: by the transfer's length; gives the old value. DO_MATCH: is it the
-// one that the deciding pass saw? DO_RESET: to that.
+// Worker -> head of its consumer rings, in bytes. DO_ADD: by the transfer's length; gives the old value. DO_MATCH: is
+// it the one that the deciding pass saw? DO_RESET: to that.
 control HeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_WORKERS) head;
     apply {
@@ -159,13 +161,15 @@ control ProducerTailState(inout meta_t m) {
             if (now == m.b.producer_tail) { m.same_tail = 1; }
         } else {
             producer_tail.read(m.b.producer_tail, (bit<32>)m.b.producer);
-            if (m.do_producer_tail == DO_ADD) { producer_tail.write((bit<32>)m.b.producer, m.b.producer_tail + m.b.length); }
+            if (m.do_producer_tail == DO_ADD) {
+                producer_tail.write((bit<32>)m.b.producer, m.b.producer_tail + m.b.length);
+            }
         }
     }
 }
 
-// Producer ring -> its head as last polled or rung, CLOSED in its lowest bit; gives the new value. DO_SET: a head only moves
-// forward, since a doorbell may overtake a poll's response.
+// Producer ring -> its head as last polled or rung, CLOSED in its lowest bit; gives the new value. DO_SET: a head
+// only moves forward, since a doorbell may overtake a poll's response.
 control ProducerHeadState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) producer_head;
     apply {
@@ -186,7 +190,8 @@ control ProducerHeadState(inout meta_t m) {
 
 // Producer ring -> PSN of the outstanding or next request on its data QP. All but DO_MATCH give the new value.
 // DO_SET: the request is a tail (`producer_step` is TAIL_SENT). DO_ADD: it is the tail behind a READ (fragments and
-// TAIL_SENT). DO_MATCH: if it is `producer_step`, a tail, its ACK moves it on to `next_psn`. DO_RESET: to `producer_step`.
+// TAIL_SENT). DO_MATCH: if it is `producer_step`, a tail, its ACK moves it on to `next_psn`. DO_RESET: to
+// `producer_step`.
 control ProducerPsnState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_PRODUCERS) producer_psn;
     apply {
@@ -209,8 +214,9 @@ control ProducerPsnState(inout meta_t m) {
     }
 }
 
-// Worker -> first fragment that its consumer may lack; never moves back within a transfer. Gives the old value. DO_SET: a new
-// transfer. DO_ADD: its consumer is asked what it has (PROBED). DO_MATCH: it has said so, to `m.position` if that is further.
+// Worker -> first fragment that its consumer may lack; never moves back within a transfer. Gives the old value.
+// DO_SET: a new transfer. DO_ADD: its consumer is asked what it has (PROBED), or no longer, every other time.
+// DO_MATCH: it has said so, to `m.position` if that is further.
 control FromState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) from;
     apply {
@@ -220,13 +226,13 @@ control FromState(inout meta_t m) {
             if (m.do_from == DO_MATCH) {
                 if (m.position > m.from) { from.write((bit<32>)m.b.worker, m.position); }
                 else { from.write((bit<32>)m.b.worker, m.from & ~PROBED); }
-            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from | PROBED); }
+            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from ^ PROBED); }
         }
     }
 }
 
-// Producer ring -> 0, or the worker that drains it, plus 1. DO_MATCH: take it if it is free or ours. DO_SET: free it. DO_GET: has
-// another worker got it?
+// Producer ring -> 0, or the worker that drains it, plus 1. DO_MATCH: take it if it is free or ours. DO_SET: free it.
+// DO_GET: has another worker got it?
 control LockState(inout meta_t m) {
     register<bit<16>>(ZSR_MAX_PRODUCERS) lock;
     apply {
@@ -243,8 +249,8 @@ control LockState(inout meta_t m) {
     }
 }
 
-// Producer ring -> bytes that it has moved of its present turn. DO_ADD: the transfer's length; a turn is `max_batch` bytes, what
-// is over (`credit_left` is max_batch less length) counts for the next one.
+// Producer ring -> bytes that it has moved of its present turn. DO_ADD: the transfer's length; a turn is `max_batch`
+// bytes, what is over (`credit_left` is max_batch less length) counts for the next one.
 control CreditState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_PRODUCERS) credit;
     apply {
@@ -264,7 +270,8 @@ control CreditState(inout meta_t m) {
     }
 }
 
-// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer of `length` begins. DO_SET: a refill takes `head` away.
+// Flow -> bytes that it has moved ahead of its rate. DO_ADD: a transfer of `length` begins. DO_SET: a refill takes
+// `head` away.
 control DebtState(inout meta_t m) {
     register<bytes_t>(ZSR_MAX_FLOWS) debt;
     apply {
@@ -273,7 +280,7 @@ control DebtState(inout meta_t m) {
         } else {
             debt.read(m.g.debt, (bit<32>)m.b.flow);
             if (m.do_debt == DO_ADD) { debt.write((bit<32>)m.b.flow, m.g.debt + m.b.length); }
-            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.b.flow, m.g.debt |-| m.b.head); }
+            else if (m.do_debt == DO_SET) { debt.write((bit<32>)m.b.flow, m.g.debt |-| REFILL_BYTES); }
         }
     }
 }
@@ -283,12 +290,12 @@ control RefillState(inout meta_t m) {
     register<usec_t>(ZSR_MAX_FLOWS) refill;
     apply {
         if (m.do_refill == DO_RESET) {
-            refill.write((bit<32>)m.b.flow, m.b.time);
+            refill.write((bit<32>)m.b.flow, REFILL_TO);
         } else {
             refill.read(m.g.refill_at, (bit<32>)m.b.flow);
             if (m.do_refill == DO_MATCH) {
-                if (m.g.refill_at == m.b.psn) {
-                    refill.write((bit<32>)m.b.flow, m.b.time);
+                if (m.g.refill_at == REFILL_FROM) {
+                    refill.write((bit<32>)m.b.flow, REFILL_TO);
                     m.matched = 1;
                 }
             }

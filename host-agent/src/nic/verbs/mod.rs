@@ -174,6 +174,7 @@ impl VerbsNic {
             dgid: target.ip.to_ipv6_mapped().octets(),
             sgid_index: gid_index,
             hop_limit: 64,
+            traffic_class: target.traffic_class,
             is_global: 1,
             port_num: self.choice.port,
             ..AhAttr::default()

@@ -8,15 +8,15 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::p4::{Artifacts, Schema};
+use zsr_control_plane::run::hosts::nic_config;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
-use zsr_soft_nic::{Nic, NicConfig};
+use zsr_soft_nic::Nic;
 use zsr_tests::items::{self, Received};
 use zsr_topology::Topology;
-use zsr_wire::Mac;
 
 use super::Result;
 use super::ports::Link;
@@ -150,7 +150,7 @@ pub fn run(topology: &Topology, options: &HostOptions) -> Result<()> {
     let mut running: Option<LoopThread<NicNode>> = None;
     let agent = match (&options.link, &options.verbs) {
         (Some(link), _) => {
-            let config = NicConfig::new(Mac(host.mac.0), host.ip);
+            let config = nic_config(host, &topology.traffic);
             let waker = Waker::new()?;
             let to_wake = waker.clone();
             let (handle, queue) = nic_queue(move || to_wake.wake());
