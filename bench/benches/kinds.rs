@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use zsr::pu;
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
-use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PopError};
 
 const ITEM: usize = 4096;

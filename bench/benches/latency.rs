@@ -2,9 +2,9 @@
 //! with the doorbell. Figures stand in bench/README.md.
 
 use std::time::{Duration, Instant};
+use zsr::pu;
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
-use zsr_host_agent::pu;
 use zsr_ring::Cancel;
 
 /// Items per figure.

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zsr::{Place, Session, pu};
 use zsr_api::controller as proto;
-use zsr_control_plane::cli::client::Session;
-use zsr_control_plane::process::Place;
-use zsr_host_agent::pu;
 use zsr_ring::Cancel;
 
 /// A system that is up until this is dropped.

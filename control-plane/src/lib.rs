@@ -11,7 +11,6 @@ pub mod job;
 pub mod options;
 pub mod p4;
 pub mod process;
-pub mod program;
 pub mod report;
 pub mod run;
 pub mod workload;

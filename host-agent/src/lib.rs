@@ -2,8 +2,6 @@
 //!
 //! - [`nic`]: NICs as the agent needs them.
 //! - [`agent`]: owner of a host's rings, and its gRPC service.
-//! - [`pu`]: rings of a running agent, for programs in processes of their own.
 
 pub mod agent;
 pub mod nic;
-pub mod pu;

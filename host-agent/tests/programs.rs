@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use common::Pair;
 use prost::Message;
 use tokio::sync::{broadcast, oneshot};
+use zsr::pu::{self, PuError};
 use zsr_api::agent as proto;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind, RingRequest};
-use zsr_host_agent::pu::{self, PuError};
 use zsr_ring::{Cancel, PushError, Role};
 
 struct Host {

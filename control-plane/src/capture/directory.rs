@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::names::Names;
-use crate::cli::client::{Client, ClientError, Session, refused};
-use crate::process::Place;
+use zsr::{Client, ClientError, Place, Session, refused};
 use zsr_api::controller as proto;
 
 /// Least time between two looks, and before a controller that has gone is tried again.

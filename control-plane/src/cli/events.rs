@@ -1,9 +1,8 @@
 //! `zsr events`.
 
-use super::client::{ClientError, PATIENCE, Session, refused};
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
-use zsr_api::controller as proto;
+use zsr::{ClientError, Session};
 
 /// Prints what has happened, and with --follow what happens.
 pub(super) fn events(args: &EventsArgs) -> u8 {
@@ -17,17 +16,13 @@ pub(super) fn events(args: &EventsArgs) -> u8 {
 }
 
 fn stream(args: &EventsArgs) -> Result<(), ClientError> {
-    let session = Session::find(args.system.system.as_deref())?;
-    let mut client = session.client.clone();
-    let request = proto::WatchEventsRequest { after: Some(args.after), past_only: !args.follow };
-    session.runtime.block_on(async {
-        let mut stream = session.answer(Some(PATIENCE), client.watch_events(request)).await?;
-        while let Some(event) = stream.message().await.map_err(|e| refused(&e))? {
-            let line = if args.json.json { json::one(&json::event(&event)) } else { tables::event(&event) };
-            if try_print(&line).is_err() {
-                break;
-            }
+    let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
+    for event in session.events(Some(args.after), args.follow)? {
+        let event = event?;
+        let line = if args.json.json { json::one(&json::event(&event)) } else { tables::event(&event) };
+        if try_print(&line).is_err() {
+            break;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }

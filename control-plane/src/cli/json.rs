@@ -1,7 +1,7 @@
 //! The JSON of commands for a running system (docs/json.md). Fields may be added, none is renamed or removed.
 
-use crate::process::is_stopped;
 use serde_json::{Value, json};
+use zsr::lock::is_stopped;
 use zsr_api::controller as proto;
 
 /// One object, on a line.

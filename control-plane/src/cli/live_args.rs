@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use zsr::{Contact, PlaceError};
 use zsr_topology::{
     ITEM_SIZES, Layout, MAX_BATCH, RING_SIZES, SIZE_HELP, SwitchKind, parse_delimiter, parse_duration,
     parse_rate, parse_size, show_size,
@@ -471,6 +472,13 @@ pub struct ContactArgs {
     /// The controller's address, if the system is not on this machine (zsr up --listen); goes before --system
     #[arg(long, value_name = "HOST:PORT", env = "ZSR_CONTROLLER")]
     pub controller: Option<String>,
+}
+
+impl ContactArgs {
+    /// The controller at the address that is given, else that of the system that is named, or of the only one.
+    pub(super) fn find(&self) -> Result<Contact, PlaceError> {
+        Contact::find(self.controller.as_deref(), self.system.system.as_deref())
+    }
 }
 
 /// Options of `zsr produce` and `zsr consume`.

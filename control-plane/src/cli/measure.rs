@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::client::{ClientError, Session};
 use super::figures::{Bandwidth, Format, Latency};
 use super::measure_args::{BwArgs, LatArgs, MeasureArgs};
 use super::{FAILED, OK, USAGE, complain, flow, print};
 use tonic::Code;
+use zsr::{
+    ClientError, Session,
+    pu::{self, PuError},
+};
 use zsr_api::controller as proto;
-use zsr_host_agent::pu::{self, PuError};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 
 /// How long a message may take before the measurement is given up.
@@ -105,7 +107,7 @@ fn each_size(
     let cancel = Cancel::new();
     let by_signal = cancel.clone();
     ctrlc::set_handler(move || by_signal.cancel())?;
-    let session = Session::find(args.system.system.as_deref())?;
+    let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
     for size in args.sizes(default) {
         let name = format!("{what}-{}-{size}", std::process::id());
         let request = request(args, &name, size, what == "lat");

@@ -6,8 +6,6 @@
 mod args;
 mod barrier;
 mod check;
-pub mod client;
-pub mod contact;
 mod events;
 mod figures;
 mod flow;
@@ -23,7 +21,6 @@ mod stream;
 mod system;
 mod tables;
 mod top;
-mod waiting;
 
 use std::error::Error;
 use std::ffi::OsString;

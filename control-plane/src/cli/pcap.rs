@@ -3,7 +3,7 @@
 use super::live_args::PcapArgs;
 use super::{FAILED, OK, USAGE, complain, json, print};
 use crate::capture::{Annotator, Directory, Noted};
-use crate::process::{self, Capture, CaptureError, LinkName, Place, PlaceError, Request, Stopper};
+use crate::process::{self, Capture, CaptureError, LinkName, Request, Stopper};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use std::collections::HashSet;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use zsr::{Place, PlaceError};
 use zsr_link::{PcapngInterface, PcapngPacket, PcapngStatistics, PcapngWriter};
 
 /// Between two looks at everything while no packet comes.

@@ -1,10 +1,10 @@
 //! `zsr restart`: what survives the end of a process is said before it is ended.
 
-use super::client::Session;
 use super::live_args::RestartArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::process::{Place, Recipe, RestartError, Role};
+use crate::process::{Recipe, RestartError, Role};
 use std::time::{Duration, Instant};
+use zsr::{Place, Session};
 use zsr_api::controller as proto;
 use zsr_topology::{Bmv2, SwitchKind, Topology};
 

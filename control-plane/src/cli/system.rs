@@ -1,13 +1,16 @@
 //! `zsr up`, `down`, `status`, and the processes of a system.
 
-use super::client::Session;
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
-use crate::process::{self, Down, Held, Lock, Place, PlaceError, Role, UpError};
+use crate::process::{self, Down, Role, UpError};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zsr::{
+    Place, PlaceError, Session,
+    lock::{Holder, Lock},
+};
 use zsr_api::controller as proto;
 use zsr_topology::{Layout, Topology};
 
@@ -86,8 +89,8 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
     };
     let alive = |process: String| {
         let pid = match Lock::holder(&place.pid(&process)) {
-            Held::By(pid) => Some(pid),
-            Held::Nobody => None,
+            Holder::Process(pid) => Some(pid),
+            Holder::Nobody => None,
         };
         (process, pid)
     };
@@ -113,8 +116,8 @@ pub(super) fn controller(args: &ControllerArgs) -> u8 {
     if let Some(listen) = args.listen.listen {
         let Ok(topology) = load(&args.role.topology) else { return USAGE };
         let noted = Place::make(args.role.system.as_deref().unwrap_or(&topology.name)).and_then(|place| {
-            let layout = place.layout()?.unwrap_or_default();
-            place.write_layout(&Layout { listen: Some(listen), ..layout })
+            let layout = process::read_layout(&place)?.unwrap_or_default();
+            process::write_layout(&place, &Layout { listen: Some(listen), ..layout })
         });
         if let Err(e) = noted {
             complain(format_args!("error: {e}"));
@@ -190,7 +193,7 @@ fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<
 
 fn start(name: &str, mut topology: Topology, role: &Role, artifacts: Option<&Path>) -> Result<Place, String> {
     let place = Place::make(name).map_err(|e| e.to_string())?;
-    let layout = place.layout().map_err(|e| e.to_string())?.unwrap_or_default();
+    let layout = process::read_layout(&place).map_err(|e| e.to_string())?.unwrap_or_default();
     topology.lay_out(&layout)?;
     let (netns, interrupted) = (layout.netns, &AtomicBool::new(false));
     let launch = process::Launch { place: &place, topology: &topology, netns, artifacts, interrupted };

@@ -1,9 +1,9 @@
 //! Tables of commands for a running system.
 
 use super::json::{kind, state, word};
-use crate::process::is_stopped;
 use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
+use zsr::lock::is_stopped;
 use zsr_api::controller as proto;
 use zsr_topology::show_size;
 

@@ -1,6 +1,5 @@
 //! `zsr top`: live rates, fill and retries of flows and rings.
 
-use super::client::{ClientError, Session};
 use super::live_args::TopArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -13,18 +12,20 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use zsr::{ClientError, Session};
 use zsr_api::controller as proto;
 use zsr_topology::show_size;
 
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {
-    let done = Session::find(args.system.system.as_deref()).and_then(|session| {
-        match (args.json, std::io::stdout().is_terminal()) {
-            (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
-            (false, false) => each(args, &session, as_text),
-            (false, true) => live(args, &session),
-        }
-    });
+    let done =
+        Session::find(args.system.system.as_deref()).map(Session::telling).and_then(|session| {
+            match (args.json, std::io::stdout().is_terminal()) {
+                (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
+                (false, false) => each(args, &session, as_text),
+                (false, true) => live(args, &session),
+            }
+        });
     match done {
         Ok(()) => OK,
         Err(e) => {

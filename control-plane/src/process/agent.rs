@@ -1,13 +1,13 @@
 //! The process of a host: its agent, and its NIC if that is a soft one.
 
 use super::captures::{Captures, Serving};
-use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
 use crate::run::hosts::nic_config;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use zsr::Place;
 use zsr_api::machine::Machine;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 
-use super::place::Place;
 use super::troubles::{Troubled, Troubles};
+use zsr::Place;
 use zsr_link::{TapPoint, TapReader, TapRecord};
 use zsr_wire::frame::MAX_FRAME;
 

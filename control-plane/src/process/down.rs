@@ -1,10 +1,9 @@
 //! Ends a system, whatever state it is in.
 
 use super::netns::{self, NetnsError};
-use super::place::{Place, PlaceError};
-use super::signals::{PATIENCE, alive, end, is_stopped};
-use crate::cli::client;
+use super::signals::{PATIENCE, alive, end};
 use std::time::Duration;
+use zsr::{Place, PlaceError, Session, lock::is_stopped};
 use zsr_api::controller as proto;
 
 /// How long each flow may take longer to be deleted.
@@ -43,7 +42,7 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
     if controller.is_some_and(is_stopped) {
         tell("the controller is stopped: its flows are not deleted in good order");
     } else if controller.is_some() {
-        let asked = client::Session::open(place).map(client::Session::telling).and_then(|session| {
+        let asked = Session::open(place).map(Session::telling).and_then(|session| {
             let list = session.call(|mut c| async move { c.list_flows(proto::ListFlowsRequest {}).await })?;
             let flows = list.flows.len() as u32;
             if flows >= MANY {

@@ -1,7 +1,6 @@
 //! Starts a process of a system in the background, and waits until it is ready.
 
 use super::netns;
-use super::place::Place;
 use super::roles::Role;
 use super::up::UpError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,6 +10,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use zsr::Place;
 use zsr_topology::Topology;
 
 /// How often a wait looks for signals.

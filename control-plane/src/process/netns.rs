@@ -1,10 +1,10 @@
 //! Hosts as network namespaces: each behind a veth pair whose other end is in the switch's namespace. Made with `ip`
 //! (iproute2), and written down before they are made, so that whoever comes after a crash can take them away.
 
-use super::place::Place;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use zsr::Place;
 use zsr_topology::{HOST_INTERFACE, Topology, switch_interface};
 
 /// Where the system shows namespaces that have a name.

@@ -1,7 +1,7 @@
 //! Ends of links, opened as the topology says.
 
-use super::place::Place;
 use super::roles::RoleError;
+use zsr::Place;
 use zsr_link::{
     AnyPort, FaultError, FaultRates, Faulty, LinkError, Pace, Paced, PacketPort, Port, TapPoint, Tapped,
     UnixPort, XdpPort,

@@ -1,13 +1,14 @@
 //! Ends one process of a running system and starts it anew, as it was started.
 
 use super::launch::Launch;
-use super::place::{Place, PlaceError};
+use super::layout::read_layout;
 use super::roles::Role;
 use super::signals::{alive, end};
 use super::up::UpError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use zsr::{Place, PlaceError};
 use zsr_topology::{Diagnostics, Topology};
 
 /// How a process was started. Each writes it down.
@@ -81,7 +82,7 @@ impl Recipe {
     /// The file has become unsound.
     pub fn topology(&self, place: &Place) -> Result<Topology, RestartError> {
         let mut topology = Topology::load(&self.topology).map_err(RestartError::Topology)?;
-        if let Some(layout) = place.layout()? {
+        if let Some(layout) = read_layout(place)? {
             topology.lay_out(&layout).map_err(RestartError::Layout)?;
         }
         Ok(topology)
@@ -104,7 +105,7 @@ impl Recipe {
             end(place, &process, tell);
         }
         tell(&format!("starting {process}"));
-        let netns = place.layout()?.is_some_and(|layout| layout.netns);
+        let netns = read_layout(place)?.is_some_and(|layout| layout.netns);
         let (artifacts, interrupted) = (self.artifacts.as_deref(), &AtomicBool::new(false));
         Ok(Launch { place, topology, netns, artifacts, interrupted }.start(&self.role)?)
     }

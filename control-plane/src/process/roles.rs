@@ -1,7 +1,6 @@
 //! What a process of a system runs: the switch, one host's agent with its NIC, or the controller.
 
-use super::lock::Lock;
-use super::place::{Place, PlaceError};
+use super::layout::read_layout;
 use super::restart::Recipe;
 use super::troubles::follow;
 use super::{agent, switch};
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use zsr::{Place, PlaceError, lock::Lock};
 use zsr_link::LinkError;
 use zsr_topology::{Switch, SwitchKind, Topology};
 
@@ -200,7 +200,7 @@ pub fn run(
         ready();
     };
     let mut topology = topology.clone();
-    let layout = place.layout().map_err(RoleError::Place)?;
+    let layout = read_layout(place).map_err(RoleError::Place)?;
     if let Some(layout) = &layout {
         let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
         topology.lay_out(layout).map_err(wrong)?;

@@ -1,26 +1,21 @@
 //! Other processes of the system, by their numbers.
 
-use super::lock::{Held, Lock};
-use super::place::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
+use zsr::{
+    Place,
+    lock::{Holder, Lock},
+};
 
 /// How long processes may take to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Whether somebody has stopped that process (SIGSTOP, or a debugger).
-pub fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may have any characters in it, parentheses too.
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
-}
-
 /// The number of a process of the system, if it lives.
 pub(super) fn alive(place: &Place, process: &str) -> Option<u32> {
     match Lock::holder(&place.pid(process)) {
-        Held::By(pid) => Some(pid),
-        Held::Nobody => None,
+        Holder::Process(pid) => Some(pid),
+        Holder::Nobody => None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The process of the switch: the software switch, or what a bmv2 needs beside itself.
 
 use super::captures::Captures;
-use super::place::Place;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
 use crate::dataplane::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
@@ -11,6 +10,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
+use zsr::Place;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
 use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};

@@ -1,18 +1,19 @@
 //! Starts a whole local system in the background, and creates the flows of its topology.
 
 use super::launch::{Launch, last_words};
-use super::lock::{Held, Lock};
 use super::netns::{self, NetnsError};
-use super::place::{Place, PlaceError};
 use super::roles::Role;
 use super::{Down, down};
-use crate::cli::client::{self, ClientError};
 use crate::controller::create_flow_request;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tonic::Code;
+use zsr::{
+    ClientError, Place, PlaceError, Session,
+    lock::{Holder, Lock},
+};
 use zsr_api::controller as proto;
 use zsr_topology::{Flow, Layout, Topology};
 
@@ -110,7 +111,7 @@ pub fn up(name: &str, how: &Up<'_>) -> Result<Place, UpError> {
     let _busy = place.take_busy()?;
     let stale = place.processes();
     for process in &stale {
-        if let Held::By(pid) = Lock::holder(&place.pid(process)) {
+        if let Holder::Process(pid) = Lock::holder(&place.pid(process)) {
             return Err(twice(format!("{process} is process {pid}")));
         }
     }
@@ -132,7 +133,7 @@ impl Up<'_> {
     fn start(&self, place: &Place) -> Result<(), UpError> {
         let topology = self.topology;
         if *self.layout != Layout::default() {
-            place.write_layout(self.layout)?;
+            super::layout::write_layout(place, self.layout)?;
         }
         if self.layout.netns {
             netns::make(place, topology)?;
@@ -154,7 +155,7 @@ impl Up<'_> {
         agents.into_iter().try_for_each(|agent| launch.ready(agent))?;
         let controller = launch.spawn(&Role::Controller)?;
         launch.ready(controller).map_err(|e| self.reason(place, e))?;
-        let session = client::Session::open(place)?.telling();
+        let session = Session::open(place)?.telling();
         self.wait_for_others(&session)?;
         if !self.flows {
             return Ok(());
@@ -167,7 +168,7 @@ impl Up<'_> {
     }
 
     /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: it is asked again.
-    fn create(&self, session: &client::Session, flow: &Flow) -> Result<(), UpError> {
+    fn create(&self, session: &Session, flow: &Flow) -> Result<(), UpError> {
         let begun = Instant::now();
         loop {
             self.go_on()?;
@@ -197,7 +198,7 @@ impl Up<'_> {
         let switch = Role::Switch.process();
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
-            if Lock::holder(&place.pid(&switch)) == Held::Nobody {
+            if Lock::holder(&place.pid(&switch)) == Holder::Nobody {
                 let words = last_words(place, &switch, 0).unwrap_or_else(|| "it does not say why".into());
                 return UpError::SwitchEnded { words, meanwhile: error.to_string() };
             }
@@ -207,7 +208,7 @@ impl Up<'_> {
     }
 
     /// Agents that are started elsewhere have to be there before anything can be done with their hosts.
-    fn wait_for_others(&self, session: &client::Session) -> Result<(), UpError> {
+    fn wait_for_others(&self, session: &Session) -> Result<(), UpError> {
         let others: Vec<_> = self.topology.hosts.iter().filter_map(|h| Some((&h.name, h.agent?))).collect();
         let begun = Instant::now();
         let mut told = false;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use zsr::pu;
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_host_agent::pu;
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 
 use super::rig::{Client, Rig, shuffle, with};

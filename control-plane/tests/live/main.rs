@@ -6,6 +6,7 @@ mod elastic;
 mod guide;
 mod kills;
 mod leaving;
+mod library;
 mod life;
 mod lists;
 mod many;

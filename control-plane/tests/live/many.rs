@@ -1,7 +1,7 @@
 //! Many flows that are busy at once.
 
+use zsr::pu;
 use zsr_api::controller as proto;
-use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PushError};
 
 use super::churn::member;

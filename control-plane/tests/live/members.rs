@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use zsr::pu;
 use zsr_api::controller::Ring;
-use zsr_host_agent::pu;
 use zsr_ring::{Cancel, PopError, Producer, PushError};
 
 /// Items in the order in which they came: their producers' numbers, and theirs.

@@ -1,10 +1,10 @@
 //! What is said between a system's parts: programs and commands to the controller, the controller to agents, programs to
 //! agents. The text is in `proto/`, and says what every call and field means.
 //!
-//! - [`controller`]: `zsr.controller.v1.Controller`.
-//! - [`agent`]: `zsr.agent.v1.Agent`, and the messages of [`program`].
-//! - [`program`]: between an agent and programs that attach to its rings.
-//! - [`machine`]: which machine somebody is on.
+//! - [`controller`][]: `zsr.controller.v1.Controller`.
+//! - [`agent`][]: `zsr.agent.v1.Agent`, and the messages of [`program`].
+//! - [`program`][]: between an agent and programs that attach to its rings.
+//! - [`machine`][]: which machine somebody is on.
 //!
 //! Clients are always there, servers' traits with the feature `server`.
 

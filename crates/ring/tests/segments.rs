@@ -204,10 +204,10 @@ fn damage_is_skipped_and_gaps_are_reported_without_loss() {
     assert_eq!(log, expected);
 }
 
-#[test]
-fn merged_streams_are_counted_apart() {
+/// A ring with segments of these producers and numbers, a record `x` in each.
+fn numbered(segments: &[(u32, u64)]) -> SegmentReader {
     let (mut tx, rx) = ring(64, 1024);
-    for (producer, sequence) in [(1, 0), (2, 10), (1, 1), (2, 11), (1, 3)] {
+    for &(producer, sequence) in segments {
         let (side, mut copies) = ring(64, 64);
         let config = SegmentConfig { producer, first_sequence: sequence, checksum: false };
         let mut writer = SegmentWriter::records(side, config).expect("64 B are enough");
@@ -217,12 +217,29 @@ fn merged_streams_are_counted_apart() {
         copies.pop(&mut item).expect("just pushed");
         tx.try_push(&item).expect("room");
     }
-    let mut reader = SegmentReader::new(rx);
+    tx.close();
+    SegmentReader::new(rx)
+}
+
+#[test]
+fn merged_streams_are_counted_apart() {
+    let mut reader = numbered(&[(1, 0), (2, 10), (1, 1), (2, 11), (1, 3)]);
     for _ in 0..4 {
         assert!(reader.try_next_segment().is_ok());
     }
     let gap = reader.try_next_segment().expect_err("2 is missing");
     assert_eq!(gap, SegmentReadError::Sequence { producer: 1, expected: 2, found: 3 });
+}
+
+#[test]
+fn a_share_of_a_stream_has_gaps() {
+    let mut reader = numbered(&[(1, 0), (1, 3), (2, 7), (1, 4)]).with_gaps();
+    let mut found = Vec::new();
+    while let Ok(segment) = reader.next_segment() {
+        assert_eq!((segment.len(), segment.record_bytes()), (1, 1));
+        found.push(segment.header().sequence);
+    }
+    assert_eq!(found, [0, 3, 7, 4]);
 }
 
 #[test]

@@ -5,12 +5,10 @@ mod input;
 mod produce;
 mod screen;
 
-use super::client::{ClientError, Session};
-use super::contact::Contact;
 use super::live_args::StreamArgs;
 use super::{FAILED, OK, USAGE, complain};
-use crate::program::ProgramError;
 use std::time::Duration;
+use zsr::{ClientError, Contact, ProgramError, Session};
 use zsr_api::controller as proto;
 use zsr_records::rows::Style;
 use zsr_ring::Cancel;
@@ -91,7 +89,7 @@ fn cancelled_by_signals() -> Result<(Cancel, Cancel), Stop> {
 
 impl StreamArgs {
     fn contact(&self) -> Result<Contact, Stop> {
-        Contact::of(&self.contact).map_err(failed)
+        self.contact.find().map_err(failed)
     }
 
     fn style(&self) -> Style {

@@ -4,8 +4,8 @@ use super::input::{Input, Records};
 use super::screen::Screen;
 use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
 use crate::cli::live_args::ProduceArgs;
-use crate::program::{FlowProducer, Held, Options, ProgramError, check_size, schema_of};
 use std::fs::File;
+use zsr::{FlowProducer, Held, Options, ProgramError, check_size, schema_of};
 use zsr_api::controller as proto;
 use zsr_records::{
     Content, FileFormat, KeyReader, KeyRef, Router, Routing, Schema, parse_key, parse_routing,

@@ -1,13 +1,13 @@
 //! What a program shows of itself on standard error: on a terminal a line that is drawn again and again, and at the end a summary.
 
 use super::super::complain;
-use crate::program::Counts;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zsr::Counts;
 use zsr_topology::show_size;
 
 /// Time between two drawings of the line.

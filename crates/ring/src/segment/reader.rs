@@ -38,6 +38,8 @@ impl SegmentReadError {
 pub struct SegmentReader {
     consumer: Consumer,
     place: Place,
+    /// Of a producer's segments others get some.
+    has_gaps: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,13 @@ impl SegmentReader {
     /// As [`new`](Self::new), but each of the producers must begin with the number given.
     pub fn expecting(consumer: Consumer, producers: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let place = Place { next: producers.into_iter().collect(), begun: consumer.begun() };
-        Self { consumer, place }
+        Self { consumer, place, has_gaps: false }
+    }
+
+    /// The same for a ring that gets some of a producer's segments, and others the rest: gaps are no error.
+    #[must_use]
+    pub fn with_gaps(self) -> Self {
+        Self { has_gaps: true, ..self }
     }
 
     /// The next segment, waiting for it as long as it takes. Its item is popped when it is dropped.
@@ -95,7 +103,7 @@ impl SegmentReader {
         place.next.swap(0, slot);
         if let Some((_, next)) = place.next.first_mut() {
             let expected = *next;
-            if expected != found {
+            if expected != found && !self.has_gaps {
                 *next = found;
                 view.keep();
                 return Err(SegmentReadError::Sequence { producer, expected, found });
@@ -158,6 +166,15 @@ impl Segment<'_> {
             let _ = records.next();
         }
         records
+    }
+
+    /// Bytes of the records that were not read before, without their lengths.
+    pub fn record_bytes(&self) -> usize {
+        if self.begun > 0 {
+            return self.records().flatten().map(<[u8]>::len).sum();
+        }
+        let lengths = if self.header.tuple_size().is_some() { 0 } else { LENGTH_LEN * self.len() };
+        (self.header.used as usize).saturating_sub(lengths)
     }
 
     /// Leaves the segment in the ring without the first `done` of its records: it comes next again, here or at whoever

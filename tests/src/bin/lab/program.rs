@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use clap::Args;
-use zsr_host_agent::pu;
+use zsr::pu;
 use zsr_ring::{Cancel, PopError};
 use zsr_tests::items::{self, Received};
 

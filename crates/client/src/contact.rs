@@ -1,7 +1,6 @@
-//! Where a command finds the controller.
+//! Where a program finds the controller.
 
-use super::live_args::ContactArgs;
-use crate::process::{Place, PlaceError};
+use crate::place::{Place, PlaceError};
 
 /// A controller: that of a system on this machine, or one at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,10 +33,6 @@ impl Contact {
             Some(address) => Ok(Contact::Address(address.to_owned())),
             None => Place::find(system).map(Contact::Place),
         }
-    }
-
-    pub(crate) fn of(args: &ContactArgs) -> Result<Self, PlaceError> {
-        Self::find(args.controller.as_deref(), args.system.system.as_deref())
     }
 
     /// The endpoint's URI.

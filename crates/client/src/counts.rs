@@ -30,7 +30,7 @@ impl Counts {
     }
 
     /// The program begins to wait for this.
-    pub(crate) fn wait_for(&self, what: impl Into<String>) {
+    pub fn wait_for(&self, what: impl Into<String>) {
         *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
 

@@ -1,9 +1,9 @@
 //! What a call to the controller waits for, said while it waits: changes under way, agents that do not answer, processes that are
 //! stopped.
 
-use super::client::Client;
-use super::contact::Contact;
-use crate::process::{Held, Lock, is_stopped};
+use crate::contact::Contact;
+use crate::lock::{Holder, Lock, is_stopped};
+use crate::session::Client;
 use std::time::{Duration, Instant};
 use zsr_api::controller as proto;
 
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Resolves when it is too late, with how long was waited and for whom: `time` is over, or, where there is none, the controller has
 /// not said anything for `patience`. Meanwhile `tell` hears what is waited for, whenever that is news.
-pub(super) async fn until_late(
+pub(crate) async fn until_late(
     client: &Client,
     contact: &Contact,
     time: Option<Duration>,
@@ -82,14 +82,14 @@ fn named(system: &proto::System) -> String {
 }
 
 /// The controller, which does not answer.
-pub(super) fn controller(contact: &Contact) -> String {
+pub(crate) fn controller(contact: &Contact) -> String {
     let place = match contact {
         Contact::Place(place) => place,
         Contact::Address(address) => return format!("the controller at {address}"),
     };
     match Lock::holder(&place.pid("controller")) {
-        Held::By(pid) => format!("the controller of system `{}`, process {pid}", place.name()),
-        Held::Nobody => format!("the controller of system `{}`, which has died", place.name()),
+        Holder::Process(pid) => format!("the controller of system `{}`, process {pid}", place.name()),
+        Holder::Nobody => format!("the controller of system `{}`, which has died", place.name()),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn controller(contact: &Contact) -> String {
 fn stopped(contact: &Contact) -> Vec<String> {
     let Contact::Place(place) = contact else { return Vec::new() };
     let held = |process: String| match Lock::holder(&place.pid(&process)) {
-        Held::By(pid) if is_stopped(pid) => {
+        Holder::Process(pid) if is_stopped(pid) => {
             Some(format!("{process} is stopped: kill -CONT {pid} lets it go on"))
         }
         _ => None,

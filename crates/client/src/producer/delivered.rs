@@ -4,7 +4,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::{FlowProducer, LOOK, ProgramError};
+use super::{FlowProducer, LOOK};
+use crate::error::ProgramError;
 use zsr_ring::{Cancel, PushError};
 
 /// Records that still lie in a producer's ring.

@@ -4,7 +4,6 @@ use super::lock::Lock;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use zsr_topology::Layout;
 
 /// The longest path of a UNIX socket on Linux, without its final zero.
 const LONGEST_SOCKET: usize = 107;
@@ -138,6 +137,13 @@ impl Place {
         }
     }
 
+    /// The system whose folder is `folder`, wherever that is.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Place { name, folder }
+    }
+
     /// Names of all systems that have a folder, in order.
     pub fn all() -> Vec<String> {
         let found = std::fs::read_dir(root()).into_iter().flatten().flatten();
@@ -210,29 +216,6 @@ impl Place {
     /// What the system was told beside its topology, for all of its processes.
     pub fn layout_file(&self) -> PathBuf {
         self.folder.join("layout")
-    }
-
-    /// What is written there, if anything is.
-    ///
-    /// # Errors
-    /// The file can't be read.
-    pub fn layout(&self) -> Result<Option<Layout>, PlaceError> {
-        let path = self.layout_file();
-        match std::fs::read(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io_at(&path)(e)),
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| io_at(&path)(e.into())),
-        }
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn write_layout(&self, layout: &Layout) -> Result<(), PlaceError> {
-        let path = self.layout_file();
-        let text = serde_json::to_vec(layout).map_err(|e| io_at(&path)(e.into()))?;
-        std::fs::write(&path, text).map_err(io_at(&path))
     }
 
     /// The socket at which a process lets its links be captured: the switch's, or that of the agent of host number

@@ -1,7 +1,7 @@
 //! Follows a flow, in a thread of its own: what it is now is there for whoever pushes into it, without a call to the controller.
 
-use crate::cli::client::{ClientError, Session, refused};
-use crate::cli::contact::Contact;
+use crate::contact::Contact;
+use crate::session::{ClientError, Session, refused};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -12,11 +12,11 @@ pub struct Lock(File);
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum Holder {
     /// Nobody: there is no file, or its process has ended.
     Nobody,
     /// The process of this number, 0 if it has not written it yet.
-    By(u32),
+    Process(u32),
 }
 
 impl Lock {
@@ -59,11 +59,11 @@ impl Lock {
     }
 
     /// Who holds the lock at `path`.
-    pub fn holder(path: &Path) -> Held {
-        let Ok(mut file) = File::open(path) else { return Held::Nobody };
+    pub fn holder(path: &Path) -> Holder {
+        let Ok(mut file) = File::open(path) else { return Holder::Nobody };
         match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::WOULDBLOCK) => Held::By(number(&mut file)),
-            _ => Held::Nobody,
+            Err(rustix::io::Errno::WOULDBLOCK) => Holder::Process(number(&mut file)),
+            _ => Holder::Nobody,
         }
     }
 }
@@ -74,6 +74,13 @@ fn number(file: &mut File) -> u32 {
     text.trim().parse().unwrap_or(0)
 }
 
+/// Whether somebody has stopped that process (SIGSTOP, or a debugger).
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have any characters in it, parentheses too.
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,15 +89,15 @@ mod tests {
     fn a_lock_is_held_until_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pid");
-        assert_eq!(Lock::holder(&path), Held::Nobody);
+        assert_eq!(Lock::holder(&path), Holder::Nobody);
         let lock = Lock::take(&path).unwrap();
-        assert_eq!(Lock::holder(&path), Held::By(std::process::id()));
+        assert_eq!(Lock::holder(&path), Holder::Process(std::process::id()));
         let twice = Lock::take(&path).unwrap_err();
         assert!(twice.to_string().contains(&std::process::id().to_string()), "{twice}");
         drop(lock);
         // The file is still there, but it is stale.
         assert!(path.exists());
-        assert_eq!(Lock::holder(&path), Held::Nobody);
+        assert_eq!(Lock::holder(&path), Holder::Nobody);
         Lock::take(&path).unwrap();
     }
 }

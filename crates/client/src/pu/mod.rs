@@ -2,8 +2,7 @@
 //! of [`zsr_ring`], and leave. No async runtime is needed.
 //!
 //! ```no_run
-//! use zsr_host_agent::pu;
-//! use zsr_ring::Cancel;
+//! use zsr::{Cancel, pu};
 //!
 //! let socket = "/run/user/1000/zsr/demo/programs-0".as_ref();
 //! let mut ring = pu::attach_producer(socket, "orders.h1.h2", Cancel::new())?;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::ProgramError;
-use crate::cli::client::Session;
+use crate::error::ProgramError;
+use crate::session::Session;
 use zsr_api::{controller as proto, machine::Machine};
 
 /// A member whose rings are on another machine.

@@ -1,47 +1,33 @@
 //! A program that pushes records into a flow, and follows it: consumers that join get their share from then on, to those that
-//! leave it pushes nothing any more. What `zsr produce` is made of, and any program of its own can be.
-//!
-//! ```no_run
-//! use zsr_control_plane::process::Place;
-//! use zsr_control_plane::program::{FlowProducer, Options};
-//!
-//! let mut flow = FlowProducer::attach(&Place::find(None)?, "rows", &Options::default())?;
-//! flow.push(b"to the consumer that a function of the program's own chooses", &mut |record, consumers| {
-//!     Ok(record.len() % consumers)
-//! })?;
-//! flow.push(b"to the second one", &mut |_, _| Ok(1))?;
-//! flow.close()?;
-//! # Ok::<(), zsr_control_plane::program::ProgramError>(())
-//! ```
+//! leave it pushes nothing any more.
 //!
 //! Records of one program arrive in order at each consumer. While the flow's consumers stay the same, a function of the record
 //! sends equal keys to one consumer; when consumers join or leave, keys are dealt anew from the next record on, so that records
 //! of one key before and behind that moment may be at different consumers. A consumer that leaves gets what was pushed to it; what
 //! could not be delivered all the same is an error, [`ProgramError::Lost`], after which the program goes on.
 
-mod counts;
 mod delivered;
 mod follow;
-mod reach;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::cli::client::{ClientError, Session};
-use crate::cli::contact::Contact;
-use crate::process::PlaceError;
-pub use counts::Counts;
-pub use delivered::Held;
-use follow::{Follower, News};
-pub use reach::Elsewhere;
-pub(crate) use reach::members_here;
 use zsr_api::controller as proto;
-use zsr_host_agent::pu::{self, PuError};
-use zsr_records::{Schema, SchemaTextError};
-use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
-use zsr_ring::{AttachError, Cancel, Producer, PushError};
+use zsr_records::Schema;
+use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
+use zsr_ring::{AttachError, Producer, PushError};
+
+use crate::contact::Contact;
+use crate::counts::Counts;
+use crate::error::{Lost, ProgramError};
+use crate::flow::{Options, check_size, get, schema_of};
+use crate::pu::{self, PuError};
+use crate::reach::members_here;
+use crate::session::{ClientError, Session};
+use follow::{Follower, News};
+
+pub use delivered::Held;
 
 /// How long a ring that was given up may stay in the flow: the controller's change is about to end. So long may the controller
 /// be away when it has to be asked.
@@ -50,148 +36,6 @@ const CHANGE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 /// Between two questions what it has become.
 const ASK: Duration = Duration::from_millis(100);
-
-/// What a program says when it attaches.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Which member of the flow to be; `None`: the first whose rings are free.
-    pub member: Option<String>,
-    /// Bytes of a record; `None`: those of the flow's tuples, or they differ.
-    pub record_size: Option<u32>,
-    /// Ends blocking calls.
-    pub cancel: Cancel,
-}
-
-/// A program could not push.
-#[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
-    /// No system.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The controller.
-    #[error(transparent)]
-    Controller(#[from] ClientError),
-    /// A ring.
-    #[error(transparent)]
-    Ring(#[from] PuError),
-    /// The flow has no such member.
-    #[error("flow `{flow}` has no such member `{member}`")]
-    NoMember {
-        /// The flow.
-        flow: String,
-        /// The member asked for.
-        member: String,
-    },
-    /// Rings are shared memory, and those of the flow's members are not on this machine.
-    #[error(
-        "flow `{flow}`: nothing of it is on this machine (`{here}`): {}; rings are shared memory, so start the program there, with \
-         --controller HOST:PORT if the controller is not there, too",
-        .members.iter().map(Elsewhere::to_string).collect::<Vec<_>>().join(", ")
-    )]
-    Elsewhere {
-        /// The flow.
-        flow: String,
-        /// This machine's host name.
-        here: String,
-        /// The members.
-        members: Vec<Elsewhere>,
-    },
-    /// An agent that has not been met since the controller started.
-    #[error(
-        "flow `{flow}`: the agent of host `{host}` ({agent}) has not said where its programs attach: it does not answer the controller"
-    )]
-    NoAgent {
-        /// The flow.
-        flow: String,
-        /// The host.
-        host: String,
-        /// Its agent, as a URI.
-        agent: String,
-    },
-    /// The program's records are not the flow's.
-    #[error("flow `{flow}` has tuples ({schema}), {size}: not records of {asked} B")]
-    Tuples {
-        /// The flow.
-        flow: String,
-        /// What it carries.
-        schema: String,
-        /// How many bytes these have.
-        size: String,
-        /// What the program wants to push.
-        asked: u32,
-    },
-    /// The flow's schema is not known to this version.
-    #[error("flow `{flow}`: {why}")]
-    Schema {
-        /// The flow.
-        flow: String,
-        /// What is not known.
-        why: SchemaTextError,
-    },
-    /// Records do not fit into the flow's items.
-    #[error(transparent)]
-    Records(#[from] SegmentSetupError),
-    /// A push.
-    #[error(transparent)]
-    Push(#[from] SegmentPushError),
-    /// The flow has failed, or the program's member is not in it any more.
-    #[error("flow `{flow}`: {why}")]
-    Ended {
-        /// The flow.
-        flow: String,
-        /// What became of it.
-        why: String,
-    },
-    /// Records that were pushed before are lost; the flow goes on, and so can its program.
-    #[error("flow `{flow}`: {}", .lost.iter().map(Lost::to_string).collect::<Vec<_>>().join("; "))]
-    Lost {
-        /// The flow.
-        flow: String,
-        /// With whom.
-        lost: Vec<Lost>,
-    },
-    /// At a barrier.
-    #[error("barrier `{name}`: not all {participants} participants came within {} s", .after.as_secs_f64())]
-    Alone {
-        /// The barrier.
-        name: String,
-        /// Who had to come.
-        participants: u32,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// The function that chooses a consumer.
-    #[error("{0}")]
-    Route(String),
-}
-
-/// Records that nobody has taken out of a ring before it left its flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// The ring.
-    pub ring: String,
-    /// To whom; empty for flows in which all consumers share the producer's one ring.
-    pub consumer: String,
-    /// How many.
-    pub records: u64,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} records that were pushed ", self.records)?;
-        if !self.consumer.is_empty() {
-            write!(f, "to consumer `{}` ", self.consumer)?;
-        }
-        write!(f, "are lost: ring `{}` was taken out of it before they were", self.ring)
-    }
-}
-
-impl ProgramError {
-    /// Whether a [`Cancel`] has ended the call.
-    pub fn is_cancelled(&self) -> bool {
-        matches!(self, ProgramError::Push(SegmentPushError::Ring(PushError::Cancelled)))
-    }
-}
 
 /// Chooses a consumer: of a record and the number of consumers, a number below that.
 pub type Route<'r> = &'r mut dyn FnMut(&[u8], usize) -> Result<usize, String>;
@@ -595,74 +439,4 @@ impl FlowProducer {
 
 fn aborted(ring: &str) -> ProgramError {
     ProgramError::Ring(PuError::Attach { ring: ring.to_owned(), source: AttachError::Aborted })
-}
-
-/// Waits until as many programs as `participants`, on any hosts of the system, wait at the barrier `name`.
-///
-/// # Errors
-/// [`ProgramError`]: no system, `timeout` is over, others wait there for another number, the controller ends.
-pub fn barrier(
-    controller: impl Into<Contact>,
-    name: &str,
-    participants: u32,
-    timeout: Option<Duration>,
-) -> Result<(), ProgramError> {
-    let session = Session::open(controller)?;
-    let request = proto::BarrierRequest { name: name.to_owned(), participants };
-    let met = session
-        .call_within(timeout.unwrap_or(Duration::MAX), |mut c| async move { c.barrier(request).await });
-    match met {
-        Ok(_) => Ok(()),
-        Err(ClientError::Late { after, .. }) => {
-            Err(ProgramError::Alone { name: name.to_owned(), participants, after })
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// What records of `flow` are, if it says so.
-///
-/// # Errors
-/// [`ProgramError::Schema`].
-pub(crate) fn schema_of(flow: &proto::Flow) -> Result<Option<Schema>, ProgramError> {
-    if flow.schema.is_empty() {
-        return Ok(None);
-    }
-    let schema = Schema::parse(&flow.schema);
-    schema.map(Some).map_err(|why| ProgramError::Schema { flow: flow.name.clone(), why })
-}
-
-/// The size that a program's records have, which asks for `asked`, if the flow's items can carry them.
-///
-/// # Errors
-/// [`ProgramError::Tuples`], [`ProgramError::Records`].
-pub(crate) fn check_size(
-    flow: &proto::Flow,
-    schema: Option<&Schema>,
-    asked: Option<u32>,
-) -> Result<Option<u32>, ProgramError> {
-    let size = match schema {
-        Some(schema) => size_with(flow, schema, asked)?,
-        None => asked,
-    };
-    SegmentSetupError::check(flow.item_size, size)?;
-    Ok(size)
-}
-
-fn size_with(flow: &proto::Flow, schema: &Schema, asked: Option<u32>) -> Result<Option<u32>, ProgramError> {
-    match (schema.tuple_size(), asked) {
-        (size, None) => Ok(size),
-        (Some(size), Some(asked)) if size == asked => Ok(Some(size)),
-        (size, Some(asked)) => Err(ProgramError::Tuples {
-            flow: flow.name.clone(),
-            schema: flow.schema.clone(),
-            size: size.map_or("lines of any length".into(), |s| format!("{s} B each")),
-            asked,
-        }),
-    }
-}
-
-fn get(session: &Session, flow: &str) -> Result<proto::Flow, ClientError> {
-    let request = proto::GetFlowRequest { name: flow.to_owned() };
-    session.call(|mut c| async move { c.get_flow(request).await })
 }

@@ -1,10 +1,11 @@
 //! A session with a running system's controller.
 
-use super::contact::Contact;
-use super::waiting;
-use crate::process::{Place, PlaceError};
+use crate::contact::Contact;
+use crate::place::{Place, PlaceError};
+use crate::waiting;
 use std::error::Error;
 use std::future::Future;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
@@ -16,9 +17,9 @@ pub type Client = ControllerClient<Channel>;
 
 const MAX_MESSAGE: usize = 64 << 20;
 /// How long a question may take, and a controller to give any sign of life while a change is under way.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a command could not be carried out.
+/// The controller could not be asked, or has refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No system.
@@ -84,12 +85,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// With the system of this name, or the only one that is up. Calls that take long say on standard error what they wait for.
+    /// With the system of this name, or the only one that is up.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn find(system: Option<&str>) -> Result<Self, ClientError> {
-        Ok(Self::open(&Place::find(system)?)?.telling())
+        Self::open(&Place::find(system)?)
     }
 
     /// With a controller: that of the system at a [`Place`], or at an address.
@@ -126,7 +127,10 @@ impl Session {
     /// The same; calls that take long say on standard error what they wait for.
     #[must_use]
     pub fn telling(self) -> Self {
-        Session { tell: Some(|text| super::complain(text)), ..self }
+        let tell = |text: &str| {
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        };
+        Session { tell: Some(tell), ..self }
     }
 
     /// A question, which is answered within 10 s.

@@ -1,0 +1,99 @@
+//! Programs that link the crate `zsr`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramError};
+
+use super::system::{HOSTS, System, done};
+
+/// The program that the library's documentation begins with, built into this test's folder.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "-q", "--locked", "-p", "zsr", "--example", "rows"]).arg("--target-dir");
+    build.arg(folder.parent().expect("TARGET/PROFILE"));
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+    assert!(status.success(), "the example does not build");
+    folder.join("examples/rows")
+}
+
+#[test]
+fn the_first_example_runs_as_it_stands() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "rows", "-p", "h1", "-c", "h3", "--item-size", "4KiB"]);
+    let mut program = Command::new(example());
+    let ran = done(program.env("XDG_RUNTIME_DIR", system.folder.path()).output().expect("it runs"));
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "1,ada\n2,grace\n3,edsger\n"), "{}", ran.err);
+    system.well(&["flow", "delete", "rows"]);
+    system.down();
+}
+
+/// The records that `batch` holds.
+fn texts(batch: &zsr::Batch<'_>) -> Vec<String> {
+    batch.records().map(|r| String::from_utf8_lossy(r.expect("sound")).into_owned()).collect()
+}
+
+#[test]
+fn a_consumer_pops_leaves_and_sees_the_end() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "4KiB"]);
+    let place = Place::at(system.root().join("s"));
+    let mut producer = FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    assert_eq!((consumer.member(), consumer.schema()), ("h2", None));
+    assert!(matches!(consumer.try_pop(), Ok(Popped::Nothing)));
+    assert!(matches!(consumer.pop_timeout(Duration::from_millis(1)), Ok(Popped::Nothing)));
+    // Nobody else has its ring meanwhile.
+    let second = FlowConsumer::attach(&place, "f", &Options::default());
+    assert!(matches!(second, Err(ProgramError::Ring(_))), "{:?}", second.err());
+
+    for n in 0..5 {
+        producer.push(format!("row {n}").as_bytes(), &mut |_, _| Ok(0)).expect("pushed");
+    }
+    producer.flush().expect("flushed");
+    let batch = consumer.pop().expect("popped").expect("no end");
+    assert_eq!((batch.len(), texts(&batch)[4].as_str()), (5, "row 4"));
+    batch.keep(2);
+    let counts = consumer.counts();
+    assert_eq!((counts.records(), counts.bytes()), (2, 10));
+    consumer.leave();
+
+    let cancel = Cancel::new();
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    let mut consumer = FlowConsumer::attach(&place, "f", &options).expect("another consumer");
+    let batch = consumer.pop().expect("popped").expect("no end");
+    assert_eq!(texts(&batch), ["row 2", "row 3", "row 4"]);
+    drop(batch);
+    assert_eq!(consumer.counts().records(), 3);
+    cancel.cancel();
+    assert!(consumer.pop().is_err_and(|e| e.is_cancelled()));
+    consumer.leave();
+
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a third consumer");
+    producer.close().expect("closed");
+    assert!(consumer.pop().expect("the end").is_none());
+    assert!(matches!(consumer.try_pop(), Ok(Popped::End)));
+    drop(consumer);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn events_come_one_after_the_other() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let session = zsr::Session::open(&Place::at(system.root().join("s"))).expect("a session");
+    let past: Vec<_> = session.events(Some(0), false).expect("events").map(|e| e.expect("one")).collect();
+    assert!(past.windows(2).all(|two| two[0].number < two[1].number));
+    assert!(past.iter().any(|e| e.flow == "f" && e.kind() == zsr::api::EventKind::FlowCreated));
+    let mut coming = session.events(past.last().map(|e| e.number), true).expect("events");
+    system.well(&["flow", "delete", "f"]);
+    assert!(coming.any(|e| e.expect("one").kind() == zsr::api::EventKind::FlowDeleted));
+    system.down();
+}

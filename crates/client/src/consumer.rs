@@ -1,0 +1,209 @@
+//! A program that pops records of a flow, where they lie in its ring.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zsr_api::controller as proto;
+use zsr_records::Schema;
+use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
+use zsr_ring::{Consumer, PopError};
+
+use crate::contact::Contact;
+use crate::counts::Counts;
+use crate::error::ProgramError;
+use crate::flow::{Options, check_size, get, schema_of};
+use crate::pu;
+use crate::reach::members_here;
+use crate::session::Session;
+
+/// The popping side of one member of a flow.
+///
+/// One that is dropped before the end of the stream aborts its ring, so that the flow does not wait for it;
+/// [`leave`](Self::leave) does not.
+pub struct FlowConsumer {
+    session: Session,
+    flow: String,
+    member: String,
+    schema: Option<Schema>,
+    reader: SegmentReader,
+    counts: Arc<Counts>,
+}
+
+/// What a pop that does not wait for ever finds.
+pub enum Popped<'c> {
+    /// Records.
+    Batch(Batch<'c>),
+    /// None now.
+    Nothing,
+    /// The end of the stream: all producers have closed, and all is popped.
+    End,
+}
+
+impl FlowConsumer {
+    /// Takes the ring of a consumer of `flow`.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: no system, flow or member of that name, rings taken by others.
+    pub fn attach(
+        controller: impl Into<Contact>,
+        flow: &str,
+        options: &Options,
+    ) -> Result<Self, ProgramError> {
+        let session = Session::open(controller)?;
+        let found = get(&session, flow)?;
+        let schema = schema_of(&found)?;
+        check_size(&found, schema.as_ref(), options.record_size)?;
+        let mut why = None;
+        for member in members_here(&session, flow, &found.consumers, options.member.as_deref())? {
+            for ring in &member.rings {
+                match pu::attach_consumer(Path::new(&ring.programs), &ring.name, options.cancel.clone()) {
+                    Ok(ring) => {
+                        let reader = SegmentReader::new(ring);
+                        // Of a producer's segments, each consumer of a load balance gets some.
+                        let some = found.kind() == proto::FlowKind::LoadBalance;
+                        let counts = Arc::<Counts>::default();
+                        counts.wait_for("items");
+                        return Ok(FlowConsumer {
+                            session,
+                            flow: flow.to_owned(),
+                            member: member.name.clone(),
+                            schema,
+                            reader: if some { reader.with_gaps() } else { reader },
+                            counts,
+                        });
+                    }
+                    Err(e) => why = why.or(Some(e)),
+                }
+            }
+        }
+        Err(match why {
+            Some(e) => e.into(),
+            None => ProgramError::Ended {
+                flow: flow.to_owned(),
+                why: "it has no consumer ring on this machine".to_owned(),
+            },
+        })
+    }
+
+    /// The member that it is.
+    pub fn member(&self) -> &str {
+        &self.member
+    }
+
+    /// What the flow's records are, if it says so. Where they have a size, records are tuples of that size.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
+    }
+
+    /// How far it is: what batches held that were dropped, and what of others was not kept.
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+
+    /// The next records, waiting for them as long as it takes; `None` at the end of the stream: all producers have closed, and
+    /// all is popped.
+    ///
+    /// # Errors
+    /// [`ProgramError`]: cancelled, the flow has failed, its member was taken out, or, after which popping may go on, what came is
+    /// no segment or does not follow the last one ([`ProgramError::Pop`]).
+    pub fn pop(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
+        let waited = self.reader.consumer().wait_some();
+        match self.found(waited)? {
+            Popped::Batch(batch) => Ok(Some(batch)),
+            Popped::Nothing | Popped::End => Ok(None),
+        }
+    }
+
+    /// The next records if there are some now.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn try_pop(&mut self) -> Result<Popped<'_>, ProgramError> {
+        self.found(Ok(()))
+    }
+
+    /// The next records, waiting for them for `time`.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_timeout(&mut self, time: Duration) -> Result<Popped<'_>, ProgramError> {
+        let waited = self.reader.consumer().wait_timeout(time).map(|view| view.keep());
+        self.found(waited)
+    }
+
+    /// What is in the ring, if waiting for it has gone well.
+    fn found(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
+        let segment = match waited {
+            Ok(()) => self.reader.try_next_segment(),
+            Err(e) => Err(e.into()),
+        };
+        match segment {
+            Ok(segment) => Ok(Popped::Batch(Batch { segment: Some(segment), counts: &self.counts })),
+            Err(SegmentReadError::Ring(PopError::Closed)) => Ok(Popped::End),
+            Err(SegmentReadError::Ring(PopError::Empty | PopError::TimedOut)) => Ok(Popped::Nothing),
+            Err(SegmentReadError::Ring(e @ PopError::Aborted(_))) => Err(ended(&self.session, &self.flow, e)),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Leaves: what was not popped, or [kept](Batch::keep), is for the next program.
+    pub fn leave(self) {
+        Consumer::detach(self.reader.into_consumer());
+    }
+}
+
+/// What became of the flow whose ring says `e`, which is all that a ring can say.
+fn ended(session: &Session, flow: &str, e: PopError) -> ProgramError {
+    let why = match get(session, flow) {
+        Ok(found) if found.state() == proto::FlowState::Failed => {
+            return ProgramError::Failed { flow: flow.to_owned(), reason: found.reason };
+        }
+        Ok(_) => format!("{e}: its member was taken out, or lost its agent"),
+        Err(why) => format!("{e}: {why}"),
+    };
+    ProgramError::Ended { flow: flow.to_owned(), why }
+}
+
+/// Records that lie side by side in the ring. Dropping it gives their room back.
+pub struct Batch<'c> {
+    /// There until it is dropped or kept.
+    segment: Option<Segment<'c>>,
+    counts: &'c Counts,
+}
+
+impl Batch<'_> {
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.segment.as_ref().map_or(0, Segment::len)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The records in the order in which they were pushed, where they lie. An error is the last: what is behind it can't be read.
+    pub fn records(&self) -> impl Iterator<Item = Result<&[u8], ProgramError>> {
+        let records = self.segment.as_ref().map(Segment::records);
+        records.into_iter().flatten().map(|record| record.map_err(ProgramError::from))
+    }
+
+    /// Leaves the batch in the ring without the first `done` of its records: the others come next again, here or at the next
+    /// program.
+    pub fn keep(mut self, done: usize) {
+        if let Some(segment) = self.segment.take() {
+            let bytes = segment.records().take(done).flatten().map(<[u8]>::len).sum::<usize>();
+            self.counts.add(done as u64, bytes as u64);
+            segment.keep(u32::try_from(done).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if let Some(segment) = &self.segment {
+            self.counts.add(segment.len() as u64, segment.record_bytes() as u64);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What programs ask of a flow before they attach to it.
+
+use zsr_api::controller as proto;
+use zsr_records::Schema;
+use zsr_ring::Cancel;
+use zsr_ring::segment::SegmentSetupError;
+
+use crate::error::ProgramError;
+use crate::session::{ClientError, Session};
+
+/// What a program says when it attaches.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which member of the flow to be; `None`: the first whose rings are free.
+    pub member: Option<String>,
+    /// Bytes of a record; `None`: those of the flow's tuples, or they differ.
+    pub record_size: Option<u32>,
+    /// Ends blocking calls.
+    pub cancel: Cancel,
+}
+
+/// What records of `flow` are, if it says so.
+///
+/// # Errors
+/// [`ProgramError::Schema`].
+pub fn schema_of(flow: &proto::Flow) -> Result<Option<Schema>, ProgramError> {
+    if flow.schema.is_empty() {
+        return Ok(None);
+    }
+    let schema = Schema::parse(&flow.schema);
+    schema.map(Some).map_err(|why| ProgramError::Schema { flow: flow.name.clone(), why })
+}
+
+/// The size that a program's records have, which asks for `asked`, if the flow's items can carry them.
+///
+/// # Errors
+/// [`ProgramError::Tuples`], [`ProgramError::Records`].
+pub fn check_size(
+    flow: &proto::Flow,
+    schema: Option<&Schema>,
+    asked: Option<u32>,
+) -> Result<Option<u32>, ProgramError> {
+    let size = match schema {
+        Some(schema) => size_with(flow, schema, asked)?,
+        None => asked,
+    };
+    SegmentSetupError::check(flow.item_size, size)?;
+    Ok(size)
+}
+
+fn size_with(flow: &proto::Flow, schema: &Schema, asked: Option<u32>) -> Result<Option<u32>, ProgramError> {
+    match (schema.tuple_size(), asked) {
+        (size, None) => Ok(size),
+        (Some(size), Some(asked)) if size == asked => Ok(Some(size)),
+        (size, Some(asked)) => Err(ProgramError::Tuples {
+            flow: flow.name.clone(),
+            schema: flow.schema.clone(),
+            size: size.map_or("lines of any length".into(), |s| format!("{s} B each")),
+            asked,
+        }),
+    }
+}
+
+pub(crate) fn get(session: &Session, flow: &str) -> Result<proto::Flow, ClientError> {
+    let request = proto::GetFlowRequest { name: flow.to_owned() };
+    session.call(|mut c| async move { c.get_flow(request).await })
+}

@@ -1,0 +1,55 @@
+//! What a program links to push and pop records of a running system of zsr. Rings are shared memory, so the program runs on the
+//! machine of its flow's member. No switch, no async runtime of the program's own, and no thread but two that wait.
+//!
+//! A whole program, which does both ends of a flow `rows`. The system is brought up, and the flow made, with
+//!
+//! ```text
+//! zsr up topologies/shuffle-2x2.yaml
+//! zsr flow create rows -p h1 -c h3 --item-size 4KiB
+//! ```
+//!
+//! and the program, whose `Cargo.toml` has `zsr = { path = "…/crates/client" }`, is
+//!
+//! ```no_run
+#![doc = include_str!("../examples/rows.rs")]
+//! ```
+//!
+//! - [`FlowProducer`] pushes into a flow as one of its producers, [`FlowConsumer`] pops from it as one of its consumers.
+//! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back.
+//! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
+//!   ([`api`]).
+//! - [`Place`] finds a system of this machine, [`Contact`] also one at an address.
+//! - [`pu`] attaches to one ring by its name, below flows and records.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod barrier;
+mod consumer;
+mod contact;
+mod counts;
+mod error;
+mod events;
+mod flow;
+pub mod lock;
+mod place;
+mod producer;
+pub mod pu;
+mod reach;
+mod session;
+mod waiting;
+
+pub use barrier::barrier;
+pub use consumer::{Batch, FlowConsumer, Popped};
+pub use contact::Contact;
+pub use counts::Counts;
+pub use error::{Lost, ProgramError};
+pub use events::Events;
+pub use flow::{Options, check_size, schema_of};
+pub use place::{Place, PlaceError};
+pub use producer::{FlowProducer, Held, Route};
+pub use reach::Elsewhere;
+pub use session::{Client, ClientError, Session, refused};
+
+pub use zsr_api::controller as api;
+pub use zsr_records::Schema;
+pub use zsr_ring::Cancel;
