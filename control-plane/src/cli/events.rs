@@ -4,6 +4,7 @@ use super::client::{ClientError, PATIENCE, Session, refused};
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
 use crate::controller::proto;
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Prints what has happened, and with --follow what happens.
 pub(super) fn events(args: &EventsArgs) -> u8 {
@@ -19,6 +20,9 @@ pub(super) fn events(args: &EventsArgs) -> u8 {
 fn stream(args: &EventsArgs) -> Result<(), ClientError> {
     let session = Session::find(args.system.system.as_deref())?;
     let mut client = session.client.clone();
+    if args.follow {
+        end_with_the_reader();
+    }
     let request = proto::WatchEventsRequest { after: Some(args.after), past_only: !args.follow };
     session.runtime.block_on(async {
         let mut stream = session.answer(Some(PATIENCE), client.watch_events(request)).await?;
@@ -30,4 +34,15 @@ fn stream(args: &EventsArgs) -> Result<(), ClientError> {
         }
         Ok(())
     })
+}
+
+/// Ends the process when nobody reads standard output any more, which a write would notice only with the next event.
+fn end_with_the_reader() {
+    std::thread::spawn(|| {
+        let out = rustix::stdio::stdout();
+        // No event is asked for: an error, as of a pipe without a reader, ends the wait all the same.
+        let mut closed = [PollFd::new(&out, PollFlags::empty())];
+        while poll(&mut closed, None) == Err(rustix::io::Errno::INTR) {}
+        std::process::exit(OK.into());
+    });
 }
