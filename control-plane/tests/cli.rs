@@ -168,6 +168,20 @@ fn the_reference_is_what_the_commands_say() {
 }
 
 #[test]
+fn the_reference_has_all_kinds_of_events() {
+    use zsr_control_plane::controller::proto::EventKind;
+    let there = include_str!("../../docs/reference.md");
+    let kinds = (1..1000).filter_map(|n| EventKind::try_from(n).ok());
+    let names: Vec<String> = kinds
+        .map(|k| k.as_str_name().trim_start_matches("EVENT_KIND_").to_lowercase().replace('_', "-"))
+        .collect();
+    assert!(names.len() > 25, "{names:?}");
+    for name in names {
+        assert!(there.contains(&name), "control-plane/src/cli/help/events.md lacks {name}");
+    }
+}
+
+#[test]
 fn sizes_that_are_too_big_name_the_limit() {
     let create = ["flow", "create", "f", "-p", "h1", "-c", "h2"];
     for (option, value, said) in [

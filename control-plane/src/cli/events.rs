@@ -2,6 +2,7 @@
 
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
+use rustix::event::{PollFd, PollFlags, poll};
 use zsr::{ClientError, Session};
 
 /// Prints what has happened, and with --follow what happens.
@@ -17,6 +18,9 @@ pub(super) fn events(args: &EventsArgs) -> u8 {
 
 fn stream(args: &EventsArgs) -> Result<(), ClientError> {
     let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
+    if args.follow {
+        end_with_the_reader();
+    }
     for event in session.events(Some(args.after), args.follow)? {
         let event = event?;
         let line = if args.json.json { json::one(&json::event(&event)) } else { tables::event(&event) };
@@ -25,4 +29,15 @@ fn stream(args: &EventsArgs) -> Result<(), ClientError> {
         }
     }
     Ok(())
+}
+
+/// Ends the process when nobody reads standard output any more, which a write would notice only with the next event.
+fn end_with_the_reader() {
+    std::thread::spawn(|| {
+        let out = rustix::stdio::stdout();
+        // No event is asked for: an error, as of a pipe without a reader, ends the wait all the same.
+        let mut closed = [PollFd::new(&out, PollFlags::empty())];
+        while poll(&mut closed, None) == Err(rustix::io::Errno::INTR) {}
+        std::process::exit(OK.into());
+    });
 }

@@ -32,7 +32,7 @@ fn describe(command: &Command, out: &mut String) {
     let (first, last): (Vec<&Arg>, Vec<&Arg>) =
         command.get_arguments().filter(shown).partition(|a| a.is_positional());
     for (at, arg) in first.into_iter().chain(last).enumerate() {
-        let _ = write!(out, "{}{}\n", if at == 0 { "\n" } else { "" }, option(arg));
+        let _ = writeln!(out, "{}{}", if at == 0 { "\n" } else { "" }, option(arg));
     }
     let more = command.get_after_long_help().or(command.get_after_help());
     if let Some(more) = more {
@@ -42,9 +42,9 @@ fn describe(command: &Command, out: &mut String) {
     for (at, child) in children().enumerate() {
         let name = child.get_bin_name().unwrap_or_else(|| child.get_name());
         let about = child.get_about().map(|about| escaped(&about.to_string())).unwrap_or_default();
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "{}- [{name}](#{}): {about}\n",
+            "{}- [{name}](#{}): {about}",
             if at == 0 { "\n" } else { "" },
             name.replace(' ', "-")
         );

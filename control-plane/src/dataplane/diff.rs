@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn group(id: u32, replicas: &[u32]) -> rt::Entity {
-        crate::dataplane::flow::replication(crate::dataplane::group(id, replicas.iter().map(|r| (1, *r))))
+        super::flow::replication(super::group(id, replicas.iter().map(|r| (1, *r))))
     }
 
     #[test]

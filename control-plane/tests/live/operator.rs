@@ -166,3 +166,33 @@ fn a_restart_says_what_survives_and_the_topologys_own_flows_come_back() {
     assert!(unknown.code == Some(2) && unknown.err.contains("agent.h1"), "{}", unknown.err);
     system.down();
 }
+
+#[test]
+fn events_end_with_their_reader() {
+    let system = System::up(HOSTS);
+    let (mut events, mut lines) = system.start(&["events", "--follow"]);
+    assert!(line(&mut lines).contains("controller-started"));
+    // Nothing happens that it could notice it by.
+    drop(lines);
+    assert_eq!(events.wait().expect("it ends").code(), Some(0));
+    system.down();
+}
+
+#[test]
+fn sockets_for_programs_have_the_documented_names() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    for ring in system.json(&["ring", "list"]) {
+        let number = if ring["host"] == "h1" { 0 } else { 1 };
+        let socket = system.root().join(format!("s/programs-{number}"));
+        assert_eq!(ring["programs"].as_str().map(std::path::Path::new), Some(socket.as_path()));
+        assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok(), "{ring}");
+    }
+    for (file, text) in [
+        ("docs/reference.md", include_str!("../../../docs/reference.md")),
+        ("host-agent/src/pu/mod.rs", include_str!("../../../host-agent/src/pu/mod.rs")),
+    ] {
+        assert!(text.contains("programs-") && !text.contains(".programs"), "{file}");
+    }
+    system.down();
+}
