@@ -43,6 +43,7 @@ pub fn doorbell(
     ids: &RingIds,
     worker: u16,
 ) -> Result<TableEntry, SchemaError> {
-    let key = table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16, foreign: EXPECTED };
+    let key =
+        table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16, foreign: EXPECTED };
     schema.entry(key, action::Bell { producer: ids.id, worker })
 }
