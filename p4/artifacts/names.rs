@@ -20,7 +20,7 @@ tables! {
     WorkerRings = "worker_rings" { worker: u16 } runs WorkerRing;
     ProducerRings = "producer_rings" { producer: u16 } runs ProducerRing;
     Flows = "flows" { flow: u16 } runs Flow;
-    Peers = "peers" { qp: u16 } runs Peer;
+    Peers = "peers" { qp: u16 } runs Peer, PeerOnVlan;
     SolveReth0 = "solve_reth_0" { delta: u8 } runs Set0;
     SolveReth1 = "solve_reth_1" { delta: u8 } runs Set1;
     SolveReth2 = "solve_reth_2" { delta: u8 } runs Set2;
@@ -40,7 +40,8 @@ actions! {
     Ignore = "ignore" {  };
     Member = "member" { producer: u16, next: u16 };
     Own = "own" {  };
-    Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8, tci: u16 };
+    Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8 };
+    PeerOnVlan = "peer_on_vlan" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8, tci: u16 };
     Producer = "producer" { mask: u32, data_qp: u16 };
     ProducerRing = "producer_ring" { size: u32, mask: u32, poll_qp: u16 };
     Qp = "qp" { role: u8, ring: u16, worker: u16, qp_index: u16, swap: u8, member_bit: u32 };

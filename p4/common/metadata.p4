@@ -219,7 +219,6 @@ struct meta_t {
     bit<32>  peer_flags;           // of its commit records: the ring's epoch
     bit<16>  peer_mirror;          // clone session of its port
     bit<8>   peer_tos;             // DSCP of what is sent to it; ECN bits 0
-    bit<16>  peer_tci;             // VLAN tag of that, or 0
     bit<8>   peer_swap;
 
     // Egress: the rewrite (rewrite.p4, solve.p4), and the length of what is composed (compose.p4).

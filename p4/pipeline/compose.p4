@@ -42,28 +42,34 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.reth.va_hi = 0;
         hdr.reth.rkey = m.peer_rkey;
     }
+    action lengths(bit<16> length) {
+        m.egress_length = length;
+        hdr.ipv4.total_len = length;
+        hdr.udp.length = length - 20;
+    }
     action read() {
         hdr.bth.opcode = OP_READ_REQUEST;
         hdr.reth.va_lo = m.b.address;
         hdr.reth.length = m.b.length;
-        m.egress_length = LEN_READ;
+        lengths(LEN_READ);
     }
     action probe() {
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = 0;
         hdr.reth.length = 0;
-        m.egress_length = LEN_READ;
+        lengths(LEN_READ);
     }
     // Zeros, all of what is a RETH elsewhere.
     action cnp() {
-        hdr.bth.opcode = OP_CNP;
+        hdr.vlan.tci[15:13] = PRIORITY_CNP;
         hdr.ipv4.tos = TOS_CNP;
+        hdr.bth.opcode = OP_CNP;
         hdr.bth.resv8a = BECN;
         hdr.bth.ack_psn = 0;
         hdr.reth.va_lo = 0;
         hdr.reth.rkey = 0;
         hdr.reth.length = 0;
-        m.egress_length = LEN_READ;
+        lengths(LEN_READ);
     }
     action tail() {
         hdr.bth.opcode = OP_WRITE_ONLY;
@@ -72,7 +78,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.word.setValid();
         hdr.word.counter = m.b.producer_tail;
         hdr.word.flags = 0;
-        m.egress_length = LEN_TAIL;
+        lengths(LEN_TAIL);
     }
     action commit() {
         hdr.bth.opcode = OP_WRITE_ONLY;
@@ -83,7 +89,18 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.commit.flags = m.peer_flags;
         hdr.commit.producer_id = (bit<32>)m.b.producer;
         hdr.commit.producer_tail = m.b.producer_tail;
-        m.egress_length = LEN_COMMIT;
+        lengths(LEN_COMMIT);
+    }
+    table kinds {
+        key = { m.b.kind : exact; }
+        actions = { read; probe; cnp; tail; commit; }
+        const default_action = commit();
+        const entries = {
+            OUT_READ  : read();
+            OUT_PROBE : probe();
+            OUT_CNP   : cnp();
+            OUT_TAIL  : tail();
+        }
     }
     action closed() { hdr.commit.flags = hdr.commit.flags | FLAG_CLOSED; }
     action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
@@ -91,14 +108,10 @@ control Compose(inout headers_t hdr, inout meta_t m) {
     apply {
         headers();
         ask_for_ack();
-        if (m.b.kind == OUT_READ) { read(); }
-        else if (m.b.kind == OUT_PROBE) { probe(); }
-        else if (m.b.kind == OUT_CNP) { cnp(); }
-        else if (m.b.kind == OUT_TAIL) {
-            tail();
+        kinds.apply();
+        if (hdr.word.isValid()) {
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
-        } else {
-            commit();
+        } else if (hdr.commit.isValid()) {
             if (m.b.last == 1) { closed(); }
             if (m.peer_swap == 1) {
                 swap_head.apply(hdr.commit.head);
@@ -107,8 +120,6 @@ control Compose(inout headers_t hdr, inout meta_t m) {
                 swap_tail.apply(hdr.commit.producer_tail);
             }
         }
-        hdr.ipv4.total_len = m.egress_length;
-        hdr.udp.length = m.egress_length - 20;
         icrc_own.apply(hdr, m);
     }
 }

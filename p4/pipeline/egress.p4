@@ -5,7 +5,6 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
     FromBytes() from_bytes;
     Internal() internal;
     Peer() peer;
-    Tag() tag;
     Rewrite() rewrite;
     Compose() compose;
 
@@ -16,8 +15,7 @@ control ZsrEgress(inout headers_t hdr, inout meta_t m) {
         else if (m.b.kind > OUT_FORWARD && m.b.kind < OUT_RECIRCULATE) {
             m.sends = 1;
             if (m.b.kind == OUT_READ && READ_FROM != 0) { from_bytes.apply(m); }
-            peer.apply(m);
-            tag.apply(hdr, m);
+            peer.apply(hdr, m);
             if (m.b.kind == OUT_DATA) { rewrite.apply(hdr, m); }
             else { compose.apply(hdr, m); }
         }

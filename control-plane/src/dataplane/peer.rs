@@ -25,10 +25,17 @@ pub(super) fn entries(
         flags: u32::from(at.epoch) << 16,
         mirror: forward::session(to.port),
         tos: to.traffic.of_switch(is_poll),
-        tci: to.traffic.tci(to.vlan, is_poll),
     };
-    Ok([
-        schema.entry(table::Peers { qp: qp.index }, peer)?,
-        schema.entry(table::Routes { qp: qp.index }, action::Route { port: to.port as u16 })?,
-    ])
+    let key = table::Peers { qp: qp.index };
+    let peer = match to.traffic.tci(to.vlan, is_poll) {
+        0 => schema.entry(key, peer)?,
+        tci => schema.entry(key, on_vlan(peer, tci))?,
+    };
+    Ok([peer, schema.entry(table::Routes { qp: qp.index }, action::Route { port: to.port as u16 })?])
+}
+
+/// The same peer, on the VLAN of a tag.
+fn on_vlan(peer: action::Peer, tci: u16) -> action::PeerOnVlan {
+    let action::Peer { dst_mac, src_mac, src_ip, dst_ip, qpn, rkey, swap, flags, mirror, tos } = peer;
+    action::PeerOnVlan { dst_mac, src_mac, src_ip, dst_ip, qpn, rkey, swap, flags, mirror, tos, tci }
 }
