@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn group(id: u32, replicas: &[u32]) -> rt::Entity {
-        super::flow::replication(super::group(id, replicas.iter().map(|r| (1, *r))))
+        super::super::flow::replication(super::super::group(id, replicas.iter().map(|r| (1, *r))))
     }
 
     #[test]
