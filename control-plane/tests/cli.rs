@@ -169,7 +169,7 @@ fn the_reference_is_what_the_commands_say() {
 
 #[test]
 fn the_reference_has_all_kinds_of_events() {
-    use zsr_control_plane::controller::proto::EventKind;
+    use zsr_api::controller::EventKind;
     let there = include_str!("../../docs/reference.md");
     let kinds = (1..1000).filter_map(|n| EventKind::try_from(n).ok());
     let names: Vec<String> = kinds
