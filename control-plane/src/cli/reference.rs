@@ -27,7 +27,7 @@ fn describe(command: &Command, out: &mut String) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     // Writing to a string can't fail.
-    let _ = write!(out, "\n## {name}\n\n{about}.\n\n    {usage}\n");
+    let _ = writeln!(out, "\n## {name}\n\n{about}.\n\n    {usage}");
     let shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
     let (first, last): (Vec<&Arg>, Vec<&Arg>) =
         command.get_arguments().filter(shown).partition(|a| a.is_positional());
@@ -36,7 +36,7 @@ fn describe(command: &Command, out: &mut String) {
     }
     let more = command.get_after_long_help().or(command.get_after_help());
     if let Some(more) = more {
-        let _ = write!(out, "\n{}\n", more.to_string().trim_end());
+        let _ = writeln!(out, "\n{}", more.to_string().trim_end());
     }
     let children = || command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
     for (at, child) in children().enumerate() {

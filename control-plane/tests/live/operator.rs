@@ -190,7 +190,7 @@ fn sockets_for_programs_have_the_documented_names() {
     }
     for (file, text) in [
         ("docs/reference.md", include_str!("../../../docs/reference.md")),
-        ("host-agent/src/pu/mod.rs", include_str!("../../../host-agent/src/pu/mod.rs")),
+        ("crates/client/src/pu/mod.rs", include_str!("../../../crates/client/src/pu/mod.rs")),
     ] {
         assert!(text.contains("programs-") && !text.contains(".programs"), "{file}");
     }
