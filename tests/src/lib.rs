@@ -8,6 +8,7 @@
 //! - [`fuzz`]: what parses bytes that others wrote.
 //! - [`states`]: the P4 program's state controls of both architectures, side by side.
 
+pub mod controlled;
 pub mod fuzz;
 pub mod items;
 pub mod nodes;

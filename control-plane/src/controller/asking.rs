@@ -7,7 +7,8 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::{Code, Response, Status};
 
 /// How long an agent may take to answer, over all attempts.

@@ -8,11 +8,10 @@ use super::request::create_flow_request;
 use super::state::State;
 use crate::dataplane::flow::{DataPlane, base, replication};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
-use crate::dataplane::{FirstPsns, PlanError, RingAddress, RingIds, admin, ticks};
+use crate::dataplane::{PlanError, RingAddress, RingIds, admin, ticks};
 use crate::p4::Schema;
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
-use zsr_link::Rng;
 use zsr_topology::Topology;
 
 /// A ring of a drafted flow.
@@ -53,10 +52,7 @@ impl Draft {
         let switch = &topology.switches[0];
         let plane = DataPlane::new(schema, switch, topology.traffic).map_err(PlanError::from)?;
         let agents = vec![(local().0.into(), None); topology.hosts.len()];
-        let mut state = State::of(topology, switch, &agents, plane.room());
-        if topology.first_psn.is_none() {
-            state.psns = FirstPsns::Seeded(Rng::new(topology.seed));
-        }
+        let mut state = State::of(topology, switch, &agents, plane.room(), Some(topology.seed));
         let mut rings = Vec::new();
         for (number, flow) in topology.flows.iter().enumerate() {
             let made = state.plan_flow(&new_flow(create_flow_request(topology, flow))?)?;

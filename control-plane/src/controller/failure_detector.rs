@@ -12,7 +12,8 @@ use crate::dataplane::{PlanError, report::Report};
 use crate::p4::names::counter::{RECEIVED, SENT};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
 
 // Phases (p4/common/types.p4).

@@ -3,25 +3,30 @@
 use super::state::State;
 use crate::dataplane::alloc::{Allocator, Room};
 use crate::dataplane::model::{DeclaredRing, Host};
-use crate::dataplane::{FirstPsns, Station};
+use crate::dataplane::{Chance, Station};
 use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
+use zsr_link::Rng;
 use zsr_topology::{NicKind, Switch, Topology};
 
 impl State {
     /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
-    /// for programs.
+    /// for programs. `seed`: what numbers are made of that nobody else should guess; `None`: nothing.
     pub(super) fn of(
         topology: &Topology,
         switch: &Switch,
         agents: &[(Address, Option<PathBuf>)],
         room: Room,
+        seed: Option<u64>,
     ) -> State {
         let mut state = State::new(hosts(topology, agents), declared(topology), switch.kind.pace());
         state.switch.clone_from(&switch.name);
         state.numbers = Allocator::with(room);
-        state.psns = topology.first_psn.map_or(FirstPsns::Secret, FirstPsns::Fixed);
+        state.first_psn = topology.first_psn;
+        if let Some(seed) = seed {
+            state.chance = Chance::Seeded(Rng::new(seed));
+        }
         state
     }
 }

@@ -62,8 +62,8 @@ use session::{Reach, Session};
 use state::State;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 use tokio::sync::watch as channel;
+use tokio::time::Instant;
 
 pub use request::create_flow_request;
 pub use service::{serve, serve_tcp};

@@ -11,7 +11,8 @@ use super::{Controller, Work};
 use crate::dataplane::model::Ring;
 use crate::dataplane::model::{Flow, FlowKind, Member};
 use crate::dataplane::settings::Changes;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::{
     agent::{self, Role},
     controller::EventKind,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::MutexGuard as Turn;
+use tokio::time::Instant;
 use zsr_api::controller as proto;
 
 /// All of them.

@@ -10,7 +10,8 @@ use super::{Controller, State};
 use crate::dataplane::PlanError;
 use crate::p4::names::counter::{RECEIVED, SENT};
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
 
 /// Looks at a flow in the time after which a silent member counts as dead.

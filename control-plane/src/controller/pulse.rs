@@ -6,8 +6,9 @@ use super::events::of_flow;
 use crate::dataplane::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use zsr_api::{
     agent::{ListRingsRequest, Ring as Held},
     controller::{self as proto, EventKind},

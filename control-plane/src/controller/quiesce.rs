@@ -7,8 +7,9 @@ use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::alloc::{Number, Resting};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeSet, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 // Phases (p4/common/types.p4).
 const IDLE: u8 = 0;
@@ -232,7 +233,7 @@ impl Controller {
         let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
         let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
         // Anywhere: where the old connection was is not known, and it was far away all but surely.
-        ring.ids.data.psn = crate::dataplane::FirstPsns::Secret.next();
+        ring.ids.data.psn = self.state().chance.psn();
         ring.ids.poll.psn = 0;
         self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         // Makes it free for others, too.

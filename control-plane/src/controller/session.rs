@@ -10,8 +10,9 @@ use super::{Controller, Work};
 use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 

@@ -9,7 +9,8 @@ use crate::dataplane::flow::Limits;
 use crate::dataplane::model::Flow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::agent::Ring as Seen;
 
 /// Between two measurements, and how much longer that is for each ring: looking at them must not cost more than it is for.

@@ -26,8 +26,9 @@ use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch as channel;
+use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Switch, Topology};
 
@@ -78,6 +79,8 @@ pub struct Setup<'s> {
     pub agents: Vec<(Address, Option<PathBuf>)>,
     /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
     pub own: Vec<zsr_api::controller::CreateFlowRequest>,
+    /// What first PSNs and doorbells' secrets are made of; `None`: of nothing that could be guessed. For simulations.
+    pub seed: Option<u64>,
     /// Where the journal is; `None`: the system lives and dies with its controller.
     pub journal: Option<Box<dyn Store>>,
 }
@@ -98,7 +101,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     };
     let schema = client.schema(setup.artifacts)?;
     let plane = DataPlane::new(schema, switch, setup.topology.traffic)?;
-    let mut state = State::of(setup.topology, switch, &setup.agents, plane.room());
+    let mut state = State::of(setup.topology, switch, &setup.agents, plane.room(), setup.seed);
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
 

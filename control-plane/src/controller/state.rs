@@ -6,7 +6,7 @@ use crate::dataplane::alloc::{Allocator, Exhausted, Number};
 use crate::dataplane::flow::{Hosts, Limits};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use crate::dataplane::settings::{Changes, Settings};
-use crate::dataplane::{FirstPsns, RingAddress, RingIds};
+use crate::dataplane::{Chance, RingAddress, RingIds};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -104,8 +104,10 @@ pub struct State {
     pub pace: Pace,
     /// Where programs of a host attach, as its agent says, by host.
     pub places: HashMap<String, ProgramsPlace>,
-    /// Where first PSNs come from.
-    pub(crate) psns: FirstPsns,
+    /// First PSN of all connections, where the topology says one.
+    pub(crate) first_psn: Option<u32>,
+    /// Where other first PSNs and secrets come from.
+    pub(crate) chance: Chance,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -369,7 +371,7 @@ impl State {
         // A group's worker counts packets to all members as one.
         let worker_psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
         let own_psn = self.host(&flow.name, &new.host)?.consumer_psn;
-        let psn = worker_psn.or(self.psns.fixed()).or(own_psn);
+        let psn = worker_psn.or(self.first_psn).or(own_psn);
         let worker = match shared {
             Some(worker) => worker,
             None => {
@@ -442,9 +444,9 @@ impl State {
         let poll = self.numbers.qp()?;
         taken.push(Number::Qp(poll.index));
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
-        let psn = psn.unwrap_or_else(|| self.psns.next());
+        let psn = psn.or(self.first_psn).unwrap_or_else(|| self.chance.psn());
         let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
-        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: crate::dataplane::secret() })
+        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: self.chance.secret() })
     }
 
     /// The member's name, if it may join.

@@ -9,7 +9,8 @@ use crate::p4::{Cell, SchemaError};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::controller as proto;
 
 /// Cells read for a ring.

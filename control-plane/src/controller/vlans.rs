@@ -4,7 +4,8 @@
 use super::Controller;
 use crate::p4::names::counter::OTHER_VLAN;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
 
 /// Between two looks at the counters.

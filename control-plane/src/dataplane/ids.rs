@@ -68,34 +68,28 @@ pub fn secret() -> u32 {
     std::hash::RandomState::new().hash_one(0u8) as u32
 }
 
-/// Where connections' first PSNs come from.
+/// Where first PSNs and the secrets of doorbells come from.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum FirstPsns {
-    /// Numbers that nobody can guess.
+pub(crate) enum Chance {
+    /// Nobody can guess them.
     #[default]
     Secret,
-    /// All the same, 24 bits.
-    Fixed(u32),
-    /// Made of a seed, so that a run can be repeated.
+    /// A seed, so that a run can be repeated.
     Seeded(Rng),
 }
 
-impl FirstPsns {
-    /// The number that all connections have, if there is one.
-    pub(crate) fn fixed(&self) -> Option<u32> {
+impl Chance {
+    /// For a ring's doorbell.
+    pub(crate) fn secret(&mut self) -> u32 {
         match self {
-            FirstPsns::Fixed(psn) => Some(*psn),
-            FirstPsns::Secret | FirstPsns::Seeded(_) => None,
+            Chance::Secret => secret(),
+            Chance::Seeded(rng) => rng.bits() as u32,
         }
     }
 
-    /// The next one, 24 bits.
-    pub(crate) fn next(&mut self) -> u32 {
-        match self {
-            FirstPsns::Secret => secret() & PSN_BITS,
-            FirstPsns::Fixed(psn) => *psn,
-            FirstPsns::Seeded(rng) => rng.bits() as u32 & PSN_BITS,
-        }
+    /// A first PSN, 24 bits.
+    pub(crate) fn psn(&mut self) -> u32 {
+        self.secret() & PSN_BITS
     }
 }
 

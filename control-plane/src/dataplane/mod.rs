@@ -30,7 +30,7 @@ pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub(crate) use ids::FirstPsns;
+pub(crate) use ids::Chance;
 pub use ids::{FIRST_FLOW_GROUP, Qp, RingIds, qp, secret};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};

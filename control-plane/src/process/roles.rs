@@ -285,6 +285,7 @@ async fn control(
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
         own: topology.flows.iter().map(|flow| create_flow_request(topology, flow)).collect(),
+        seed: None,
         journal: Some(Box::new(FileStore::new(&place.journal()))),
     };
     let controller = controller::start(setup).await.map_err(|e| match spec.kind {

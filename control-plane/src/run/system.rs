@@ -102,6 +102,7 @@ impl<'t> System<'t> {
             listens: None,
             agents: hosts.places().map(|place| (place, None)).collect(),
             own: Vec::new(),
+            seed: None,
             journal: None,
         };
         let controller = base.runtime.block_on(controller::start(setup))?;

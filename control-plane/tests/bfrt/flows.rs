@@ -130,6 +130,7 @@ impl Rig {
             agents: agents.collect(),
             own: Vec::new(),
             listens: None,
+            seed: None,
             journal: Some(Box::new(FileStore::new(&self.folder.path().join("journal")))),
         };
         self.runtime.block_on(start(setup))

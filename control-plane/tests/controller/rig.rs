@@ -220,6 +220,7 @@ impl Rig {
             listens: None,
             agents: uris.collect(),
             own: Vec::new(),
+            seed: None,
             journal: Some(store),
         };
         self.runtime.block_on(start(setup))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use p4runtime_proto::p4::v1 as pb;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tonic::Code;
 
@@ -47,17 +48,29 @@ fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
     Ok(Built { schema, config, program })
 }
 
+/// Runs what takes long where it holds up nobody. A runtime of one thread has no such place, and a simulated one must not depend on
+/// threads.
+async fn apart<R: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Outcome<R> {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return Ok(work());
+    }
+    let failed = |error| Refusal::new(Code::Internal, format!("{what} failed: {error}"));
+    tokio::task::spawn_blocking(work).await.map_err(failed)
+}
+
 impl Built {
     async fn new(config: Option<pb::ForwardingPipelineConfig>) -> Outcome<Self> {
         let config = config.ok_or_else(|| Refusal::invalid("the request has no config"))?;
-        let built = tokio::task::spawn_blocking(move || build(config)).await;
-        built.map_err(|error| Refusal::new(Code::Internal, format!("verifying failed: {error}")))?
+        apart("verifying", move || build(config)).await?
     }
 
     /// Takes as long as the program's tables and registers are big.
     async fn saved(self, config: &SwitchConfig) -> Outcome<Pipeline> {
         let config = config.clone();
-        let saved = tokio::task::spawn_blocking(move || {
+        apart("starting", move || {
             let mut switch = Switch::new(&self.program, config);
             for table in self.schema.tables.values() {
                 if let Some(size) = table.initial_size {
@@ -66,8 +79,8 @@ impl Built {
                 }
             }
             Pipeline::saved(self.schema, self.config, switch)
-        });
-        saved.await.map_err(|error| Refusal::new(Code::Internal, format!("starting failed: {error}")))
+        })
+        .await
     }
 }
 
@@ -150,7 +163,7 @@ impl Device {
         // The pump ends only with the server, which then has no use for them.
         let _ = feed.send(Feed { pipeline: pipeline.clone(), notifications, wake });
         self.set_running(pipeline);
-        tokio::task::spawn_blocking(move || drop(old));
+        tokio::spawn(apart("ending the old program", move || drop(old)));
         Ok(())
     }
 

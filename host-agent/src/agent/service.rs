@@ -4,6 +4,7 @@ use std::future::Future;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
@@ -89,6 +90,10 @@ impl AgentService {
         &self,
         call: impl FnOnce(&Agent) -> Result<R, AgentError> + Send + 'static,
     ) -> Result<R, Status> {
+        // A runtime of one thread has nobody else to give it to; a simulated one must not depend on threads.
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return Ok(call(&self.agent)?);
+        }
         let agent = self.agent.clone();
         match tokio::task::spawn_blocking(move || call(&agent)).await {
             Ok(result) => Ok(result?),

@@ -1,7 +1,7 @@
 //! The soft NIC, which lives in a thread of its own that also moves its packets: calls are sent there.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use zsr_soft_nic::{
     Access, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
@@ -25,11 +25,14 @@ struct Shared {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Calls a [`Nic`] that another thread owns.
+/// Calls a [`Nic`] that another thread owns, or that lies in the caller's thread.
 #[derive(Clone)]
-pub struct NicHandle {
-    commands: mpsc::Sender<Command>,
-    shared: Arc<Shared>,
+pub struct NicHandle(Way);
+
+#[derive(Clone)]
+enum Way {
+    Queue { commands: mpsc::Sender<Command>, shared: Arc<Shared> },
+    Held(Arc<Mutex<Nic>>),
 }
 
 /// The owner's end: carries out what handles sent.
@@ -43,7 +46,8 @@ pub struct NicQueue {
 pub fn nic_queue(wake: impl Fn() + Send + Sync + 'static) -> (NicHandle, NicQueue) {
     let (tx, rx) = mpsc::channel();
     let shared = Arc::new(Shared { pending: AtomicUsize::new(0), wake: Box::new(wake) });
-    (NicHandle { commands: tx, shared: Arc::clone(&shared) }, NicQueue { commands: rx, shared })
+    let handle = NicHandle(Way::Queue { commands: tx, shared: Arc::clone(&shared) });
+    (handle, NicQueue { commands: rx, shared })
 }
 
 impl NicQueue {
@@ -66,6 +70,11 @@ impl NicQueue {
 }
 
 impl NicHandle {
+    /// Calls `nic` in the caller's own thread: for a simulation, in which nothing runs beside the caller.
+    pub fn held(nic: Arc<Mutex<Nic>>) -> Self {
+        NicHandle(Way::Held(nic))
+    }
+
     /// Has the owner run `f` between two packets, and waits for the result. Not to be called by the
     /// owner itself, nor by async code other than through a blocking task.
     ///
@@ -75,12 +84,16 @@ impl NicHandle {
         &self,
         f: impl FnOnce(&mut Nic) -> R + Send + 'static,
     ) -> Result<R, NicStopped> {
+        let (commands, shared) = match &self.0 {
+            Way::Queue { commands, shared } => (commands, shared),
+            Way::Held(nic) => return Ok(f(&mut nic.lock().unwrap_or_else(PoisonError::into_inner))),
+        };
         let (answer, result) = mpsc::sync_channel(1);
         // Counted before it is sent, so that the owner never counts down what was not counted up.
-        self.shared.pending.fetch_add(1, Ordering::AcqRel);
+        shared.pending.fetch_add(1, Ordering::AcqRel);
         let command: Command = Box::new(move |nic| drop(answer.send(f(nic))));
-        self.commands.send(command).map_err(|_| NicStopped)?;
-        (self.shared.wake)();
+        commands.send(command).map_err(|_| NicStopped)?;
+        (shared.wake)();
         result.recv().map_err(|_| NicStopped)
     }
 
@@ -89,9 +102,16 @@ impl NicHandle {
     /// # Errors
     /// [`NicStopped`] when the owner is gone.
     pub fn cast(&self, f: impl FnOnce(&mut Nic) + Send + 'static) -> Result<(), NicStopped> {
-        self.shared.pending.fetch_add(1, Ordering::AcqRel);
-        self.commands.send(Box::new(f)).map_err(|_| NicStopped)?;
-        (self.shared.wake)();
+        let (commands, shared) = match &self.0 {
+            Way::Queue { commands, shared } => (commands, shared),
+            Way::Held(nic) => {
+                f(&mut nic.lock().unwrap_or_else(PoisonError::into_inner));
+                return Ok(());
+            }
+        };
+        shared.pending.fetch_add(1, Ordering::AcqRel);
+        commands.send(Box::new(f)).map_err(|_| NicStopped)?;
+        (shared.wake)();
         Ok(())
     }
 }

@@ -155,6 +155,7 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
             listens: None,
             agents: topology.hosts.iter().map(agent).collect::<Result<Vec<_>>>()?,
             own: Vec::new(),
+            seed: None,
             journal: None,
         };
         let controller = controller::start(setup).await?;
