@@ -24,7 +24,7 @@ use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, SchemaError, SwitchClient};
 use crate::plan::{Plan, PlanError};
 use crate::run::{RunError, install};
-use crate::topology::{NicKind, Switch, Topology};
+use crate::topology::{Switch, Topology};
 use p4runtime_proto::Address;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -267,10 +267,7 @@ fn hosts(setup: &Setup<'_>) -> Vec<Host> {
     let t = setup.topology;
     let host = |(at, h): (usize, &crate::topology::Host)| {
         let (agent, programs) = setup.agents.get(at).cloned()?;
-        // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
-        let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), t.station_of(at)?, h.mtu);
-        Some(Host { name, station, mtu, agent, programs, consumer_psn })
+        Some(Host { name: h.name.clone(), station: t.station_of(at)?, mtu: h.mtu, agent, programs })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
 }
