@@ -4,7 +4,7 @@ use super::alloc::{Allocator, Room};
 use super::model::{DeclaredRing, Host};
 use super::state::State;
 use crate::plan::FirstPsns;
-use crate::topology::{NicKind, Switch, Topology};
+use crate::topology::{Switch, Topology};
 use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -29,10 +29,7 @@ impl State {
 fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
     let host = |(at, h): (usize, &crate::topology::Host)| {
         let (agent, programs) = agents.get(at).cloned()?;
-        // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
-        let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), t.station_of(at)?, h.mtu);
-        Some(Host { name, station, mtu, agent, programs, consumer_psn })
+        Some(Host { name: h.name.clone(), station: t.station_of(at)?, mtu: h.mtu, agent, programs })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
 }
