@@ -81,14 +81,6 @@ pub(crate) enum FirstPsns {
 }
 
 impl FirstPsns {
-    /// The number that all connections have, if there is one.
-    pub(crate) fn fixed(&self) -> Option<u32> {
-        match self {
-            FirstPsns::Fixed(psn) => Some(*psn),
-            FirstPsns::Secret | FirstPsns::Seeded(_) => None,
-        }
-    }
-
     /// The next one, 24 bits.
     pub(crate) fn next(&mut self) -> u32 {
         match self {
