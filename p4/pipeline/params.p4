@@ -65,7 +65,7 @@ control Members(inout meta_t m) {
     table members {
         key = {
             m.b.worker : exact;
-            MEMBER     : exact @name("hops");
+            MEMBER     : exact;
         }
         actions = { group_member; no_group_member; }
         const default_action = no_group_member();

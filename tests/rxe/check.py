@@ -10,8 +10,8 @@ IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 
 def topology(kind, producers, consumers, mtu, more, sizes):
     hosts = "".join(f"  - {{name: {h}, ip: {HOSTS[h][0]}, mac: '{HOSTS[h][1]}', mtu: {mtu}}}\n" for h in producers + consumers)
-    # Timeouts are long: an emulated guest answers in milliseconds. First PSNs are 0 for a reason (docs/decisions.md).
-    return (f"name: rxe\ndefaults: {{first_psn: 0}}\nhosts:\n{hosts}flows:\n"
+    # Timeouts are long: an emulated guest answers in milliseconds. Packet numbers wrap on the way.
+    return (f"name: rxe\ndefaults: {{first_psn: 0xffffc0}}\nhosts:\n{hosts}flows:\n"
             f"  - {{name: f, kind: {kind}, producers: [{', '.join(producers)}], consumers: [{', '.join(consumers)}], "
             f"{sizes}, poll_timeout: 40ms, rto: 40ms, {more or 'poll_interval: 500us'}}}\n"
             "workload: {kind: synthetic, items: 1}\n")

@@ -176,9 +176,10 @@ impl Controlled {
             self.net.node_mut::<HeldNic>(*nic).expect("a NIC");
         }
         for _ in 0..TURNS {
-            self.runtime.block_on(tokio::time::sleep_until(now));
-            let switch = &mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").switch;
-            if self.control.drain(switch) == 0 {
+            self.runtime.block_on(async { tokio::time::sleep_until(now).await });
+            let time = self.net.now();
+            let switch = self.net.node_mut::<SwitchNode>(self.switch).expect("a switch");
+            if !switch.serve(time, &self.control) {
                 return;
             }
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use zsr_link::PcapSink;
 use zsr_sim::Node;
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::Switch;
+use zsr_soft_switch::{ControlQueue, Switch};
 use zsr_topology::Traffic;
 use zsr_wire::roce::IP_AT;
 use zsr_wire::{Frame, FramePool, icrc, vlan};
@@ -111,6 +111,18 @@ impl SwitchNode {
         self.switch.process(0, port, frame, &mut self.pool, &mut out);
         assert!(out.len() < 2, "{} frames leave", out.len());
         out.pop().map(|(_, frame)| frame.bytes().to_vec())
+    }
+
+    /// Carries out what `control` holds of a controller; returns whether there was anything.
+    pub fn serve(&mut self, now_ns: u64, control: &ControlQueue) -> bool {
+        let served = control.drain(&mut self.switch) > 0;
+        let mut pool = std::mem::take(&mut self.pool);
+        while self.switch.has_pending() {
+            self.switch.run_pending(now_ns, 16, &mut pool, &mut self.out);
+            self.send(now_ns, None, &mut pool);
+        }
+        self.pool = pool;
+        served
     }
 
     /// One more waits at a port, or one fewer.

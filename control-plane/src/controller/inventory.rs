@@ -8,7 +8,7 @@ use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use zsr_link::Rng;
-use zsr_topology::{NicKind, Switch, Topology};
+use zsr_topology::{Switch, Topology};
 
 impl State {
     /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
@@ -34,10 +34,7 @@ impl State {
 fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
     let host = |(at, h): (usize, &zsr_topology::Host)| {
         let (agent, programs) = agents.get(at).cloned()?;
-        // The kernel's soft-RoCE answers the question what it has with PSN 2^24 - 1 until it has executed a request (docs/decisions.md).
-        let consumer_psn = matches!(h.nic, NicKind::Verbs { .. }).then_some(0);
-        let (name, station, mtu) = (h.name.clone(), Station::of(t, at)?, h.mtu);
-        Some(Host { name, station, mtu, agent, programs, consumer_psn })
+        Some(Host { name: h.name.clone(), station: Station::of(t, at)?, mtu: h.mtu, agent, programs })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
 }

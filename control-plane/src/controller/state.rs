@@ -369,9 +369,7 @@ impl State {
         let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
         let (shared, member) = place_of_consumer(flow)?;
         // A group's worker counts packets to all members as one.
-        let worker_psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
-        let own_psn = self.host(&flow.name, &new.host)?.consumer_psn;
-        let psn = worker_psn.or(self.first_psn).or(own_psn);
+        let psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
         let worker = match shared {
             Some(worker) => worker,
             None => {

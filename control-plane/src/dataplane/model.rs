@@ -24,8 +24,6 @@ pub struct Host {
     pub agent: Address,
     /// The socket for programs that attach to its rings.
     pub programs: Option<PathBuf>,
-    /// First PSN of its consumer rings, where its NIC asks for one.
-    pub consumer_psn: Option<u32>,
 }
 
 /// A ring that the topology declares, for flows to come.
