@@ -1,5 +1,6 @@
 //! End-to-end tests over several crates: what they share.
 //!
+//! - [`controlled`]: a whole system in virtual time, with the controller that users run.
 //! - [`system`]: switch, NICs and rings of one flow in a simulated network.
 //! - [`nodes`]: the switch and the NICs as nodes of that network.
 //! - [`wire`]: a witness at the switch that knows the protocol and checks every packet.

@@ -67,6 +67,8 @@ pub struct SwitchNode {
     pub switch: Switch,
     /// What checks the packets.
     pub wire: Wire,
+    /// A port that nothing passes, in either direction.
+    pub cut: Option<u16>,
     /// What takes packets away, on their way in and out.
     pub filter: Filter,
     /// Ports on a VLAN, and which. What leaves there has its tag and the priority of RoCE; the witness sees it without.
@@ -85,6 +87,7 @@ impl SwitchNode {
         SwitchNode {
             switch,
             wire,
+            cut: None,
             filter: Box::new(|_| false),
             vlans: BTreeMap::new(),
             out: Vec::new(),
@@ -147,7 +150,7 @@ impl SwitchNode {
         let mut out = std::mem::take(&mut self.out);
         for ((port, frame), kind) in out.drain(..).zip(kinds) {
             record(self.capture.as_ref(), now_ns, frame.bytes());
-            if (self.filter)(kind) {
+            if (self.filter)(kind) || self.cut == Some(port) {
                 pool.put(frame);
             } else {
                 self.queue.push_back((port, frame));
@@ -161,7 +164,7 @@ impl SwitchNode {
 impl Node for SwitchNode {
     fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
         let bytes = without_tag(frame.bytes()).bytes().to_vec();
-        if (self.filter)(self.wire.kind_of_arrival(port, &bytes)) {
+        if (self.filter)(self.wire.kind_of_arrival(port, &bytes)) || self.cut == Some(port) {
             return pool.put(frame);
         }
         record(self.capture.as_ref(), now_ns, &bytes);

@@ -1,9 +1,12 @@
 //! The controller that users run, in virtual time: what it does about faults, and that a seed says everything.
 
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_ring::PopError;
+use zsr_control_plane::controller::store::Store;
+use zsr_ring::{Consumer, PopError, Producer};
 use zsr_sim::{FaultRates, LinkConfig};
 use zsr_tests::controlled::Controlled;
 
@@ -65,4 +68,167 @@ fn a_seed_says_everything() {
     let first = moved(1);
     assert_eq!(moved(1), first);
     assert_ne!(moved(2).1, first.1);
+}
+
+/// A journal in memory, which outlives its controller.
+#[derive(Clone, Debug, Default)]
+struct MemoryStore(Arc<Mutex<Vec<u8>>>);
+
+impl Store for MemoryStore {
+    fn path(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        Ok(self.0.lock().expect("no panic").clone())
+    }
+
+    fn replace(&mut self, text: &[u8]) -> std::io::Result<()> {
+        *self.0.lock().expect("no panic") = text.to_vec();
+        Ok(())
+    }
+
+    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
+        self.0.lock().expect("no panic").extend_from_slice(line);
+        Ok(())
+    }
+}
+
+/// Pushes numbered items as long as there is room.
+fn push_all(tx: &mut Producer, next: &mut u64) {
+    let mut item = [0; 64];
+    item[..8].copy_from_slice(&next.to_le_bytes());
+    while tx.try_push(&item).is_ok() {
+        *next += 1;
+        item[..8].copy_from_slice(&next.to_le_bytes());
+    }
+}
+
+/// Pops all there is, which has to be what comes next.
+fn pop_all(rx: &mut Consumer, next: &mut u64) {
+    let mut item = [0; 64];
+    loop {
+        match rx.try_pop(&mut item) {
+            Ok(()) => assert_eq!(u64::from_le_bytes(item[..8].try_into().expect("8 bytes")), *next),
+            Err(PopError::Empty) => return,
+            Err(e) => panic!("{e}"),
+        }
+        *next += 1;
+    }
+}
+
+#[test]
+fn every_item_arrives_over_bad_links_whatever_the_seed() {
+    (10..20).for_each(|seed| drop(moved(seed)));
+}
+
+#[test]
+fn a_flow_goes_on_without_its_controller_and_with_the_next_one() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 3);
+    let store = MemoryStore::default();
+    let first = sim.controller(Some(Box::new(store.clone()))).expect("a controller");
+    let flow = sim.create(&first, shuffle("f", &["h1"], &["h2"]));
+    let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+    let (mut pushed, mut popped) = (0, 0);
+    let mut pump = |sim: &mut Controlled, times: u32| {
+        let before = popped;
+        for _ in 0..times {
+            push_all(&mut tx, &mut pushed);
+            sim.run_for(MS / 10);
+            pop_all(&mut rx, &mut popped);
+        }
+        popped - before
+    };
+    assert!(pump(&mut sim, 20) > 0);
+    first.stop();
+    let gone = first.is_gone();
+    drop(first);
+    sim.drive(gone);
+    assert!(pump(&mut sim, 20) > 0, "nothing moves without a controller");
+    let second = sim.controller(Some(Box::new(store))).expect("the next controller");
+    assert_eq!(second.get_flow("f").expect("taken up").rings().count(), 2);
+    assert!(pump(&mut sim, 20) > 0, "nothing moves with the next controller");
+}
+
+#[test]
+fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 4);
+    let controller = sim.controller(None).expect("a controller");
+    let settings = proto::Settings {
+        policy: Some(proto::Policy::DropMember.into()),
+        dead_after_us: Some(500_000),
+        ..Default::default()
+    };
+    let request = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        settings: Some(settings),
+        ..shuffle("f", &["h1"], &["h2", "h3"])
+    };
+    let flow = sim.create(&controller, request);
+    let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+    let (mut pushed, mut popped) = (0, 0);
+    let (_, mut events) = controller.events(None);
+    // From now on nothing reaches h3, and nothing comes from there.
+    sim.switch().cut = Some(3);
+    let cut = sim.net.now();
+    let removed = loop {
+        push_all(&mut tx, &mut pushed);
+        sim.run_for(MS);
+        pop_all(&mut rx, &mut popped);
+        match events.try_recv() {
+            Ok(event) if event.kind() == proto::EventKind::MemberRemoved => break event,
+            _ => assert!(sim.net.now() - cut < 5_000_000_000, "nobody was dropped in 5 s"),
+        }
+    };
+    assert_eq!(removed.member, "h3");
+    assert!(sim.net.now() - cut >= 500_000_000, "it was dropped before it was silent for long");
+    let before = popped;
+    for _ in 0..20 {
+        push_all(&mut tx, &mut pushed);
+        sim.run_for(MS / 10);
+        pop_all(&mut rx, &mut popped);
+    }
+    assert!(popped > before, "the others do not go on");
+}
+
+#[test]
+fn flows_share_a_link_by_weight() {
+    const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(1_000_000_000), ..LinkConfig::FAST };
+    let mut sim = Controlled::new(HOSTS, LINK, 5);
+    let controller = sim.controller(None).expect("a controller");
+    let mut pairs = Vec::new();
+    for (name, host, weight) in [("a", "h1", 1), ("b", "h2", 2), ("c", "h3", 4)] {
+        let settings = proto::Settings { weight: Some(weight), ..Default::default() };
+        let request = proto::CreateFlowRequest {
+            settings: Some(settings),
+            item_size: 4096,
+            ring_size: 1 << 18,
+            ..shuffle(name, &[host], &["h4"])
+        };
+        let flow = sim.create(&controller, request);
+        pairs.push((sim.producer(&flow, 0), sim.consumer(&flow, 1), 0u64));
+    }
+    let mut item = vec![0; 4096];
+    let mut run = |sim: &mut Controlled, time: Duration| {
+        let before: Vec<u64> = pairs.iter().map(|p| p.2).collect();
+        let end = sim.net.now() + time.as_nanos() as u64;
+        while sim.net.now() < end {
+            for (tx, rx, popped) in &mut pairs {
+                while tx.try_push(&item).is_ok() {}
+                while rx.try_pop(&mut item).is_ok() {
+                    *popped += 1;
+                }
+            }
+            sim.run_for(MS / 10);
+        }
+        pairs.iter().zip(before).map(|(p, b)| p.2 - b).collect::<Vec<u64>>()
+    };
+    // The law learns what there is first.
+    run(&mut sim, MS * 2000);
+    let shares = run(&mut sim, MS * 1000);
+    let unit = shares.iter().sum::<u64>() as f64 / 7.0;
+    for (share, weight) in shares.iter().zip([1.0, 2.0, 4.0]) {
+        let off = *share as f64 / (weight * unit) - 1.0;
+        assert!(off.abs() < 0.1, "{shares:?}");
+    }
 }
