@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn values_out_of_range_name_flow_setting_and_range() {
-        let refused = |changes: Changes| Settings::of_items(64).with(&changes, "f", 64).unwrap_err().to_string();
+        let refused =
+            |changes: Changes| Settings::of_items(64).with(&changes, "f", 64).unwrap_err().to_string();
         for (changes, part) in [
             (
                 Changes { weight: Some(0), ..Default::default() },
