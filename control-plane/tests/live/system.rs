@@ -197,10 +197,13 @@ pub fn signal(pid: u64, signal: &str) {
     assert!(sent.success());
 }
 
-/// Whether a process of this number lives (a zombie does not).
+/// Whether a process lives (a zombie does not). One whose first thread has ended still has its files, and their locks, while it has other threads.
 pub fn lives(pid: u64) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    stat.is_ok_and(|s| !s.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+    let process = Path::new("/proc").join(pid.to_string());
+    let stat = std::fs::read_to_string(process.join("stat"));
+    let ended = |s: String| s.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z');
+    let threads = std::fs::read_dir(process.join("task")).map_or(0, Iterator::count);
+    stat.is_ok_and(|s| threads > 1 || !ended(s))
 }
 
 pub fn say(child: &mut Child, text: &str) {
