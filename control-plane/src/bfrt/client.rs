@@ -248,11 +248,6 @@ impl BfrtClient {
         Ok(out)
     }
 
-    /// All cells of counter `id` that have counted, as (index, packets, bytes).
-    pub async fn counters(&mut self, id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
-        self.reader.counter(id).await
-    }
-
     /// Has the packet generator make `packet`, once.
     pub async fn packet_out(&mut self, packet: &[u8]) -> Result<(), ClientError> {
         // Behind those of the timers, in turn, so that one that follows at once does not overtake its forerunner.

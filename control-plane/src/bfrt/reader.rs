@@ -2,10 +2,10 @@
 
 use super::BfrtError;
 use super::client::explain;
+use super::convert;
 use super::groups::{self, GROUP, Groups, NODE};
 use super::info::Info;
 use super::proto as bf;
-use super::{convert, row::Row};
 use crate::p4::{Cell, ClientError};
 use bf::bf_runtime_client::BfRuntimeClient;
 use p4runtime_proto::p4::v1 as rt;
@@ -77,15 +77,6 @@ impl BfrtReader {
         }
         let cell = |&(counter, index): &(u32, u16)| found.get(&(counter, index.into())).copied();
         Ok(cells.iter().map(|c| cell(c).unwrap_or_default()).collect())
-    }
-
-    /// All cells of counter `id` that have counted, as (index, packets, bytes).
-    pub(super) async fn counter(&self, id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
-        let table = self.info.by_id(id).ok_or_else(|| self.info.missing(format!("counter number {id}")));
-        let all = table.and_then(|t| Row::of(&self.info, &t.name)).map_err(|e| self.unfit(e))?.entry();
-        let cells = self.read(vec![from_chip(all)]).await?;
-        let cells = cells.iter().filter_map(|e| convert::counter_back(&self.info, e));
-        Ok(cells.filter(|c| c.1 != 0).map(|(index, p, b)| (index as usize, p, b)).collect())
     }
 
     pub(super) async fn all_of(&self, table_id: u32) -> Result<Vec<bf::TableEntry>, ClientError> {

@@ -221,37 +221,6 @@ impl P4RuntimeSession {
         Ok(())
     }
 
-    /// All cells of counter `counter_id` that have counted, as (index, packets, bytes).
-    pub async fn counters(&mut self, counter_id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
-        let request = rt::ReadRequest {
-            device_id: self.device_id,
-            entities: vec![rt::Entity {
-                entity: Some(rt::entity::Entity::CounterEntry(rt::CounterEntry {
-                    counter_id,
-                    ..Default::default()
-                })),
-            }],
-            ..Default::default()
-        };
-        let mut stream =
-            self.rpc.read(request).await.map_err(|e| self.refused("reading counters", &e))?.into_inner();
-        let mut out = Vec::new();
-        while let Some(response) = stream.next().await {
-            for entity in response.map_err(|e| self.refused("reading counters", &e))?.entities {
-                if let Some(rt::entity::Entity::CounterEntry(rt::CounterEntry {
-                    index: Some(index),
-                    data: Some(data),
-                    ..
-                })) = entity.entity
-                    && data.packet_count != 0
-                {
-                    out.push((index.index as usize, data.packet_count as u64, data.byte_count as u64));
-                }
-            }
-        }
-        Ok(out)
-    }
-
     /// Has the switch take `packet` as if it had come in at its CPU port.
     pub async fn packet_out(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
         let lost = |_| ClientError::Lost { switch: self.name.clone() };

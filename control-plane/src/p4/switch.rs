@@ -219,14 +219,6 @@ impl SwitchClient {
         }
     }
 
-    /// All cells of counter `counter_id` that have counted, as (index, packets, bytes).
-    pub async fn counters(&mut self, counter_id: u32) -> Result<Vec<(usize, u64, u64)>, ClientError> {
-        match &mut self.session {
-            Session::P4Runtime(session) | Session::Chip(session, _) => session.counters(counter_id).await,
-            Session::Bfrt(client) => client.counters(counter_id).await,
-        }
-    }
-
     /// Has the switch take `packet` as one of the controller's.
     pub async fn packet_out(&mut self, packet: Vec<u8>) -> Result<(), ClientError> {
         match &mut self.session {
