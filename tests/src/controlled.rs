@@ -18,16 +18,16 @@ use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
 use zsr_control_plane::controller::{self, Controller, Setup, StartError};
 use zsr_control_plane::dataplane::model::Flow;
-use zsr_control_plane::dataplane::ticks;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::run::hosts::nic_config;
+use zsr_control_plane::run::system::bare_switch;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
-use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
+use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_sim::{End, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{ControlQueue, Switch, SwitchConfig, control_queue};
+use zsr_soft_switch::{ControlQueue, control_queue};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
@@ -94,10 +94,7 @@ impl Controlled {
         let runtime = runtime.expect("a runtime");
         let start = runtime.block_on(async { Instant::now() });
         let mut net = Network::new(seed);
-        let mut switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
-        for timer in ticks::timers(topology.switches[0].tick) {
-            switch.add_timer(timer).expect("a timer");
-        }
+        let switch = bare_switch(&topology.switches[0]).expect("a switch");
         let (handle, control) = control_queue(|| ());
         let switch = net.add(SwitchNode::new(switch, Wire::default()));
         let (place, listener) = local();

@@ -35,23 +35,9 @@ fn moved(seed: u64) -> (u64, u64) {
     let flow = sim.create(&controller, shuffle("f", &["h1"], &["h2"]));
     let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
     let (mut pushed, mut popped) = (0u64, 0u64);
-    let mut item = [0; 64];
     while popped < 1000 {
-        while pushed < 1000 {
-            item[..8].copy_from_slice(&pushed.to_le_bytes());
-            if tx.try_push(&item).is_err() {
-                break;
-            }
-            pushed += 1;
-        }
-        loop {
-            match rx.try_pop(&mut item) {
-                Ok(()) => assert_eq!(u64::from_le_bytes(item[..8].try_into().expect("8 bytes")), popped),
-                Err(PopError::Empty) => break,
-                Err(e) => panic!("{e}"),
-            }
-            popped += 1;
-        }
+        push_all(&mut tx, &mut pushed, 1000);
+        pop_all(&mut rx, &mut popped);
         sim.run_for(MS / 10);
         assert!(sim.net.now() < 20_000_000_000, "{popped} of 1000 items in 20 s");
     }
@@ -94,11 +80,11 @@ impl Store for MemoryStore {
     }
 }
 
-/// Pushes numbered items as long as there is room.
-fn push_all(tx: &mut Producer, next: &mut u64) {
+/// Pushes numbered items below `end` as long as there is room.
+fn push_all(tx: &mut Producer, next: &mut u64, end: u64) {
     let mut item = [0; 64];
     item[..8].copy_from_slice(&next.to_le_bytes());
-    while tx.try_push(&item).is_ok() {
+    while *next < end && tx.try_push(&item).is_ok() {
         *next += 1;
         item[..8].copy_from_slice(&next.to_le_bytes());
     }
@@ -135,7 +121,7 @@ fn a_flow_goes_on_without_its_controller_and_with_the_next_one() {
     let mut pump = |sim: &mut Controlled, times: u32| {
         let before = popped;
         for _ in 0..times {
-            push_all(&mut tx, &mut pushed);
+            push_all(&mut tx, &mut pushed, u64::MAX);
             sim.run_for(MS / 10);
             pop_all(&mut rx, &mut popped);
         }
@@ -174,7 +160,7 @@ fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
     sim.switch().cut = Some(3);
     let cut = sim.net.now();
     let removed = loop {
-        push_all(&mut tx, &mut pushed);
+        push_all(&mut tx, &mut pushed, u64::MAX);
         sim.run_for(MS);
         pop_all(&mut rx, &mut popped);
         match events.try_recv() {
@@ -186,7 +172,7 @@ fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
     assert!(sim.net.now() - cut >= 500_000_000, "it was dropped before it was silent for long");
     let before = popped;
     for _ in 0..20 {
-        push_all(&mut tx, &mut pushed);
+        push_all(&mut tx, &mut pushed, u64::MAX);
         sim.run_for(MS / 10);
         pop_all(&mut rx, &mut popped);
     }

@@ -70,7 +70,47 @@ impl InHand {
     /// # Errors
     /// What the server refuses.
     pub fn switch(&self, artifacts: &Artifacts) -> Result<Switch, RunError> {
-        switch(&self.draft, artifacts)
+        let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
+        let mut switch = Switch::new(&program, SwitchConfig::default());
+        let (handle, queue) = control_queue(|| ());
+        let draft = &self.draft;
+        let name = &draft.topology().switches[0].name;
+        std::thread::scope(|scope| {
+            let controller = scope.spawn(|| -> Result<(), RunError> {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .map_err(|source| RunError::Io { what: "starting the control thread".into(), source })?;
+                runtime.block_on(async {
+                    let (place, listener) = local();
+                    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+                    let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
+                    let task = tokio::spawn(server.serve(listener, async {
+                        let _ = stopped.await;
+                    }));
+                    let mut client = SwitchClient::connect(name, place, NonZeroU64::MIN.get(), 1).await?;
+                    give_base(&mut client, artifacts, draft.schema(), draft.topology(), None).await?;
+                    client.insert(draft.flows()?).await?;
+                    client.insert(draft.ticks()).await?;
+                    drop(client);
+                    drop(stop);
+                    // The switch is complete; how its server ends changes nothing.
+                    let _ = task.await;
+                    Ok(())
+                })
+            });
+            while !controller.is_finished() {
+                queue.drain(&mut switch);
+                std::thread::yield_now();
+            }
+            controller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        let (mut pool, mut out) = (FramePool::default(), Vec::new());
+        for reset in draft.resets() {
+            switch.queue_packet_out(&reset.packet()).map_err(|e| RunError::Program(e.to_string()))?;
+            switch.run_pending(0, 1, &mut pool, &mut out);
+        }
+        Ok(switch)
     }
 }
 
@@ -100,52 +140,4 @@ fn connect(
     };
     let data_qpn = queue_pair(data, false)?;
     Ok(RingAddress { rkey, data_qpn, poll_qpn: queue_pair(poll, true)?, epoch: 0 })
-}
-
-/// A switch for the caller's own thread, with the draft's program, entries and groups, put there through a P4Runtime server that is gone
-/// again.
-///
-/// # Errors
-/// What the server refuses, or the system.
-pub fn switch(draft: &Draft, artifacts: &Artifacts) -> Result<Switch, RunError> {
-    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
-    let mut switch = Switch::new(&program, SwitchConfig::default());
-    let (handle, queue) = control_queue(|| ());
-    let name = &draft.topology().switches[0].name;
-    std::thread::scope(|scope| {
-        let controller = scope.spawn(|| -> Result<(), RunError> {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|source| RunError::Io { what: "starting the control thread".into(), source })?;
-            runtime.block_on(async {
-                let (place, listener) = local();
-                let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-                let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
-                let task = tokio::spawn(server.serve(listener, async {
-                    let _ = stopped.await;
-                }));
-                let mut client = SwitchClient::connect(name, place, NonZeroU64::MIN.get(), 1).await?;
-                give_base(&mut client, artifacts, draft.schema(), draft.topology(), None).await?;
-                client.insert(draft.flows()?).await?;
-                client.insert(draft.ticks()).await?;
-                drop(client);
-                drop(stop);
-                // The switch is complete; how its server ends changes nothing.
-                let _ = task.await;
-                Ok(())
-            })
-        });
-        while !controller.is_finished() {
-            queue.drain(&mut switch);
-            std::thread::yield_now();
-        }
-        controller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
-    let (mut pool, mut out) = (FramePool::default(), Vec::new());
-    for reset in draft.resets() {
-        switch.queue_packet_out(&reset.packet()).map_err(|e| RunError::Program(e.to_string()))?;
-        switch.run_pending(0, 1, &mut pool, &mut out);
-    }
-    Ok(switch)
 }

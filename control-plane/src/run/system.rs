@@ -173,6 +173,20 @@ fn as_run(request: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
     proto::CreateFlowRequest { settings, ..request }
 }
 
+/// A switch with the timers of `spec`, whose program the controller brings.
+///
+/// # Errors
+/// [`RunError::Program`], [`RunError::Switch`].
+pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, RunError> {
+    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
+    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
+    let mut switch = Switch::new(&program, config);
+    for timer in ticks::timers(spec.tick) {
+        switch.add_timer(timer)?;
+    }
+    Ok(switch)
+}
+
 /// A switch that runs nothing yet, in a thread with the stations.
 fn fabric(
     spec: &SwitchSpec,
@@ -180,13 +194,7 @@ fn fabric(
     stop: &Arc<AtomicBool>,
     thread: &Arc<OnceLock<Thread>>,
 ) -> Result<(SwitchHandle, JoinHandle<FabricStats>), RunError> {
-    // The controller brings the program.
-    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
-    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
-    let mut switch = Switch::new(&program, config);
-    for timer in ticks::timers(spec.tick) {
-        switch.add_timer(timer)?;
-    }
+    let switch = bare_switch(spec)?;
     let to_wake = thread.clone();
     let (handle, control) = control_queue(move || {
         if let Some(t) = to_wake.get() {
