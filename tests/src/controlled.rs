@@ -25,7 +25,7 @@ use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
 use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Cancel, Consumer, Producer};
-use zsr_sim::{End, LinkConfig, Network, Node, NodeId, Stop};
+use zsr_simnet::{End, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{ControlQueue, control_queue};
 use zsr_topology::Topology;

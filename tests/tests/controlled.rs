@@ -7,7 +7,7 @@ use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
 use zsr_ring::{Consumer, PopError, Producer};
-use zsr_sim::{FaultRates, LinkConfig};
+use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::Controlled;
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
