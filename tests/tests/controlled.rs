@@ -1,14 +1,11 @@
 //! The controller that users run, in virtual time: what it does about faults, and that a seed says everything.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_control_plane::controller::store::Store;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
-use zsr_tests::controlled::Controlled;
+use zsr_tests::controlled::{Controlled, MemoryStore};
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
@@ -54,30 +51,6 @@ fn a_seed_says_everything() {
     let first = moved(1);
     assert_eq!(moved(1), first);
     assert_ne!(moved(2).1, first.1);
-}
-
-/// A journal in memory, which outlives its controller.
-#[derive(Clone, Debug, Default)]
-struct MemoryStore(Arc<Mutex<Vec<u8>>>);
-
-impl Store for MemoryStore {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.lock().expect("no panic").clone())
-    }
-
-    fn replace(&mut self, text: &[u8]) -> std::io::Result<()> {
-        *self.0.lock().expect("no panic") = text.to_vec();
-        Ok(())
-    }
-
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
-        self.0.lock().expect("no panic").extend_from_slice(line);
-        Ok(())
-    }
 }
 
 /// Pushes numbered items below `end` as long as there is room.
