@@ -10,7 +10,7 @@ mod process;
 mod relay;
 mod store;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+pub use tokio::task::JoinHandle as Task;
 use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
 use zsr_control_plane::controller::{self, Controller, Setup, StartError};
@@ -32,7 +32,7 @@ use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{ControlQueue, control_queue};
+use zsr_soft_switch::{ControlQueue, TableId, control_queue};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
@@ -244,7 +244,7 @@ impl Controlled {
     pub fn begin_controller(
         &mut self,
         store: Option<Box<dyn Store>>,
-    ) -> JoinHandle<Result<Controller, StartError>> {
+    ) -> Task<Result<Controller, StartError>> {
         let (topology, seed) = (self.topology.clone(), self.seed ^ self.net.now());
         let p4runtime = self.p4runtime.place.clone().into();
         let agents = self.hosts.iter().map(|host| (host.way.place.clone().into(), None)).collect();
@@ -283,7 +283,7 @@ impl Controlled {
     pub fn begin<R: Send + 'static>(
         &self,
         work: impl Future<Output = R> + Send + 'static,
-    ) -> Option<JoinHandle<R>> {
+    ) -> Option<Task<R>> {
         self.controller.as_ref().map(|process| process.spawn(work))
     }
 
@@ -293,10 +293,15 @@ impl Controlled {
         self.finish(task)
     }
 
-    fn finish<R>(&mut self, task: JoinHandle<R>) -> R {
+    fn finish<R>(&mut self, task: Task<R>) -> R {
         while !task.is_finished() {
             self.span();
         }
+        self.relay.result(task).expect("its process lives")
+    }
+
+    /// What a task that has ended returned; `None` if its process was killed before.
+    pub fn result<R>(&self, task: Task<R>) -> Option<R> {
         self.relay.result(task)
     }
 
@@ -342,6 +347,30 @@ impl Controlled {
         }
         let said = before != self.carried.load(Ordering::Relaxed);
         self.silent_spans = if said { 0 } else { self.silent_spans.saturating_add(1) };
+    }
+
+    /// What the switch has been given: entries by table, and multicast groups with their members.
+    pub fn switch_holds(&mut self) -> BTreeMap<String, usize> {
+        let switch = &self.switch().switch;
+        let tables = switch.info().tables.iter().enumerate();
+        let mut holds: BTreeMap<String, usize> = tables
+            .map(|(id, table)| (table.name.clone(), switch.table_len(TableId(id as u32)).expect("a table")))
+            .collect();
+        for (id, members) in switch.multicast_groups() {
+            holds.insert(format!("multicast group {id}"), members.len());
+        }
+        holds
+    }
+
+    /// A host that has rings, memory regions or queue pairs, and how many.
+    pub fn hosts_hold(&self) -> Option<String> {
+        self.hosts.iter().zip(&self.agents).find_map(|(side, agent)| {
+            let nic = self.net.node::<HeldNic>(side.node).expect("a NIC").nic()?;
+            let (rings, (regions, qps)) = (agent.rings().map_or(0, |rings| rings.len()), nic.held());
+            (rings + regions + qps > 0).then(|| {
+                format!("host {} has {rings} rings, {regions} memory regions, {qps} queue pairs", agent.name())
+            })
+        })
     }
 
     /// The switch.

@@ -47,8 +47,12 @@ impl Process {
         });
     }
 
-    /// What a task has returned.
-    pub fn result<R>(&self, task: JoinHandle<R>) -> R {
-        self.runtime.block_on(task).unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+    /// What a task, of this or another process, has returned; `None` if its process was killed before.
+    pub fn result<R>(&self, task: JoinHandle<R>) -> Option<R> {
+        match self.runtime.block_on(task) {
+            Ok(result) => Some(result),
+            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+            Err(_) => None,
+        }
     }
 }

@@ -35,6 +35,11 @@ impl MemoryStore {
         self.disk().cut = Some(part);
     }
 
+    /// No line is cut off after all.
+    pub fn forget_cut(&self) {
+        self.disk().cut = None;
+    }
+
     /// Whether a line was cut off. The disk takes lines again from then on.
     pub fn died(&self) -> bool {
         std::mem::take(&mut self.disk().dead)
