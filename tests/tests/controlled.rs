@@ -193,3 +193,44 @@ fn flows_share_a_link_by_weight() {
         assert!(off.abs() < 0.1, "{shares:?}");
     }
 }
+
+#[test]
+fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 6);
+    let controller = sim.controller(None).expect("a controller");
+    let replicate = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        ..shuffle("r", &["h1"], &["h2", "h3", "h4"])
+    };
+    let flows = [sim.create(&controller, shuffle("s", &["h1"], &["h2"])), sim.create(&controller, replicate)];
+    let mut ends: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            let consumers =
+                (1..flow.rings().count()).map(|at| (sim.consumer(flow, at), 0)).collect::<Vec<_>>();
+            (sim.producer(flow, 0), 0, consumers)
+        })
+        .collect();
+    let mut pump = |sim: &mut Controlled, end: u64| {
+        for _ in 0..20 {
+            for (tx, pushed, consumers) in &mut ends {
+                push_all(tx, pushed, end);
+                consumers.iter_mut().for_each(|(rx, popped)| pop_all(rx, popped));
+            }
+            sim.run_for(MS / 10);
+        }
+        ends.iter().flat_map(|(_, _, consumers)| consumers.iter().map(|c| c.1)).min().expect("consumers")
+    };
+    for _ in 0..3 {
+        let before = pump(&mut sim, u64::MAX);
+        sim.kill_switch();
+        pump(&mut sim, u64::MAX);
+        sim.return_switch();
+        let (mut tries, mut after) = (0, 0);
+        while after < before + 200 {
+            after = pump(&mut sim, u64::MAX);
+            tries += 1;
+            assert!(tries < 1000, "{after} of {before} items and more in 2 s");
+        }
+    }
+}

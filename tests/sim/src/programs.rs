@@ -34,6 +34,8 @@ struct Book {
     asked: NewFlow,
     /// Of a replicate: all items in the order of the first consumer that popped them.
     order: Vec<(u32, u32)>,
+    /// Of a replicate: consumers from the beginning that no program has come to yet.
+    founders: BTreeSet<String>,
     /// Nothing is pushed for now: somebody wants to end it.
     paused: bool,
     /// Why items of this flow may be missing.
@@ -43,8 +45,10 @@ struct Book {
 /// A consumer ring: how far its programs are.
 #[derive(Debug, Default)]
 struct Sink {
-    /// Of a replicate: its next item's place in the order, once that is known.
+    /// Of a replicate: its next item's place in the order, once that is known; until then, what it has got. Who has joined a group does
+    /// not know where.
     place: Option<usize>,
+    unplaced: Vec<(u32, u32)>,
     /// The last item of every lane.
     last: BTreeMap<u32, u32>,
     ended: bool,
@@ -113,7 +117,8 @@ impl Programs {
 
     /// Somebody has asked for a flow.
     pub fn know(&mut self, flow: &NewFlow) {
-        let book = Book { asked: flow.clone(), order: Vec::new(), paused: false, excused: None };
+        let founders = flow.consumers.iter().map(|host| format!("c{host}")).collect();
+        let book = Book { asked: flow.clone(), order: Vec::new(), founders, paused: false, excused: None };
         self.books.insert(flow.name, book);
     }
 
@@ -154,7 +159,8 @@ impl Programs {
     /// A host has died, and its programs with it. Whatever flow had a member there may have lost items.
     pub fn bury(&mut self, host: usize) {
         let flows: BTreeSet<usize> = self.handles.iter().filter(|h| h.host == host).map(|h| h.flow).collect();
-        let members = |book: &Book| book.asked.producers.contains(&host) || book.asked.consumers.contains(&host);
+        let members =
+            |book: &Book| book.asked.producers.contains(&host) || book.asked.consumers.contains(&host);
         let had = self.books.iter().filter(|(_, b)| members(b)).map(|(f, _)| *f).collect::<Vec<_>>();
         for flow in flows.into_iter().chain(had) {
             self.excuse(flow, "a host of it died");
@@ -201,7 +207,11 @@ impl Programs {
             let (flow, member, to) = parts(&ring.name);
             let is_leaving = to.is_some_and(|to| self.leaving.contains(&(flow, to.to_owned())));
             let known = self.books.contains_key(&flow);
-            if ring.state == RingState::Connected && known && !is_leaving && self.taken.insert((host, ring.id)) {
+            if ring.state == RingState::Connected
+                && known
+                && !is_leaving
+                && self.taken.insert((host, ring.id))
+            {
                 self.take(host, agent, &ring, flow, member);
             }
         }
@@ -230,7 +240,9 @@ impl Programs {
             agent.attach_producer(&ring.name, Cancel::default()).map(|p| End::Push(p, lane as u32))
         } else {
             let sink = (host, ring.id);
-            if self.sinks.entry(sink).or_default().ended {
+            let founds = self.books.get_mut(&flow).is_some_and(|book| book.founders.remove(member));
+            let fresh = Sink { place: founds.then_some(0), ..Sink::default() };
+            if self.sinks.entry(sink).or_insert(fresh).ended {
                 return;
             }
             agent.attach_consumer(&ring.name, Cancel::default()).map(|c| End::Pop(c, sink))
@@ -243,14 +255,18 @@ impl Programs {
     /// Every program does a little. Those that have pushed everything end their streams, where they do.
     pub fn step(&mut self) {
         let mut gone = Vec::new();
-        let mut handles = std::mem::take(&mut self.handles);
-        for (at, handle) in handles.iter_mut().enumerate() {
-            if !self.paused.contains(&handle.host) && !self.work(handle) {
+        for at in 0..self.handles.len() {
+            // Its place is filled again at once; the others are there meanwhile.
+            let mut handle = self.handles.swap_remove(at);
+            if !self.paused.contains(&handle.host) && !self.work(&mut handle) {
                 gone.push(at);
             }
+            let last = self.handles.len();
+            self.handles.push(handle);
+            self.handles.swap(at, last);
         }
         for at in gone.into_iter().rev() {
-            let handle = handles.swap_remove(at);
+            let handle = self.handles.swap_remove(at);
             if let End::Push(producer, lane) = handle.end {
                 let (lane, flow) = (&mut self.lanes[lane as usize], handle.flow);
                 let to = parts(&lane.ring.0).2.unwrap_or("").to_owned();
@@ -263,7 +279,6 @@ impl Programs {
                 }
             }
         }
-        self.handles = handles;
     }
 
     /// Whether the program still has its ring.
@@ -330,14 +345,15 @@ impl Programs {
         true
     }
 
-    fn arrived(&mut self, flow: usize, sink: (usize, u64), member: &str, number: u32, which: u32) {
+    fn arrived(&mut self, flow: usize, sink_number: (usize, u64), member: &str, number: u32, which: u32) {
         self.popped += 1;
         let place = format!("f{flow}.{member}");
-        let lane = self.lanes.get_mut(number as usize).unwrap_or_else(|| panic!("{place}: an item of nobody"));
+        let lane =
+            self.lanes.get_mut(number as usize).unwrap_or_else(|| panic!("{place}: an item of nobody"));
         assert_eq!(lane.flow, flow, "{place}: an item of another flow");
         assert!(which < lane.pushed, "{place}: item {which} of {:?} was not pushed", lane.ring);
         let book = self.books.get_mut(&flow).expect("a known flow");
-        let sink = self.sinks.entry(sink).or_default();
+        let sink = self.sinks.entry(sink_number).or_default();
         let last = sink.last.insert(number, which);
         assert!(last.is_none_or(|last| last < which), "{place}: {which} behind {last:?} of {:?}", lane.ring);
         match book.asked.kind {
@@ -346,18 +362,8 @@ impl Programs {
                 lane.arrived += 1;
             }
             FlowKind::Replicate => {
-                let order = &mut book.order;
-                let at = *sink.place.get_or_insert_with(|| {
-                    order.iter().position(|i| *i == (number, which)).unwrap_or(order.len())
-                });
-                match order.get(at) {
-                    Some(first) => assert_eq!(*first, (number, which), "{place}: two orders"),
-                    None => {
-                        order.push((number, which));
-                        lane.arrived += 1;
-                    }
-                }
-                sink.place = Some(at + 1);
+                sink.unplaced.push((number, which));
+                self.place(flow, sink_number, &place);
             }
             _ => {
                 assert_eq!(parts(&lane.ring.0).2, Some(member), "{place}: an item for another consumer");
@@ -367,8 +373,45 @@ impl Programs {
         }
     }
 
+    /// Puts what a consumer of a group has got into the one order, which is that of the others.
+    fn place(&mut self, flow: usize, sink: (usize, u64), place: &str) {
+        let others = self.handles_of_order(flow, sink);
+        let (book, sink) =
+            (self.books.get_mut(&flow).expect("a known flow"), self.sinks.entry(sink).or_default());
+        let Some(first) = sink.unplaced.first() else { return };
+        let known = sink.place.or_else(|| book.order.iter().position(|item| item == first));
+        // Without others, nobody will ever say.
+        let Some(mut at) = known.or_else(|| (!others).then_some(book.order.len())) else { return };
+        for item in std::mem::take(&mut sink.unplaced) {
+            match book.order.get(at) {
+                Some(has) => assert_eq!(*has, item, "{place}: two orders"),
+                None => {
+                    book.order.push(item);
+                    self.lanes[item.0 as usize].arrived += 1;
+                }
+            }
+            at += 1;
+        }
+        sink.place = Some(at);
+    }
+
+    /// Whether a consumer of the flow other than `sink` knows its place in the order.
+    fn handles_of_order(&self, flow: usize, sink: (usize, u64)) -> bool {
+        self.handles.iter().filter(|h| h.flow == flow).any(|h| match &h.end {
+            End::Pop(_, other) => *other != sink && self.sinks.get(other).is_some_and(|s| s.place.is_some()),
+            End::Push(..) => false,
+        })
+    }
+
     /// What has been pushed into a flow, and has not arrived; `None`: nothing. Rings that are not there any more do not count.
-    pub fn lacking(&self, flow: usize) -> Option<String> {
+    pub fn lacking(&mut self, flow: usize) -> Option<String> {
+        let unplaced: Vec<(usize, u64)> = self
+            .handles
+            .iter()
+            .filter(|h| h.flow == flow)
+            .filter_map(|h| if let End::Pop(_, sink) = &h.end { Some(*sink) } else { None })
+            .collect();
+        unplaced.into_iter().for_each(|sink| self.place(flow, sink, &format!("f{flow}")));
         let book = self.books.get(&flow)?;
         let lanes = self.lanes.iter().enumerate().filter(|(_, l)| l.flow == flow && !l.told);
         for (number, lane) in lanes {
@@ -404,7 +447,9 @@ impl Programs {
         let told = |(host, ring): &&(usize, RingInfo)| {
             let is = |l: &Lane| l.told && l.host == *host && l.ring.1 == ring.id;
             let is_sink = self.sinks.get(&(*host, ring.id)).is_some_and(|s| s.told);
-            ring.state == RingState::Connected && parts(&ring.name).0 == flow && (is_sink || self.lanes.iter().any(is))
+            ring.state == RingState::Connected
+                && parts(&ring.name).0 == flow
+                && (is_sink || self.lanes.iter().any(is))
         };
         rings.iter().find(told).map(|(_, ring)| ring.name.clone())
     }

@@ -175,7 +175,11 @@ impl Run<'_> {
             }
             let Some(still) = lacking(self) else { return };
             if self.now() > end {
-                panic!("{} s after the last fault it is not so that {what}: {still}\n{}", DRAINED.as_secs(), self.picture());
+                panic!(
+                    "{} s after the last fault it is not so that {what}: {still}\n{}",
+                    DRAINED.as_secs(),
+                    self.picture()
+                );
             }
         }
     }
@@ -266,6 +270,8 @@ impl Run<'_> {
                 sim.kill_host(*host);
                 self.programs.bury(*host);
             }
+            What::KillSwitch => sim.kill_switch(),
+            What::ReturnSwitch => sim.return_switch(),
             What::ReturnHost(host) => sim.return_host(*host),
             What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
             What::AgentReachable(host, is) => sim.set_reachable(*host, *is),
@@ -301,7 +307,8 @@ impl Run<'_> {
                 let (prefix, role) =
                     if is_producer { ('p', RingRole::Producer) } else { ('c', RingRole::Consumer) };
                 let member = NewMember { name: format!("{prefix}{at}"), host: host(at), rings: Vec::new() };
-                self.sim.begin(async move { controller.add_member(&name(&flow), role, &member).await.map(Some) })
+                self.sim
+                    .begin(async move { controller.add_member(&name(&flow), role, &member).await.map(Some) })
             }
             What::Remove { flow, host: at } => {
                 self.programs.pause_flow(flow, true);
@@ -314,7 +321,8 @@ impl Run<'_> {
             }
             What::Delete { flow } => {
                 self.programs.pause_flow(flow, true);
-                self.sim.begin(async move { controller.delete_flow(&name(&flow), false).await.map(|()| None) })
+                self.sim
+                    .begin(async move { controller.delete_flow(&name(&flow), false).await.map(|()| None) })
             }
             _ => None,
         };
@@ -357,6 +365,7 @@ impl Run<'_> {
             self.sim.set_faults(number, FaultRates::NONE);
             self.programs.pause_host(number, false);
         }
+        self.sim.return_switch();
         self.sim.set_switch_reachable(true);
         self.sim.stall_controller(false);
         self.store.set_full(false);
@@ -373,8 +382,9 @@ impl Run<'_> {
             return Some(format!("{what:?} is under way"));
         }
         let running = controller.list_flows().into_iter().filter(|f| f.failed.is_none());
-        let numbers = running.filter_map(|f| f.name[1..].parse::<usize>().ok());
-        numbers.filter(|f| self.programs.excused(*f).is_none()).find_map(|f| self.programs.lacking(f))
+        let numbers: Vec<usize> = running.filter_map(|f| f.name[1..].parse().ok()).collect();
+        let programs = &mut self.programs;
+        numbers.into_iter().find_map(|f| programs.excused(f).is_none().then(|| programs.lacking(f)).flatten())
     }
 
     /// What operators and programs were told is so.
@@ -385,7 +395,9 @@ impl Run<'_> {
             let name = format!("f{number}");
             let there = flows.iter().find(|f| f.name == name);
             match told {
-                Told::Exists => assert!(there.is_some(), "{name} was created, nobody has deleted it, and it is not there"),
+                Told::Exists => {
+                    assert!(there.is_some(), "{name} was created, nobody has deleted it, and it is not there")
+                }
                 Told::Gone => assert!(there.is_none(), "{name} was refused, or deleted, and is there"),
                 Told::Nothing => {}
             }

@@ -32,17 +32,40 @@ pub struct NewFlow {
 #[derive(Clone, Debug)]
 pub enum What {
     Create(NewFlow),
-    SetRateAndWeight { flow: usize, weight: u32 },
-    AddProducer { flow: usize, host: usize },
-    AddConsumer { flow: usize, host: usize },
-    Remove { flow: usize, host: usize },
-    Delete { flow: usize },
-    Faults { host: usize, rates: FaultRates },
-    Cut { host: usize },
-    Mend { host: usize },
+    SetRateAndWeight {
+        flow: usize,
+        weight: u32,
+    },
+    AddProducer {
+        flow: usize,
+        host: usize,
+    },
+    AddConsumer {
+        flow: usize,
+        host: usize,
+    },
+    Remove {
+        flow: usize,
+        host: usize,
+    },
+    Delete {
+        flow: usize,
+    },
+    Faults {
+        host: usize,
+        rates: FaultRates,
+    },
+    Cut {
+        host: usize,
+    },
+    Mend {
+        host: usize,
+    },
     KillController,
     StartController,
     StallController(bool),
+    KillSwitch,
+    ReturnSwitch,
     KillHost(usize),
     ReturnHost(usize),
     StallHost(usize, bool),
@@ -147,7 +170,8 @@ impl Maker {
     }
 
     fn flow(&mut self, name: usize) -> NewFlow {
-        let kind = self.pick(&[FlowKind::Shuffle, FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate]);
+        let kind =
+            self.pick(&[FlowKind::Shuffle, FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate]);
         let item_size = self.pick(&[16, 64, 256, 1024, 4096]);
         let most = self.pick(&[5, 50, 300]);
         let slots = self.pick(&[2, 4, 16, 64]);
@@ -168,7 +192,7 @@ impl Maker {
 
     fn fault(&mut self) {
         let host = self.host();
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0 | 1 => {
                 let rates = self.rates();
                 self.passing(What::Faults { host, rates }, What::Mend { host });
@@ -185,7 +209,8 @@ impl Maker {
                 let part = self.rng.below(1000) as f64 / 1000.0;
                 self.passing(What::JournalCut(part), What::StartController);
             }
-            12 => self.passing(What::ProgramsPause(host, true), What::ProgramsPause(host, false)),
+            12 | 13 => self.passing(What::KillSwitch, What::ReturnSwitch),
+            14 => self.passing(What::ProgramsPause(host, true), What::ProgramsPause(host, false)),
             _ => {
                 let at = self.time();
                 self.add(at, What::ProgramsChange(host));

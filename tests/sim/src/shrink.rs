@@ -10,8 +10,12 @@ pub fn shrink(seed: u64) -> Vec<usize> {
     while piece > 0 {
         let mut at = 0;
         while at < steps.len() {
-            let without: Vec<usize> =
-                steps.iter().enumerate().filter(|(i, _)| !(at..at + piece).contains(i)).map(|(_, s)| *s).collect();
+            let without: Vec<usize> = steps
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| !(at..at + piece).contains(i))
+                .map(|(_, s)| *s)
+                .collect();
             match fails(seed, &without) {
                 true => steps = without,
                 false => at += piece,

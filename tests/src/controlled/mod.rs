@@ -104,7 +104,7 @@ pub struct Controlled {
     control: ControlQueue,
     hosts: Vec<HostSide>,
     /// The switch's P4Runtime server, and the way to it.
-    server: Process,
+    server: Option<Process>,
     p4runtime: Way,
     /// The network between controller, agents and switch.
     relay: Process,
@@ -123,18 +123,15 @@ impl Controlled {
         let topology =
             Topology::parse(Path::new("sim.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let mut net = Network::new(seed);
-        let switch = bare_switch(&topology.switches[0]).expect("a switch");
-        let (handle, control) = control_queue(|| ());
-        let switch = net.add(SwitchNode::new(switch, Wire::default()));
+        let nothing = bare_switch(&topology.switches[0]).expect("a switch");
+        let switch = net.add(SwitchNode::new(nothing, Wire::default()));
         let (relay, carried) = (Process::new(0), Arc::<AtomicU64>::default());
         let way = || {
             let (way, carrying) = Way::new(carried.clone());
             relay.spawn(carrying);
             way
         };
-        let (server, p4runtime) = (Process::new(0), way());
-        server
-            .spawn(P4RuntimeServer::new(handle, NonZeroU64::MIN).serve(p4runtime.listen(), std::future::pending()));
+        let p4runtime = way();
         let hosts = (0..topology.hosts.len()).map(|number| {
             let node = net.add(HeldNic(None));
             let port = topology.link_of(number).expect("a link").port as u16;
@@ -148,9 +145,9 @@ impl Controlled {
             topology,
             seed,
             switch,
-            control,
+            control: control_queue(|| ()).1,
             hosts,
-            server,
+            server: None,
             p4runtime,
             relay,
             carried,
@@ -159,11 +156,37 @@ impl Controlled {
             stalled: BTreeSet::new(),
             controller_stalled: false,
         };
+        sim.start_switch();
         for host in 0..sim.hosts.len() {
             let agent = sim.start_host(host);
             sim.agents.push(agent);
         }
         sim
+    }
+
+    /// A switch that knows nothing.
+    fn start_switch(&mut self) {
+        let (handle, control) = control_queue(|| ());
+        let fresh = bare_switch(&self.topology.switches[0]).expect("a switch");
+        *self.switch() = SwitchNode::new(fresh, Wire::default());
+        let process = Process::new(self.net.now());
+        let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
+        process.spawn(server.serve(self.p4runtime.listen(), std::future::pending()));
+        (self.control, self.server) = (control, Some(process));
+    }
+
+    /// The switch dies, and with it its tables and registers, and the packets in it.
+    pub fn kill_switch(&mut self) {
+        let nothing = bare_switch(&self.topology.switches[0]).expect("a switch");
+        *self.switch() = SwitchNode::new(nothing, Wire::default());
+        self.server = None;
+    }
+
+    /// A switch that has died is there again, with nothing.
+    pub fn return_switch(&mut self) {
+        if self.server.is_none() {
+            self.start_switch();
+        }
     }
 
     /// A NIC and an agent, both without a memory of what was.
@@ -257,7 +280,6 @@ impl Controlled {
                 p4runtime,
                 listens: None,
                 agents,
-                own: Vec::new(),
                 seed: Some(seed),
                 journal: store,
             };
@@ -338,7 +360,9 @@ impl Controlled {
                     process.advance(now);
                 }
             }
-            self.server.advance(now);
+            if let Some(server) = &self.server {
+                server.advance(now);
+            }
             let switch = self.net.node_mut::<SwitchNode>(self.switch).expect("a switch");
             let served = switch.serve(now, &self.control);
             if !served && carried == self.carried.load(Ordering::Relaxed) {
@@ -368,7 +392,10 @@ impl Controlled {
             let nic = self.net.node::<HeldNic>(side.node).expect("a NIC").nic()?;
             let (rings, (regions, qps)) = (agent.rings().map_or(0, |rings| rings.len()), nic.held());
             (rings + regions + qps > 0).then(|| {
-                format!("host {} has {rings} rings, {regions} memory regions, {qps} queue pairs", agent.name())
+                format!(
+                    "host {} has {rings} rings, {regions} memory regions, {qps} queue pairs",
+                    agent.name()
+                )
             })
         })
     }
