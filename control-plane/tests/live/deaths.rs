@@ -149,7 +149,7 @@ fn flows_wait_for_their_switch_and_go_on_with_one_that_is_started_anew() {
     signal(system.pid("switch"), "-KILL");
     events.next("switch-lost");
     say(&mut producer, "meanwhile\n");
-    for args in [&["flow", "create", "h", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "f"]] {
+    for args in [&["flow", "create", "h", "-p", "h1", "-c", "h3"][..], &["flow", "delete", "g"]] {
         let refused = system.zsr(args);
         assert_eq!(refused.code, Some(1), "{}", refused.out);
         assert!(refused.err.contains("has gone") && refused.err.contains("zsr switch"), "{}", refused.err);
