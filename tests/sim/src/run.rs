@@ -1,7 +1,7 @@
 //! One schedule in one system: carries the steps out, lets the programs work, and looks whether every guarantee holds.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use zsr_api::controller::{self as proto, EventKind};
@@ -46,6 +46,19 @@ enum Told {
     Gone,
     /// The controller died before it answered.
     Nothing,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { items, packets, hash, virtual_time, drained_in } = self;
+        write!(
+            f,
+            "{items} items popped, {packets} packets (trace {hash:016x}), {:.3} s of virtual time, everything had arrived {:.3} s \
+             after the last fault",
+            virtual_time.as_secs_f64(),
+            drained_in.as_secs_f64()
+        )
+    }
 }
 
 type Events = tokio::sync::broadcast::Receiver<proto::Event>;
