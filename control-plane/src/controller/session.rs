@@ -16,14 +16,16 @@ use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
-/// A switch that has not answered for so long has gone; one whose process ends has gone at once.
-const LEASE: Duration = Duration::from_secs(15);
-/// And so often it was not reached meanwhile.
+/// How often a switch was not reached that counts as dead, beside the time.
 const ATTEMPTS: u32 = 3;
-/// Between two questions whether it is still there.
+/// Between two questions whether the switch is still there, at most; and how many there are before it counts as dead.
 const ASK: Duration = Duration::from_secs(2);
+const QUESTIONS: u32 = 7;
 /// Between two looks whether another client is still primary that keeps the switch.
 const OTHERS: Duration = Duration::from_secs(1);
+/// A switch that is started anew at once is found at once: for so long, it is looked for so often.
+const SOON: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_millis(10);
 /// The longest pause before a session is begun, where each is taken away as soon as it is there.
 const RARELY: Duration = Duration::from_secs(5);
 /// A session that lasted for so long was none of those.
@@ -55,7 +57,7 @@ pub(super) struct Session {
 enum End {
     /// The switch, or the way there, has ended it.
     Ended(ClientError),
-    /// The switch has said nothing for [`LEASE`].
+    /// The switch has said nothing for its `dead_after`.
     Silent(String),
 }
 
@@ -97,7 +99,6 @@ fn is_ours(base: &Base) -> bool {
 }
 
 impl Controller {
-    /// To read the switch by.
     /// Reads the switch, over the session that there is now.
     pub fn reader(&self) -> SwitchReader {
         self.session().reader.clone()
@@ -174,16 +175,21 @@ impl Controller {
         }
     }
 
+    /// How long the switch may be silent.
+    fn dead_after(&self) -> Duration {
+        self.0.base.topology.switches.first().map_or(Duration::MAX, |s| s.dead_after)
+    }
+
     /// Resolves, with the reason, when the switch no longer answers.
     async fn silence(&self) -> String {
-        let reader = self.reader();
+        let (reader, lease) = (self.reader(), self.dead_after());
+        let ask = (lease / QUESTIONS).min(ASK);
         loop {
-            tokio::time::sleep(ASK).await;
+            tokio::time::sleep(ask).await;
             // Any answer is a sign of life. A second question, for it may be this process that had no time.
             let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
-            if !asked(LEASE - ASK).await && !asked(ASK).await {
-                let seconds = LEASE.as_secs();
-                return format!("switch `{}` has not answered for {seconds} s", self.0.switch_name);
+            if !asked(lease - ask).await && !asked(ask).await {
+                return format!("switch `{}` has not answered for {lease:?}", self.0.switch_name);
             }
         }
     }
@@ -209,6 +215,7 @@ impl Controller {
             }
         };
         tokio::time::sleep(pause).await;
+        let begun = Instant::now();
         // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
         let mut unreached = (Instant::now(), 0);
         loop {
@@ -223,7 +230,7 @@ impl Controller {
             };
             if let Reach::Lost(_) = self.reach() {
                 let nobody = matches!(e, StartError::Client(ClientError::Connect { nobody: true, .. }));
-                let long = unreached.0.elapsed() > LEASE && unreached.1 >= ATTEMPTS;
+                let long = unreached.0.elapsed() > self.dead_after() && unreached.1 >= ATTEMPTS;
                 if nobody && is_ours(&self.0.base) || long {
                     self.switch_lost(&format!("{why}; {e}")).await;
                 } else {
@@ -231,7 +238,8 @@ impl Controller {
                 }
             }
             let others = matches!(e, StartError::Client(ClientError::NotPrimary { .. }));
-            tokio::time::sleep(if others { OTHERS } else { AGAIN }).await;
+            let again = if begun.elapsed() < SOON { AT_ONCE } else { AGAIN };
+            tokio::time::sleep(if others { OTHERS } else { again }).await;
         }
     }
 

@@ -41,7 +41,8 @@ impl Program {
     pub fn from_json(text: &str) -> std::result::Result<Program, LoadError> {
         static LOADED: Mutex<Vec<(Box<str>, Weak<Image>)>> = Mutex::new(Vec::new());
         let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = loaded().iter().find(|(known, _)| **known == *text).and_then(|(_, image)| image.upgrade());
+        let known =
+            loaded().iter().find(|(known, _)| **known == *text).and_then(|(_, image)| image.upgrade());
         if let Some(image) = known {
             return Ok(Program { image });
         }

@@ -152,6 +152,8 @@ pub struct Switch {
     pub keep_alive: Duration,
     /// Whether the controller takes the switch back from another client that has become primary.
     pub keep_primary: bool,
+    /// How long the switch may be silent before it counts as dead.
+    pub dead_after: Duration,
     /// P4Runtime device id, unique.
     pub device_id: u64,
     /// How often the timer port makes a tick packet.

@@ -107,6 +107,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
     one_error("- name: s1", "- {name: s1, p4runtime: {keep_alive: 1ms}}", 2, 40, "too small");
+    one_error("- name: s1", "- {name: s1, p4runtime: {dead_after: 1ms}}", 2, 40, "too small");
     one_error(
         "- name: s1",
         "- {name: s1, p4runtime: {keep_primary: no}}",
