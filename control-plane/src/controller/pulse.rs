@@ -221,8 +221,8 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::settings::Settings;
     use serde_json::json;
+    use zsr_topology::Settings;
 
     fn flow() -> Flow {
         let ring = |name: &str, is_producer: bool, id: u16| {

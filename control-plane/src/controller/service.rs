@@ -199,7 +199,7 @@ impl Service for Controller {
 
     async fn set_flow(&self, request: Request<proto::SetFlowRequest>) -> Answer<proto::Flow> {
         let request = request.into_inner();
-        let changes = convert::changes(&request.name, request.settings)?;
+        let changes = request.settings.unwrap_or_default();
         let own = self.clone();
         let flow = self.to_its_end(async move { own.set_flow(&request.name, &changes).await }).await?;
         Ok(Response::new(self.flow_message(&flow)))

@@ -1,20 +1,21 @@
 //! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
 //! that its operation names.
 
+use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
 use crate::dataplane::alloc::{Allocator, Exhausted, Number};
 use crate::dataplane::flow::{Hosts, Limits};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use crate::dataplane::settings::{Changes, Settings};
 use crate::dataplane::{Chance, RingAddress, RingIds};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use zsr_api::controller as proto;
 use zsr_api::machine::Machine;
 use zsr_records::Schema;
 use zsr_records::{ROUTING_HELP, Routing, check_any_routing, parse_routing};
-use zsr_topology::{Pace, RingRole, limits::MAX_MEMBERS, rules};
+use zsr_topology::{Pace, RingRole, Settings, limits::MAX_MEMBERS, rules};
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
@@ -47,7 +48,7 @@ pub struct NewFlow {
     /// Bytes, or 0.
     pub ring_size: u32,
     /// What is not to be as usual.
-    pub settings: Changes,
+    pub settings: proto::Settings,
     /// How producers route; empty for hash.
     pub routing: String,
     /// What its records are; empty for anything.
@@ -227,7 +228,7 @@ impl State {
             ring_size,
             mtu: self.host(name, first)?.mtu,
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
-            settings: Settings::on(&self.pace, item_size).with(&new.settings, name, item_size)?,
+            settings: changed(&Settings::on(&self.pace, item_size), &new.settings, name, item_size)?,
             routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
             schema: schema.map(|s| s.to_string()).unwrap_or_default(),
             producers: Vec::new(),
@@ -321,7 +322,7 @@ impl State {
     ///
     /// # Errors
     /// What is out of range.
-    pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, ControllerError> {
+    pub fn plan_settings(&self, name: &str, changes: &proto::Settings) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         if changes.doorbell.is_some_and(|bell| bell != flow.settings.doorbell) {
             let message = format!(
@@ -329,7 +330,7 @@ impl State {
             );
             return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
-        flow.settings = flow.settings.with(changes, name, flow.item_size)?;
+        flow.settings = changed(&flow.settings, changes, name, flow.item_size)?;
         flow.version += 1;
         Ok(flow)
     }

@@ -13,7 +13,6 @@ use super::state::User;
 use crate::dataplane::alloc::Resting;
 use crate::dataplane::model::{Flow, Member, Ring};
 use crate::dataplane::report::{Reason, Report};
-use crate::dataplane::settings::Policy;
 use crate::p4::{ClientError, Digests};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use zsr_api::{
     agent::{self, event::Event as AgentEvent},
     controller::{self as proto, EventKind},
 };
+use zsr_topology::Policy;
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);

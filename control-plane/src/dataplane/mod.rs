@@ -1,6 +1,6 @@
 //! What the switch holds. No I/O.
 //!
-//! - [`model`]: rings, members and flows; [`settings`]: what of a flow can be changed; [`alloc`]: numbers for them.
+//! - [`model`]: rings, members and flows; [`alloc`]: numbers for them.
 //! - [`flow`]: from a flow to all of its entries, the one planning interface; [`diff`]: from one list of entries to another. Changing a
 //!   flow is the difference of two lists.
 //! - The other files: one for each P4 file of that name, whose tables it fills.
@@ -16,7 +16,6 @@ mod ids;
 pub mod model;
 mod peer;
 pub mod report;
-pub mod settings;
 mod solve;
 mod station;
 pub mod ticks;

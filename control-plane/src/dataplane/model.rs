@@ -1,7 +1,6 @@
 //! Hosts, rings, members and flows: the plain data that the controller's state and its journal hold.
 
 use super::alloc::Number;
-use super::settings::Settings;
 use super::{Qp, RingAddress, RingIds, Station};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use zsr_records::Schema;
 pub use zsr_topology::FlowKind;
-use zsr_topology::RingRole;
+use zsr_topology::{RingRole, Settings};
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]

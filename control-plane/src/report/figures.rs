@@ -176,7 +176,7 @@ impl FlowReport {
             producers: flow.producers.len(),
             consumers: flow.consumers.len(),
             item_size: flow.item_size,
-            max_batch: flow.max_batch,
+            max_batch: flow.settings.max_batch,
             elapsed: outcome.elapsed,
             switch,
             pu_communication_operations: zsr_ring::RingStats::COMMUNICATION_OPERATIONS,
