@@ -54,7 +54,7 @@ mod watch;
 
 use crate::dataplane::flow::DataPlane;
 use crate::dataplane::{alloc, model};
-use crate::p4::SwitchClient;
+use crate::switch::SwitchClient;
 use agents::Agents;
 use events::Events;
 use journal::Journal;

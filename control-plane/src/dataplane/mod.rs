@@ -7,7 +7,6 @@
 
 pub mod admin;
 pub mod alloc;
-mod clock;
 mod connection;
 pub mod diff;
 pub mod flow;
@@ -22,9 +21,7 @@ pub mod ticks;
 pub mod worker;
 
 pub use crate::p4::names::PORT_TIMER;
-use crate::p4::names::counter;
 use crate::p4::schema::{Schema, SchemaError};
-pub use clock::Clock;
 pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
@@ -42,10 +39,6 @@ pub const GROUP_FLOOD: u32 = 2;
 pub const PORT_RECIRCULATE: u32 = 501;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
-
-/// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] =
-    [counter::RECEIVED, counter::SENT, counter::TRANSFERS, counter::PRODUCER_TRANSFERS, counter::RETRIES];
 
 /// What a host's agent says about one of its rings, once its memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Fills p4/pipeline/params.p4 and the tables of look.p4: settings of workers, rings and flows.
 
-use super::Clock;
 use crate::p4::names::{action, table};
-use crate::p4::{Schema, schema::SchemaError};
+use crate::p4::{Clock, Schema, SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::time::Duration;
 
