@@ -42,7 +42,7 @@ mod tests {
     fn sources(path: &Path, out: &mut Vec<String>) {
         if path.is_dir() {
             std::fs::read_dir(path).unwrap().for_each(|entry| sources(&entry.unwrap().path(), out));
-        } else if path.extension().is_some_and(|e| e == "rs") {
+        } else if path.is_file() && path.extension().is_some_and(|e| e == "rs") {
             out.push(std::fs::read_to_string(path).unwrap());
         }
     }
