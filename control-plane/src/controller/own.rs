@@ -26,6 +26,7 @@ impl Controller {
             let own = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = own.stopped() => {}
                     () = own.try_again(request) => {}
                 }

@@ -49,6 +49,7 @@ where
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
     tokio::select! {
+        biased;
         served = served => served,
         // A client that holds its connection and does not listen is not waited for.
         () = async { ending.stopped().await; tokio::time::sleep(FAREWELL).await } => Ok(()),
@@ -322,6 +323,7 @@ async fn forward(
             Err(broadcast::error::RecvError::Closed) => return,
         };
         tokio::select! {
+            biased;
             sent = to_client.send(Ok(event)) => if sent.is_err() { return },
             () = controller.stopped() => return,
         }

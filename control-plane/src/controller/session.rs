@@ -167,6 +167,7 @@ impl Controller {
         loop {
             let begun = Instant::now();
             let end = tokio::select! {
+                biased;
                 end = self.take_reports(digests) => End::Ended(end),
                 why = self.silence() => End::Silent(why),
             };
@@ -311,6 +312,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.faults() => {}
             }

@@ -38,6 +38,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.recycle(resting) => {}
             }
@@ -46,6 +47,7 @@ impl Controller {
             let own = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = own.stopped() => {}
                     () = own.watch_agent(&host) => {}
                 }
@@ -54,6 +56,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.watch_switch(digests) => {}
             }
@@ -61,6 +64,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
                 () = own.keep_timeouts() => {}

@@ -263,11 +263,13 @@ async fn forward(
     }
     loop {
         let event = tokio::select! {
-            event = events.recv() => event.map(convert::event),
-            // Fails only when the agent has gone, and with it the events.
-            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            biased;
+            // First, so that events in an endless row do not keep the server from its end.
             _ = stop.wait_for(|&stopped| stopped) => return,
             () = to_client.closed() => return,
+            // Fails only when the agent has gone, and with it the events.
+            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            event = events.recv() => event.map(convert::event),
         };
         let event = match event {
             Ok(event) => event,
@@ -281,8 +283,9 @@ async fn forward(
             continue;
         }
         tokio::select! {
-            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
+            biased;
             _ = stop.wait_for(|&stopped| stopped) => return,
+            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
         }
     }
 }
