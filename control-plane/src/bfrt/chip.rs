@@ -29,7 +29,7 @@ const SHARES: u64 = 16;
 
 /// A port to be made.
 pub(super) struct Port {
-    /// Its number on the device.
+    /// The port's number on the device.
     pub number: u32,
     /// Path MTU of what goes through it, bytes.
     pub mtu: u32,

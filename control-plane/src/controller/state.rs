@@ -26,7 +26,7 @@ const MAX_NAME: usize = 63;
 pub struct NewMember {
     /// Empty: the host's.
     pub name: String,
-    /// Its host.
+    /// The member's host.
     pub host: String,
     /// Declared rings; empty: the flow makes them.
     pub rings: Vec<String>,
@@ -35,7 +35,7 @@ pub struct NewMember {
 /// A flow asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFlow {
-    /// Its name.
+    /// The flow's name.
     pub name: String,
     /// What it does with items.
     pub kind: FlowKind,

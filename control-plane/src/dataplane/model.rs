@@ -15,7 +15,7 @@ use zsr_topology::{RingRole, Settings};
 pub struct Host {
     /// Unique.
     pub name: String,
-    /// Its NIC.
+    /// The host's NIC.
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
@@ -30,7 +30,7 @@ pub struct Host {
 pub struct DeclaredRing {
     /// `HOST.NAME`.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Which side fills it.
     pub role: RingRole,
@@ -47,7 +47,7 @@ pub struct DeclaredRing {
 pub struct Ring {
     /// Unique.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Whether the topology declares it, or the flow made it.
     pub declared: bool,
@@ -57,7 +57,7 @@ pub struct Ring {
     pub size: u32,
     /// Where both of its counters began.
     pub start: u32,
-    /// Its numbers at the switch.
+    /// The ring's numbers at the switch.
     #[serde(with = "NumbersOfRing")]
     pub ids: RingIds,
     /// What its agent said, once that has made it.
@@ -70,7 +70,7 @@ pub struct Ring {
 pub struct Member {
     /// Unique in its flow.
     pub name: String,
-    /// Its host.
+    /// The member's host.
     pub host: String,
     /// A shuffle producer has one per consumer, in their order; all others have one.
     pub rings: Vec<Ring>,
@@ -81,7 +81,7 @@ pub struct Member {
 pub struct Flow {
     /// Unique.
     pub name: String,
-    /// Its number at the switch.
+    /// The flow's number at the switch.
     pub number: u16,
     /// What it does with items.
     pub kind: FlowKind,

@@ -24,7 +24,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 pub struct TimerPacket {
     /// Between two of them.
     pub every: Duration,
-    /// It.
+    /// The packet.
     pub packet: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ pub enum ClientError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// Its program is not one for this controller.
+    /// The switch's program is not one for this controller.
     #[error("switch `{switch}`: {why}")]
     Program {
         /// Name of the switch.

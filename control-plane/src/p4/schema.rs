@@ -17,7 +17,7 @@ pub enum SchemaError {
     Missing {
         /// "table", "action", …
         kind: &'static str,
-        /// Its name.
+        /// The object's name.
         name: String,
     },
     /// A value has more bits than the field.

@@ -50,7 +50,7 @@ pub enum RunError {
     ReservedPort {
         /// The link.
         link: String,
-        /// Its port.
+        /// The link's port.
         port: u32,
     },
     /// The P4Runtime server has no port.

@@ -48,7 +48,7 @@ pub enum ClientError {
     /// The controller refused; nothing was changed.
     #[error("{message}")]
     Refused {
-        /// Its words.
+        /// The controller's words.
         message: String,
         /// Of what kind the refusal is.
         code: Code,
@@ -69,7 +69,7 @@ pub enum ClientError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// What it says.
+        /// What the system says.
         source: std::io::Error,
     },
 }

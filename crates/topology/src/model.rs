@@ -61,9 +61,9 @@ pub enum Bmv2 {
     },
     /// It runs already.
     Running {
-        /// Its P4Runtime server.
+        /// bmv2's P4Runtime server.
         address: SocketAddr,
-        /// Its packet stream (`--dp-grpc-server-addr`); `None`: its ports are interfaces of its own.
+        /// bmv2's packet stream (`--dp-grpc-server-addr`); `None`: its ports are interfaces of its own.
         packets: Option<SocketAddr>,
     },
 }
@@ -122,7 +122,7 @@ impl SwitchKind {
 /// A network interface of the system's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, as `ip link` shows it.
+    /// The interface's name, as `ip link` shows it.
     pub name: String,
     /// Frames go by AF_XDP, past the host's network stack, instead of AF_PACKET.
     pub xdp: bool,
@@ -186,9 +186,9 @@ pub enum NicKind {
     },
     /// An RDMA device that libibverbs knows. What is `None` is chosen.
     Verbs {
-        /// Its name, as `rdma link` shows it.
+        /// The device's name, as `rdma link` shows it.
         device: Option<String>,
-        /// Its port, from 1.
+        /// The device's port, from 1.
         port: Option<u8>,
         /// Index of the GID.
         gid_index: Option<u8>,
