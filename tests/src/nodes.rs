@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use zsr_link::PcapSink;
-use zsr_sim::Node;
+use zsr_simnet::Node;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{ControlQueue, Switch};
 use zsr_topology::Traffic;

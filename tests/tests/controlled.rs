@@ -1,17 +1,15 @@
 //! The controller that users run, in virtual time: what it does about faults, and that a seed says everything.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use zsr_api::controller as proto;
 use zsr_api::controller::controller_server::Controller as Service;
 use zsr_control_plane::controller::Controller;
-use zsr_control_plane::controller::store::Store;
 use zsr_ring::{Consumer, PopError, Producer};
-use zsr_sim::{FaultRates, LinkConfig};
-use zsr_tests::controlled::Controlled;
+use zsr_simnet::{FaultRates, LinkConfig};
+use zsr_tests::controlled::{Controlled, MemoryStore};
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
@@ -57,30 +55,6 @@ fn a_seed_says_everything() {
     let first = moved(1);
     assert_eq!(moved(1), first);
     assert_ne!(moved(2).1, first.1);
-}
-
-/// A journal in memory, which outlives its controller.
-#[derive(Clone, Debug, Default)]
-struct MemoryStore(Arc<Mutex<Vec<u8>>>);
-
-impl Store for MemoryStore {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.lock().expect("no panic").clone())
-    }
-
-    fn replace(&mut self, text: &[u8]) -> std::io::Result<()> {
-        *self.0.lock().expect("no panic") = text.to_vec();
-        Ok(())
-    }
-
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
-        self.0.lock().expect("no panic").extend_from_slice(line);
-        Ok(())
-    }
 }
 
 /// Pushes numbered items below `end` as long as there is room.
@@ -364,4 +338,45 @@ fn nothing_in_a_simulated_system_is_chosen_by_chance() {
         }
     }
     assert!(selects > 10, "only {selects} found");
+}
+
+#[test]
+fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 6);
+    let controller = sim.controller(None).expect("a controller");
+    let replicate = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        ..shuffle("r", &["h1"], &["h2", "h3", "h4"])
+    };
+    let flows = [sim.create(&controller, shuffle("s", &["h1"], &["h2"])), sim.create(&controller, replicate)];
+    let mut ends: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            let consumers =
+                (1..flow.rings().count()).map(|at| (sim.consumer(flow, at), 0)).collect::<Vec<_>>();
+            (sim.producer(flow, 0), 0, consumers)
+        })
+        .collect();
+    let mut pump = |sim: &mut Controlled, end: u64| {
+        for _ in 0..20 {
+            for (tx, pushed, consumers) in &mut ends {
+                push_all(tx, pushed, end);
+                consumers.iter_mut().for_each(|(rx, popped)| pop_all(rx, popped));
+            }
+            sim.run_for(MS / 10);
+        }
+        ends.iter().flat_map(|(_, _, consumers)| consumers.iter().map(|c| c.1)).min().expect("consumers")
+    };
+    for _ in 0..3 {
+        let before = pump(&mut sim, u64::MAX);
+        sim.kill_switch();
+        pump(&mut sim, u64::MAX);
+        sim.return_switch();
+        let (mut tries, mut after) = (0, 0);
+        while after < before + 200 {
+            after = pump(&mut sim, u64::MAX);
+            tries += 1;
+            assert!(tries < 1000, "{after} of {before} items and more in 2 s");
+        }
+    }
 }

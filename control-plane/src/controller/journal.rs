@@ -275,6 +275,7 @@ mod tests {
             consumers: Vec::new(),
             version: 1,
             failed: None,
+            adrift: false,
         }
     }
 

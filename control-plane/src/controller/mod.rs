@@ -12,9 +12,9 @@
 //! - [`draft`]: a topology's flows for whoever has switch and NICs in hand.
 //! - `quiesce`: workers without a transfer under way, registers as fresh.
 //! - `watch`: what happens meanwhile, and the flows' policies. `failure_detector`: which member of a transfer does not answer;
-//!   `polls`: which one that is polled; `own`: the topology's flows when their switch was started anew.
+//!   `polls`: which one that is polled.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
-//!   `reconnect`: a switch that was started anew.
+//!   `reconnect`: a switch that was started anew; `resume`: how its flows go on.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
@@ -31,7 +31,6 @@ mod inventory;
 pub mod journal;
 mod links;
 mod operations;
-mod own;
 mod pending;
 mod places;
 mod polls;
@@ -41,6 +40,7 @@ mod reconcile;
 mod reconnect;
 mod recovery;
 mod request;
+mod resume;
 mod service;
 mod session;
 mod shares;
@@ -98,14 +98,14 @@ struct Inner {
     /// Changes that are under way.
     pending: pending::Pending,
     pulse: pulse::Pulse,
-    /// The topology's own flows, as they are asked for.
-    own: Vec<zsr_api::controller::CreateFlowRequest>,
     barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
     states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
+    /// There are flows, perhaps, whose switch was started anew.
+    adrift: tokio::sync::Notify,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
     /// Other workers tick.
@@ -122,6 +122,8 @@ struct Work {
     journal: Journal,
     /// That of the pipeline that the switch was given, if it keeps one.
     cookie: Option<u64>,
+    /// The switch was given its program, and the journal does not say so yet.
+    is_new: bool,
 }
 
 impl Controller {

@@ -140,6 +140,11 @@ impl Controller {
             false => r.ids.reset(r.start),
         };
         let resets: Vec<Reset> = new.rings().filter(|r| !had.contains(r.name.as_str())).map(reset).collect();
+        self.reset(work, &resets).await
+    }
+
+    /// Sets registers.
+    pub(super) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
             for reset in some {
                 work.switch.packet_out(reset.packet()).await?;

@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
-/// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
-/// with it.
+/// A switch that has not answered for so long has gone; one whose process ends has gone at once.
 const LEASE: Duration = Duration::from_secs(15);
 /// And so often it was not reached meanwhile.
 const ATTEMPTS: u32 = 3;
@@ -257,24 +256,20 @@ impl Controller {
         let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
         let cookie = self.0.work.lock().await.cookie;
         let was_gone = matches!(self.reach(), Reach::Gone(_));
-        let kept = async {
-            // Where flows have failed there is nothing to keep.
-            if was_gone { Ok(false) } else { client.has_kept(&base.artifacts, cookie).await }
-        };
+        let kept = client.has_kept(&base.artifacts, cookie);
         let kept = tokio::time::timeout(CONNECT, kept).await.map_err(silent)??;
         if !kept && !was_gone {
             let why = format!("switch `{}` was started anew, or given another program", switch.name);
             self.switch_lost(&why).await;
         }
         let mut work = self.0.work.lock().await;
-        let lost = match kept {
-            true => None,
-            false => Some(self.start_over(&mut work, &mut client).await?),
-        };
-        let told = match lost {
-            None => self.take_up(&mut client).await?,
-            Some(_) => format!("switch `{}` is there, and was given its program", switch.name),
-        };
+        if !kept {
+            self.start_over(&mut work, &mut client).await?;
+        }
+        let mut told = self.take_up(&mut client).await?;
+        if !kept {
+            told = format!("switch `{}` is there, and was given its program", switch.name);
+        }
         let lost_again = || ClientError::Lost { switch: switch.name.clone() };
         let digests = client.digests().ok_or_else(lost_again)?;
         *self.session() = Session { reader: client.reader(), address, election_id };
@@ -282,23 +277,18 @@ impl Controller {
         self.set_reach(Reach::Open);
         let kind = if kept { EventKind::SessionFound } else { EventKind::SwitchFound };
         self.0.events.emit(kind, of_host("", told));
-        lost.iter().flatten().for_each(|flow| self.says_lost(flow));
-        self.make_again(lost.iter().flatten());
+        self.0.adrift.notify_one();
         self.0.reweighed.notify_one();
         self.0.crowd.notify_one();
         Ok(digests)
     }
 
-    /// The switch has gone: its flows have failed.
+    /// The switch has gone. Its flows wait for the next one.
     async fn switch_lost(&self, why: &str) {
         self.set_reach(Reach::Gone(why.to_owned()));
         self.0.events.emit(EventKind::SwitchLost, of_host("", why));
-        let mut work = self.0.work.lock().await;
         // If it is still there, the session that is to come must not find this one.
-        work.switch.hang_up();
-        for flow in self.list_flows() {
-            self.fail_flow(&mut work, &flow.name, why).await;
-        }
+        self.0.work.lock().await.switch.hang_up();
     }
 
     fn address_of_switch(&self) -> Address {

@@ -235,6 +235,7 @@ impl State {
             consumers: Vec::new(),
             version: 1,
             failed: None,
+            adrift: false,
         };
         let mut taken = Vec::new();
         let done = self.fill(&mut flow, new, &mut taken);
@@ -578,10 +579,17 @@ impl State {
         self.flows.insert(name.to_owned(), flow);
     }
 
-    /// The switch has none of its flows any more, and there are none.
+    /// Another switch is there, which knows nothing: what the flows were is known of their rings alone.
     pub fn forget_switch(&mut self) {
         self.numbers.forget();
-        self.ticking.clear();
+        for flow in self.flows.values_mut() {
+            flow.adrift = true;
+            let numbers: Vec<Number> = flow.numbers().into_iter().collect();
+            self.numbers.note(&numbers, flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]));
+        }
+        let in_use = self.flows.values().flat_map(|f| f.numbers()).collect();
+        let idle = self.numbers.idle(&in_use);
+        self.numbers.reusable(&idle);
         self.limits = Arc::default();
         self.min_timeout = Duration::ZERO;
     }

@@ -71,6 +71,7 @@ impl Controller {
                 () = own.keep_pulse() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
+                () = own.keep_resuming() => {}
                 () = own.watch_vlans() => {}
             }
         });
@@ -91,8 +92,13 @@ impl Controller {
         if let Some(member) = away {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
         }
-        if let Reach::Lost(why) = self.reach() {
+        if let Reach::Lost(why) | Reach::Gone(why) = self.reach() {
             return Some(why);
+        }
+        if flow.adrift {
+            return Some(
+                "the switch was started anew: what the flow's rings hold is being looked at".to_owned(),
+            );
         }
         let cut_off =
             flow.members().map(|m| (m, self.0.links.at_host(&m.host))).find(|(_, why)| !why.is_empty());

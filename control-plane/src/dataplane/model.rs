@@ -4,7 +4,7 @@ use super::alloc::Number;
 use super::{Qp, RingAddress, RingIds, Station};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use zsr_records::Schema;
 pub use zsr_topology::FlowKind;
@@ -108,6 +108,9 @@ pub struct Flow {
     pub version: u64,
     /// Why it has ended.
     pub failed: Option<String>,
+    /// Its switch was started anew and does not know yet how far its rings are: its workers do not run, and nobody rings.
+    #[serde(default)]
+    pub adrift: bool,
 }
 
 impl Flow {
@@ -124,6 +127,17 @@ impl Flow {
     /// All rings, those of producers first.
     pub fn rings_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.producers.iter_mut().chain(&mut self.consumers).flat_map(|m| &mut m.rings)
+    }
+
+    /// The rings that `other` has, too, have its connections: they may have been made anew meanwhile.
+    pub fn take_connections_of(&mut self, other: &Flow) {
+        self.adrift = other.adrift;
+        let known: HashMap<&str, RingIds> = other.rings().map(|r| (r.name.as_str(), r.ids)).collect();
+        for ring in self.rings_mut() {
+            if let Some(ids) = known.get(ring.name.as_str()) {
+                ring.ids = *ids;
+            }
+        }
     }
 
     /// Numbers of its workers: one per consumer, or one for all of a replicate flow.

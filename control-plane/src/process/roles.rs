@@ -4,8 +4,8 @@ use super::layout::read_layout;
 use super::restart::Recipe;
 use super::troubles::follow;
 use super::{agent, switch};
+use crate::controller;
 use crate::controller::store::FileStore;
-use crate::controller::{self, create_flow_request};
 use crate::dataplane::FIRST_RESERVED_PORT;
 use crate::p4::{ArtifactError, Artifacts};
 use p4runtime_proto::Address;
@@ -284,7 +284,6 @@ async fn control(
         p4runtime: address_of_switch(&place.p4runtime()).await?,
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
-        own: topology.flows.iter().map(|flow| create_flow_request(topology, flow)).collect(),
         seed: None,
         journal: Some(Box::new(FileStore::new(&place.journal()))),
     };

@@ -101,7 +101,6 @@ impl<'t> System<'t> {
             p4runtime,
             listens: None,
             agents: hosts.places().map(|place| (place, None)).collect(),
-            own: Vec::new(),
             seed: None,
             journal: None,
         };

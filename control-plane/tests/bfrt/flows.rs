@@ -128,7 +128,6 @@ impl Rig {
             artifacts: &Artifacts::built_in().expect("the program"),
             p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address.into(),
             agents: agents.collect(),
-            own: Vec::new(),
             listens: None,
             seed: None,
             journal: Some(Box::new(FileStore::new(&self.folder.path().join("journal")))),

@@ -217,7 +217,6 @@ impl Rig {
             p4runtime: Address::Unix(self.folder.path().join("way")),
             listens: None,
             agents: uris.collect(),
-            own: Vec::new(),
             seed: None,
             journal: Some(store),
         };

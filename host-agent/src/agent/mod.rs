@@ -11,6 +11,7 @@
 //! order of its steps matters. Items never come here.
 
 mod batch;
+mod carry_over;
 mod convert;
 mod error;
 mod holders;
@@ -31,6 +32,7 @@ use zsr_ring::memory::SharedMemory;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
 pub use batch::OpenRing;
+pub use carry_over::ResumeRing;
 pub use error::AgentError;
 pub use service::{AgentService, ServeError};
 

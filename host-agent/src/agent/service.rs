@@ -22,6 +22,9 @@ use zsr_api::{
 #[error("the agent's server failed: {0}")]
 pub struct ServeError(#[from] tonic::transport::Error);
 
+/// Items that consumers of a group lack come in messages: a transfer is at most 4 MiB, of each of their rings.
+const MAX_MESSAGE: usize = 256 << 20;
+
 /// [`Agent`] as a tonic service.
 #[derive(Debug, Clone)]
 pub struct AgentService {
@@ -73,7 +76,7 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let service = AgentService { agent: self.clone(), stop: stopped };
         tonic::transport::Server::builder()
-            .add_service(agent_server::AgentServer::new(service))
+            .add_service(agent_server::AgentServer::new(service).max_decoding_message_size(MAX_MESSAGE))
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
                 // Fails only when no stream listens.
@@ -211,6 +214,37 @@ impl agent_server::Agent for AgentService {
         let names = request.into_inner().names;
         let ended = self.run(move |agent| agent.end_rings(&names)).await?;
         Ok(Response::new(proto::EndRingsResponse { ended: ended as u32 }))
+    }
+
+    async fn suspend_rings(
+        &self,
+        request: Request<proto::SuspendRingsRequest>,
+    ) -> Result<Response<proto::SuspendRingsResponse>, Status> {
+        let names = request.into_inner().names;
+        let suspend = move |agent: &Agent| {
+            let (nic, rings) = (agent.nic(), agent.suspend_rings(&names)?);
+            Ok(rings.iter().map(|info| convert::ring(info, &nic)).collect())
+        };
+        Ok(Response::new(proto::SuspendRingsResponse { rings: self.run(suspend).await? }))
+    }
+
+    async fn resume_rings(
+        &self,
+        request: Request<proto::ResumeRingsRequest>,
+    ) -> Result<Response<proto::ResumeRingsResponse>, Status> {
+        let rings = request.into_inner().rings.into_iter().map(convert::resume_ring);
+        let rings: Vec<_> = rings.collect::<Result<_, _>>()?;
+        self.run(move |agent| agent.resume_rings(&rings)).await?;
+        Ok(Response::new(proto::ResumeRingsResponse {}))
+    }
+
+    async fn read_items(
+        &self,
+        request: Request<proto::ReadItemsRequest>,
+    ) -> Result<Response<proto::ReadItemsResponse>, Status> {
+        let proto::ReadItemsRequest { name, from, length } = request.into_inner();
+        let items = self.run(move |agent| agent.read_items(&name, from, length as usize)).await?;
+        Ok(Response::new(proto::ReadItemsResponse { items }))
     }
 
     async fn get_ring(

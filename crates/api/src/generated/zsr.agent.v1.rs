@@ -255,6 +255,56 @@ pub struct EndRingsResponse {
     #[prost(uint32, tag = "1")]
     pub ended: u32,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SuspendRingsRequest {
+    #[prost(string, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SuspendRingsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub rings: ::prost::alloc::vec::Vec<Ring>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResumeRingsRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub rings: ::prost::alloc::vec::Vec<ResumeRing>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeRing {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub data: ::core::option::Option<QpTarget>,
+    #[prost(message, optional, tag = "3")]
+    pub poll: ::core::option::Option<QpTarget>,
+    /// Of a producer ring: everything in front of it was taken, bytes modulo 2^32.
+    #[prost(uint32, optional, tag = "4")]
+    pub tail: ::core::option::Option<u32>,
+    /// Of a consumer ring that lacks items: its head behind them, bytes modulo 2^32, and the items. Nothing happens if its head is there.
+    #[prost(uint32, optional, tag = "5")]
+    pub head: ::core::option::Option<u32>,
+    #[prost(bytes = "vec", tag = "6")]
+    pub items: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeRingsResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadItemsRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The first item's counter, bytes modulo 2^32.
+    #[prost(uint32, tag = "2")]
+    pub from: u32,
+    /// Bytes: whole items, in one piece in the ring.
+    #[prost(uint32, tag = "3")]
+    pub length: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadItemsResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CloseRingsResponse {
     /// How many there were.
@@ -791,6 +841,83 @@ pub mod agent_client {
                 .insert(GrpcMethod::new("zsr.agent.v1.Agent", "EndRings"));
             self.inner.unary(req, path, codec).await
         }
+        /// Resets both queue pairs of rings, as DisconnectRing, and tells what their words are from then on. Names that are unknown are left
+        /// out of the answer. What a controller does first when another switch has taken the place of the one that the rings knew.
+        pub async fn suspend_rings(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SuspendRingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SuspendRingsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/zsr.agent.v1.Agent/SuspendRings",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("zsr.agent.v1.Agent", "SuspendRings"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Connects suspended rings to the new switch, from where it goes on. Can be repeated. FAILED_PRECONDITION if items do not fit
+        /// behind what a ring holds.
+        pub async fn resume_rings(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeRingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeRingsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/zsr.agent.v1.Agent/ResumeRings",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("zsr.agent.v1.Agent", "ResumeRings"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Items of a ring that is not connected, as they lie in memory.
+        pub async fn read_items(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadItemsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadItemsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/zsr.agent.v1.Agent/ReadItems",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("zsr.agent.v1.Agent", "ReadItems"));
+            self.inner.unary(req, path, codec).await
+        }
         /// One ring.
         pub async fn get_ring(
             &mut self,
@@ -938,6 +1065,32 @@ pub mod agent_server {
             request: tonic::Request<super::EndRingsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::EndRingsResponse>,
+            tonic::Status,
+        >;
+        /// Resets both queue pairs of rings, as DisconnectRing, and tells what their words are from then on. Names that are unknown are left
+        /// out of the answer. What a controller does first when another switch has taken the place of the one that the rings knew.
+        async fn suspend_rings(
+            &self,
+            request: tonic::Request<super::SuspendRingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SuspendRingsResponse>,
+            tonic::Status,
+        >;
+        /// Connects suspended rings to the new switch, from where it goes on. Can be repeated. FAILED_PRECONDITION if items do not fit
+        /// behind what a ring holds.
+        async fn resume_rings(
+            &self,
+            request: tonic::Request<super::ResumeRingsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeRingsResponse>,
+            tonic::Status,
+        >;
+        /// Items of a ring that is not connected, as they lie in memory.
+        async fn read_items(
+            &self,
+            request: tonic::Request<super::ReadItemsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadItemsResponse>,
             tonic::Status,
         >;
         /// One ring.
@@ -1418,6 +1571,137 @@ pub mod agent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EndRingsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/zsr.agent.v1.Agent/SuspendRings" => {
+                    #[allow(non_camel_case_types)]
+                    struct SuspendRingsSvc<T: Agent>(pub Arc<T>);
+                    impl<
+                        T: Agent,
+                    > tonic::server::UnaryService<super::SuspendRingsRequest>
+                    for SuspendRingsSvc<T> {
+                        type Response = super::SuspendRingsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SuspendRingsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Agent>::suspend_rings(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SuspendRingsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/zsr.agent.v1.Agent/ResumeRings" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeRingsSvc<T: Agent>(pub Arc<T>);
+                    impl<T: Agent> tonic::server::UnaryService<super::ResumeRingsRequest>
+                    for ResumeRingsSvc<T> {
+                        type Response = super::ResumeRingsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeRingsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Agent>::resume_rings(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeRingsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/zsr.agent.v1.Agent/ReadItems" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadItemsSvc<T: Agent>(pub Arc<T>);
+                    impl<T: Agent> tonic::server::UnaryService<super::ReadItemsRequest>
+                    for ReadItemsSvc<T> {
+                        type Response = super::ReadItemsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadItemsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Agent>::read_items(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadItemsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

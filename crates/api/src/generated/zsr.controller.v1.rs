@@ -679,7 +679,7 @@ pub enum EventKind {
     /// and they pass again.
     LinkDown = 17,
     LinkUp = 18,
-    /// There is a switch again; flows that it had before are gone.
+    /// There is a switch again, which was started anew, or given another program; its flows go on, each with FLOW_RESUMED.
     SwitchFound = 19,
     /// The session with the switch is over, or another client has become primary. Flows go on by themselves; the controller begins
     /// another session, and sets entries right that were changed meanwhile.
@@ -694,6 +694,8 @@ pub enum EventKind {
     FlowMoves = 41,
     /// All of a flow's producers have closed their streams, and every item is in a consumer ring or taken out of one.
     FlowEnded = 42,
+    /// The switch was started anew, and the flow goes on from what its rings hold. Nothing is lost.
+    FlowResumed = 43,
     /// Frames for the switch came from a host on another VLAN than the topology's; they were dropped. At most once a minute and port.
     WrongVlan = 35,
 }
@@ -732,6 +734,7 @@ impl EventKind {
             Self::FlowStalled => "EVENT_KIND_FLOW_STALLED",
             Self::FlowMoves => "EVENT_KIND_FLOW_MOVES",
             Self::FlowEnded => "EVENT_KIND_FLOW_ENDED",
+            Self::FlowResumed => "EVENT_KIND_FLOW_RESUMED",
             Self::WrongVlan => "EVENT_KIND_WRONG_VLAN",
         }
     }
@@ -766,6 +769,7 @@ impl EventKind {
             "EVENT_KIND_FLOW_STALLED" => Some(Self::FlowStalled),
             "EVENT_KIND_FLOW_MOVES" => Some(Self::FlowMoves),
             "EVENT_KIND_FLOW_ENDED" => Some(Self::FlowEnded),
+            "EVENT_KIND_FLOW_RESUMED" => Some(Self::FlowResumed),
             "EVENT_KIND_WRONG_VLAN" => Some(Self::WrongVlan),
             _ => None,
         }

@@ -151,7 +151,6 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
             p4runtime: place.into(),
             listens: None,
             agents: topology.hosts.iter().map(agent).collect::<Result<Vec<_>>>()?,
-            own: Vec::new(),
             seed: None,
             journal: None,
         };

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use zsr_sim::*;
+use zsr_simnet::*;
 use zsr_wire::{Frame, FramePool};
 
 /// Sends frames of given lengths from port 0 as fast as it may, and notes what arrives and when.

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use zsr_sim::*;
+use zsr_simnet::*;
 use zsr_soft_nic::*;
 use zsr_wire::{Frame, FramePool, Mac, Psn, Qpn, Rkey};
 
