@@ -15,7 +15,8 @@ pub mod process;
 pub mod report;
 pub mod run;
 pub mod switch;
-pub mod workload;
+
+pub use zsr_workload as workload;
 
 #[cfg(test)]
 mod tests {
@@ -29,7 +30,6 @@ mod tests {
         "switch",
         "capture",
         "options",
-        "workload",
         "report",
         "controller",
         "parts",
