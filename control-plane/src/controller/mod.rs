@@ -4,7 +4,8 @@
 //!  service (crates/api) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
 //!                                                     events ◄─ watch: agents' events, the switch's reports
 //! ```
-//! - [`state`]: what is, and every check of what is asked. No I/O.
+//! - [`state`]: what is, and every check of what is asked. No I/O. `asked`: a flow as it is asked for; `members`: the rings and numbers
+//!   that a member gets.
 //! - [`crate::dataplane`]: a flow as table entries.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller; `inventory`: what the
@@ -18,6 +19,7 @@
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
+mod asked;
 mod asking;
 mod barriers;
 mod change;
@@ -30,6 +32,7 @@ mod fair_share;
 mod inventory;
 pub mod journal;
 mod links;
+mod members;
 mod operations;
 mod pending;
 mod places;
@@ -54,7 +57,7 @@ mod watch;
 
 use crate::dataplane::flow::DataPlane;
 use crate::dataplane::{alloc, model};
-use crate::p4::SwitchClient;
+use crate::switch::SwitchClient;
 use agents::Agents;
 use events::Events;
 use journal::Journal;

@@ -3,7 +3,8 @@
 
 use super::start::{StartError, give_program};
 use super::{Controller, Work};
-use crate::p4::{Artifacts, ClientError, SwitchClient};
+use crate::p4::{Artifacts, ClientError};
+use crate::switch::SwitchClient;
 use std::path::PathBuf;
 use std::time::Duration;
 use zsr_topology::Topology;

@@ -7,7 +7,8 @@ use super::pending::UnderWay;
 use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
 use super::{Controller, Work};
-use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
+use crate::p4::ClientError;
+use crate::switch::{Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -166,6 +167,7 @@ impl Controller {
         loop {
             let begun = Instant::now();
             let end = tokio::select! {
+                biased;
                 end = self.take_reports(digests) => End::Ended(end),
                 why = self.silence() => End::Silent(why),
             };
@@ -308,6 +310,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.faults() => {}
             }

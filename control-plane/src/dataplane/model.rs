@@ -1,7 +1,6 @@
 //! Hosts, rings, members and flows: the plain data that the controller's state and its journal hold.
 
 use super::alloc::Number;
-use super::settings::Settings;
 use super::{Qp, RingAddress, RingIds, Station};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
@@ -9,14 +8,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use zsr_records::Schema;
 pub use zsr_topology::FlowKind;
-use zsr_topology::RingRole;
+use zsr_topology::{RingRole, Settings};
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// Unique.
     pub name: String,
-    /// Its NIC.
+    /// The host's NIC.
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
@@ -31,7 +30,7 @@ pub struct Host {
 pub struct DeclaredRing {
     /// `HOST.NAME`.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Which side fills it.
     pub role: RingRole,
@@ -48,7 +47,7 @@ pub struct DeclaredRing {
 pub struct Ring {
     /// Unique.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Whether the topology declares it, or the flow made it.
     pub declared: bool,
@@ -58,7 +57,7 @@ pub struct Ring {
     pub size: u32,
     /// Where both of its counters began.
     pub start: u32,
-    /// Its numbers at the switch.
+    /// The ring's numbers at the switch.
     #[serde(with = "NumbersOfRing")]
     pub ids: RingIds,
     /// What its agent said, once that has made it.
@@ -71,7 +70,7 @@ pub struct Ring {
 pub struct Member {
     /// Unique in its flow.
     pub name: String,
-    /// Its host.
+    /// The member's host.
     pub host: String,
     /// A shuffle producer has one per consumer, in their order; all others have one.
     pub rings: Vec<Ring>,
@@ -82,7 +81,7 @@ pub struct Member {
 pub struct Flow {
     /// Unique.
     pub name: String,
-    /// Its number at the switch.
+    /// The flow's number at the switch.
     pub number: u16,
     /// What it does with items.
     pub kind: FlowKind,

@@ -34,7 +34,7 @@ pub enum Role {
     Switch,
     /// Agent and NIC of a host.
     Agent {
-        /// Its name.
+        /// The host's name.
         host: String,
         /// Where the agent listens, in place of what the topology says.
         listen: Option<SocketAddr>,
@@ -57,7 +57,7 @@ impl Role {
 /// Why a process could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
-    /// Its folder.
+    /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It runs already.
@@ -81,7 +81,7 @@ pub enum RoleError {
     ReservedPort {
         /// The link.
         link: String,
-        /// Its port.
+        /// The link's port.
         port: u32,
     },
     /// A host's NIC.

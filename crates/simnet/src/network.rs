@@ -18,7 +18,7 @@ pub struct NodeId(pub usize);
 pub struct End {
     /// The node.
     pub node: NodeId,
-    /// Its port.
+    /// The node's port.
     pub port: u16,
 }
 

@@ -59,7 +59,7 @@ pub enum AgentError {
     State {
         /// The ring.
         name: String,
-        /// Its state.
+        /// The queue pair's state.
         state: &'static str,
         /// What to do.
         advice: &'static str,

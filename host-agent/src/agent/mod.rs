@@ -87,7 +87,7 @@ pub struct QueuePair {
 /// What the agent knows about a ring.
 #[derive(Debug, Clone)]
 pub struct RingInfo {
-    /// Its name.
+    /// The ring's name.
     pub name: String,
     /// Number on this agent, from 1; never used again.
     pub id: u64,
@@ -135,9 +135,9 @@ pub struct AgentEvent {
     pub kind: EventKind,
     /// To which ring.
     pub name: String,
-    /// Its number.
+    /// The ring's number.
     pub id: u64,
-    /// Its epoch.
+    /// The ring's epoch.
     pub epoch: u16,
     /// The reason of an abort; which program came, left or died.
     pub detail: String,

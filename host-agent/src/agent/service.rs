@@ -1,6 +1,7 @@
 //! The agent's gRPC service, and serving it.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -33,6 +34,8 @@ pub struct AgentService {
     stop: watch::Receiver<bool>,
 }
 
+type Shutdown<'f> = Pin<Box<dyn Future<Output = ()> + Send + 'f>>;
+
 impl Agent {
     /// Serves this agent on `listener` until `shutdown` resolves and all calls under way are answered.
     /// Rings stay as they are; [`Agent::shutdown`] takes them down.
@@ -44,11 +47,9 @@ impl Agent {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(TcpListenerStream::new(listener), shutdown).await
+        self.serve_tcp_until(TcpListenerStream::new(listener), Box::pin(shutdown)).await
     }
-}
 
-impl Agent {
     /// As [`serve`](Self::serve), on a UNIX socket.
     ///
     /// # Errors
@@ -58,7 +59,24 @@ impl Agent {
         listener: UnixListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(UnixListenerStream::new(listener), shutdown).await
+        self.serve_unix_until(UnixListenerStream::new(listener), Box::pin(shutdown)).await
+    }
+
+    // The servers, compiled once and here, whoever ends them.
+    async fn serve_tcp_until(
+        &self,
+        incoming: TcpListenerStream,
+        shutdown: Shutdown<'_>,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(incoming, shutdown).await
+    }
+
+    async fn serve_unix_until(
+        &self,
+        incoming: UnixListenerStream,
+        shutdown: Shutdown<'_>,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(incoming, shutdown).await
     }
 
     /// As [`serve`](Self::serve), on connections that come from elsewhere.
@@ -297,11 +315,13 @@ async fn forward(
     }
     loop {
         let event = tokio::select! {
-            event = events.recv() => event.map(convert::event),
-            // Fails only when the agent has gone, and with it the events.
-            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            biased;
+            // First, so that events in an endless row do not keep the server from its end.
             _ = stop.wait_for(|&stopped| stopped) => return,
             () = to_client.closed() => return,
+            // Fails only when the agent has gone, and with it the events.
+            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            event = events.recv() => event.map(convert::event),
         };
         let event = match event {
             Ok(event) => event,
@@ -315,8 +335,9 @@ async fn forward(
             continue;
         }
         tokio::select! {
-            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
+            biased;
             _ = stop.wait_for(|&stopped| stopped) => return,
+            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
         }
     }
 }

@@ -105,7 +105,7 @@ fn topology(scenario: &Scenario, slower: u64) -> Result<Topology, String> {
     );
     let topology = Topology::parse(Path::new("scenario.yaml"), text.as_bytes());
     let mut topology = topology.map_err(|e| e.to_string())?;
-    topology.switches[0].tick = topology.flows[0].poll_interval;
+    topology.switches[0].tick = Duration::from_micros(topology.flows[0].settings.poll_interval_us);
     Ok(topology)
 }
 

@@ -143,7 +143,7 @@ fn max_record(item_size: u32, record_size: Option<u32>) -> usize {
 }
 
 /// The columns that the header of a workload's input names, if it has one that can be read.
-pub(crate) fn input_columns(workload: &Workload) -> Option<Vec<String>> {
+pub fn input_columns(workload: &Workload) -> Option<Vec<String>> {
     let Workload::File(FileInput { path, format }) = workload else { return None };
     let FileFormat::Delimited { delimiter, header: true, quoted } = *format else { return None };
     let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };

@@ -7,7 +7,7 @@ use zsr_topology::FlowKind;
 
 /// What one consumer received, by producer.
 pub(crate) struct Received<'a> {
-    /// Its ring.
+    /// The consumer's ring.
     pub ring: &'a str,
     /// Parallel to the flow's producers.
     pub peers: &'a [Peer],

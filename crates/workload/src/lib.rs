@@ -12,6 +12,8 @@
 //! of the contents per pair of producer and consumer; comparing them tells lost, doubled, misordered,
 //! misrouted and altered items, in memory that does not grow with their number.
 
+#![forbid(unsafe_code)]
+
 mod compare;
 mod consume;
 mod drive;
@@ -28,8 +30,7 @@ mod verify;
 pub use drive::{Control, FlowInput, FlowOutcome, Meter, RingOutcome, run_flow};
 pub use error::WorkloadError;
 pub use output::{OutputError, OutputPlan};
-pub(crate) use source::input_columns;
-pub use source::{Estimate, Prepared, Unit, prepare};
+pub use source::{Estimate, Prepared, Unit, input_columns, prepare};
 pub use tally::Tally;
 pub use verify::{Discrepancy, Verification};
 

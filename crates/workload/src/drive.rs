@@ -80,7 +80,7 @@ impl Control {
 pub struct FlowInput<'a> {
     /// Index of the flow in the topology.
     pub flow: usize,
-    /// Its workload.
+    /// The flow's workload.
     pub prepared: &'a Prepared,
     /// Handles of each producer's rings, in the order of the flow's lists.
     pub producers: Vec<Vec<Producer>>,

@@ -1,14 +1,15 @@
 //! A switch, whatever it is and speaks. The controller says everything in P4Runtime's entities; what a Tofino has otherwise
 //! (the port that leads back, BF Runtime) is turned round here.
 
-use super::client::{ClientError, P4RuntimeDigests, P4RuntimeSession};
-use super::names::table;
-use super::reader::{Cell, P4RuntimeReader};
-use super::tofino::Compiled;
-use super::{Artifacts, Schema};
-use crate::bfrt::{BfrtClient, BfrtDigests, BfrtReader};
+mod tofino;
+
+use crate::bfrt::{BfrtClient, BfrtDigests, BfrtError, BfrtReader};
+use crate::dataplane::PORT_RECIRCULATE;
 use crate::dataplane::ticks::Timer;
-use crate::dataplane::{Clock, PORT_RECIRCULATE};
+use crate::p4::client::P4RuntimeDigests;
+use crate::p4::names::table;
+use crate::p4::schema::{SchemaError, canonical};
+use crate::p4::{Artifacts, Cell, ClientError, Clock, P4RuntimeReader, P4RuntimeSession, Schema};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -16,6 +17,7 @@ use prost::Message;
 use rt::entity::Entity;
 use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
+use tofino::Compiled;
 use xxhash_rust::xxh3::xxh3_64;
 use zsr_topology::{Switch, TofinoApi, Topology};
 
@@ -93,12 +95,9 @@ impl SwitchClient {
             Session::P4Runtime(_) => Ok(Schema::new(&artifacts.p4info)),
             Session::Chip(session, compiled) => {
                 let schema = Schema::new(&compiled.p4info).with_clock(Clock::Slices);
-                let unfit = |e: super::SchemaError| ClientError::Program {
+                let unfit = |e: SchemaError| ClientError::Program {
                     switch: session.name.clone(),
-                    why: Box::new(crate::bfrt::BfrtError::Unfit(format!(
-                        "{}: {e}",
-                        compiled.folder.display()
-                    ))),
+                    why: Box::new(BfrtError::Unfit(format!("{}: {e}", compiled.folder.display()))),
                 };
                 for &(table, action) in table::ALL {
                     schema.check(table, action).map_err(unfit)?;
@@ -331,7 +330,7 @@ fn renumber(group: &mut rt::MulticastGroupEntry, from: u32, to: u32) {
     if from == to {
         return;
     }
-    let (from, to) = [from, to].map(|port| super::schema::canonical(port.into())).into();
+    let (from, to) = [from, to].map(|port| canonical(port.into())).into();
     for replica in &mut group.replicas {
         if let Some(rt::replica::PortKind::Port(port)) = &mut replica.port_kind
             && *port == from

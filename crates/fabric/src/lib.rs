@@ -1,6 +1,8 @@
 //! The embedded fabric: NICs, links and the switch of one topology, run in turn by one thread. A frame is still in cache when
 //! the next node takes it.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

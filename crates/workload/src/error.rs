@@ -26,7 +26,7 @@ pub enum WorkloadError {
     NotAFile {
         /// The input.
         path: PathBuf,
-        /// What it is.
+        /// What the input is instead.
         what: &'static str,
     },
     /// The input can't be read.
@@ -79,7 +79,7 @@ pub enum WorkloadError {
     PartialRecord {
         /// The input.
         path: PathBuf,
-        /// Its size.
+        /// The file's size.
         bytes: u64,
         /// Bytes of a record.
         record_size: u32,
@@ -92,7 +92,7 @@ pub enum WorkloadError {
     RecordTooLong {
         /// Which record.
         place: String,
-        /// Its bytes; for a line of which the end was not looked for, "more than" so many.
+        /// The record's bytes; for a line of which the end was not looked for, "more than" so many.
         length: String,
         /// Bytes of the flow's items.
         item_size: u32,
@@ -122,7 +122,7 @@ pub enum WorkloadError {
     TooManyProducers {
         /// The flow.
         flow: String,
-        /// Its producers.
+        /// The flow's producers.
         producers: usize,
         /// Bytes of its items.
         item_size: u32,
