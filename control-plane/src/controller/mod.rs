@@ -15,6 +15,7 @@
 //!   `polls`: which one that is polled; `own`: the topology's flows when their switch was started anew.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
 //!   `reconnect`: a switch that was started anew.
+//! - `idle`: workers of flows that move nothing tick rarely.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
@@ -27,6 +28,7 @@ pub mod error;
 pub mod events;
 mod failure_detector;
 mod fair_share;
+mod idle;
 mod inventory;
 pub mod journal;
 mod links;

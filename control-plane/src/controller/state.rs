@@ -3,7 +3,7 @@
 
 use super::error::{ControllerError, ErrorKind};
 use crate::dataplane::alloc::{Allocator, Exhausted, Number};
-use crate::dataplane::flow::{Hosts, Limits};
+use crate::dataplane::flow::{Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use crate::dataplane::settings::{Changes, Settings};
 use crate::dataplane::{Chance, RingAddress, RingIds};
@@ -114,6 +114,8 @@ pub struct State {
     pub flows: BTreeMap<String, Flow>,
     /// Workers that the switch runs, by the multicast group that makes them tick.
     pub ticking: BTreeMap<u32, BTreeSet<u16>>,
+    /// Those among them that tick more rarely, since their flow moves nothing, with their group.
+    pub idle: Ticks,
     /// Numbers.
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.
@@ -581,6 +583,7 @@ impl State {
     pub fn forget_switch(&mut self) {
         self.numbers.forget();
         self.ticking.clear();
+        self.idle.clear();
         self.limits = Arc::default();
         self.min_timeout = Duration::ZERO;
     }
