@@ -15,8 +15,8 @@ use tokio::time::Instant;
 /// Between two looks at what has moved, and what each worker adds to that.
 const LOOK: Duration = Duration::from_millis(250);
 const PER_WORKER: Duration = Duration::from_micros(100);
-/// How long a flow has moved nothing before its workers tick rarely.
-const AFTER: Duration = Duration::from_secs(1);
+/// How long a flow has moved nothing before its workers tick rarely: with a look before and one behind, a second.
+const AFTER: Duration = Duration::from_millis(600);
 
 /// A flow at the last look.
 #[derive(Clone, Copy, Debug)]
