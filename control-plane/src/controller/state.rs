@@ -354,7 +354,7 @@ impl State {
             names.truncate(20);
             let names = names.join(", ");
             ControllerError::new(
-                ErrorKind::NotFound,
+                ErrorKind::Invalid,
                 format!("flow `{flow}`: no host is called `{name}`; there are {names}"),
             )
         };
@@ -483,7 +483,7 @@ impl State {
         for name in &new.rings {
             let missing = || {
                 ControllerError::new(
-                    ErrorKind::NotFound,
+                    ErrorKind::Invalid,
                     format!("flow `{f}`: the topology declares no ring `{name}`"),
                 )
             };

@@ -3,6 +3,7 @@
 use super::input::{Input, Records};
 use super::screen::Screen;
 use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
+use crate::cli::closed::no_input;
 use crate::cli::live_args::ProduceArgs;
 use std::fs::File;
 use zsr::{FlowProducer, Held, Options, ProgramError, check_size, schema_of};
@@ -19,6 +20,9 @@ pub(in crate::cli) fn produce(args: &ProduceArgs) -> u8 {
 }
 
 fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
+    if let Some(why) = no_input() {
+        return Err(Stop::Input(why));
+    }
     let (cancel, hurry) = cancelled_by_signals()?;
     let (_, flow) = find(&args.stream)?;
     let schema = schema_of(&flow)?;
@@ -143,7 +147,12 @@ impl Push {
             }
         }
         if seen < skip {
-            return Err(Stop::Input(format!("--skip {skip}: standard input has only {seen} records")));
+            let has = match seen {
+                0 => "no records".to_owned(),
+                1 => "only 1 record".to_owned(),
+                n => format!("only {n} records"),
+            };
+            return Err(Stop::Usage(format!("--skip {skip}: standard input has {has}; nothing was pushed")));
         }
         Ok(())
     }
