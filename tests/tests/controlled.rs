@@ -152,7 +152,10 @@ fn a_successor_finds_workers_of_idle_flows_where_they_are() {
     let second = sim.controller(Some(Box::new(store))).expect("the next controller");
     let (events, _) = second.events(Some(0));
     let text = &events.first().expect("an event").text;
-    assert!(text.contains("1 flows were taken up") && text.ends_with("0 entries set right, 0 taken away"), "{text}");
+    assert!(
+        text.contains("1 flows were taken up") && text.ends_with("0 entries set right, 0 taken away"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -14,7 +14,13 @@ const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
 const ITEM: [u8; 64] = [7; 64];
 
-fn flow(sim: &mut Controlled, controller: &Controller, name: &str, between: [&str; 2], doorbell: bool) -> Flow {
+fn flow(
+    sim: &mut Controlled,
+    controller: &Controller,
+    name: &str,
+    between: [&str; 2],
+    doorbell: bool,
+) -> Flow {
     let members = between.map(|h| vec![proto::Member { host: h.into(), ..Default::default() }]);
     let [producers, consumers] = members;
     let settings = proto::Settings { doorbell: Some(doorbell), ..Default::default() };

@@ -57,10 +57,13 @@ fn idle<'f>(
         _ => None,
     };
     let held: BTreeMap<u32, BTreeSet<u32>> = held.iter().filter_map(group).collect();
-    let is_there = |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
+    let is_there =
+        |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
     let mut out = Ticks::new();
     for flow in flows.filter(|f| f.failed.is_none()) {
-        let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else { continue };
+        let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
+            continue;
+        };
         for (worker, group) in plane.tick_groups(flow) {
             ticking.entry(group).or_default().remove(&worker);
         }

@@ -27,6 +27,7 @@ mod verify;
 
 pub use drive::{Control, FlowInput, FlowOutcome, Meter, RingOutcome, run_flow};
 pub use error::WorkloadError;
+pub(crate) use output::no_folder;
 pub use output::{OutputError, OutputPlan};
 pub(crate) use source::input_columns;
 pub use source::{Estimate, Prepared, Unit, prepare};

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use crate::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
-use crate::key::columns;
 use crate::fault::Fault;
+use crate::key::columns;
 use crate::model::{Column, Content, FileFormat, Routing};
 use crate::routing::check_routing;
 use crate::rows::Style;
