@@ -14,16 +14,19 @@ const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
 const ITEM: [u8; 64] = [7; 64];
 
-fn flow(
+fn with_doorbell(doorbell: bool) -> proto::Settings {
+    proto::Settings { doorbell: Some(doorbell), ..Default::default() }
+}
+
+fn flow_with(
     sim: &mut Controlled,
     controller: &Controller,
     name: &str,
     between: [&str; 2],
-    doorbell: bool,
+    settings: proto::Settings,
 ) -> Flow {
-    let members = between.map(|h| vec![proto::Member { host: h.into(), ..Default::default() }]);
-    let [producers, consumers] = members;
-    let settings = proto::Settings { doorbell: Some(doorbell), ..Default::default() };
+    let [producers, consumers] =
+        between.map(|h| vec![proto::Member { host: h.into(), ..Default::default() }]);
     let request = proto::CreateFlowRequest {
         name: name.into(),
         producers,
@@ -34,6 +37,16 @@ fn flow(
         ..Default::default()
     };
     sim.create(controller, request)
+}
+
+fn flow(
+    sim: &mut Controlled,
+    controller: &Controller,
+    name: &str,
+    between: [&str; 2],
+    doorbell: bool,
+) -> Flow {
+    flow_with(sim, controller, name, between, with_doorbell(doorbell))
 }
 
 /// A flow from h3 to h4 that moves an item every other millisecond.
@@ -145,4 +158,26 @@ fn an_idle_flow_goes_on_when_its_controller_has_ended() {
             assert!(sim.net.now() - begun < 1_000_000_000, "{popped} of 1000 items in a second");
         }
     }
+}
+
+/// Polls are rarest where `dead_after` allows it just so.
+#[test]
+fn a_member_of_an_idle_flow_that_falls_silent_is_noticed_in_time() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 4);
+    let controller = sim.controller(None).expect("a controller");
+    let settings = proto::Settings { dead_after_us: Some(2_000_000), ..with_doorbell(true) };
+    flow_with(&mut sim, &controller, "f", ["h1", "h2"], settings);
+    sim.run_for(6000 * MS);
+    let (_, mut events) = controller.events(None);
+    // From now on nothing reaches h1, and nothing comes from there.
+    sim.switch().cut = Some(1);
+    let cut = sim.net.now();
+    let silent = loop {
+        sim.run_for(10 * MS);
+        match events.try_recv() {
+            Ok(event) if event.kind() == proto::EventKind::MemberSilent => break event,
+            _ => assert!(sim.net.now() - cut < 3_100_000_000, "not within 1.5 times dead_after"),
+        }
+    };
+    assert_eq!(silent.member, "h1");
 }
