@@ -201,6 +201,22 @@ fn a_stream_that_has_ended_takes_nothing_and_says_what_to_do() {
 }
 
 #[test]
+fn records_that_wait_for_somebody_who_is_gone_do_not_wait_for_room() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let mut events = system.events();
+    signal(system.pid("agent.h2"), "-KILL");
+    events.next("agent-lost");
+    let fed = text(feed(&system, &["produce", "f"], b"1\n2\n"));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    let said =
+        "2 records in ring `f.h1.h2` to consumer `h2` wait: host `h2` of member `h2`: its agent is away";
+    assert!(fed.err.contains(said), "{}", fed.err);
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down_after_deaths();
+}
+
+#[test]
 fn records_to_skip_that_are_not_there_are_counted() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
