@@ -41,7 +41,7 @@ pub enum JobError {
     #[error("interrupted while the input was prepared; nothing was moved")]
     Interrupted,
     /// The folder for captures.
-    #[error("cannot use the folder {} for captures: {cause}", path.display())]
+    #[error("cannot use the folder {} for captures: {}", path.display(), crate::workload::no_folder(.cause))]
     PcapFolder {
         /// The folder.
         path: std::path::PathBuf,

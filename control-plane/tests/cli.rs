@@ -322,8 +322,8 @@ fn what_fails_while_running_is_one_message_and_exit_code_1() {
         (vec!["--input", as_str(&long)], "long:1: the record is 3000 bytes long"),
         (vec!["--input", as_str(&binary), "--record-size", "7"], "2 bytes are left over"),
         (vec!["--artifacts", as_str(&empty)], "zsr-v1model.json"),
-        (vec!["--output", as_str(&long)], "cannot use the output folder"),
-        (vec!["--pcap", as_str(&long)], "cannot use the folder"),
+        (vec!["--output", as_str(&long)], "long: there is a file of that name"),
+        (vec!["--pcap", as_str(&long)], "long for captures: there is a file of that name"),
     ] {
         let mut command = zsr();
         command.args(["run", as_str(&path), "-q"]).args(&args);

@@ -4,6 +4,7 @@ import re, subprocess, sys, tempfile
 from faults import faults
 from guests import AGENT, Guest
 from peers import AT, HOSTS, Failed, give, live, patiently, peers
+from vlans import vlans
 
 IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 
@@ -190,6 +191,7 @@ def everything(guests, folder):
     for kind, mtu in (("shuffle", 1024), ("load-balance", 4096), ("replicate", 4096)):
         product(guests, folder, kind, mtu)
     product_refuses(guests)
+    vlans(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
     faults(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
 
     def flow(name, *args, **more):

@@ -21,11 +21,12 @@ workload: {{kind: synthetic}}
 """
 
 
-def peers(guests, kind, mtu, loss=0.005):
-    """A flow from the first half of `guests` to the other; of all frames the part `loss` is lost each way."""
+def peers(guests, kind, mtu, loss=0.005, vlans={}):
+    """A flow from the first half of `guests` to the other; of all frames the part `loss` is lost each way. `vlans`: those of hosts."""
     hosts, links, names = "", "", list(guests)
     for n, (name, g) in enumerate(guests.items(), 1):
-        hosts += (f"  - {{name: {name}, ip: {g.ip}, mac: '{g.mac}', mtu: {mtu}, nic: {{kind: verbs, device: rxe0}}, "
+        vlan = f"vlan: {vlans[name]}, " if name in vlans else ""
+        hosts += (f"  - {{name: {name}, ip: {g.ip}, mac: '{g.mac}', mtu: {mtu}, {vlan}nic: {{kind: verbs, device: rxe0}}, "
                   f"agent: '127.0.0.1:{g.agent_port}'}}\n")
         links += f"  - {{from: {name}, to: s1:{n}, sockets: {{switch: {g.far}, host: {g.cable}}}, faults: {{loss: {loss}}}}}\n"
     half = len(names) // 2

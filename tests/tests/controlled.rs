@@ -116,6 +116,26 @@ fn a_flow_goes_on_without_its_controller_and_with_the_next_one() {
 }
 
 #[test]
+fn a_successor_finds_workers_of_idle_flows_where_they_are() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 6);
+    let store = MemoryStore::default();
+    let first = sim.controller(Some(Box::new(store.clone()))).expect("a controller");
+    sim.create(&first, shuffle("f", &["h1"], &["h2"]));
+    sim.run_for(MS * 2000);
+    first.stop();
+    let gone = first.is_gone();
+    drop(first);
+    sim.drive(gone);
+    let second = sim.controller(Some(Box::new(store))).expect("the next controller");
+    let (events, _) = second.events(Some(0));
+    let text = &events.first().expect("an event").text;
+    assert!(
+        text.contains("1 flows were taken up") && text.ends_with("0 entries set right, 0 taken away"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 4);
     let controller = sim.controller(None).expect("a controller");

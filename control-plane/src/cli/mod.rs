@@ -6,6 +6,7 @@
 mod args;
 mod barrier;
 mod check;
+mod closed;
 mod events;
 mod figures;
 mod flow;
@@ -36,6 +37,7 @@ use crate::workload::Control;
 use zsr_topology::Topology;
 
 pub use args::{Args, Command, RunArgs};
+pub use closed::note_closed_streams;
 pub use reference::reference;
 
 /// All went well.

@@ -374,9 +374,12 @@ impl Controller {
         }
         let updates = {
             let mut state = self.state();
+            let group_now =
+                |(worker, group): (&u16, &u32)| (*worker, state.idle.remove(worker).unwrap_or(*group));
+            let had: Ticks = had.iter().map(group_now).collect();
             let touched: BTreeSet<u32> = had.values().chain(has.values()).copied().collect();
             let before: Vec<_> = touched.iter().filter(|g| state.ticking.contains_key(g)).copied().collect();
-            for (worker, group) in had {
+            for (worker, group) in &had {
                 state.ticking.entry(*group).or_default().remove(worker);
             }
             for (worker, group) in has {

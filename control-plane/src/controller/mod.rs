@@ -16,6 +16,7 @@
 //!   `polls`: which one that is polled.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
 //!   `reconnect`: a switch that was started anew; `resume`: how its flows go on.
+//! - `idle`: workers of flows that move nothing tick rarely.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
@@ -29,6 +30,7 @@ pub mod error;
 pub mod events;
 mod failure_detector;
 mod fair_share;
+mod idle;
 mod inventory;
 pub mod journal;
 mod links;

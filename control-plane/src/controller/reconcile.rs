@@ -5,7 +5,7 @@ use super::Controller;
 use super::change::Surroundings;
 use super::start::StartError;
 use crate::dataplane::diff::Diff;
-use crate::dataplane::flow::{DataPlane, base, replication};
+use crate::dataplane::flow::{DataPlane, Ticks, base, replication};
 use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_FLOOD, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
@@ -39,14 +39,53 @@ pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flo
     out
 }
 
-/// Brings the switch to what `flows` say; those with `true` begin no transfer. Returns what there was to do.
+/// Workers of `flows` that the switch `holds` in the groups of idle ones: they stay there. They are moved in `ticking`.
+fn idle<'f>(
+    plane: &DataPlane,
+    flows: impl Iterator<Item = &'f Flow>,
+    held: &[rt::Entity],
+    ticking: &mut Ticking,
+) -> Ticks {
+    use rt::packet_replication_engine_entry::Type::MulticastGroupEntry;
+    let group = |e: &rt::Entity| match &e.entity {
+        Some(rt::entity::Entity::PacketReplicationEngineEntry(entry)) => match &entry.r#type {
+            Some(MulticastGroupEntry(group)) => {
+                let copies = group.replicas.iter().map(|r| r.instance).collect::<BTreeSet<u32>>();
+                Some((group.multicast_group_id, copies))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let held: BTreeMap<u32, BTreeSet<u32>> = held.iter().filter_map(group).collect();
+    let is_there =
+        |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
+    let mut out = Ticks::new();
+    for flow in flows.filter(|f| f.failed.is_none()) {
+        let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
+            continue;
+        };
+        for (worker, group) in plane.tick_groups(flow) {
+            ticking.entry(group).or_default().remove(&worker);
+        }
+        for (worker, group) in &idle {
+            ticking.entry(*group).or_default().insert(*worker);
+        }
+        out.extend(idle);
+    }
+    ticking.retain(|_, workers| !workers.is_empty());
+    out
+}
+
+/// Brings the switch to what `flows` say; those with `true` begin no transfer. Returns what there was to do, and which workers run,
+/// `ticking` but for those that are idle, which come next.
 pub(super) async fn reconcile<'f>(
     client: &mut SwitchClient,
     plane: &DataPlane,
     topology: &Topology,
-    flows: impl Iterator<Item = (&'f Flow, bool)>,
-    (around, ticking): (&Surroundings, &Ticking),
-) -> Result<Diff, StartError> {
+    flows: impl Iterator<Item = (&'f Flow, bool)> + Clone,
+    (around, mut ticking): (&Surroundings, Ticking),
+) -> Result<(Diff, Ticking, Ticks), StartError> {
     let reader = client.reader();
     let schema = plane.schema();
     // What does not depend on flows is set right, too, where it can be read.
@@ -62,6 +101,7 @@ pub(super) async fn reconcile<'f>(
     let tells_sessions = !sessions.is_empty();
     held.extend(sessions);
 
+    let idle = idle(plane, flows.clone().map(|(flow, _)| flow), &held, &mut ticking);
     let mut wanted = Vec::new();
     if all {
         let is_session = |e: &rt::Entity| {
@@ -84,7 +124,7 @@ pub(super) async fn reconcile<'f>(
     client.update(difference.additions().into_iter()).await?;
     client.update(difference.removals().into_iter()).await?;
     client.enable_digest(schema.digest(REPORT_T)?).await?;
-    Ok(difference)
+    Ok((difference, ticking, idle))
 }
 
 impl Controller {
@@ -96,14 +136,17 @@ impl Controller {
         let around = Surroundings::of(&self.state());
         let done = async {
             let flows = flows.iter().map(|f| (f, false));
-            let difference = reconcile(client, &self.0.plane, topology, flows, (&around, &ticking)).await?;
+            let done = reconcile(client, &self.0.plane, topology, flows, (&around, ticking)).await?;
             client.set_up(topology).await?;
-            Ok::<_, StartError>(difference)
+            Ok::<_, StartError>(done)
         };
         let silent =
             |_| ClientError::Silent { switch: self.0.switch_name.clone(), seconds: RECONCILE.as_secs() };
-        let difference = tokio::time::timeout(RECONCILE, done).await.map_err(silent)??;
-        self.state().ticking = ticking;
+        let (difference, ticking, idle) = tokio::time::timeout(RECONCILE, done).await.map_err(silent)??;
+        {
+            let mut state = self.state();
+            (state.ticking, state.idle) = (ticking, idle);
+        }
         Ok(format!(
             "the session with switch `{}` is there again, and its {} flows went on; {}",
             self.0.switch_name,

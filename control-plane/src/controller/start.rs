@@ -250,12 +250,13 @@ async fn settle(
     for flow in recovered.unfinished.values().flatten() {
         state.numbers.skip(&flow.numbers().into_iter().collect::<Vec<_>>());
     }
-    state.ticking = ticking(plane, recovered.flows.values());
+    let ticking = ticking(plane, recovered.flows.values());
     let around = Surroundings::of(state);
     // Flows of whom somebody is leaving begin nothing until it has left.
     let holds = |flow: &Flow| leaving.iter().any(|l| l.flow == flow.name);
     let flows = recovered.flows.values().map(|flow| (flow, holds(flow)));
-    let difference = reconcile(client, plane, topology, flows, (&around, &state.ticking)).await?;
+    let (difference, ticking, idle) = reconcile(client, plane, topology, flows, (&around, ticking)).await?;
+    (state.ticking, state.idle) = (ticking, idle);
     state.numbers.skip(&plane.numbers_of(&difference.deletes)?);
     if !recovered.unfinished.is_empty() {
         state.numbers.skip_joiner();

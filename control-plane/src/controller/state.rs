@@ -7,7 +7,7 @@ use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
 use super::members::per_consumer;
 use crate::dataplane::alloc::{Allocator, Number};
-use crate::dataplane::flow::{Hosts, Limits};
+use crate::dataplane::flow::{Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
 use crate::dataplane::{Chance, RingAddress};
 use std::collections::btree_map::Entry;
@@ -83,6 +83,8 @@ pub struct State {
     pub flows: BTreeMap<String, Flow>,
     /// Workers that the switch runs, by the multicast group that makes them tick.
     pub ticking: BTreeMap<u32, BTreeSet<u16>>,
+    /// Those among them that tick more rarely, since their flow moves nothing, with their group.
+    pub idle: Ticks,
     /// Numbers.
     pub numbers: Allocator,
     /// Rings whose program died and has no successor yet, with what happened.
@@ -322,7 +324,7 @@ impl State {
             names.truncate(20);
             let names = names.join(", ");
             ControllerError::new(
-                ErrorKind::NotFound,
+                ErrorKind::Invalid,
                 format!("flow `{flow}`: no host is called `{name}`; there are {names}"),
             )
         };
@@ -363,7 +365,7 @@ impl State {
         for name in &new.rings {
             let missing = || {
                 ControllerError::new(
-                    ErrorKind::NotFound,
+                    ErrorKind::Invalid,
                     format!("flow `{f}`: the topology declares no ring `{name}`"),
                 )
             };
@@ -470,6 +472,7 @@ impl State {
         let in_use = self.flows.values().flat_map(|f| f.numbers()).collect();
         let idle = self.numbers.idle(&in_use);
         self.numbers.reusable(&idle);
+        self.idle.clear();
         self.limits = Arc::default();
         self.min_timeout = Duration::ZERO;
     }

@@ -38,7 +38,8 @@ impl Controller {
     async fn write_timeouts(&self, work: &mut Work) -> Result<(), ControllerError> {
         let (before, after, flows) = {
             let state = self.state();
-            let busy = state.ticking.get(&GROUP_TICK).map_or(0, |workers| workers.len());
+            // Those that are idle may begin at any time.
+            let busy = state.ticking.get(&GROUP_TICK).map_or(0, |workers| workers.len()) + state.idle.len();
             let min_timeout = shortest(busy, state.min_timeout);
             if min_timeout == state.min_timeout {
                 return Ok(());

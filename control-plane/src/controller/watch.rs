@@ -69,6 +69,7 @@ impl Controller {
                 () = own.keep_shares() => {}
                 () = own.keep_timeouts() => {}
                 () = own.keep_pulse() => {}
+                () = own.keep_ticks() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
                 () = own.keep_resuming() => {}

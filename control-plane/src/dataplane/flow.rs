@@ -30,6 +30,9 @@ pub type Ticks = BTreeMap<u16, u32>;
 /// Bytes per second that flows are held to because of their weights, by name.
 pub type Limits = BTreeMap<String, u64>;
 
+/// The shortest `dead_after` of flows that may be polled as rarely as ten times a second.
+const POLLED_RARELY: Duration = Duration::from_secs(2);
+
 /// Hosts by name.
 pub type Hosts = HashMap<String, Host>;
 
@@ -252,6 +255,15 @@ impl DataPlane {
     pub fn tick_groups(&self, flow: &Flow) -> Ticks {
         let poll = times(&flow.settings).poll_interval;
         flow.workers().into_iter().map(|w| (w, self.timer.group_of(w, poll))).collect()
+    }
+
+    /// The same of a flow that moves nothing, if its workers tick more rarely then.
+    pub fn idle_groups(&self, flow: &Flow) -> Option<Ticks> {
+        let times = times(&flow.settings);
+        // Who does not answer has to be noticed by its polls in time.
+        let rings = flow.settings.doorbell && times.dead_after >= POLLED_RARELY;
+        let group = |w| Some((w, self.timer.idle_group_of(w, times.poll_interval, rings)?));
+        flow.workers().into_iter().map(group).collect()
     }
 
     /// Tables that hold nothing but flows' entries.

@@ -8,19 +8,28 @@ use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zsr_soft_switch::{Numbers, Rest, TimerPort};
-use zsr_topology::Switch;
+use zsr_topology::{Switch, SwitchKind};
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
 pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;
 
 /// Workers by how often they tick: first group, groups, and timer packets between two ticks.
 const CLASSES: [(u32, u32, u32); 4] =
-    [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2048, 65536)];
+    [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2047, 65536)];
+
+/// Multicast group of workers that have moved nothing for a while and whose producers ring, on a switch whose timers rest: the one
+/// that the classes leave free, and the number of the timer packets for it (P4: `TickGroup`).
+const GROUP_IDLE: u32 = 0xfff;
+const NUMBER_IDLE: u16 = 0xfff7;
+/// How often these tick while something else moves.
+const IDLE_TICK: Duration = Duration::from_millis(5);
 
 /// Ticks of a software switch on which nothing moves become rare within a second, and with them polls of rings that stay empty. A
 /// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks (p4/pipeline/look.p4), and
 /// nothing else may move between two of its transfers: hence the time before.
 const REST: Rest = Rest { after_ns: 100_000_000, longest_ns: 10_000_000 };
+/// The same for workers in [`GROUP_IDLE`]: their ticks find only what a doorbell that was lost has not told.
+const IDLE_REST: Rest = Rest { longest_ns: 75_000_000, ..REST };
 
 /// What makes workers tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +37,8 @@ pub struct Timer {
     tick: Duration,
     /// A timer packet names its group itself (p4/arch/tna/ops.p4), and there are as many kinds of them as classes.
     named: bool,
+    /// The timers are those of [`timers`].
+    rests: bool,
 }
 
 impl Timer {
@@ -36,7 +47,8 @@ impl Timer {
 
     /// That of `switch`.
     pub fn of(switch: &Switch) -> Self {
-        Timer { tick: switch.tick, named: switch.kind.tofino().is_some() }
+        let rests = matches!(switch.kind, SwitchKind::Soft);
+        Timer { tick: switch.tick, named: switch.kind.tofino().is_some(), rests }
     }
 
     /// Whether timer packets name their group.
@@ -50,6 +62,16 @@ impl Timer {
         let fits = |(_, _, every): &&(u32, u32, u32)| u128::from(*every) <= ratio.max(1);
         let (first, groups, _) = CLASSES.iter().rev().find(fits).unwrap_or(&CLASSES[0]);
         first + if self.named { 0 } else { u32::from(worker) % groups }
+    }
+
+    /// The same while its flow moves nothing; `None` if it does not tick more rarely then. One whose producers ring (`rings`) may
+    /// tick more rarely than one that has to find items by itself.
+    pub fn idle_group_of(&self, worker: u16, poll_interval: Duration, rings: bool) -> Option<u32> {
+        if !self.rests || self.group_of(worker, poll_interval) != GROUP_TICK || self.tick >= IDLE_TICK {
+            return None;
+        }
+        let polled = self.group_of(worker, Duration::from_nanos(REST.longest_ns));
+        Some(if rings { GROUP_IDLE } else { polled }).filter(|group| *group != GROUP_TICK)
     }
 
     /// The timer packets of a switch whose timer packets name their group.
@@ -77,8 +99,8 @@ pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplic
 }
 
 /// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
-/// ticks would keep packets waiting, and one for the others. Both rest while nothing moves.
-pub fn timers(tick: Duration) -> [TimerPort; 2] {
+/// ticks would keep packets waiting, one for the others, and one for those that wait for a doorbell. All rest while nothing moves.
+pub fn timers(tick: Duration) -> [TimerPort; 3] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
     let tick_ns = (tick.as_nanos() as u64).max(1);
     let often = TimerPort {
@@ -97,7 +119,14 @@ pub fn timers(tick: Duration) -> [TimerPort; 2] {
         yields: false,
         ..often.clone()
     };
-    [often, others]
+    let idle = TimerPort {
+        interval_ns: (IDLE_TICK.as_nanos() as u64).max(tick_ns),
+        template: admin::timer_packet(NUMBER_IDLE),
+        yields: false,
+        rest: Some(IDLE_REST),
+        ..often.clone()
+    };
+    [often, others, idle]
 }
 
 #[cfg(test)]
@@ -106,19 +135,39 @@ mod tests {
 
     #[test]
     fn workers_tick_at_least_as_often_as_they_poll() {
-        let timer = Timer { tick: Duration::from_micros(20), named: false };
+        let timer = Timer { tick: Duration::from_micros(20), named: false, rests: true };
         let group = |worker, poll| timer.group_of(worker, poll);
         assert_eq!(group(7, Duration::from_micros(1)), GROUP_TICK);
         assert_eq!(group(7, Duration::from_millis(5)), GROUP_TICK);
         assert_eq!(group(7, Duration::from_millis(6)), 0x107);
         assert_eq!(group(8, Duration::from_millis(6)), 0x100);
         assert_eq!(group(300, Duration::from_millis(100)), 0x200 + 300 % 128);
-        assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2048);
+        assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2047);
+    }
+
+    #[test]
+    fn idle_workers_tick_more_rarely_where_timers_rest() {
+        let us = Duration::from_micros;
+        let timer = |tick, rests| Timer { tick: us(tick), named: false, rests };
+        let idle = |worker, poll, rings| timer(20, true).idle_group_of(worker, us(poll), rings);
+        assert_eq!(idle(7, 100, true), Some(GROUP_IDLE));
+        assert_eq!(idle(7, 100, false), Some(0x107));
+        // They tick rarely already.
+        assert_eq!(idle(7, 6000, true), None);
+        assert_eq!(timer(20, false).idle_group_of(7, us(100), true), None);
+        // The next class would be too rare, or no rarer.
+        assert_eq!(timer(1000, true).idle_group_of(7, us(1000), false), None);
+        assert_eq!(timer(1000, true).idle_group_of(7, us(1000), true), Some(GROUP_IDLE));
+        assert_eq!(timer(5000, true).idle_group_of(7, us(1000), true), None);
+        // No class has that group.
+        let last = |(first, groups, _): &(u32, u32, u32)| first + groups - 1;
+        assert!(CLASSES.iter().all(|class| last(class) < GROUP_IDLE));
     }
 
     #[test]
     fn where_packets_name_their_group_a_class_is_one() {
-        let timer = Timer { tick: Duration::from_micros(20), named: true };
+        let timer = Timer { tick: Duration::from_micros(20), named: true, rests: false };
+        assert_eq!(timer.idle_group_of(7, Duration::from_micros(20), true), None);
         assert_eq!(timer.group_of(4000, Duration::from_secs(5)), 0x800);
         let packets = timer.packets();
         let groups: Vec<_> = packets

@@ -55,7 +55,7 @@ fn refusals_name_the_object_and_change_nothing() {
         (shuffle("a/b", &["h1"], &["h2"]), Code::InvalidArgument, "`a/b`"),
         (shuffle("new", &["h1", "h1"], &["h2"]), Code::AlreadyExists, "has a member `h1` already"),
         (shuffle("new", &["h1"], &["h1"]), Code::AlreadyExists, "has a member `h1` already"),
-        (shuffle("new", &["h9"], &["h2"]), Code::NotFound, "no host is called `h9`"),
+        (shuffle("new", &["h9"], &["h2"]), Code::InvalidArgument, "no host is called `h9`"),
         (shuffle("new", &[], &["h2"]), Code::InvalidArgument, "flow 'new' has no producers"),
         (shuffle("new", &["h1"], &["h3"]), Code::InvalidArgument, "host 'h3' has 2048"),
         (
@@ -66,7 +66,7 @@ fn refusals_name_the_object_and_change_nothing() {
         (named("new", "h1.wide", "h2.in"), Code::FailedPrecondition, "ring 'h2.in' is already used"),
         (named("new", "h1", "h1.in"), Code::AlreadyExists, "member `h1`"),
         (named("new", "h1.wide", "h2.bobs"), Code::InvalidArgument, "items of 64 bytes"),
-        (named("new", "h1.none", "h2"), Code::NotFound, "declares no ring `h1.none`"),
+        (named("new", "h1.none", "h2"), Code::InvalidArgument, "declares no ring `h1.none`"),
         (
             named("new", "h2.bobs", "h1"),
             Code::InvalidArgument,

@@ -132,7 +132,9 @@ fn refusals_are_one_line_and_an_exit_code() {
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
     for (args, code, part) in [
         (&["flow", "create", "f", "-p", "h1", "-c", "h2"][..], 1, "flow `f` exists"),
-        (&["flow", "create", "g", "-p", "h1", "-c", "h9"], 1, "no host is called `h9`"),
+        (&["flow", "create", "g", "-p", "h1", "-c", "h9"], 2, "no host is called `h9`"),
+        (&["flow", "create", "g", "-p", "h1.none", "-c", "h2"], 2, "the topology declares no ring `h1.none`"),
+        (&["flow", "add-consumer", "f", "h9"], 2, "no host is called `h9`"),
         (&["flow", "create", "g", "-p", "h1", "-c", "h2", "--weight", "0"], 2, "'weight' of flow 'g' is 0"),
         (&["flow", "set", "f", "--max-batch", "100"], 2, "max_batch"),
         (&["flow", "delete", "g"], 1, "no flow is called `g`"),
@@ -176,6 +178,16 @@ fn what_does_not_come_up_leaves_nothing() {
     let up = system.zsr(&["up", system.path()]);
     assert_eq!(up.code, Some(1), "{}", up.err);
     assert!(up.err.contains("switch did not start") && up.err.contains(&address.to_string()), "{}", up.err);
+    assert_eq!(std::fs::read_dir(system.root()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn who_has_no_bmv2_is_told_how_to_name_one() {
+    let system = System::new(HOSTS);
+    let mut up = system.command(&["up", system.path(), "--switch", "bmv2"]);
+    let up = done(up.env("PATH", "/nowhere").env_remove("ZSR_BMV2").output().expect("it runs"));
+    assert_eq!(up.code, Some(1), "{}", up.err);
+    assert!(up.err.contains("--bmv2 PATH") && up.err.contains("ZSR_BMV2"), "{}", up.err);
     assert_eq!(std::fs::read_dir(system.root()).expect("a folder").count(), 0);
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -138,7 +138,7 @@ fn a_key_that_the_first_record_lacks_is_a_wrong_command() {
     }
     // A later record that lacks it is wrong input, behind which another program can go on.
     let fed = text(feed(&system, &["produce", "g", "--key", "3", "--keep-open"], b"1,2,3\n4\n"));
-    assert!(fed.code == Some(1) && fed.err.contains("record 2: it has 1 columns"), "{}", fed.err);
+    assert!(fed.code == Some(1) && fed.err.contains("record 2: it has 1 column, the key"), "{}", fed.err);
     assert!(fed.err.contains("--skip 1"), "{}", fed.err);
     system.well(&["flow", "delete", "f"]);
     system.well(&["flow", "delete", "g", "--force"]);
@@ -154,6 +154,82 @@ fn items_too_small_for_records_are_refused_on_both_sides() {
         assert_eq!(refused.code, Some(2), "{args:?}: {}", refused.err);
         assert!(refused.err.contains("items of 32 B"), "{args:?}: {}", refused.err);
     }
+    system.down();
+}
+
+/// `zsr ARGS` with this redirection of a shell.
+fn redirected(system: &System, args: &str, redirection: &str) -> Done {
+    let zsr = system.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.envs(zsr.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("ZSR_SYSTEM");
+    shell.arg("-c").arg(format!("\"$0\" {args} {redirection}")).arg(zsr.get_program());
+    done(shell.output().expect("a shell"))
+}
+
+#[test]
+fn closed_streams_neither_end_a_flow_nor_throw_records_away() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let closed = redirected(&system, "produce f", "<&-");
+    assert_eq!((closed.code, closed.err.lines().count()), (Some(1), 1), "{}", closed.err);
+    assert!(closed.err.contains("standard input is closed"), "{}", closed.err);
+    // The stream goes on.
+    let fed = text(feed(&system, &["produce", "f", "--keep-open"], b"1\n2\n"));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    let closed = redirected(&system, "consume f -n 1", ">&-");
+    assert_eq!((closed.code, closed.err.lines().count()), (Some(1), 1), "{}", closed.err);
+    assert!(closed.err.contains("standard output is closed"), "{}", closed.err);
+    assert_eq!(system.well(&["consume", "f", "-n", "1"]), "1\n");
+    // Whoever wants neither says so.
+    assert_eq!(redirected(&system, "consume f -n 1", "> /dev/null").code, Some(0));
+    assert_eq!(redirected(&system, "produce f", "< /dev/null").code, Some(0));
+    system.down();
+}
+
+#[test]
+fn a_stream_that_has_ended_takes_nothing_and_says_what_to_do() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    assert_eq!(text(feed(&system, &["produce", "f"], b"1\n")).code, Some(0));
+    let late = text(feed(&system, &["produce", "f"], b"2\n"));
+    assert_eq!((late.code, late.err.lines().count()), (Some(1), 1), "{}", late.err);
+    let said = "error: ring `f.h1.h2`: its stream has ended, and nothing can be pushed behind that: delete the flow and create it \
+                again; a program that others are to follow is started with --keep-open";
+    assert_eq!(late.err.trim_end(), said);
+    assert_eq!(system.well(&["consume", "f"]), "1\n");
+    system.down();
+}
+
+#[test]
+fn records_that_wait_for_somebody_who_is_gone_do_not_wait_for_room() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    let mut events = system.events();
+    signal(system.pid("agent.h2"), "-KILL");
+    events.next("agent-lost");
+    let fed = text(feed(&system, &["produce", "f"], b"1\n2\n"));
+    assert_eq!(fed.code, Some(0), "{}", fed.err);
+    let said =
+        "2 records in ring `f.h1.h2` to consumer `h2` wait: host `h2` of member `h2`: its agent is away";
+    assert!(fed.err.contains(said), "{}", fed.err);
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down_after_deaths();
+}
+
+#[test]
+fn records_to_skip_that_are_not_there_are_counted() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+    for (input, has) in
+        [(&b"1\n2\n3\n"[..], "only 3 records"), (b"1\n", "only 1 record"), (b"", "no records")]
+    {
+        let fed = text(feed(&system, &["produce", "f", "--skip", "10"], input));
+        let said = format!("error: --skip 10: standard input has {has}; nothing was pushed");
+        assert_eq!((fed.code, fed.err.trim_end()), (Some(2), said.as_str()));
+    }
+    // The stream goes on.
+    assert_eq!(text(feed(&system, &["produce", "f", "--skip", "2"], b"1\n2\n3\n")).code, Some(0));
+    assert_eq!(system.well(&["consume", "f"]), "3\n");
     system.down();
 }
 
@@ -212,14 +288,6 @@ fn an_interrupted_input_is_taken_up_where_it_was_left() {
     let got = text(consumer.expect("it runs").wait_with_output().expect("it ends"));
     assert_eq!(got.out, input, "every line once, in order");
     assert!(got.err.contains("consumed 5000 records"), "{}", got.err);
-    system.well(&["flow", "delete", "f"]);
-    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
-    let beyond = text(feed(&system, &["produce", "f", "--skip", "4"], b"1\n2\n"));
-    assert!(
-        beyond.code == Some(1) && beyond.err.contains("standard input has only 2 records"),
-        "{}",
-        beyond.err
-    );
     system.down();
 }
 

@@ -27,7 +27,7 @@ fn last_words(output: &str) -> String {
 pub enum Bmv2Error {
     /// No binary.
     #[error(
-        "no `simple_switch_grpc` on PATH; install bmv2 (p4lang/behavioral-model, built with PI), or name the binary with ZSR_BMV2"
+        "no `simple_switch_grpc` on PATH; install bmv2 (p4lang/behavioral-model, built with PI), or name the binary, to zsr up with --bmv2 PATH, elsewhere with the environment variable ZSR_BMV2"
     )]
     NotInstalled,
     /// The binary does not start.

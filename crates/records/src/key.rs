@@ -21,11 +21,16 @@ enum KeyPlace {
     Bytes { offset: usize, length: usize },
 }
 
+/// So many columns, in words.
+pub(crate) fn columns(count: usize) -> String {
+    format!("{count} column{}", if count == 1 { "" } else { "s" })
+}
+
 /// A tuple without a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Fewer columns than needed.
-    #[error("it has {found} columns, the key is column {wanted}")]
+    #[error("it has {}, the key is column {wanted}", columns(*.found))]
     NoColumn {
         /// Columns in the tuple.
         found: usize,

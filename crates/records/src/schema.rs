@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
 use crate::fault::Fault;
+use crate::key::columns;
 use crate::model::{Column, Content, FileFormat, Routing};
 use crate::routing::check_routing;
 use crate::rows::Style;
@@ -36,7 +37,7 @@ pub struct SchemaTextError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TupleError {
     /// More or fewer columns.
-    #[error("it has {found} columns, the schema {wanted} ({schema})")]
+    #[error("it has {}, the schema {wanted} ({schema})", columns(*.found))]
     Columns {
         /// In the line.
         found: usize,
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(why(b"256,ab"), "column `id`: `256` is not a whole number from 0 to 255");
         assert_eq!(why(b"-1,ab"), "column `id`: `-1` is not a whole number from 0 to 255");
         assert_eq!(why(b"1,abc"), "column `note`: `abc` is not at most 2 B long");
-        assert_eq!(why(b"1"), "it has 1 columns, the schema 2 (id: u8, note: bytes(2))");
+        assert_eq!(why(b"1"), "it has 1 column, the schema 2 (id: u8, note: bytes(2))");
         assert_eq!(why(b"1,a,b"), "it has 3 columns, the schema 2 (id: u8, note: bytes(2))");
         let mut line = b"x".to_vec();
         assert!(matches!(

@@ -29,6 +29,7 @@ mod verify;
 
 pub use drive::{Control, FlowInput, FlowOutcome, Meter, RingOutcome, run_flow};
 pub use error::WorkloadError;
+pub use output::no_folder;
 pub use output::{OutputError, OutputPlan};
 pub use source::{Estimate, Prepared, Unit, input_columns, prepare};
 pub use tally::Tally;

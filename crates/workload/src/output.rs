@@ -16,7 +16,7 @@ const BUFFER: usize = 256 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The folder can't be made or used.
-    #[error("cannot use the output folder {}: {cause}", path.display())]
+    #[error("cannot use the output folder {}: {}", path.display(), no_folder(.cause))]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -43,6 +43,14 @@ pub enum OutputError {
         /// What the system says.
         cause: std::io::Error,
     },
+}
+
+/// Why there is no folder.
+pub fn no_folder(cause: &std::io::Error) -> String {
+    match cause.kind() {
+        std::io::ErrorKind::AlreadyExists => "there is a file of that name".to_owned(),
+        _ => cause.to_string(),
+    }
 }
 
 impl OutputError {

@@ -273,7 +273,7 @@ fn bad_inputs_give_one_clear_message_and_no_files() {
             format!("{file}format: lines}}"),
             "x:2: the record is 300",
         ),
-        ("1,a\n2\n".into(), format!("{file}format: delimited, key: 2}}"), "x:2: it has 1 columns"),
+        ("1,a\n2\n".into(), format!("{file}format: delimited, key: 2}}"), "x:2: it has 1 column,"),
         (
             "k,v\n1,2\n".into(),
             format!("{file}format: delimited, key: w}}"),

@@ -141,10 +141,19 @@ impl Agent {
         Ok((info, lease, file, bell))
     }
 
-    /// Why a program can't have the ring; if another one has it, which that is.
+    /// Why a program can't have the ring, and what to do.
     fn refusal(&self, info: &RingInfo, error: &AgentError) -> String {
-        let AgentError::Attach { source: AttachError::Attached(role), .. } = error else {
-            return error.to_string();
+        let AgentError::Attach { source, .. } = error else { return error.to_string() };
+        let role = match source {
+            AttachError::Attached(role) => role,
+            AttachError::Closed => {
+                return format!(
+                    "ring `{}`: its stream has ended, and nothing can be pushed behind that: delete the flow and create it again; a \
+                     program that others are to follow is started with --keep-open",
+                    info.name
+                );
+            }
+            _ => return error.to_string(),
         };
         let holder = self.0.holders.program(info.id).unwrap_or_else(|| "another program".to_owned());
         format!(

@@ -2,6 +2,7 @@
 
 use super::screen::Screen;
 use super::{CHUNK, Stop, cancelled_by_signals, exit};
+use crate::cli::closed::no_output;
 use crate::cli::live_args::ConsumeArgs;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -13,6 +14,9 @@ pub(in crate::cli) fn consume(args: &ConsumeArgs) -> u8 {
 }
 
 fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
+    if let Some(why) = no_output() {
+        return Err(Stop::Output(why));
+    }
     let (cancel, _) = cancelled_by_signals()?;
     let options =
         Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };

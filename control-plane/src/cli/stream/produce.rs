@@ -3,9 +3,10 @@
 use super::input::{Input, Records};
 use super::screen::Screen;
 use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
+use crate::cli::closed::no_input;
 use crate::cli::live_args::ProduceArgs;
 use std::fs::File;
-use zsr::{FlowProducer, Held, KeyRoute, Options, ProgramError, check_size, schema_of};
+use zsr::{FlowProducer, Held, KeyRoute, Options, ProgramError, Session, check_size, schema_of};
 use zsr_api::controller as proto;
 use zsr_records::{
     Content, FileFormat, KeyReader, KeyRef, Routing, Schema, parse_key, parse_routing,
@@ -19,8 +20,11 @@ pub(in crate::cli) fn produce(args: &ProduceArgs) -> u8 {
 }
 
 fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
+    if let Some(why) = no_input() {
+        return Err(Stop::Input(why));
+    }
     let (cancel, hurry) = cancelled_by_signals()?;
-    let (_, flow) = find(&args.stream)?;
+    let (session, flow) = find(&args.stream)?;
     let schema = schema_of(&flow)?;
     check_size(&flow, schema.as_ref(), args.stream.record_size)?;
     let style = args.stream.style();
@@ -56,6 +60,8 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
             Err(stop) => done = Err(stop),
         }
     }
+    // Asked before the program gives its rings back.
+    let why = if held.is_empty() { String::new() } else { impaired(&session, &args.stream.flow) };
     let Push { producer, mut screen, mut lost, .. } = push;
     match &done {
         Ok(()) if !args.keep_open => lost |= told(&screen, producer.close())?,
@@ -68,7 +74,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let pushed = counts.records();
     let left = format!(
         "{}; go on behind these records of the input with --skip {}",
-        delivery(pushed, &held, lost),
+        delivery(pushed, &held, &why, lost),
         args.skip + pushed
     );
     match done {
@@ -77,7 +83,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         Err(Stop::Failed(why)) => Err(Stop::Failed(format!("{why} ({pushed} records had been pushed)"))),
         Err(stop) => Err(stop),
         Ok(()) => {
-            screen.end("pushed", &format!(": {}", delivery(pushed, &held, lost)));
+            screen.end("pushed", &format!(": {}", delivery(pushed, &held, &why, lost)));
             // Who does without members that die has said so.
             match lost && flow.settings.is_none_or(|s| s.policy() != proto::Policy::DropMember) {
                 true => Err(Stop::Told),
@@ -87,8 +93,15 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     }
 }
 
-/// A sentence on what became of `pushed` records.
-fn delivery(pushed: u64, held: &[Held], lost: bool) -> String {
+/// Why a flow is impaired, if it is.
+fn impaired(session: &Session, name: &str) -> String {
+    let request = proto::GetFlowRequest { name: name.to_owned() };
+    let flow = session.call(|mut c| async move { c.get_flow(request).await });
+    flow.ok().filter(|f| f.state() == proto::FlowState::Impaired).map(|f| f.reason).unwrap_or_default()
+}
+
+/// A sentence on what became of `pushed` records; `why`: for what those that are held wait, if not for room.
+fn delivery(pushed: u64, held: &[Held], why: &str, lost: bool) -> String {
     if lost {
         return format!("some of what was pushed is lost, as said ({pushed} records)");
     }
@@ -96,7 +109,11 @@ fn delivery(pushed: u64, held: &[Held], lost: bool) -> String {
         return format!("what was pushed is delivered ({pushed} records)");
     }
     let held: Vec<String> = held.iter().map(Held::to_string).collect();
-    format!("of {pushed} records, {} wait for room and are delivered when there is some", held.join(", "))
+    let held = held.join(", ");
+    if !why.is_empty() {
+        return format!("of {pushed} records, {held} wait: {why}");
+    }
+    format!("of {pushed} records, {held} wait for room and are delivered when there is some")
 }
 
 /// Whether records pushed before are lost, which is said at once: the others can still be delivered.
@@ -139,7 +156,12 @@ impl Push {
             }
         }
         if seen < skip {
-            return Err(Stop::Input(format!("--skip {skip}: standard input has only {seen} records")));
+            let has = match seen {
+                0 => "no records".to_owned(),
+                1 => "only 1 record".to_owned(),
+                n => format!("only {n} records"),
+            };
+            return Err(Stop::Usage(format!("--skip {skip}: standard input has {has}; nothing was pushed")));
         }
         Ok(())
     }
