@@ -47,16 +47,13 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.ipv4.total_len = length;
         hdr.udp.length = length - 20;
     }
-    action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
     action read() {
-        ask_for_ack();
         hdr.bth.opcode = OP_READ_REQUEST;
         hdr.reth.va_lo = m.b.address;
         hdr.reth.length = m.b.length;
         lengths(LEN_READ);
     }
     action probe() {
-        ask_for_ack();
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = 0;
         hdr.reth.length = 0;
@@ -75,7 +72,6 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         lengths(LEN_READ);
     }
     action tail() {
-        ask_for_ack();
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = RING_TAIL_WORD;
         hdr.reth.length = 8;
@@ -85,7 +81,6 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         lengths(LEN_TAIL);
     }
     action commit() {
-        ask_for_ack();
         hdr.bth.opcode = OP_WRITE_ONLY;
         hdr.reth.va_lo = 0;
         hdr.reth.length = 16;
@@ -96,32 +91,28 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.commit.producer_tail = m.b.producer_tail;
         lengths(LEN_COMMIT);
     }
-    action last_commit() {
-        commit();
-        hdr.commit.flags = m.peer_flags | FLAG_CLOSED;
-    }
     table kinds {
-        key = {
-            m.b.kind : exact;
-            m.b.last : ternary;
-        }
-        actions = { read; probe; cnp; tail; commit; last_commit; }
+        key = { m.b.kind : exact; }
+        actions = { read; probe; cnp; tail; commit; }
         const default_action = commit();
         const entries = {
-            (OUT_READ, _)   : read();
-            (OUT_PROBE, _)  : probe();
-            (OUT_CNP, _)    : cnp();
-            (OUT_TAIL, _)   : tail();
-            (OUT_COMMIT, 1) : last_commit();
+            OUT_READ  : read();
+            OUT_PROBE : probe();
+            OUT_CNP   : cnp();
+            OUT_TAIL  : tail();
         }
     }
+    action closed() { hdr.commit.flags = hdr.commit.flags | FLAG_CLOSED; }
+    action ask_for_ack() { hdr.bth.ack_psn = hdr.bth.ack_psn | ACK_REQ; }
 
     apply {
         headers();
+        ask_for_ack();
         kinds.apply();
         if (hdr.word.isValid()) {
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else if (hdr.commit.isValid()) {
+            if (m.b.last == 1) { closed(); }
             if (m.peer_swap == 1) {
                 swap_head.apply(hdr.commit.head);
                 swap_flags.apply(hdr.commit.flags);

@@ -35,10 +35,8 @@
 #if __TARGET_TOFINO__ == 1
 #define ZSR_FOLDED
 #define ZSR_ARCH_META commit_copy_t copy; handed_t h;
-#define OWNER_OPS "IngressShell.arrival.claim.owner.ops"
 #else
 #define ZSR_ARCH_META commit_copy_t copy;
-#define OWNER_OPS "IngressShell.zsr.arrival.claim.owner.ops"
 #endif
 
 #include "../../common/types.p4"

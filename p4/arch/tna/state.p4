@@ -39,7 +39,7 @@ control AskerState(inout meta_t m) {
     action do_get() { m.b.worker = get.execute(m.b.producer); }
     action do_put() { put.execute(m.b.producer); }
     // Where both are used, only one of them gives a worker.
-    @ignore_table_dependency(OWNER_OPS)
+    @ignore_table_dependency("IngressShell.zsr.arrival.claim.owner.ops")
     table ops {
         key = { m.do_asker : exact; }
         actions = { do_get; do_put; NoAction; }
