@@ -295,10 +295,7 @@ impl Run<'_> {
                 self.sim.begin(async move { controller.create(request(&flow)).await.map(Some) })
             }
             What::SetRateAndWeight { flow, weight } => {
-                let changes = zsr_control_plane::dataplane::settings::Changes {
-                    weight: Some(weight),
-                    ..Default::default()
-                };
+                let changes = zsr_api::controller::Settings { weight: Some(weight), ..Default::default() };
                 self.sim.begin(async move { controller.set_flow(&name(&flow), &changes).await.map(Some) })
             }
             What::AddProducer { flow, host: at } | What::AddConsumer { flow, host: at } => {
