@@ -1,5 +1,4 @@
-//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start; compiles
-//! BF Runtime's service to Rust.
+//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start.
 
 use std::path::Path;
 
@@ -10,15 +9,6 @@ fn main() {
     watch(Path::new("../p4"));
     let hash = sources::hash_of_sources(Path::new("../p4")).expect("p4/ is readable");
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
-
-    watch(Path::new("proto"));
-    let files = ["bfrt/bfruntime.proto"];
-    let shared = "../crates/p4runtime-proto/proto";
-    let descriptors = protox::compile(files, ["proto", shared]).expect("proto/ is sound");
-    tonic_prost_build::configure()
-        .extern_path(".google.rpc", "::p4runtime_proto::google::rpc")
-        .compile_fds(descriptors)
-        .expect("proto/ becomes Rust");
 }
 
 /// Names every folder and file: a change inside a named folder alone did not make cargo run this again.

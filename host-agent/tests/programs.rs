@@ -3,9 +3,10 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use common::Pair;
 use prost::Message;
@@ -67,14 +68,16 @@ impl Host {
         }
     }
 
-    /// The agent has something else to do for a moment.
-    fn keep_busy(&self) {
-        let (busy, is_busy) = std::sync::mpsc::channel();
+    /// The agent has something else to do until the answer is dropped.
+    fn keep_busy(&self) -> mpsc::Sender<()> {
+        let (busy, is_busy) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
         self.runtime.spawn(async move {
             busy.send(()).expect("the test waits");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            let _ = ended.recv();
         });
         is_busy.recv().expect("the agent is busy");
+        end
     }
 
     fn create(&self, name: &str, role: Role) {
@@ -96,6 +99,15 @@ fn attach_raw(socket: &Path, ring: &str) -> UnixStream {
     stream.write_all(&(body.len() as u32).to_le_bytes()).expect("sent");
     stream.write_all(&body).expect("sent");
     stream
+}
+
+/// What the agent answers.
+fn answer(stream: &mut UnixStream) -> proto::Attached {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("an answer");
+    let mut body = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut body).expect("an answer");
+    proto::Attached::decode(body.as_slice()).expect("a message")
 }
 
 #[test]
@@ -139,10 +151,15 @@ fn a_ring_that_is_left_goes_on_with_the_next_program() {
 fn a_ring_is_free_once_its_program_has_left() {
     let host = shared();
     host.create("tx", Role::Producer);
-    let tx = pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("attached");
-    host.keep_busy();
-    tx.detach();
-    pu::attach_producer(&host.socket, "tx", Cancel::new()).expect("free").detach();
+    for round in 0..50 {
+        let tx = pu::attach_producer(&host.socket, "tx", Cancel::new());
+        let tx = tx.unwrap_or_else(|e| panic!("round {round}: {e}"));
+        let busy = host.keep_busy();
+        // It waits for the agent, or the next round would find the ring taken.
+        let leaving = std::thread::spawn(move || tx.detach());
+        drop(busy);
+        leaving.join().expect("it left");
+    }
 }
 
 #[test]
@@ -153,11 +170,14 @@ fn a_ring_is_free_once_its_program_is_dead() {
         let dead = attach_raw(&host.socket, "tx");
         host.next(EventKind::Attached);
         // The agent hears of both ends at a time.
-        host.keep_busy();
+        let busy = host.keep_busy();
         drop(dead);
-        let tx = pu::attach_producer(&host.socket, "tx", Cancel::new());
-        tx.unwrap_or_else(|e| panic!("round {round}: {e}")).detach();
-        host.next(EventKind::Left);
+        let mut next = attach_raw(&host.socket, "tx");
+        drop(busy);
+        assert_eq!(answer(&mut next).refusal, "", "round {round}");
+        host.next(EventKind::Attached);
+        drop(next);
+        host.next(EventKind::Died);
     }
 }
 

@@ -127,6 +127,52 @@ pub mod internal {
     pub const FRAME: usize = 64;
 }
 
+/// The header of an internal frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Internal {
+    pub event: u8,
+    pub phase: u8,
+    pub worker: u16,
+    pub producer: u16,
+    pub qp: u16,
+    pub flow: u16,
+    pub next: u16,
+    pub hops: u16,
+    pub frags: u32,
+    pub length: u32,
+    pub producer_tail: u32,
+    pub head: u32,
+    pub word: u32,
+    pub time: u32,
+    pub psn: u32,
+    pub pad: u64,
+}
+
+impl Internal {
+    /// The frame, Ethernet header included.
+    pub fn frame(&self) -> Vec<u8> {
+        let mut frame = vec![0; internal::FRAME];
+        frame[12..14].copy_from_slice(&ETHERTYPE_INTERNAL.to_be_bytes());
+        frame[14..15].copy_from_slice(&self.event.to_be_bytes());
+        frame[15..16].copy_from_slice(&self.phase.to_be_bytes());
+        frame[16..18].copy_from_slice(&self.worker.to_be_bytes());
+        frame[18..20].copy_from_slice(&self.producer.to_be_bytes());
+        frame[20..22].copy_from_slice(&self.qp.to_be_bytes());
+        frame[22..24].copy_from_slice(&self.flow.to_be_bytes());
+        frame[24..26].copy_from_slice(&self.next.to_be_bytes());
+        frame[26..28].copy_from_slice(&self.hops.to_be_bytes());
+        frame[28..32].copy_from_slice(&self.frags.to_be_bytes());
+        frame[32..36].copy_from_slice(&self.length.to_be_bytes());
+        frame[36..40].copy_from_slice(&self.producer_tail.to_be_bytes());
+        frame[40..44].copy_from_slice(&self.head.to_be_bytes());
+        frame[44..48].copy_from_slice(&self.word.to_be_bytes());
+        frame[48..52].copy_from_slice(&self.time.to_be_bytes());
+        frame[52..56].copy_from_slice(&self.psn.to_be_bytes());
+        frame[56..64].copy_from_slice(&self.pad.to_be_bytes());
+        frame
+    }
+}
+
 // p4/common/types.p4
 pub const ETHERTYPE_IPV4: u16 = 2048;
 pub const ETHERTYPE_ARP: u16 = 2054;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use zsr_link::PcapSink;
-use zsr_sim::Node;
+use zsr_simnet::Node;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{ControlQueue, Switch};
 use zsr_topology::Traffic;
@@ -14,8 +14,8 @@ use zsr_wire::{Frame, FramePool, icrc, vlan};
 
 use crate::wire::{Kind, Wire};
 
-/// Says of a packet whether it is to vanish.
-pub type Filter = Box<dyn FnMut(Kind) -> bool>;
+/// Says of a packet at a port whether it is to vanish.
+pub type Filter = Box<dyn FnMut(u16, Kind) -> bool>;
 
 /// A capture of its own for each simulated switch, in the folder that ZSR_CAPTURES names, for other programs to read
 /// (tests/captures/run); none if it names none.
@@ -67,8 +67,6 @@ pub struct SwitchNode {
     pub switch: Switch,
     /// What checks the packets.
     pub wire: Wire,
-    /// A port that nothing passes, in either direction.
-    pub cut: Option<u16>,
     /// What takes packets away, on their way in and out.
     pub filter: Filter,
     /// Ports on a VLAN, and which. What leaves there has its tag and the priority of RoCE; the witness sees it without.
@@ -87,8 +85,7 @@ impl SwitchNode {
         SwitchNode {
             switch,
             wire,
-            cut: None,
-            filter: Box::new(|_| false),
+            filter: Box::new(|_, _| false),
             vlans: BTreeMap::new(),
             out: Vec::new(),
             queue: VecDeque::new(),
@@ -96,6 +93,11 @@ impl SwitchNode {
             pool: FramePool::with_frames(64),
             capture: capture(),
         }
+    }
+
+    /// From now on nothing passes `port` in either direction, or everything again if it is `None`.
+    pub fn cut(&mut self, port: Option<u16>) {
+        self.filter = Box::new(move |at, _| port == Some(at));
     }
 
     /// A frame comes in at `port` as if from its host.
@@ -150,7 +152,7 @@ impl SwitchNode {
         let mut out = std::mem::take(&mut self.out);
         for ((port, frame), kind) in out.drain(..).zip(kinds) {
             record(self.capture.as_ref(), now_ns, frame.bytes());
-            if (self.filter)(kind) || self.cut == Some(port) {
+            if (self.filter)(port, kind) {
                 pool.put(frame);
             } else {
                 self.queue.push_back((port, frame));
@@ -164,7 +166,7 @@ impl SwitchNode {
 impl Node for SwitchNode {
     fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
         let bytes = without_tag(frame.bytes()).bytes().to_vec();
-        if (self.filter)(self.wire.kind_of_arrival(port, &bytes)) || self.cut == Some(port) {
+        if (self.filter)(port, self.wire.kind_of_arrival(port, &bytes)) {
             return pool.put(frame);
         }
         record(self.capture.as_ref(), now_ns, &bytes);

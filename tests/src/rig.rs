@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use zsr_control_plane::dataplane::ticks;
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
-use zsr_sim::{End, LinkConfig, Network, NodeId, Stop};
+use zsr_simnet::{End, LinkConfig, Network, NodeId, Stop};
 use zsr_soft_nic::{Datagram, MAX_PAYLOAD, Nic};
 use zsr_soft_switch::Switch;
 use zsr_topology::Topology;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zsr_control_plane::dataplane::{RingIds, ticks};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
-use zsr_sim::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
+use zsr_simnet::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_switch::RegisterId;
 use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
 

@@ -1,6 +1,6 @@
 //! Queues that grow, and who is told of them, in virtual time.
 
-use zsr_sim::LinkConfig;
+use zsr_simnet::LinkConfig;
 use zsr_tests::rig::Rig;
 
 const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };

@@ -1,14 +1,15 @@
 //! The controller that users run, in virtual time: what it does about faults, and that a seed says everything.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use zsr_api::controller as proto;
-use zsr_control_plane::controller::store::Store;
+use zsr_api::controller::controller_server::Controller as Service;
+use zsr_control_plane::controller::Controller;
 use zsr_ring::{Consumer, PopError, Producer};
-use zsr_sim::{FaultRates, LinkConfig};
-use zsr_tests::controlled::Controlled;
+use zsr_simnet::{FaultRates, LinkConfig};
+use zsr_tests::controlled::{Controlled, MemoryStore};
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
@@ -54,30 +55,6 @@ fn a_seed_says_everything() {
     let first = moved(1);
     assert_eq!(moved(1), first);
     assert_ne!(moved(2).1, first.1);
-}
-
-/// A journal in memory, which outlives its controller.
-#[derive(Clone, Debug, Default)]
-struct MemoryStore(Arc<Mutex<Vec<u8>>>);
-
-impl Store for MemoryStore {
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-
-    fn read(&mut self) -> std::io::Result<Vec<u8>> {
-        Ok(self.0.lock().expect("no panic").clone())
-    }
-
-    fn replace(&mut self, text: &[u8]) -> std::io::Result<()> {
-        *self.0.lock().expect("no panic") = text.to_vec();
-        Ok(())
-    }
-
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
-        self.0.lock().expect("no panic").extend_from_slice(line);
-        Ok(())
-    }
 }
 
 /// Pushes numbered items below `end` as long as there is room.
@@ -177,7 +154,7 @@ fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
     let (mut pushed, mut popped) = (0, 0);
     let (_, mut events) = controller.events(None);
     // From now on nothing reaches h3, and nothing comes from there.
-    sim.switch().cut = Some(3);
+    sim.switch().cut(Some(3));
     let cut = sim.net.now();
     let removed = loop {
         push_all(&mut tx, &mut pushed, u64::MAX);
@@ -197,6 +174,112 @@ fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
         pop_all(&mut rx, &mut popped);
     }
     assert!(popped > before, "the others do not go on");
+}
+
+/// A flow whose members count as dead after a second without an answer.
+fn impatient(
+    name: &str,
+    producers: &[&str],
+    consumers: &[&str],
+    policy: proto::Policy,
+) -> proto::CreateFlowRequest {
+    let settings =
+        proto::Settings { policy: Some(policy.into()), dead_after_us: Some(1_000_000), ..Default::default() };
+    proto::CreateFlowRequest { settings: Some(settings), ..shuffle(name, producers, consumers) }
+}
+
+/// Lets time pass until an event of this kind.
+fn until(
+    sim: &mut Controlled,
+    events: &mut broadcast::Receiver<proto::Event>,
+    kind: proto::EventKind,
+) -> proto::Event {
+    let begun = sim.net.now();
+    loop {
+        while let Ok(event) = events.try_recv() {
+            if event.kind() == kind {
+                return event;
+            }
+        }
+        sim.run_for(MS);
+        assert!(sim.net.now() - begun < 20_000_000_000, "no {kind:?} in 20 s");
+    }
+}
+
+/// A flow as the controller shows it.
+fn shown(sim: &mut Controlled, controller: &Controller, name: &str) -> proto::Flow {
+    let (controller, name) = (controller.clone(), name.to_owned());
+    let request = tonic::Request::new(proto::GetFlowRequest { name });
+    sim.drive(async move { Service::get_flow(&controller, request).await }).expect("a flow").into_inner()
+}
+
+/// Nothing passes h1's link, in either direction. Its agent can be reached all the same.
+fn deaf_h1(seed: u64) -> (Controlled, Controller, broadcast::Receiver<proto::Event>) {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, seed);
+    sim.switch().cut(Some(1));
+    let controller = sim.controller(None).expect("a controller");
+    let events = controller.events(None).1;
+    (sim, controller, events)
+}
+
+#[test]
+fn a_producer_that_never_answers_is_silent_and_its_flow_waits() {
+    let (mut sim, controller, mut events) = deaf_h1(6);
+    sim.create(&controller, impatient("f", &["h1"], &["h2"], proto::Policy::Wait));
+    sim.create(&controller, impatient("g", &["h3"], &["h2"], proto::Policy::Wait));
+    let silent = until(&mut sim, &mut events, proto::EventKind::MemberSilent);
+    assert_eq!((silent.flow.as_str(), silent.member.as_str()), ("f", "h1"));
+    assert!(silent.text.starts_with("ring `f.h1.h2` has not answered for"), "{}", silent.text);
+    let waits = shown(&mut sim, &controller, "f");
+    assert_eq!(waits.state(), proto::FlowState::Impaired);
+    assert!(waits.reason.contains("member `h1`: ring `f.h1.h2`"), "{}", waits.reason);
+    assert_eq!(shown(&mut sim, &controller, "g").state(), proto::FlowState::Running);
+}
+
+#[test]
+fn a_producer_that_never_answers_goes_where_the_policy_says_so() {
+    let (mut sim, controller, mut events) = deaf_h1(7);
+    sim.create(&controller, impatient("f", &["h1"], &["h2"], proto::Policy::Abort));
+    assert_eq!(until(&mut sim, &mut events, proto::EventKind::MemberSilent).member, "h1");
+    assert_eq!(until(&mut sim, &mut events, proto::EventKind::FlowFailed).flow, "f");
+
+    sim.create(&controller, impatient("g", &["h1", "h3"], &["h2"], proto::Policy::DropMember));
+    assert_eq!(until(&mut sim, &mut events, proto::EventKind::MemberRemoved).member, "h1");
+    let flow = controller.get_flow("g").expect("it stays");
+    let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+    let (mut pushed, mut popped) = (0, 0);
+    push_all(&mut tx, &mut pushed, 10);
+    sim.run_for(MS * 10);
+    pop_all(&mut rx, &mut popped);
+    assert_eq!(popped, 10);
+}
+
+/// A full consumer ring is polled for room, and nothing else happens to it.
+#[test]
+fn a_consumer_that_is_only_polled_is_silent_while_it_can_not_be_reached() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 8);
+    let controller = sim.controller(None).expect("a controller");
+    let mut events = controller.events(None).1;
+    let flow = sim.create(&controller, impatient("f", &["h1"], &["h2"], proto::Policy::Wait));
+    let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+    let (mut pushed, mut popped) = (0, 0);
+    // Until both rings are full.
+    while pushed < 128 {
+        push_all(&mut tx, &mut pushed, 128);
+        sim.run_for(MS);
+    }
+    let stalled = until(&mut sim, &mut events, proto::EventKind::FlowStalled);
+    assert_eq!(stalled.text, "nothing has moved for 3 s: waits for the program at ring `f.h2` to take 4 KiB");
+    sim.switch().cut(Some(2));
+    let silent = until(&mut sim, &mut events, proto::EventKind::MemberSilent);
+    assert_eq!((silent.flow.as_str(), silent.member.as_str()), ("f", "h2"));
+    sim.switch().cut(None);
+    while popped < 128 {
+        pop_all(&mut rx, &mut popped);
+        sim.run_for(MS);
+    }
+    until(&mut sim, &mut events, proto::EventKind::FlowMoves);
+    assert_eq!(shown(&mut sim, &controller, "f").state(), proto::FlowState::Running);
 }
 
 #[test]
@@ -238,5 +321,82 @@ fn flows_share_a_link_by_weight() {
     for (share, weight) in shares.iter().zip([1.0, 2.0, 4.0]) {
         let off = *share as f64 / (weight * unit) - 1.0;
         assert!(off.abs() < 0.1, "{shares:?}");
+    }
+}
+
+/// Rust files below `path`, with their text.
+fn sources(path: &Path, out: &mut Vec<(String, String)>) {
+    if path.is_dir() {
+        std::fs::read_dir(path).expect("ours").for_each(|e| sources(&e.expect("ours").path(), out));
+    } else if path.extension().is_some_and(|e| e == "rs") {
+        out.push((path.display().to_string(), std::fs::read_to_string(path).expect("text")));
+    }
+}
+
+/// Among branches that are ready at once, `select!` chooses by a number that no seed reaches.
+#[test]
+fn nothing_in_a_simulated_system_is_chosen_by_chance() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let mut found = Vec::new();
+    for folder in [
+        "control-plane/src/controller",
+        "control-plane/src/p4",
+        "host-agent/src",
+        "crates/p4runtime-server/src",
+    ] {
+        sources(&root.join(folder), &mut found);
+    }
+    let mut selects = 0;
+    for (file, text) in &found {
+        for select in text.split("select! {").skip(1) {
+            assert!(
+                select.trim_start().starts_with("biased;"),
+                "{file}: {}",
+                select.lines().nth(1).unwrap_or_default()
+            );
+            selects += 1;
+        }
+    }
+    assert!(selects > 10, "only {selects} found");
+}
+
+#[test]
+fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 6);
+    let controller = sim.controller(None).expect("a controller");
+    let replicate = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        ..shuffle("r", &["h1"], &["h2", "h3", "h4"])
+    };
+    let flows = [sim.create(&controller, shuffle("s", &["h1"], &["h2"])), sim.create(&controller, replicate)];
+    let mut ends: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            let consumers =
+                (1..flow.rings().count()).map(|at| (sim.consumer(flow, at), 0)).collect::<Vec<_>>();
+            (sim.producer(flow, 0), 0, consumers)
+        })
+        .collect();
+    let mut pump = |sim: &mut Controlled, end: u64| {
+        for _ in 0..20 {
+            for (tx, pushed, consumers) in &mut ends {
+                push_all(tx, pushed, end);
+                consumers.iter_mut().for_each(|(rx, popped)| pop_all(rx, popped));
+            }
+            sim.run_for(MS / 10);
+        }
+        ends.iter().flat_map(|(_, _, consumers)| consumers.iter().map(|c| c.1)).min().expect("consumers")
+    };
+    for _ in 0..3 {
+        let before = pump(&mut sim, u64::MAX);
+        sim.kill_switch();
+        pump(&mut sim, u64::MAX);
+        sim.return_switch();
+        let (mut tries, mut after) = (0, 0);
+        while after < before + 200 {
+            after = pump(&mut sim, u64::MAX);
+            tries += 1;
+            assert!(tries < 1000, "{after} of {before} items and more in 2 s");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Every item exactly once, in order, at the right consumer, whatever the links do; and the same again from the same seed.
 
-use zsr_sim::FaultRates;
+use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};
 
 /// Held back this long, a frame is overtaken by many.

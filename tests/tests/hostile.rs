@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use zsr_sim::Rng;
+use zsr_simnet::Rng;
 use zsr_tests::nodes::NicNode;
 use zsr_tests::system::{Spec, System};
 use zsr_tests::wire::mended;
@@ -23,7 +23,7 @@ const SPEC: Spec = Spec {
     counters_from: 0,
     psn_from: 0,
     vlans: [None; 2],
-    faults: zsr_sim::FaultRates::NONE,
+    faults: zsr_simnet::FaultRates::NONE,
     seed: 3,
 };
 const PORTS: u64 = 4;

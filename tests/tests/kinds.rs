@@ -1,7 +1,7 @@
 //! Load balance and replicate, on links with and without faults: each item exactly once, or once at every consumer and in one
 //! order.
 
-use zsr_sim::FaultRates;
+use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};
 use zsr_topology::FlowKind;
 

@@ -1,6 +1,6 @@
 //! How long an item is on its way through an idle flow, in virtual time.
 
-use zsr_sim::{FaultRates, LinkConfig};
+use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::rig::Rig;
 
 /// Median of the times that `n` items take, each pushed into an idle flow at another moment of its polling, in nanoseconds.

@@ -22,7 +22,7 @@ const SPEC: Spec = Spec {
     counters_from: 0,
     psn_from: 0,
     vlans: [None; 2],
-    faults: zsr_sim::FaultRates::NONE,
+    faults: zsr_simnet::FaultRates::NONE,
     seed: 13,
 };
 
@@ -40,7 +40,7 @@ fn lost_all(spec: Spec, kinds: &[(Kind, u32)]) -> bool {
     let left: Vec<(Kind, Rc<Cell<u32>>)> = kinds.iter().map(|&(k, n)| (k, Rc::new(Cell::new(n)))).collect();
     let mut system = System::new(spec);
     let counters = left.clone();
-    system.switch().filter = Box::new(move |kind| {
+    system.switch().filter = Box::new(move |_, kind| {
         let Some((_, left)) = counters.iter().find(|(k, _)| *k == kind) else { return false };
         let lost = left.get() > 0;
         left.set(left.get() - u32::from(lost));
@@ -141,7 +141,7 @@ fn only_what_a_consumer_lacks_is_read_again() {
     let (cut, again) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let mut system = System::new(SPEC);
     let (lost, sent) = (cut.clone(), again.clone());
-    system.switch().filter = Box::new(move |kind| match (kind, lost.get()) {
+    system.switch().filter = Box::new(move |_, kind| match (kind, lost.get()) {
         (Kind::Write(Opcode::WriteLast), 0) | (Kind::Commit, 1) => {
             lost.set(lost.get() + 1);
             true
@@ -166,7 +166,7 @@ fn only_what_a_consumer_lacks_is_read_again() {
 fn a_path_that_takes_three_fragments_at_once() {
     let room = Rc::new(Cell::new(0));
     let mut system = System::new(SPEC);
-    system.switch().filter = Box::new(move |kind| match kind {
+    system.switch().filter = Box::new(move |_, kind| match kind {
         Kind::Read => {
             room.set(3);
             false
@@ -198,7 +198,7 @@ fn a_consumer_that_has_executed_nothing_answers_a_probe_with_a_strange_psn() {
         }
     });
     let kept = answers.clone();
-    system.switch().filter = Box::new(move |kind| match kind {
+    system.switch().filter = Box::new(move |_, kind| match kind {
         Kind::Read => {
             reads.set(reads.get() + 1);
             false
@@ -231,7 +231,7 @@ fn a_consumer_that_only_answers_polls_is_retried_ever_less_often() {
     let reads = Rc::new(Cell::new(0));
     let mut system = System::new(SPEC);
     let counted = reads.clone();
-    system.switch().filter = Box::new(move |kind| {
+    system.switch().filter = Box::new(move |_, kind| {
         counted.set(counted.get() + usize::from(kind == Kind::Read));
         matches!(kind, Kind::Write(_) | Kind::Commit) && counted.get() <= RETRIES
     });

@@ -1,6 +1,6 @@
 //! What flows and their members get of what they compete for, in virtual time.
 
-use zsr_sim::LinkConfig;
+use zsr_simnet::LinkConfig;
 use zsr_tests::rig::Rig;
 
 const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };

@@ -1,7 +1,7 @@
 //! Hosts on VLANs: what the switch tags, what it takes, and what it drops and counts. The switch's node asserts tags, priorities and DSCP
 //! of every packet of every test (`nodes.rs`).
 
-use zsr_sim::FaultRates;
+use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};
 use zsr_topology::FlowKind;
 use zsr_wire::{Frame, Mac, arp, ethernet, vlan};

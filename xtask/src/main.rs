@@ -1,5 +1,5 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
-//! `cargo xtask cli [--check]`, `cargo xtask crates`.
+//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask crates`.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,7 @@ mod cli;
 mod crates;
 mod names;
 mod p4;
+mod proto;
 mod sources;
 mod tofino;
 
@@ -26,12 +27,14 @@ fn main() -> ExitCode {
         ["tofino"] => tofino::run(root, Compile::All),
         ["tofino", "--check"] => tofino::run(root, Compile::Nothing),
         ["tofino", chip] => tofino::run(root, Compile::One(chip)),
+        ["proto"] => proto::run(root, false),
+        ["proto", "--check"] => proto::run(root, true),
         ["cli"] => cli::run(root, false),
         ["cli", "--check"] => cli::run(root, true),
         ["crates"] => crates::run(root),
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
-                  cargo xtask cli [--check] | cargo xtask crates"
+                  cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask crates"
                 .into(),
         ),
     };

@@ -121,13 +121,27 @@ fn internal_frame(json: &Value, out: &mut String) -> Result<(), String> {
         out,
         "\n/// Where an internal frame has its fields: byte offsets, Ethernet header included.\npub mod internal {{\n"
     );
-    let mut bits = ETHERNET * 8;
+    let (mut members, mut stores, mut at) = (String::new(), String::new(), ETHERNET);
     for field in fields {
-        let (name, width) = (field[0].as_str().unwrap_or_default(), field[1].as_u64().unwrap_or_default());
-        let _ = writeln!(out, "    pub const {}: usize = {};", name.to_uppercase(), bits / 8);
-        bits += width;
+        let (name, bits) = (field[0].as_str().unwrap_or_default(), field[1].as_u64().unwrap_or_default());
+        if u64::from(width_for(bits as u32)) != bits {
+            return Err(format!("{INTERNAL}.{name}: a field of {bits} bits has no type in Rust"));
+        }
+        let end = at + bits / 8;
+        let _ = writeln!(out, "    pub const {}: usize = {at};", name.to_uppercase());
+        let _ = writeln!(members, "    pub {name}: u{bits},");
+        let _ = writeln!(stores, "        frame[{at}..{end}].copy_from_slice(&self.{name}.to_be_bytes());");
+        at = end;
     }
-    let _ = write!(out, "    /// Bytes of a whole frame.\n    pub const FRAME: usize = {};\n}}\n", bits / 8);
+    let _ = write!(out, "    /// Bytes of a whole frame.\n    pub const FRAME: usize = {at};\n}}\n");
+    let _ = write!(
+        out,
+        "\n/// The header of an internal frame.\n#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]\n\
+         pub struct Internal {{\n{members}}}\n\nimpl Internal {{\n    /// The frame, Ethernet header included.\n    \
+         pub fn frame(&self) -> Vec<u8> {{\n        let mut frame = vec![0; internal::FRAME];\n        \
+         frame[{}..{ETHERNET}].copy_from_slice(&ETHERTYPE_INTERNAL.to_be_bytes());\n{stores}        frame\n    }}\n}}\n",
+        ETHERNET - 2
+    );
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use super::groups::update;
 use super::info::Info;
 use super::proto as bf;
 use super::row::{Row, Value, data, only_key};
-use crate::dataplane::{admin, ticks::TimerPacket};
+use crate::dataplane::admin;
+use crate::p4::TimerPacket;
 use bf::data_field::Value as Wire;
 use bf::update::Type;
 use zsr_topology::{Chip, Fec, PortSetup};
@@ -28,7 +29,7 @@ const SHARES: u64 = 16;
 
 /// A port to be made.
 pub(super) struct Port {
-    /// Its number on the device.
+    /// The port's number on the device.
     pub number: u32,
     /// Path MTU of what goes through it, bytes.
     pub mtu: u32,

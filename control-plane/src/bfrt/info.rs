@@ -17,15 +17,15 @@ pub struct Info {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its number.
+    /// The table's number.
     pub id: u32,
-    /// Its full name.
+    /// The table's full name.
     pub name: String,
     /// How many entries it has room for.
     pub size: u32,
-    /// Its keys, in order.
+    /// The table's keys, in order.
     pub keys: Vec<Field>,
-    /// Its actions, if it has any.
+    /// The table's actions, if it has any.
     pub actions: Vec<Action>,
     /// Data of all actions.
     pub data: Vec<Field>,
@@ -34,20 +34,20 @@ pub struct Table {
 /// An action of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Its number.
+    /// The action's number.
     pub id: u32,
-    /// Its name.
+    /// The action's name.
     pub name: String,
-    /// Its parameters, in order.
+    /// The action's parameters, in order.
     pub data: Vec<Field>,
 }
 
 /// A key or a piece of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its number.
+    /// The field's number.
     pub id: u32,
-    /// Its name.
+    /// The field's name.
     pub name: String,
     /// A key that is matched otherwise than exactly.
     pub loose: bool,
@@ -73,11 +73,11 @@ pub enum Form {
 /// A digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Its number.
+    /// The filter's number.
     pub id: u32,
-    /// Its full name.
+    /// The filter's full name.
     pub name: String,
-    /// Its members, in order.
+    /// The filter's members, in order.
     pub fields: Vec<Field>,
 }
 
@@ -170,7 +170,7 @@ impl Info {
 }
 
 impl Table {
-    /// Its action of that name.
+    /// The table's action of that name.
     pub fn action(&self, name: &str) -> Option<&Action> {
         self.actions.iter().find(|a| is_called(&a.name, name))
     }

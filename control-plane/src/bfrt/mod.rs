@@ -27,7 +27,7 @@ pub use reader::BfrtReader;
 /// Messages, client and server of BF Runtime; see `proto/bfrt`.
 #[allow(missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
 pub mod proto {
-    tonic::include_proto!("bfrt_proto");
+    include!("../generated/bfrt_proto.rs");
 }
 
 /// Why a program and the controller do not go together.

@@ -3,9 +3,10 @@
 
 use super::BfrtError;
 use super::info::{Field, Form, Info};
-use crate::dataplane::{COUNTERS, Clock, report};
+use crate::dataplane::report;
 use crate::p4::names::{counter, digest::REPORT_T, table};
 use crate::p4::schema::{Object, Part, Parts, Schema};
+use crate::p4::{COUNTERS, Clock};
 use p4runtime_proto::p4::config::v1::P4Info;
 
 /// Names of the plan to numbers of `info`; `built_in` says which keys and parameters have which place.

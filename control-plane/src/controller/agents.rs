@@ -306,7 +306,7 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
 }
 
 /// The switch's end of a connection.
-fn target(qp: Qp, path_mtu: u32, plane: &DataPlane, is_poll: bool) -> proto::QpTarget {
+pub(super) fn target(qp: Qp, path_mtu: u32, plane: &DataPlane, is_poll: bool) -> proto::QpTarget {
     let SwitchAddress { ip, mac } = plane.address();
     proto::QpTarget {
         qpn: qp.qpn,

@@ -118,7 +118,17 @@ impl Controller {
             }
             return Err(refusal);
         }
+        let anyway = removal.force() || new.is_none();
+        if let Err(refusal) = self.resume_first(work, name, anyway).await {
+            if let Some(new) = &new {
+                self.give_back(new, false);
+            }
+            return Err(refusal);
+        }
         let old = self.state().flows.get(name).cloned();
+        if let (Some(old), Some(new)) = (&old, &mut new) {
+            new.take_connections_of(old);
+        }
         let closing = rings_only_in(old.as_ref(), new.as_ref());
         let opening = rings_only_in(new.as_ref(), old.as_ref());
         // What takes rings away can always be completed, what makes some can always be taken back.
@@ -167,7 +177,7 @@ impl Controller {
                 format!("{why}; nothing can be changed before the controller has a session with it again")
             }
             Reach::Gone(_) => format!(
-                "switch `{name}` has gone, and with it the flows: start it again with zsr switch TOPOLOGY, or all with zsr down and zsr up"
+                "switch `{name}` has gone: start it again with zsr restart switch, or zsr switch TOPOLOGY; flows then go on"
             ),
         };
         Err(ControllerError::new(ErrorKind::Unavailable, message))

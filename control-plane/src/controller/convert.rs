@@ -3,9 +3,11 @@
 use super::error::{ControllerError, ErrorKind};
 use super::state::{NewFlow, NewMember};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use crate::dataplane::settings::{Changes, Hint, Policy, Settings};
+use std::ops::RangeInclusive;
+use std::time::Duration;
 use zsr_api::controller as proto;
-use zsr_topology::RingRole;
+use zsr_records::Fault;
+use zsr_topology::{Hint, Policy, RingRole, Settings, rules};
 
 fn unknown(flow: &str, what: &str, value: i32) -> ControllerError {
     ControllerError::new(
@@ -24,7 +26,7 @@ pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Con
     };
     Ok(NewFlow {
         kind,
-        settings: changes(&request.name, request.settings)?,
+        settings: request.settings.unwrap_or_default(),
         name: request.name,
         producers: request.producers.into_iter().map(new_member).collect(),
         consumers: request.consumers.into_iter().map(new_member).collect(),
@@ -40,37 +42,61 @@ pub(super) fn new_member(member: proto::Member) -> NewMember {
     NewMember { name: member.name, host: member.host, rings: member.rings }
 }
 
-/// Settings to change.
-pub(super) fn changes(flow: &str, settings: Option<proto::Settings>) -> Result<Changes, ControllerError> {
-    let s = settings.unwrap_or_default();
-    let hint = match s.hint.map(|h| (h, proto::Hint::try_from(h))) {
-        None | Some((_, Ok(proto::Hint::Unspecified))) => None,
-        Some((_, Ok(proto::Hint::Bandwidth))) => Some(Hint::Bandwidth),
-        Some((_, Ok(proto::Hint::Latency))) => Some(Hint::Latency),
+/// A flow's settings with those that `changes` says, for items of `item_size` bytes.
+///
+/// # Errors
+/// What is unknown or out of range, with flow, setting and range.
+pub(super) fn changed(
+    settings: &Settings,
+    changes: &proto::Settings,
+    flow: &str,
+    item_size: u32,
+) -> Result<Settings, ControllerError> {
+    let mut new = settings.clone();
+    let what = rules::flow(flow);
+    let us = |key: &str, to: &mut u64, from: Option<u64>, range: &RangeInclusive<Duration>| {
+        let Some(value) = from else { return Ok(()) };
+        *to = value;
+        rules::time(&what, key, Duration::from_micros(value), range)
+    };
+    us("poll_interval", &mut new.poll_interval_us, changes.poll_interval_us, &rules::POLLS)?;
+    us("poll_timeout", &mut new.poll_timeout_us, changes.poll_timeout_us, &rules::TIMEOUTS)?;
+    us("rto", &mut new.rto_us, changes.rto_us, &rules::TIMEOUTS)?;
+    us("dead_after", &mut new.dead_after_us, changes.dead_after_us, &rules::DEAD_AFTER)?;
+    if let Some(bits) = changes.rate_cap_bps {
+        // 0: none.
+        if bits != 0 {
+            rules::rate_cap(&what, bits / 8)?;
+        }
+        new.rate_cap_bps = bits;
+    }
+    if let Some(weight) = changes.weight {
+        rules::in_range(&what, "weight", weight.into(), &rules::WEIGHTS, |w| w.to_string())?;
+        new.weight = weight;
+    }
+    if let Some(batch) = changes.max_batch {
+        new.max_batch = rules::max_batch(batch.into(), item_size)
+            .map_err(|e| Fault { message: format!("max_batch of {what}: {}", e.message), ..e })?;
+    }
+    new.doorbell = changes.doorbell.unwrap_or(new.doorbell);
+    match changes.hint.map(|h| (h, proto::Hint::try_from(h))) {
+        None | Some((_, Ok(proto::Hint::Unspecified))) => {}
+        Some((_, Ok(proto::Hint::Bandwidth))) => new.hint = Hint::Bandwidth,
+        Some((_, Ok(proto::Hint::Latency))) => new.hint = Hint::Latency,
         Some((value, Err(_))) => return Err(unknown(flow, "hint", value)),
-    };
-    let policy = match s.policy.map(|p| (p, proto::Policy::try_from(p))) {
-        None | Some((_, Ok(proto::Policy::Unspecified))) => None,
-        Some((_, Ok(proto::Policy::Wait))) => Some(Policy::Wait),
-        Some((_, Ok(proto::Policy::DropMember))) => Some(Policy::DropMember),
-        Some((_, Ok(proto::Policy::Abort))) => Some(Policy::Abort),
+    }
+    match changes.policy.map(|p| (p, proto::Policy::try_from(p))) {
+        None | Some((_, Ok(proto::Policy::Unspecified))) => {}
+        Some((_, Ok(proto::Policy::Wait))) => new.policy = Policy::Wait,
+        Some((_, Ok(proto::Policy::DropMember))) => new.policy = Policy::DropMember,
+        Some((_, Ok(proto::Policy::Abort))) => new.policy = Policy::Abort,
         Some((value, Err(_))) => return Err(unknown(flow, "policy", value)),
-    };
-    Ok(Changes {
-        weight: s.weight,
-        rate_cap_bps: s.rate_cap_bps,
-        poll_interval_us: s.poll_interval_us,
-        poll_timeout_us: s.poll_timeout_us,
-        rto_us: s.rto_us,
-        dead_after_us: s.dead_after_us,
-        max_batch: s.max_batch,
-        doorbell: s.doorbell,
-        hint,
-        policy,
-    })
+    }
+    Ok(new)
 }
 
-fn settings(s: &Settings) -> proto::Settings {
+/// Settings as they are asked for and shown, none left out.
+pub(super) fn settings(s: &Settings) -> proto::Settings {
     proto::Settings {
         weight: Some(s.weight),
         rate_cap_bps: Some(s.rate_cap_bps),
@@ -145,7 +171,8 @@ pub(super) fn asked(new: &NewFlow) -> proto::Flow {
     }
 }
 
-fn kind(kind: FlowKind) -> proto::FlowKind {
+/// What a flow does with items.
+pub(super) fn kind(kind: FlowKind) -> proto::FlowKind {
     match kind {
         FlowKind::Shuffle => proto::FlowKind::Shuffle,
         FlowKind::LoadBalance => proto::FlowKind::LoadBalance,
@@ -211,5 +238,46 @@ pub(super) fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> pr
         rings,
         trouble,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_stays() {
+        let before = Settings::of_items(64);
+        let changes = proto::Settings { weight: Some(3), ..Default::default() };
+        let after = changed(&before, &changes, "f", 64).unwrap();
+        assert_eq!(after, Settings { weight: 3, ..before });
+        assert_eq!(changed(&Settings::of_items(4), &settings(&after), "f", 64).unwrap(), after);
+    }
+
+    #[test]
+    fn values_out_of_range_name_flow_setting_and_range() {
+        use proto::Settings as Asked;
+        let refused =
+            |asked: Asked| changed(&Settings::of_items(64), &asked, "f", 64).unwrap_err().to_string();
+        for (asked, part) in [
+            (
+                Asked { weight: Some(0), ..Default::default() },
+                "'weight' of flow 'f' is 0, which is too small: expected 1 to 1000",
+            ),
+            (Asked { poll_interval_us: Some(0), ..Default::default() }, "'poll_interval' of flow 'f' is 0ns"),
+            (
+                Asked { max_batch: Some(100), ..Default::default() },
+                "100 bytes are no multiple of the item size, 64 bytes",
+            ),
+            (
+                Asked { max_batch: Some(0), ..Default::default() },
+                "max_batch of flow 'f': 0 bytes hold no whole item",
+            ),
+            (Asked { dead_after_us: Some(u64::MAX), ..Default::default() }, "'dead_after' of flow 'f' is"),
+            (Asked { hint: Some(99), ..Default::default() }, "hint 99 is not known to this controller"),
+        ] {
+            let message = refused(asked);
+            assert!(message.contains(part), "{part:?} is missing in {message:?}");
+        }
     }
 }

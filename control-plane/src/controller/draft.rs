@@ -17,13 +17,13 @@ use zsr_topology::Topology;
 /// A ring of a drafted flow.
 #[derive(Clone, Debug)]
 pub struct DraftRing {
-    /// Its index in the topology.
+    /// The ring's index in the topology.
     pub index: usize,
-    /// Its flow's index in the topology.
+    /// The ring's flow's index in the topology.
     pub flow: usize,
-    /// Its name at the controller.
+    /// The ring's name at the controller.
     pub name: String,
-    /// Its numbers at the switch.
+    /// The ring's numbers at the switch.
     pub ids: RingIds,
     /// Numbers of the producer rings whose items come into it; none come into a producer ring.
     pub feeders: Vec<u16>,
@@ -79,11 +79,11 @@ impl Draft {
     /// Notes where a ring is, and the bytes that both of its counters begin at.
     pub fn connect(&mut self, ring: &str, address: RingAddress, start: u32) {
         let Some(flow) = self.state.user_of_ring(ring).map(|user| user.flow.clone()) else { return };
-        let Some(mut connected) = self.state.flows.get(&flow).cloned() else { return };
-        for found in connected.rings_mut().filter(|r| r.name == ring) {
+        let Some(flow) = self.state.flows.get_mut(&flow) else { return };
+        // Nobody asks a draft for the users of its rings by address, so they need not be told.
+        for found in flow.rings_mut().filter(|r| r.name == ring) {
             (found.address, found.start) = (Some(address), start);
         }
-        self.state.set(&flow, Some(connected));
     }
 
     /// What the switch holds without flows.

@@ -312,7 +312,7 @@ mod tests {
     fn the_phase_says_who_can_keep_a_transfer() {
         let flow: Flow = serde_json::from_value(serde_json::json!({
             "name": "f", "number": 1, "kind": "Shuffle", "item_size": 64, "ring_size": 4096, "mtu": 1024, "owner": "",
-            "settings": crate::dataplane::settings::Settings::of_items(64), "routing": "hash", "version": 1, "failed": null,
+            "settings": zsr_topology::Settings::of_items(64), "routing": "hash", "version": 1, "failed": null,
             "producers": [{"name": "p", "host": "h1", "rings": [ring("f.p", 7, true, 1)]}],
             "consumers": [
                 {"name": "c0", "host": "h2", "rings": [ring("f.c0", 1, false, 2)]},

@@ -38,9 +38,9 @@ const FLOOR: f64 = 0.5;
 /// A flow since the step before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Its name.
+    /// The flow's name.
     pub flow: String,
-    /// Its weight.
+    /// The flow's weight.
     pub weight: u32,
     /// What it moved, bytes per second.
     pub rate: f64,
@@ -53,9 +53,9 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug)]
 struct Competitor {
     weight: u32,
-    /// Its rate when it began to compete.
+    /// The flow's rate when it began to compete.
     first: f64,
-    /// Its rate, averaged.
+    /// The flow's rate, averaged.
     rate: f64,
 }
 

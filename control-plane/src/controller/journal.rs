@@ -256,8 +256,8 @@ fn set(flows: &mut BTreeMap<String, Flow>, name: String, flow: Option<Flow>) {
 mod tests {
     use super::*;
     use crate::dataplane::model::FlowKind;
-    use crate::dataplane::settings::Settings;
     use std::sync::{Arc, Mutex};
+    use zsr_topology::Settings;
 
     fn flow(name: &str) -> Flow {
         Flow {
@@ -275,6 +275,7 @@ mod tests {
             consumers: Vec::new(),
             version: 1,
             failed: None,
+            adrift: false,
         }
     }
 

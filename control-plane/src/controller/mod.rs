@@ -4,7 +4,8 @@
 //!  service (crates/api) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
 //!                                                     events ◄─ watch: agents' events, the switch's reports
 //! ```
-//! - [`state`]: what is, and every check of what is asked. No I/O.
+//! - [`state`]: what is, and every check of what is asked. No I/O. `asked`: a flow as it is asked for; `members`: the rings and numbers
+//!   that a member gets.
 //! - [`crate::dataplane`]: a flow as table entries.
 //! - `change`: carries one change out, or takes it back. Changes run one at a time.
 //! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller; `inventory`: what the
@@ -12,13 +13,14 @@
 //! - [`draft`]: a topology's flows for whoever has switch and NICs in hand.
 //! - `quiesce`: workers without a transfer under way, registers as fresh.
 //! - `watch`: what happens meanwhile, and the flows' policies. `failure_detector`: which member of a transfer does not answer;
-//!   `polls`: which one that is polled; `own`: the topology's flows when their switch was started anew.
+//!   `polls`: which one that is polled.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
-//!   `reconnect`: a switch that was started anew.
+//!   `reconnect`: a switch that was started anew; `resume`: how its flows go on.
 //! - `idle`: workers of flows that move nothing tick rarely.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
+mod asked;
 mod asking;
 mod barriers;
 mod change;
@@ -32,8 +34,8 @@ mod idle;
 mod inventory;
 pub mod journal;
 mod links;
+mod members;
 mod operations;
-mod own;
 mod pending;
 mod places;
 mod polls;
@@ -43,6 +45,7 @@ mod reconcile;
 mod reconnect;
 mod recovery;
 mod request;
+mod resume;
 mod service;
 mod session;
 mod shares;
@@ -56,7 +59,7 @@ mod watch;
 
 use crate::dataplane::flow::DataPlane;
 use crate::dataplane::{alloc, model};
-use crate::p4::SwitchClient;
+use crate::switch::SwitchClient;
 use agents::Agents;
 use events::Events;
 use journal::Journal;
@@ -100,14 +103,14 @@ struct Inner {
     /// Changes that are under way.
     pending: pending::Pending,
     pulse: pulse::Pulse,
-    /// The topology's own flows, as they are asked for.
-    own: Vec<zsr_api::controller::CreateFlowRequest>,
     barriers: barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
     states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
+    /// There are flows, perhaps, whose switch was started anew.
+    adrift: tokio::sync::Notify,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
     /// Other workers tick.
@@ -124,6 +127,8 @@ struct Work {
     journal: Journal,
     /// That of the pipeline that the switch was given, if it keeps one.
     cookie: Option<u64>,
+    /// The switch was given its program, and the journal does not say so yet.
+    is_new: bool,
 }
 
 impl Controller {

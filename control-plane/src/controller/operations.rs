@@ -10,12 +10,11 @@ use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::dataplane::model::Ring;
 use crate::dataplane::model::{Flow, FlowKind, Member};
-use crate::dataplane::settings::Changes;
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_api::{
     agent::{self, Role},
-    controller::EventKind,
+    controller::{self as proto, EventKind},
 };
 use zsr_topology::{RingRole, show_size};
 
@@ -69,7 +68,7 @@ impl Controller {
     }
 
     /// Changes settings of a flow.
-    pub async fn set_flow(&self, name: &str, changes: &Changes) -> Result<Flow, ControllerError> {
+    pub async fn set_flow(&self, name: &str, changes: &proto::Settings) -> Result<Flow, ControllerError> {
         let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
         let mut work = self.turn(&underway).await;
         let flow = self.state().plan_settings(name, changes)?;

@@ -42,7 +42,7 @@ pub(super) enum Motion {
     Moves,
     /// Nothing has moved for a while, and who is waited for.
     Stalled(String),
-    /// Its streams have ended; what is still in consumer rings, in words.
+    /// The flow's streams have ended; what is still in consumer rings, in words.
     Ended(String),
 }
 
@@ -185,6 +185,7 @@ impl Controller {
         loop {
             let pause = LOOK + PER_RING * rings;
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(pause) => {}
                 () = self.0.pulse.nudge.notified() => {}
             }
@@ -224,8 +225,8 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::settings::Settings;
     use serde_json::json;
+    use zsr_topology::Settings;
 
     fn flow() -> Flow {
         let ring = |name: &str, is_producer: bool, id: u16| {

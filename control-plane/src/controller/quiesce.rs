@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use zsr_api::agent;
 
 // Phases (p4/common/types.p4).
 const IDLE: u8 = 0;
@@ -139,6 +140,11 @@ impl Controller {
             false => r.ids.reset(r.start),
         };
         let resets: Vec<Reset> = new.rings().filter(|r| !had.contains(r.name.as_str())).map(reset).collect();
+        self.reset(work, &resets).await
+    }
+
+    /// Sets registers.
+    pub(super) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
             for reset in some {
                 work.switch.packet_out(reset.packet()).await?;
@@ -184,12 +190,8 @@ impl Controller {
         let of_worker = |r: &&mut Ring| r.ids.worker == worker;
         let mut rings: Vec<&mut Ring> =
             new.consumers.iter_mut().flat_map(|m| &mut m.rings).filter(of_worker).collect();
-        let (found, failure) = self.0.agents.look(rings.iter().map(|r| &**r)).await;
-        let words: Vec<_> = rings.iter().filter_map(|r| found.get(&r.name)).collect();
-        let Some(first) = words.first().filter(|_| words.len() == rings.len()) else {
-            return Err(failure.unwrap_or(stuck));
-        };
-        let head = first.head;
+        let words = self.words(rings.iter().map(|r| &**r), stuck).await?;
+        let Some(head) = words.first().map(|w| w.head) else { return Ok(()) };
         if words.iter().any(|w| w.head != head) {
             let message = format!(
                 "the last transfer reached some consumers and not others before its producer `{}` was lost",
@@ -215,6 +217,17 @@ impl Controller {
         self.caught_up(work).await
     }
 
+    /// What the agents say of these rings, of all of them.
+    async fn words<'r>(
+        &self,
+        rings: impl Iterator<Item = &'r Ring> + Clone,
+        stuck: ControllerError,
+    ) -> Result<Vec<agent::Ring>, ControllerError> {
+        let (mut found, failure) = self.0.agents.look(rings.clone()).await;
+        let words: Option<Vec<_>> = rings.map(|r| found.remove(&r.name)).collect();
+        words.ok_or_else(|| failure.unwrap_or(stuck))
+    }
+
     /// A worker's transfer is given up together with the worker, its producer stays, for other workers.
     async fn renew_producer(
         &self,
@@ -230,8 +243,7 @@ impl Controller {
         let mtu = new.mtu;
         let mut rings = new.producers.iter_mut().flat_map(|m| &mut m.rings);
         let Some(ring) = rings.find(|r| r.ids.id == state.producer) else { return Err(stuck) };
-        let (found, failure) = self.0.agents.look(std::iter::once(&*ring)).await;
-        let Some(words) = found.get(&ring.name) else { return Err(failure.unwrap_or(stuck)) };
+        let tail = self.words(std::iter::once(&*ring), stuck).await?[0].tail;
         // Anywhere: where the old connection was is not known, and it was far away all but surely.
         ring.ids.data.psn = self.state().chance.psn();
         ring.ids.poll.psn = 0;
@@ -239,7 +251,7 @@ impl Controller {
         // Makes it free for others, too.
         let reset = Reset {
             producer: ring.ids.id,
-            producer_tail: words.tail,
+            producer_tail: tail,
             psn: ring.ids.data.psn,
             ..Default::default()
         };

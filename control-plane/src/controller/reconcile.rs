@@ -9,7 +9,8 @@ use crate::dataplane::flow::{DataPlane, Ticks, base, replication};
 use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_FLOOD, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
-use crate::p4::{Artifacts, ClientError, SwitchClient};
+use crate::p4::{Artifacts, ClientError};
+use crate::switch::SwitchClient;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u6
 /// Workers of `flows` that run.
 pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flow>) -> Ticking {
     let mut out = Ticking::new();
-    for flow in flows.filter(|f| f.failed.is_none()) {
+    for flow in flows.filter(|f| f.failed.is_none() && !f.adrift) {
         for (worker, group) in plane.tick_groups(flow) {
             out.entry(group).or_default().insert(worker);
         }
@@ -60,7 +61,7 @@ fn idle<'f>(
     let is_there =
         |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
     let mut out = Ticks::new();
-    for flow in flows.filter(|f| f.failed.is_none()) {
+    for flow in flows.filter(|f| f.failed.is_none() && !f.adrift) {
         let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
             continue;
         };

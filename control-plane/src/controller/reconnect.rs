@@ -1,12 +1,12 @@
-//! A switch that was started anew, or given another program by somebody: what its registers had is gone, and its flows with that.
+//! A switch that was started anew, or given another program by somebody: what its registers had is gone. Its flows go on from what their
+//! rings hold ([`super::resume`]).
 
-use super::events::of_flow;
 use super::start::{StartError, give_program};
 use super::{Controller, Work};
-use crate::p4::{Artifacts, ClientError, SwitchClient};
+use crate::p4::{Artifacts, ClientError};
+use crate::switch::SwitchClient;
 use std::path::PathBuf;
 use std::time::Duration;
-use zsr_api::controller::EventKind;
 use zsr_topology::Topology;
 
 /// Between two attempts to begin a session.
@@ -25,12 +25,12 @@ pub(super) struct Base {
 }
 
 impl Controller {
-    /// Gives a switch its program. Returns the flows that went with its predecessor.
+    /// Gives a switch its program. All flows are adrift then.
     pub(super) async fn start_over(
         &self,
         work: &mut Work,
         client: &mut SwitchClient,
-    ) -> Result<Vec<String>, StartError> {
+    ) -> Result<(), StartError> {
         let base = &self.0.base;
         let given = async {
             let cookie = give_program(client, &base.artifacts, &self.0.plane, &base.topology).await?;
@@ -41,25 +41,8 @@ impl Controller {
             |_| ClientError::Silent { switch: self.0.switch_name.clone(), seconds: PROGRAM.as_secs() };
         let cookie = tokio::time::timeout(PROGRAM, given).await.map_err(silent)??;
 
-        let lost = self.list_flows();
-        for flow in &lost {
-            self.0.agents.close(flow.rings(), "its switch was started anew", false).await;
-            work.journal.note(&flow.name, None);
-        }
-        work.cookie = cookie;
-        work.journal.note_program(cookie);
-        let mut state = self.state();
-        lost.iter().for_each(|flow| state.set(&flow.name, None));
-        state.forget_switch();
-        Ok(lost.into_iter().map(|flow| flow.name).collect())
-    }
-
-    /// A flow went with its switch.
-    pub(super) fn says_lost(&self, flow: &str) {
-        let why = match self.is_own(flow) {
-            true => "the switch was started anew and has lost what was in the flow; it is made again",
-            false => "the switch was started anew and has lost the flow; create it again",
-        };
-        self.0.events.emit(EventKind::FlowDeleted, of_flow(flow, why));
+        (work.cookie, work.is_new) = (cookie, true);
+        self.state().forget_switch();
+        Ok(())
     }
 }

@@ -10,13 +10,13 @@ use super::events::of_flow;
 use super::journal::Recovered;
 use super::state::State;
 use crate::dataplane::model::{Flow, Member, Ring};
-use crate::dataplane::settings::Policy;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use zsr_api::{
     agent::{CloseRingsRequest, ListRingsRequest, Ring as Held},
     controller::EventKind,
 };
+use zsr_topology::Policy;
 
 /// How long watchers may take to have asked their agents for the first time.
 const FIRST: Duration = Duration::from_secs(10);

@@ -1,11 +1,12 @@
 //! A flow of a topology, as it is asked for.
 
+use super::convert;
 use crate::workload::input_columns;
 use std::collections::HashSet;
 use zsr_api::controller as proto;
 use zsr_records::Schema;
 use zsr_records::{Bound, KeyRef, Routing};
-use zsr_topology::{Endpoint, Flow, FlowKind, Hint, Policy, Topology, default_schema};
+use zsr_topology::{Endpoint, Flow, FlowKind, Topology, default_schema};
 
 /// The request for a flow of a topology.
 pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlowRequest {
@@ -19,33 +20,15 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
     let made = made.map(|r| &topology.rings[r]).find(|r| r.name.starts_with(&format!("{}.", flow.name)));
     proto::CreateFlowRequest {
         name: flow.name.clone(),
-        kind: match flow.kind {
-            FlowKind::Shuffle => proto::FlowKind::Shuffle.into(),
-            FlowKind::LoadBalance => proto::FlowKind::LoadBalance.into(),
-            FlowKind::Replicate => proto::FlowKind::Replicate.into(),
-        },
+        kind: convert::kind(flow.kind).into(),
         producers: members(&flow.producers),
         consumers: members(&flow.consumers),
         item_size: flow.item_size,
         ring_size: made.map_or(0, |r| r.size),
         settings: Some(proto::Settings {
-            weight: Some(flow.weight),
-            rate_cap_bps: Some(flow.rate_cap.map_or(0, |bytes| bytes.saturating_mul(8))),
-            poll_interval_us: Some(flow.poll_interval.as_micros().max(1) as u64),
-            poll_timeout_us: Some(flow.poll_timeout.as_micros() as u64),
-            rto_us: Some(flow.rto.as_micros() as u64),
-            dead_after_us: Some(flow.dead_after.as_micros() as u64),
-            max_batch: Some(flow.max_batch),
-            doorbell: flow.doorbell,
-            hint: Some(match flow.hint {
-                Hint::Bandwidth => proto::Hint::Bandwidth.into(),
-                Hint::Latency => proto::Hint::Latency.into(),
-            }),
-            policy: Some(match flow.policy {
-                Policy::Wait => proto::Policy::Wait.into(),
-                Policy::DropMember => proto::Policy::DropMember.into(),
-                Policy::Abort => proto::Policy::Abort.into(),
-            }),
+            // Whoever makes the flow chooses, if the file does not.
+            doorbell: flow.doorbell_said.then_some(flow.settings.doorbell),
+            ..convert::settings(&flow.settings)
         }),
         // What is not routed has no routing to ask for.
         routing: match flow.kind {

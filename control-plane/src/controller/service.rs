@@ -49,6 +49,7 @@ where
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
     tokio::select! {
+        biased;
         served = served => served,
         // A client that holds its connection and does not listen is not waited for.
         () = async { ending.stopped().await; tokio::time::sleep(FAREWELL).await } => Ok(()),
@@ -199,7 +200,7 @@ impl Service for Controller {
 
     async fn set_flow(&self, request: Request<proto::SetFlowRequest>) -> Answer<proto::Flow> {
         let request = request.into_inner();
-        let changes = convert::changes(&request.name, request.settings)?;
+        let changes = request.settings.unwrap_or_default();
         let own = self.clone();
         let flow = self.to_its_end(async move { own.set_flow(&request.name, &changes).await }).await?;
         Ok(Response::new(self.flow_message(&flow)))
@@ -322,6 +323,7 @@ async fn forward(
             Err(broadcast::error::RecvError::Closed) => return,
         };
         tokio::select! {
+            biased;
             sent = to_client.send(Ok(event)) => if sent.is_err() { return },
             () = controller.stopped() => return,
         }

@@ -7,7 +7,8 @@ use super::pending::UnderWay;
 use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
 use super::{Controller, Work};
-use crate::p4::{ClientError, Digests, SwitchClient, SwitchReader};
+use crate::p4::ClientError;
+use crate::switch::{Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -16,15 +17,16 @@ use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
-/// A switch that has not answered for so long has gone; one whose process ends has gone at once. Long, since all of its flows go
-/// with it.
-const LEASE: Duration = Duration::from_secs(15);
-/// And so often it was not reached meanwhile.
+/// How often a switch was not reached that counts as dead, beside the time.
 const ATTEMPTS: u32 = 3;
-/// Between two questions whether it is still there.
+/// Between two questions whether the switch is still there, at most; and how many there are before it counts as dead.
 const ASK: Duration = Duration::from_secs(2);
+const QUESTIONS: u32 = 7;
 /// Between two looks whether another client is still primary that keeps the switch.
 const OTHERS: Duration = Duration::from_secs(1);
+/// A switch that is started anew at once is found at once: for so long, it is looked for so often.
+const SOON: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_millis(10);
 /// The longest pause before a session is begun, where each is taken away as soon as it is there.
 const RARELY: Duration = Duration::from_secs(5);
 /// A session that lasted for so long was none of those.
@@ -56,7 +58,7 @@ pub(super) struct Session {
 enum End {
     /// The switch, or the way there, has ended it.
     Ended(ClientError),
-    /// The switch has said nothing for [`LEASE`].
+    /// The switch has said nothing for its `dead_after`.
     Silent(String),
 }
 
@@ -98,7 +100,6 @@ fn is_ours(base: &Base) -> bool {
 }
 
 impl Controller {
-    /// To read the switch by.
     /// Reads the switch, over the session that there is now.
     pub fn reader(&self) -> SwitchReader {
         self.session().reader.clone()
@@ -166,6 +167,7 @@ impl Controller {
         loop {
             let begun = Instant::now();
             let end = tokio::select! {
+                biased;
                 end = self.take_reports(digests) => End::Ended(end),
                 why = self.silence() => End::Silent(why),
             };
@@ -175,16 +177,21 @@ impl Controller {
         }
     }
 
+    /// How long the switch may be silent.
+    fn dead_after(&self) -> Duration {
+        self.0.base.topology.switches.first().map_or(Duration::MAX, |s| s.dead_after)
+    }
+
     /// Resolves, with the reason, when the switch no longer answers.
     async fn silence(&self) -> String {
-        let reader = self.reader();
+        let (reader, lease) = (self.reader(), self.dead_after());
+        let ask = (lease / QUESTIONS).min(ASK);
         loop {
-            tokio::time::sleep(ASK).await;
+            tokio::time::sleep(ask).await;
             // Any answer is a sign of life. A second question, for it may be this process that had no time.
             let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
-            if !asked(LEASE - ASK).await && !asked(ASK).await {
-                let seconds = LEASE.as_secs();
-                return format!("switch `{}` has not answered for {seconds} s", self.0.switch_name);
+            if !asked(lease - ask).await && !asked(ask).await {
+                return format!("switch `{}` has not answered for {lease:?}", self.0.switch_name);
             }
         }
     }
@@ -210,6 +217,7 @@ impl Controller {
             }
         };
         tokio::time::sleep(pause).await;
+        let begun = Instant::now();
         // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
         let mut unreached = (Instant::now(), 0);
         loop {
@@ -224,7 +232,7 @@ impl Controller {
             };
             if let Reach::Lost(_) = self.reach() {
                 let nobody = matches!(e, StartError::Client(ClientError::Connect { nobody: true, .. }));
-                let long = unreached.0.elapsed() > LEASE && unreached.1 >= ATTEMPTS;
+                let long = unreached.0.elapsed() > self.dead_after() && unreached.1 >= ATTEMPTS;
                 if nobody && is_ours(&self.0.base) || long {
                     self.switch_lost(&format!("{why}; {e}")).await;
                 } else {
@@ -232,7 +240,8 @@ impl Controller {
                 }
             }
             let others = matches!(e, StartError::Client(ClientError::NotPrimary { .. }));
-            tokio::time::sleep(if others { OTHERS } else { AGAIN }).await;
+            let again = if begun.elapsed() < SOON { AT_ONCE } else { AGAIN };
+            tokio::time::sleep(if others { OTHERS } else { again }).await;
         }
     }
 
@@ -255,24 +264,20 @@ impl Controller {
         let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
         let cookie = self.0.work.lock().await.cookie;
         let was_gone = matches!(self.reach(), Reach::Gone(_));
-        let kept = async {
-            // Where flows have failed there is nothing to keep.
-            if was_gone { Ok(false) } else { client.has_kept(&base.artifacts, cookie).await }
-        };
+        let kept = client.has_kept(&base.artifacts, cookie);
         let kept = tokio::time::timeout(CONNECT, kept).await.map_err(silent)??;
         if !kept && !was_gone {
             let why = format!("switch `{}` was started anew, or given another program", switch.name);
             self.switch_lost(&why).await;
         }
         let mut work = self.0.work.lock().await;
-        let lost = match kept {
-            true => None,
-            false => Some(self.start_over(&mut work, &mut client).await?),
-        };
-        let told = match lost {
-            None => self.take_up(&mut client).await?,
-            Some(_) => format!("switch `{}` is there, and was given its program", switch.name),
-        };
+        if !kept {
+            self.start_over(&mut work, &mut client).await?;
+        }
+        let mut told = self.take_up(&mut client).await?;
+        if !kept {
+            told = format!("switch `{}` is there, and was given its program", switch.name);
+        }
         let lost_again = || ClientError::Lost { switch: switch.name.clone() };
         let digests = client.digests().ok_or_else(lost_again)?;
         *self.session() = Session { reader: client.reader(), address, election_id };
@@ -280,23 +285,18 @@ impl Controller {
         self.set_reach(Reach::Open);
         let kind = if kept { EventKind::SessionFound } else { EventKind::SwitchFound };
         self.0.events.emit(kind, of_host("", told));
-        lost.iter().flatten().for_each(|flow| self.says_lost(flow));
-        self.make_again(lost.iter().flatten());
+        self.0.adrift.notify_one();
         self.0.reweighed.notify_one();
         self.0.crowd.notify_one();
         Ok(digests)
     }
 
-    /// The switch has gone: its flows have failed.
+    /// The switch has gone. Its flows wait for the next one.
     async fn switch_lost(&self, why: &str) {
         self.set_reach(Reach::Gone(why.to_owned()));
         self.0.events.emit(EventKind::SwitchLost, of_host("", why));
-        let mut work = self.0.work.lock().await;
         // If it is still there, the session that is to come must not find this one.
-        work.switch.hang_up();
-        for flow in self.list_flows() {
-            self.fail_flow(&mut work, &flow.name, why).await;
-        }
+        self.0.work.lock().await.switch.hang_up();
     }
 
     fn address_of_switch(&self) -> Address {
@@ -310,6 +310,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.faults() => {}
             }

@@ -63,6 +63,7 @@ impl Controller {
             let pause =
                 if std::mem::take(&mut first) { Duration::ZERO } else { PERIOD + PER_RING * rings as u32 };
             let measure = tokio::select! {
+                biased;
                 () = tokio::time::sleep(pause) => true,
                 () = self.0.reweighed.notified() => false,
             };

@@ -21,9 +21,10 @@ use crate::dataplane::alloc::Number;
 use crate::dataplane::flow::{DataPlane, base};
 use crate::dataplane::model::Flow;
 use crate::p4::names::digest::REPORT_T;
-use crate::p4::{Artifacts, ClientError, Schema, SchemaError, SwitchClient};
+use crate::p4::{Artifacts, ClientError, Schema, SchemaError};
+use crate::switch::SwitchClient;
 use p4runtime_proto::Address;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -77,8 +78,6 @@ pub struct Setup<'s> {
     pub listens: Option<PathBuf>,
     /// Per host of the topology: where its agent listens, and the socket for programs.
     pub agents: Vec<(Address, Option<PathBuf>)>,
-    /// The topology's flows, as they are asked for: made again when the switch was started anew and has lost them.
-    pub own: Vec<zsr_api::controller::CreateFlowRequest>,
     /// What first PSNs and doorbells' secrets are made of; `None`: of nothing that could be guessed. For simulations.
     pub seed: Option<u64>,
     /// Where the journal is; `None`: the system lives and dies with its controller.
@@ -109,28 +108,22 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
     // begins anew, too: its registers are fresh then.
     let known = recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts));
-    let taken_up = !recovered.flows.is_empty() && client.has_kept(setup.artifacts, known).await?;
-    let cookie = match taken_up {
+    let taken_up = !recovered.flows.is_empty();
+    let kept = taken_up && client.has_kept(setup.artifacts, known).await?;
+    let cookie = match kept {
         true => known,
-        false => {
-            let cookie = give_program(&mut client, setup.artifacts, &plane, &bare).await?;
-            journal.note_program(cookie);
-            cookie
-        }
+        false => give_program(&mut client, setup.artifacts, &plane, &bare).await?,
     };
     client.set_up(&bare).await?;
     let holdings = recovery::holdings(&agents, agents.hosts()).await;
-    let mut leaving = Vec::new();
-    let mut lost = BTreeMap::new();
-    if taken_up {
-        leaving = recovery::begin_again(&mut recovered, &holdings);
-    } else {
-        lost = std::mem::take(&mut recovered.flows);
+    let leaving = recovery::begin_again(&mut recovered, &holdings);
+    if !kept {
+        recovered.flows.values_mut().for_each(|flow| flow.adrift = true);
     }
     let text = settle(&mut client, &plane, &bare, &mut state, (&recovered, &leaving), taken_up).await?;
     recovery::close_strays(&agents, &recovery::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
-    for name in lost.keys().chain(recovered.unfinished.keys()) {
+    for name in recovered.unfinished.keys() {
         if leaving.iter().all(|l| l.flow != *name) {
             journal.end(name, state.flows.get(name))?;
         }
@@ -154,17 +147,17 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         events: Events::default(),
         state: Mutex::new(state),
         unwritten: journal.trouble(),
-        work: tokio::sync::Mutex::new(Work { switch: client, journal, cookie }),
+        work: tokio::sync::Mutex::new(Work { switch: client, journal, cookie, is_new: !kept }),
         connected: channel::channel(HashMap::new()).0,
         reach: channel::channel(Reach::Open).0,
         last: stats::Last::default(),
         links: Links::of(setup.topology),
         pending: Pending::default(),
         pulse: Pulse::default(),
-        own: setup.own,
         barriers: Barriers::default(),
         started: Instant::now(),
         resting,
+        adrift: tokio::sync::Notify::new(),
         states: tokio::sync::broadcast::channel(256).0,
         reweighed: tokio::sync::Notify::new(),
         crowd: tokio::sync::Notify::new(),
@@ -172,17 +165,16 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         alive: channel::channel(()).0,
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
-    lost.keys().for_each(|name| controller.says_lost(name));
     // What was taken up may be a crowd.
     controller.0.crowd.notify_one();
     controller.watch(digests, given_back);
+    controller.0.adrift.notify_one();
     if taken_up {
         controller.look_for_faults();
     }
     for leaving in &leaving {
         controller.take_out_again(leaving).await;
     }
-    controller.make_again(lost.keys());
     Ok(controller)
 }
 

@@ -1,58 +1,27 @@
 //! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
 //! that its operation names.
 
+pub use super::asked::{NewFlow, NewMember};
+use super::asked::{check_name, check_records};
+use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
-use crate::dataplane::alloc::{Allocator, Exhausted, Number};
+use super::members::per_consumer;
+use crate::dataplane::alloc::{Allocator, Number};
 use crate::dataplane::flow::{Hosts, Limits, Ticks};
-use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
-use crate::dataplane::settings::{Changes, Settings};
-use crate::dataplane::{Chance, RingAddress, RingIds};
+use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
+use crate::dataplane::{Chance, RingAddress};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use zsr_api::controller as proto;
 use zsr_api::machine::Machine;
 use zsr_records::Schema;
-use zsr_records::{ROUTING_HELP, Routing, check_any_routing, parse_routing};
-use zsr_topology::{Pace, RingRole, limits::MAX_MEMBERS, rules};
+use zsr_records::{Routing, parse_routing};
+use zsr_topology::{Pace, RingRole, Settings, rules};
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
-const MAX_NAME: usize = 63;
-
-/// A member asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewMember {
-    /// Empty: the host's.
-    pub name: String,
-    /// Its host.
-    pub host: String,
-    /// Declared rings; empty: the flow makes them.
-    pub rings: Vec<String>,
-}
-
-/// A flow asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewFlow {
-    /// Its name.
-    pub name: String,
-    /// What it does with items.
-    pub kind: FlowKind,
-    /// Those that push.
-    pub producers: Vec<NewMember>,
-    /// Those that pop.
-    pub consumers: Vec<NewMember>,
-    /// Bytes, or 0.
-    pub item_size: u32,
-    /// Bytes, or 0.
-    pub ring_size: u32,
-    /// What is not to be as usual.
-    pub settings: Changes,
-    /// How producers route; empty for hash.
-    pub routing: String,
-    /// What its records are; empty for anything.
-    pub schema: String,
-}
 
 /// Where programs of a host attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +104,7 @@ pub struct State {
     by_producer: HashMap<u16, User>,
 }
 
-fn invalid(message: String) -> ControllerError {
+pub(super) fn invalid(message: String) -> ControllerError {
     ControllerError::new(ErrorKind::Invalid, message)
 }
 
@@ -229,13 +198,14 @@ impl State {
             ring_size,
             mtu: self.host(name, first)?.mtu,
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
-            settings: Settings::on(&self.pace, item_size).with(&new.settings, name, item_size)?,
+            settings: changed(&Settings::on(&self.pace, item_size), &new.settings, name, item_size)?,
             routing: if new.routing.is_empty() { "hash".into() } else { new.routing.clone() },
             schema: schema.map(|s| s.to_string()).unwrap_or_default(),
             producers: Vec::new(),
             consumers: Vec::new(),
             version: 1,
             failed: None,
+            adrift: false,
         };
         let mut taken = Vec::new();
         let done = self.fill(&mut flow, new, &mut taken);
@@ -323,7 +293,7 @@ impl State {
     ///
     /// # Errors
     /// What is out of range.
-    pub fn plan_settings(&self, name: &str, changes: &Changes) -> Result<Flow, ControllerError> {
+    pub fn plan_settings(&self, name: &str, changes: &proto::Settings) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         if changes.doorbell.is_some_and(|bell| bell != flow.settings.doorbell) {
             let message = format!(
@@ -331,7 +301,7 @@ impl State {
             );
             return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
-        flow.settings = flow.settings.with(changes, name, flow.item_size)?;
+        flow.settings = changed(&flow.settings, changes, name, flow.item_size)?;
         flow.version += 1;
         Ok(flow)
     }
@@ -361,96 +331,8 @@ impl State {
         self.hosts.get(name).ok_or_else(missing)
     }
 
-    fn add_consumer(
-        &mut self,
-        flow: &mut Flow,
-        new: &NewMember,
-        taken: &mut Vec<Number>,
-    ) -> Result<(), ControllerError> {
-        let name = self.check_member(flow, new)?;
-        let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
-        let (shared, member) = place_of_consumer(flow)?;
-        // A group's worker counts packets to all members as one.
-        let psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
-        let worker = match shared {
-            Some(worker) => worker,
-            None => {
-                let worker = self.numbers.worker()?;
-                taken.push(Number::Worker(worker));
-                worker
-            }
-        };
-        let ids = self.ring_ids((worker, psn), None, member, taken)?;
-        let ring = ring(flow, declared.first(), || format!("{}.{name}", flow.name), &new.host, ids);
-        self.check_ring_name(flow, &ring)?;
-        if per_consumer(flow.kind) {
-            for p in 0..flow.producers.len() {
-                let number = self.producer_number(taken)?;
-                let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
-                let producer = &flow.producers[p];
-                let made = || format!("{}.{}.{name}", flow.name, producer.name);
-                let lane = ring_of(flow, made(), &producer.host, ids);
-                self.check_ring_name(flow, &lane)?;
-                flow.producers[p].rings.push(lane);
-            }
-        }
-        flow.consumers.push(Member { name, host: new.host.clone(), rings: vec![ring] });
-        Ok(())
-    }
-
-    fn add_producer(
-        &mut self,
-        flow: &mut Flow,
-        new: &NewMember,
-        taken: &mut Vec<Number>,
-    ) -> Result<(), ControllerError> {
-        let name = self.check_member(flow, new)?;
-        let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
-        let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
-        let mut rings = Vec::with_capacity(lanes);
-        for lane in 0..lanes {
-            let consumer = &flow.consumers[lane];
-            let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
-            let number = self.producer_number(taken)?;
-            let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
-            let made = || match per_consumer(flow.kind) {
-                true => format!("{}.{name}.{}", flow.name, consumer.name),
-                false => format!("{}.{name}", flow.name),
-            };
-            let ring = ring(flow, declared.get(lane), made, &new.host, ids);
-            self.check_ring_name(flow, &ring)?;
-            rings.push(ring);
-        }
-        flow.producers.push(Member { name, host: new.host.clone(), rings });
-        Ok(())
-    }
-
-    fn producer_number(&mut self, taken: &mut Vec<Number>) -> Result<u16, Exhausted> {
-        let number = self.numbers.producer()?;
-        taken.push(Number::Producer(number));
-        Ok(number)
-    }
-
-    /// Numbers of a ring of `worker`; `producer` is that of a producer ring. `psn`: its first PSN, if that is given.
-    fn ring_ids(
-        &mut self,
-        (worker, psn): (u16, Option<u32>),
-        producer: Option<u16>,
-        member: u8,
-        taken: &mut Vec<Number>,
-    ) -> Result<RingIds, Exhausted> {
-        let data = self.numbers.qp()?;
-        taken.push(Number::Qp(data.index));
-        let poll = self.numbers.qp()?;
-        taken.push(Number::Qp(poll.index));
-        let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
-        let psn = psn.or(self.first_psn).unwrap_or_else(|| self.chance.psn());
-        let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
-        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: self.chance.secret() })
-    }
-
     /// The member's name, if it may join.
-    fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, ControllerError> {
+    pub(super) fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, ControllerError> {
         let host = self.host(&flow.name, &new.host)?;
         rules::mtu(&rules::flow(&flow.name), (&host.name, host.mtu), flow.mtu)?;
         let name = if new.name.is_empty() { &new.host } else { &new.name };
@@ -465,7 +347,7 @@ impl State {
     }
 
     /// The declared rings that a member brings, if any: right in number, role, size, owner, and free.
-    fn declared_rings(
+    pub(super) fn declared_rings(
         &self,
         flow: &Flow,
         new: &NewMember,
@@ -511,7 +393,7 @@ impl State {
         Ok(out)
     }
 
-    fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
+    pub(super) fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
         let user = self.rings.get(&ring.name).map(|u| u.flow.as_str());
         match user.or_else(|| flow.rings().any(|r| r.name == ring.name).then_some(&flow.name)) {
             None => Ok(()),
@@ -579,11 +461,19 @@ impl State {
         self.flows.insert(name.to_owned(), flow);
     }
 
-    /// The switch has none of its flows any more, and there are none.
+    /// Another switch is there, which knows nothing: what the flows were is known of their rings alone.
     pub fn forget_switch(&mut self) {
         self.numbers.forget();
         self.ticking.clear();
         self.idle.clear();
+        for flow in self.flows.values_mut() {
+            flow.adrift = true;
+            let numbers: Vec<Number> = flow.numbers().into_iter().collect();
+            self.numbers.note(&numbers, flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]));
+        }
+        let in_use = self.flows.values().flat_map(|f| f.numbers()).collect();
+        let idle = self.numbers.idle(&in_use);
+        self.numbers.reusable(&idle);
         self.limits = Arc::default();
         self.min_timeout = Duration::ZERO;
     }
@@ -592,46 +482,6 @@ impl State {
     pub fn weights_differ(&self) -> bool {
         self.weights.len() > 1
     }
-}
-
-/// The worker that a further consumer shares, if any, and its place there.
-fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), ControllerError> {
-    if flow.kind != FlowKind::Replicate {
-        return Ok((None, 0));
-    }
-    let taken: HashSet<u8> = flow.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.member).collect();
-    let free = (0..MAX_MEMBERS as u8).find(|place| !taken.contains(place));
-    let full = || {
-        let fault = rules::consumers(&rules::flow(&flow.name), flow.kind, MAX_MEMBERS + 1);
-        ControllerError::new(ErrorKind::Full, fault.err().map_or(String::new(), |e| e.to_string()))
-    };
-    Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
-}
-
-/// Routing and schema, and that they go with each other.
-fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerError> {
-    let (name, consumers) = (&new.name, new.consumers.len());
-    let what = rules::flow(name);
-    let schema = match new.schema.as_str() {
-        "" => None,
-        text => {
-            rules::schema_text(&what, text.len())?;
-            Some(Schema::parse(text).map_err(|e| invalid(format!("schema of {what}: {e}")))?)
-        }
-    };
-    if new.routing.is_empty() {
-        return Ok(schema);
-    }
-    rules::is_routed(&what, new.kind)?;
-    let Some(routing) = parse_routing(&new.routing) else {
-        return Err(invalid(format!("routing of {what} is '{}': expected {ROUTING_HELP}", new.routing)));
-    };
-    let checked = match &schema {
-        Some(schema) => schema.resolve(&routing, b',', consumers).map(drop),
-        None => check_any_routing(&routing, consumers),
-    };
-    checked.map_err(|e| invalid(format!("routing of {what}: {e}")))?;
-    Ok(schema)
 }
 
 /// A shuffle by range has as many consumers as ranges.
@@ -648,51 +498,4 @@ fn check_fixed_range(flow: &Flow) -> Result<(), ControllerError> {
         }
         _ => Ok(()),
     }
-}
-
-/// Whether a producer has a ring for each consumer.
-fn per_consumer(kind: FlowKind) -> bool {
-    kind == FlowKind::Shuffle
-}
-
-fn ring(
-    flow: &Flow,
-    declared: Option<&DeclaredRing>,
-    name: impl FnOnce() -> String,
-    host: &str,
-    ids: RingIds,
-) -> Ring {
-    match declared {
-        None => ring_of(flow, name(), host, ids),
-        Some(d) => Ring {
-            name: d.name.clone(),
-            host: d.host.clone(),
-            declared: true,
-            owner: d.owner.clone(),
-            size: d.size,
-            start: 0,
-            ids,
-            address: None,
-        },
-    }
-}
-
-fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
-    let (host, owner) = (host.to_owned(), flow.owner.clone());
-    Ring { name, host, declared: false, owner, size: flow.ring_size, start: 0, ids, address: None }
-}
-
-/// Letters, digits, `_`, `-` and `more`, a letter first.
-fn check_name(what: &str, name: &str, more: &str) -> Result<(), ControllerError> {
-    let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.len() <= MAX_NAME
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c) || more.contains(c));
-    if sound {
-        return Ok(());
-    }
-    let shown: String = name.chars().take(80).collect();
-    Err(invalid(format!(
-        "`{}` can't be a {what}'s name: expected 1 to {MAX_NAME} letters, digits, `_` and `-`, a letter first",
-        shown.escape_debug()
-    )))
 }

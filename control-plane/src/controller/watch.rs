@@ -13,8 +13,8 @@ use super::state::User;
 use crate::dataplane::alloc::Resting;
 use crate::dataplane::model::{Flow, Member, Ring};
 use crate::dataplane::report::{Reason, Report};
-use crate::dataplane::settings::Policy;
-use crate::p4::{ClientError, Digests};
+use crate::p4::ClientError;
+use crate::switch::Digests;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -23,6 +23,7 @@ use zsr_api::{
     agent::{self, event::Event as AgentEvent},
     controller::{self as proto, EventKind},
 };
+use zsr_topology::Policy;
 
 /// Between two attempts to reach an agent.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -37,6 +38,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.recycle(resting) => {}
             }
@@ -45,6 +47,7 @@ impl Controller {
             let own = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = own.stopped() => {}
                     () = own.watch_agent(&host) => {}
                 }
@@ -53,6 +56,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.watch_switch(digests) => {}
             }
@@ -60,6 +64,7 @@ impl Controller {
         let own = self.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = own.stopped() => {}
                 () = own.keep_shares() => {}
                 () = own.keep_timeouts() => {}
@@ -67,6 +72,7 @@ impl Controller {
                 () = own.keep_ticks() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
+                () = own.keep_resuming() => {}
                 () = own.watch_vlans() => {}
             }
         });
@@ -87,8 +93,13 @@ impl Controller {
         if let Some(member) = away {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
         }
-        if let Reach::Lost(why) = self.reach() {
+        if let Reach::Lost(why) | Reach::Gone(why) = self.reach() {
             return Some(why);
+        }
+        if flow.adrift {
+            return Some(
+                "the switch was started anew: what the flow's rings hold is being looked at".to_owned(),
+            );
         }
         let cut_off =
             flow.members().map(|m| (m, self.0.links.at_host(&m.host))).find(|(_, why)| !why.is_empty());

@@ -1,6 +1,6 @@
 //! Packets from the controller to the data plane itself: internal frames that enter at the CPU port.
 
-use crate::p4::names::{self, internal};
+use crate::p4::names::{self, Internal, internal};
 
 /// Bytes of an internal frame.
 pub const FRAME: usize = internal::FRAME;
@@ -31,24 +31,20 @@ pub struct Reset {
 impl Reset {
     /// The packet; the data plane answers with a report (P4: `REPORT_STATE`).
     pub fn packet(&self) -> Vec<u8> {
-        let mut frame = packet(names::EV_RESET);
-        for (at, value) in [
-            (internal::WORKER, self.worker),
-            (internal::PRODUCER, self.producer),
-            (internal::QP, self.poll_qp),
-            (internal::FLOW, self.flow),
-        ] {
-            frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        }
-        for (at, value) in [
-            (internal::HEAD, self.head),
-            (internal::WORD, self.consumer_tail),
-            (internal::PRODUCER_TAIL, self.producer_tail),
-            (internal::PSN, self.psn << 8),
-        ] {
-            frame[at..at + 4].copy_from_slice(&value.to_be_bytes());
-        }
-        frame
+        let frame = Internal {
+            event: names::EV_RESET,
+            worker: self.worker,
+            producer: self.producer,
+            qp: self.poll_qp,
+            flow: self.flow,
+            head: self.head,
+            word: self.consumer_tail,
+            producer_tail: self.producer_tail,
+            // PSNs lie in the upper 24 bits.
+            psn: self.psn << 8,
+            ..Internal::default()
+        };
+        frame.frame()
     }
 }
 
@@ -69,20 +65,9 @@ pub fn close(worker: u16) -> Vec<u8> {
 
 /// A timer packet; its number says whom it is for (see [`super::ticks`]).
 pub fn timer_packet(number: u16) -> Vec<u8> {
-    let mut frame = packet(names::EV_FANOUT);
-    frame[NEXT..NEXT + 2].copy_from_slice(&number.to_be_bytes());
-    frame
+    Internal { event: names::EV_FANOUT, next: number, ..Internal::default() }.frame()
 }
 
 fn for_worker(event: u8, worker: u16) -> Vec<u8> {
-    let mut frame = packet(event);
-    frame[internal::WORKER..][..2].copy_from_slice(&worker.to_be_bytes());
-    frame
-}
-
-fn packet(event: u8) -> Vec<u8> {
-    let mut frame = vec![0; FRAME];
-    frame[12..14].copy_from_slice(&names::ETHERTYPE_INTERNAL.to_be_bytes());
-    frame[internal::EVENT] = event;
-    frame
+    Internal { event, worker, ..Internal::default() }.frame()
 }

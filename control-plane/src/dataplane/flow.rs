@@ -4,7 +4,6 @@
 
 use super::alloc::{Number, NumberOf, Room, group_of};
 use super::model::{Flow, FlowKind, Host, Member, Ring};
-use super::settings::{Hint, Settings};
 use super::worker::{self, Target, Times, WorkerSpec};
 use super::{
     PlanError, SwitchAddress, base_entries, doorbell, member_groups, port_replication, ring_entries, ticks,
@@ -13,7 +12,7 @@ use crate::p4::{Schema, SchemaError};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use zsr_topology::{LATENCY_POLL, Switch, Topology, Traffic};
+use zsr_topology::{Hint, LATENCY_POLL, Settings, Switch, Topology, Traffic};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
@@ -130,7 +129,8 @@ impl DataPlane {
         for id in flow.workers() {
             self.worker(flow, id, context, &mut out)?;
         }
-        if flow.settings.doorbell {
+        // The switch would believe what it hears of a ring and does not know.
+        if flow.settings.doorbell && !flow.adrift {
             self.doorbells(flow, context, &mut out)?;
         }
         Ok(out)

@@ -1,13 +1,12 @@
 //! What the switch holds. No I/O.
 //!
-//! - [`model`]: rings, members and flows; [`settings`]: what of a flow can be changed; [`alloc`]: numbers for them.
+//! - [`model`]: rings, members and flows; [`alloc`]: numbers for them.
 //! - [`flow`]: from a flow to all of its entries, the one planning interface; [`diff`]: from one list of entries to another. Changing a
 //!   flow is the difference of two lists.
 //! - The other files: one for each P4 file of that name, whose tables it fills.
 
 pub mod admin;
 pub mod alloc;
-mod clock;
 mod connection;
 pub mod diff;
 pub mod flow;
@@ -16,16 +15,13 @@ mod ids;
 pub mod model;
 mod peer;
 pub mod report;
-pub mod settings;
 mod solve;
 mod station;
 pub mod ticks;
 pub mod worker;
 
 pub use crate::p4::names::PORT_TIMER;
-use crate::p4::names::counter;
 use crate::p4::schema::{Schema, SchemaError};
-pub use clock::Clock;
 pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
@@ -43,10 +39,6 @@ pub const GROUP_FLOOD: u32 = 2;
 pub const PORT_RECIRCULATE: u32 = 501;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
-
-/// Counters that are read.
-pub(crate) const COUNTERS: [&str; 5] =
-    [counter::RECEIVED, counter::SENT, counter::TRANSFERS, counter::PRODUCER_TRANSFERS, counter::RETRIES];
 
 /// What a host's agent says about one of its rings, once its memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,22 +1,21 @@
 //! Hosts, rings, members and flows: the plain data that the controller's state and its journal hold.
 
 use super::alloc::Number;
-use super::settings::Settings;
 use super::{Qp, RingAddress, RingIds, Station};
 use p4runtime_proto::Address;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use zsr_records::Schema;
 pub use zsr_topology::FlowKind;
-use zsr_topology::RingRole;
+use zsr_topology::{RingRole, Settings};
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// Unique.
     pub name: String,
-    /// Its NIC.
+    /// The host's NIC.
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
@@ -31,7 +30,7 @@ pub struct Host {
 pub struct DeclaredRing {
     /// `HOST.NAME`.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Which side fills it.
     pub role: RingRole,
@@ -48,7 +47,7 @@ pub struct DeclaredRing {
 pub struct Ring {
     /// Unique.
     pub name: String,
-    /// Its host.
+    /// The ring's host.
     pub host: String,
     /// Whether the topology declares it, or the flow made it.
     pub declared: bool,
@@ -58,7 +57,7 @@ pub struct Ring {
     pub size: u32,
     /// Where both of its counters began.
     pub start: u32,
-    /// Its numbers at the switch.
+    /// The ring's numbers at the switch.
     #[serde(with = "NumbersOfRing")]
     pub ids: RingIds,
     /// What its agent said, once that has made it.
@@ -71,7 +70,7 @@ pub struct Ring {
 pub struct Member {
     /// Unique in its flow.
     pub name: String,
-    /// Its host.
+    /// The member's host.
     pub host: String,
     /// A shuffle producer has one per consumer, in their order; all others have one.
     pub rings: Vec<Ring>,
@@ -82,7 +81,7 @@ pub struct Member {
 pub struct Flow {
     /// Unique.
     pub name: String,
-    /// Its number at the switch.
+    /// The flow's number at the switch.
     pub number: u16,
     /// What it does with items.
     pub kind: FlowKind,
@@ -109,6 +108,9 @@ pub struct Flow {
     pub version: u64,
     /// Why it has ended.
     pub failed: Option<String>,
+    /// Its switch was started anew and does not know yet how far its rings are: its workers do not run, and nobody rings.
+    #[serde(default)]
+    pub adrift: bool,
 }
 
 impl Flow {
@@ -125,6 +127,17 @@ impl Flow {
     /// All rings, those of producers first.
     pub fn rings_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.producers.iter_mut().chain(&mut self.consumers).flat_map(|m| &mut m.rings)
+    }
+
+    /// The rings that `other` has, too, have its connections: they may have been made anew meanwhile.
+    pub fn take_connections_of(&mut self, other: &Flow) {
+        self.adrift = other.adrift;
+        let known: HashMap<&str, RingIds> = other.rings().map(|r| (r.name.as_str(), r.ids)).collect();
+        for ring in self.rings_mut() {
+            if let Some(ids) = known.get(ring.name.as_str()) {
+                ring.ids = *ids;
+            }
+        }
     }
 
     /// Numbers of its workers: one per consumer, or one for all of a replicate flow.

@@ -21,7 +21,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its number in the data plane.
+    /// The role's number in the data plane.
     pub fn number(self) -> u8 {
         match self {
             Role::ProducerData => names::ROLE_PRODUCER_DATA,

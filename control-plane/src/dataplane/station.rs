@@ -9,9 +9,9 @@ use zsr_topology::{ByteOrder, MacAddr, Topology, Traffic};
 /// A host's NIC, and where it is plugged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Station {
-    /// Its address.
+    /// The station's address.
     pub ip: Ipv4Addr,
-    /// Its Ethernet address.
+    /// The station's Ethernet address.
     pub mac: MacAddr,
     /// The switch's port.
     pub port: u32,
@@ -49,9 +49,9 @@ impl Station {
 /// The switch's own addresses: the far end of all queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchAddress {
-    /// Its address.
+    /// The switch's address.
     pub ip: Ipv4Addr,
-    /// Its Ethernet address.
+    /// The switch's Ethernet address.
     pub mac: MacAddr,
 }
 

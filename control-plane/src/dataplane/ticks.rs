@@ -3,7 +3,7 @@
 //! thousands of flows that poll rarely cost little, and never all at once.
 
 use super::{FIRST_RESERVED_PORT, PORT_RECIRCULATE, PORT_TIMER, admin, forward};
-use crate::p4::names;
+use crate::p4::{TimerPacket, names};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,15 +39,6 @@ pub struct Timer {
     named: bool,
     /// The timers are those of [`timers`].
     rests: bool,
-}
-
-/// One kind of timer packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimerPacket {
-    /// Between two of them.
-    pub every: Duration,
-    /// It.
-    pub packet: Vec<u8>,
 }
 
 impl Timer {

@@ -1,8 +1,7 @@
 //! Fills p4/pipeline/params.p4 and the tables of look.p4: settings of workers, rings and flows.
 
-use super::Clock;
 use crate::p4::names::{action, table};
-use crate::p4::{Schema, schema::SchemaError};
+use crate::p4::{Clock, Schema, SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::time::Duration;
 
@@ -16,11 +15,11 @@ pub struct Settings {
     pub hold: bool,
     /// Does not close when all of its producers are drained.
     pub open: bool,
-    /// Its producers have other workers too (load balance).
+    /// The worker's producers have other workers too (load balance).
     pub locks: bool,
-    /// Its flow has a rate cap.
+    /// The worker's flow has a rate cap.
     pub capped: bool,
-    /// Its producers have doorbells.
+    /// The worker's producers have doorbells.
     pub rings: bool,
 }
 
@@ -61,7 +60,7 @@ pub enum Target {
 /// A worker, as the data plane knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// Its number, from 1.
+    /// The worker's number, from 1.
     pub id: u16,
     /// How many producers are in its list.
     pub producers: u16,
@@ -79,17 +78,18 @@ pub struct WorkerSpec {
     pub target: Target,
     /// Index of its flow's rate cap.
     pub flow: u16,
-    /// Its flow's times.
+    /// The worker's flow's times.
     pub times: Times,
 }
 
 impl WorkerSpec {
-    /// Its entries: in `worker_rings`, which only a look reads, and behind that in `workers`, without which nothing happens.
+    /// The worker's entries: in `worker_rings`, which only a look reads, and behind that in `workers`. Nothing happens without
+    /// the second.
     pub fn entries(&self, schema: &Schema) -> Result<[TableEntry; 2], SchemaError> {
         Ok([self.ring_entry(schema)?, self.entry(schema)?])
     }
 
-    /// Its entry in table `worker_rings`.
+    /// The worker's entry in table `worker_rings`.
     fn ring_entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
         let (poll_qp, group) = match self.target {
             Target::Ring { poll_qp, .. } => (poll_qp, 0),
@@ -111,7 +111,7 @@ impl WorkerSpec {
         )
     }
 
-    /// Its entry in table `workers`.
+    /// The worker's entry in table `workers`.
     pub fn entry(&self, schema: &Schema) -> Result<TableEntry, SchemaError> {
         let (s, clock) = (self.settings, schema.clock());
         let settings = [s.hold, s.open, s.locks, s.capped, s.rings];

@@ -14,7 +14,7 @@ const MANIFEST: &str = "zsr-v1model.manifest.json";
 pub struct Artifacts {
     /// bmv2 JSON, the device configuration of a v1model switch.
     pub json: Vec<u8>,
-    /// Its tables, actions, counters and digests.
+    /// The program's tables, actions, counters and digests.
     pub p4info: P4Info,
     /// SHA-256 of the P4 sources that it was compiled from, lower-case hex.
     pub sources_sha256: String,

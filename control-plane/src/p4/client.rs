@@ -1,6 +1,5 @@
 //! A switch, reached through P4Runtime and nothing else.
 
-use crate::dataplane::ticks::TimerPacket;
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -19,6 +18,15 @@ const MAX_STATUS: u32 = 4 << 20;
 const ANSWER: Duration = Duration::from_secs(30);
 /// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
 const MAX_MESSAGE: usize = 64 << 20;
+
+/// One kind of timer packet, for a switch that makes none itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerPacket {
+    /// Between two of them.
+    pub every: Duration,
+    /// The packet.
+    pub packet: Vec<u8>,
+}
 
 /// What went wrong between the controller and a switch.
 #[derive(Debug, thiserror::Error)]
@@ -67,13 +75,13 @@ pub enum ClientError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// Its program is not one for this controller.
+    /// The switch's program is not one for this controller.
     #[error("switch `{switch}`: {why}")]
     Program {
         /// Name of the switch.
         switch: String,
         /// What does not fit.
-        why: Box<crate::bfrt::BfrtError>,
+        why: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The stream ended.
     #[error("switch `{switch}`: the connection is lost")]
@@ -85,7 +93,7 @@ pub enum ClientError {
 
 /// A P4Runtime session as primary controller.
 pub struct P4RuntimeSession {
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) device_id: u64,
     election_id: u128,
     pub(super) rpc: P4RuntimeClient<Channel>,
@@ -235,7 +243,7 @@ impl P4RuntimeSession {
     }
 
     /// Sends timer packets by itself, for a switch that makes none, as long as the session lasts.
-    pub(super) fn send_timers(&self, timers: Vec<TimerPacket>) {
+    pub(crate) fn send_timers(&self, timers: Vec<TimerPacket>) {
         for TimerPacket { every, packet } in timers {
             let requests = self.requests.clone().downgrade();
             tokio::spawn(async move {

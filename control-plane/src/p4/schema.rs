@@ -1,8 +1,8 @@
 //! Names to numbers: every table, action, field, counter and digest that the controller uses, looked up in P4Info. A name
 //! that the program does not have is an error here, at start, and never a silent gap.
 
+use super::Clock;
 use super::names::digest::REPORT_T;
-use crate::dataplane::Clock;
 use p4runtime_proto::p4::config::v1::{P4Info, match_field};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum SchemaError {
     Missing {
         /// "table", "action", …
         kind: &'static str,
-        /// Its name.
+        /// The object's name.
         name: String,
     },
     /// A value has more bits than the field.
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn all_counters_and_digests_of_a_run_exist() {
-        for name in crate::dataplane::COUNTERS {
+        for name in crate::p4::COUNTERS {
             schema().counter(name).unwrap();
         }
         schema().digest(REPORT_T).unwrap();

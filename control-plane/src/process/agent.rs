@@ -3,7 +3,7 @@
 use super::captures::{Captures, Serving};
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::run::hosts::nic_config;
+use crate::parts::nic_config;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

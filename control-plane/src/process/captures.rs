@@ -69,9 +69,9 @@ pub struct Answer {
 /// A link, as its owner knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkName {
-    /// Its name in the topology.
+    /// The link's name in the topology.
     pub name: String,
-    /// Its port at the switch.
+    /// The link's port at the switch.
     pub port: u32,
     /// The process that has this end: `switch`, or `host NAME`.
     pub end: String,

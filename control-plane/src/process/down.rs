@@ -23,10 +23,10 @@ pub struct Down {
 /// Why a system could not be ended whole.
 #[derive(Debug, thiserror::Error)]
 pub enum DownError {
-    /// Its folder.
+    /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Its network namespaces.
+    /// The system's network namespaces.
     #[error(transparent)]
     Netns(#[from] NetnsError),
 }

@@ -25,7 +25,6 @@ pub use down::{Down, DownError, down};
 pub use launch::Launch;
 pub use layout::{read_layout, write_layout};
 pub use netns::NetnsError;
-pub use ports::with_faults;
 pub use restart::{Recipe, RestartError};
 pub use roles::{Role, RoleError, run};
 pub use up::{Up, UpError, up};

@@ -33,7 +33,7 @@ pub enum NetnsError {
     Refused {
         /// What it was asked.
         command: String,
-        /// Its words.
+        /// The command's words.
         said: String,
     },
     /// The list of namespaces.

@@ -1,11 +1,9 @@
 //! Ends of links, opened as the topology says.
 
 use super::roles::RoleError;
+use crate::parts::with_faults;
 use zsr::Place;
-use zsr_link::{
-    AnyPort, FaultError, FaultRates, Faulty, LinkError, Pace, Paced, PacketPort, Port, TapPoint, Tapped,
-    UnixPort, XdpPort,
-};
+use zsr_link::{AnyPort, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort, XdpPort};
 use zsr_topology::{Cable, Host, Interface, Link, NicKind, Topology};
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
@@ -81,27 +79,4 @@ pub(super) fn at_host(
         }
     };
     Ok(watched(port, Some(point)))
-}
-
-/// `port` with the latency, the rate and the faults of `link`, if it has any.
-///
-/// # Errors
-/// A probability that is none.
-pub fn with_faults(port: AnyPort, link: &Link, topology: &Topology) -> Result<AnyPort, FaultError> {
-    let latency_ns = u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX);
-    let pace = Pace { latency_ns, rate: link.rate };
-    let port: AnyPort = if pace.is_none() { port } else { Box::new(Paced::new(port, pace)) };
-    let f = &link.faults;
-    if f.is_none() {
-        return Ok(port);
-    }
-    let rates = FaultRates {
-        loss: f.loss,
-        duplicate: f.duplicate,
-        reorder: f.reorder,
-        corrupt: f.corrupt,
-        ..Default::default()
-    };
-    let seed = f.seed.unwrap_or(topology.seed ^ u64::from(link.port) << 32);
-    Ok(Box::new(Faulty::new(port, rates, rates, seed)?))
 }

@@ -71,12 +71,12 @@ impl Recipe {
         recipe.ok_or_else(unknown)
     }
 
-    /// What it is.
+    /// The role of its process.
     pub fn role(&self) -> &Role {
         &self.role
     }
 
-    /// Its topology, laid out as the system's.
+    /// The recipe's topology, laid out as the system's.
     ///
     /// # Errors
     /// The file has become unsound.

@@ -4,8 +4,8 @@ use super::layout::read_layout;
 use super::restart::Recipe;
 use super::troubles::follow;
 use super::{agent, switch};
+use crate::controller;
 use crate::controller::store::FileStore;
-use crate::controller::{self, create_flow_request};
 use crate::dataplane::FIRST_RESERVED_PORT;
 use crate::p4::{ArtifactError, Artifacts};
 use p4runtime_proto::Address;
@@ -34,7 +34,7 @@ pub enum Role {
     Switch,
     /// Agent and NIC of a host.
     Agent {
-        /// Its name.
+        /// The host's name.
         host: String,
         /// Where the agent listens, in place of what the topology says.
         listen: Option<SocketAddr>,
@@ -57,7 +57,7 @@ impl Role {
 /// Why a process could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
-    /// Its folder.
+    /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It runs already.
@@ -81,7 +81,7 @@ pub enum RoleError {
     ReservedPort {
         /// The link.
         link: String,
-        /// Its port.
+        /// The link's port.
         port: u32,
     },
     /// A host's NIC.
@@ -284,7 +284,6 @@ async fn control(
         p4runtime: address_of_switch(&place.p4runtime()).await?,
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
-        own: topology.flows.iter().map(|flow| create_flow_request(topology, flow)).collect(),
         seed: None,
         journal: Some(Box::new(FileStore::new(&place.journal()))),
     };

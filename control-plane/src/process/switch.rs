@@ -3,7 +3,8 @@
 use super::captures::Captures;
 use super::ports;
 use super::roles::{RoleError, ended, listen, other};
-use crate::dataplane::{FIRST_RESERVED_PORT, PORT_TIMER, admin, ticks};
+use crate::dataplane::{FIRST_RESERVED_PORT, PORT_TIMER, admin};
+use crate::parts::bare_switch;
 use p4runtime_proto::Address;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,8 +14,8 @@ use tokio::sync::watch;
 use zsr::Place;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
 use zsr_link::{AnyPort, LoopConfig, PortLoop, Waker};
-use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
-use zsr_soft_switch::{SwitchConfig, SwitchNode, control_queue};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix};
+use zsr_soft_switch::{SwitchNode, control_queue};
 use zsr_topology::{Bmv2, Switch, SwitchKind, Topology};
 
 /// Largest IP packet of a link on which only ticks go.
@@ -59,12 +60,7 @@ async fn soft(
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
-    let program = empty_program().map_err(|e| other("the switch's empty program")(&e))?;
-    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
-    let mut switch = zsr_soft_switch::Switch::new(&program, config);
-    for timer in ticks::timers(spec.tick) {
-        switch.add_timer(timer).map_err(|e| other("the switch's timer")(&e))?;
-    }
+    let switch = bare_switch(spec).map_err(|e| RoleError::Other(e.to_string()))?;
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());

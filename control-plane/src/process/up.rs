@@ -28,13 +28,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Why a system did not come up. Whatever had been started is ended again.
 #[derive(Debug, thiserror::Error)]
 pub enum UpError {
-    /// Its folder.
+    /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It is up.
     #[error("system `{name}` is up already ({what}); end it with: zsr down {name}")]
     Twice {
-        /// Its name.
+        /// The system's name.
         name: String,
         /// What is there.
         what: String,
@@ -58,7 +58,7 @@ pub enum UpError {
         /// What failed with it.
         meanwhile: String,
     },
-    /// Its network namespaces.
+    /// The system's network namespaces.
     #[error(transparent)]
     Netns(#[from] NetnsError),
     /// An agent that is started elsewhere.

@@ -51,7 +51,7 @@ impl SwitchCounts {
 pub struct RingReport {
     /// The ring's name.
     pub name: String,
-    /// Its host's name.
+    /// The ring's host's name.
     pub host: String,
     /// Which side fills it.
     pub role: RingRole,
@@ -74,7 +74,7 @@ pub struct RingReport {
 pub struct FlowReport {
     /// The flow's name.
     pub name: String,
-    /// Its kind, as in the topology.
+    /// The flow's kind, as in the topology.
     pub kind: &'static str,
     /// Consumers that each item goes to.
     pub copies: u64,
@@ -92,7 +92,7 @@ pub struct FlowReport {
     pub switch: SwitchCounts,
     /// Network operations that PUs executed to push and pop.
     pub pu_communication_operations: u64,
-    /// Its rings, producers' first.
+    /// The flow's rings, producers' first.
     pub rings: Vec<RingReport>,
     /// Both ends compared.
     pub verification: Verification,
@@ -124,7 +124,7 @@ pub struct Report {
     pub topology: String,
     /// The topology's file.
     pub file: PathBuf,
-    /// How it ended.
+    /// How the run ended.
     pub outcome: Outcome,
     /// From the start to the first push: bringing everything up, creating the flows.
     pub setup: Duration,
@@ -176,7 +176,7 @@ impl FlowReport {
             producers: flow.producers.len(),
             consumers: flow.consumers.len(),
             item_size: flow.item_size,
-            max_batch: flow.max_batch,
+            max_batch: flow.settings.max_batch,
             elapsed: outcome.elapsed,
             switch,
             pu_communication_operations: zsr_ring::RingStats::COMMUNICATION_OPERATIONS,

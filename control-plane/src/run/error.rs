@@ -10,9 +10,6 @@ pub enum RunError {
     /// The compiled program can't be used.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
-    /// The program that a switch runs until it is given another.
-    #[error("the software switch's empty program does not load: {0}")]
-    Program(String),
     /// Program and controller do not fit.
     #[error(transparent)]
     Schema(#[from] SchemaError),
@@ -25,9 +22,9 @@ pub enum RunError {
     /// The controller and the switch.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The switch refused a setting of its own.
+    /// There is no switch.
     #[error(transparent)]
-    Switch(#[from] zsr_soft_switch::ControlError),
+    Switch(#[from] crate::parts::SwitchError),
     /// A link's faults.
     #[error(transparent)]
     Fault(#[from] zsr_link::FaultError),
@@ -53,7 +50,7 @@ pub enum RunError {
     ReservedPort {
         /// The link.
         link: String,
-        /// Its port.
+        /// The link's port.
         port: u32,
     },
     /// The P4Runtime server has no port.

@@ -3,6 +3,7 @@
 
 use super::error::RunError;
 use crate::dataplane::model::Flow;
+use crate::parts::nic_config;
 use p4runtime_proto::{Address, Local, local};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -10,9 +11,8 @@ use tokio::sync::oneshot;
 use zsr_host_agent::agent::{Agent, ServeError};
 use zsr_host_agent::nic::{NicQueue, SoftNicBackend, nic_queue};
 use zsr_ring::{Cancel, Consumer, Producer};
-use zsr_soft_nic::{Nic, NicConfig};
-use zsr_topology::{Host, Topology, Traffic};
-use zsr_wire::Mac;
+use zsr_soft_nic::Nic;
+use zsr_topology::Topology;
 
 /// One host.
 struct HostSide {
@@ -28,11 +28,6 @@ pub struct Hosts {
     /// Per ring of the topology: its host, and its name at the agent; empty without a flow.
     rings: Vec<(usize, String)>,
     cancel: Cancel,
-}
-
-/// What a host's soft NIC is made with. All of its packets have the priority of data.
-pub fn nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
-    NicConfig { tci: traffic.tci(host.vlan, false), ..NicConfig::new(Mac(host.mac.0), host.ip) }
 }
 
 /// A NIC, and where its agent's calls arrive.

@@ -1,19 +1,20 @@
 //! Hosts, rings and switch of a topology in the caller's hand, who alone moves packets and time: for benchmarks and simulations.
 
 use super::error::RunError;
-use super::hosts::nic_config;
 use crate::controller::draft::Draft;
 use crate::controller::give_base;
 use crate::dataplane::{Qp, RingAddress};
-use crate::p4::{Artifacts, Schema, SwitchClient};
+use crate::p4::{Artifacts, Schema};
+use crate::parts::{SwitchError, nic_config, switch_without_timers};
+use crate::switch::SwitchClient;
 use p4runtime_proto::local;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use zsr_host_agent::nic::{NicError, QpTarget, soft};
-use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
+use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Ring, RingSpec, Role};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_soft_switch::{Switch, control_queue};
 use zsr_topology::{ByteOrder, Topology};
 use zsr_wire::{FramePool, Mac, Psn, Qpn};
 
@@ -70,10 +71,9 @@ impl InHand {
     /// # Errors
     /// What the server refuses.
     pub fn switch(&self, artifacts: &Artifacts) -> Result<Switch, RunError> {
-        let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
-        let mut switch = Switch::new(&program, SwitchConfig::default());
-        let (handle, queue) = control_queue(|| ());
         let draft = &self.draft;
+        let mut switch = switch_without_timers(&draft.topology().switches[0])?;
+        let (handle, queue) = control_queue(|| ());
         let name = &draft.topology().switches[0].name;
         std::thread::scope(|scope| {
             let controller = scope.spawn(|| -> Result<(), RunError> {
@@ -107,7 +107,7 @@ impl InHand {
         })?;
         let (mut pool, mut out) = (FramePool::default(), Vec::new());
         for reset in draft.resets() {
-            switch.queue_packet_out(&reset.packet()).map_err(|e| RunError::Program(e.to_string()))?;
+            switch.queue_packet_out(&reset.packet()).map_err(SwitchError::from)?;
             switch.run_pending(0, 1, &mut pool, &mut out);
         }
         Ok(switch)

@@ -2,7 +2,7 @@
 
 mod delays;
 pub mod error;
-pub mod fabric;
+pub use zsr_fabric as fabric;
 pub mod hosts;
 pub mod in_hand;
 pub mod system;

@@ -6,10 +6,10 @@ use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
 use super::watch::Reports;
 use crate::controller::{self, Controller, Setup, create_flow_request};
+use crate::dataplane::FIRST_RESERVED_PORT;
 use crate::dataplane::model::Flow;
-use crate::dataplane::{FIRST_RESERVED_PORT, ticks};
 use crate::p4::Artifacts;
-use crate::process::with_faults;
+use crate::parts::{bare_switch, with_faults};
 use p4runtime_proto::{Address, local};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use zsr_api::controller as proto;
 use zsr_link::{Capture, PcapSink, Port, memory_link};
-use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind, empty_program};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind};
 use zsr_ring::Cancel;
-use zsr_soft_switch::{Switch, SwitchConfig, SwitchHandle, control_queue};
+use zsr_soft_switch::{SwitchHandle, control_queue};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 
 /// A running system.
@@ -101,7 +101,6 @@ impl<'t> System<'t> {
             p4runtime,
             listens: None,
             agents: hosts.places().map(|place| (place, None)).collect(),
-            own: Vec::new(),
             seed: None,
             journal: None,
         };
@@ -171,20 +170,6 @@ impl Drop for Base {
 fn as_run(request: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
     let settings = request.settings.map(|s| proto::Settings { doorbell: s.doorbell.or(Some(false)), ..s });
     proto::CreateFlowRequest { settings, ..request }
-}
-
-/// A switch with the timers of `spec`, whose program the controller brings.
-///
-/// # Errors
-/// [`RunError::Program`], [`RunError::Switch`].
-pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, RunError> {
-    let program = empty_program().map_err(|e| RunError::Program(e.to_string()))?;
-    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
-    let mut switch = Switch::new(&program, config);
-    for timer in ticks::timers(spec.tick) {
-        switch.add_timer(timer)?;
-    }
-    Ok(switch)
 }
 
 /// A switch that runs nothing yet, in a thread with the stations.

@@ -18,8 +18,8 @@ use zsr_control_plane::bfrt::proto as bf;
 use zsr_control_plane::controller::store::FileStore;
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
+use zsr_control_plane::parts::nic_config;
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
-use zsr_control_plane::run::hosts::nic_config;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
@@ -128,7 +128,6 @@ impl Rig {
             artifacts: &Artifacts::built_in().expect("the program"),
             p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address.into(),
             agents: agents.collect(),
-            own: Vec::new(),
             listens: None,
             seed: None,
             journal: Some(Box::new(FileStore::new(&self.folder.path().join("journal")))),

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use p4runtime_proto::p4::v1::{action, entity, table_action};
 use zsr_api::controller as proto;
-use zsr_control_plane::p4::{Schema, SwitchReader};
+use zsr_control_plane::p4::Schema;
+use zsr_control_plane::switch::SwitchReader;
 
 use super::rig::{Rig, shuffle};
 

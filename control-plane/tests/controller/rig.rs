@@ -14,16 +14,17 @@ use zsr_api::{controller as proto, controller::controller_client::ControllerClie
 use zsr_control_plane::controller::store::{FileStore, Store};
 use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
 use zsr_control_plane::dataplane::flow::DataPlane;
-use zsr_control_plane::dataplane::{FIRST_FLOW_GROUP, GROUP_FLOOD, ticks};
-use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
+use zsr_control_plane::dataplane::{FIRST_FLOW_GROUP, GROUP_FLOOD};
+use zsr_control_plane::p4::{Artifacts, Schema};
+use zsr_control_plane::parts::{bare_switch, nic_config};
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
-use zsr_control_plane::run::hosts::nic_config;
+use zsr_control_plane::switch::SwitchReader;
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
-use zsr_p4runtime_server::{P4RuntimeServer, bind_unix, empty_program};
+use zsr_p4runtime_server::{P4RuntimeServer, bind_unix};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
+use zsr_soft_switch::control_queue;
 use zsr_topology::{Host, Topology, Traffic};
 
 pub type Client = ControllerClient<Channel>;
@@ -106,10 +107,7 @@ impl Rig {
                 }
             }
         };
-        let mut switch = Switch::new(&empty_program().expect("a program"), SwitchConfig::default());
-        for timer in ticks::timers(topology.switches[0].tick) {
-            switch.add_timer(timer).expect("a timer");
-        }
+        let switch = bare_switch(&topology.switches[0]).expect("a switch");
         let (handle, control) = control_queue(wake.clone());
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
@@ -219,7 +217,6 @@ impl Rig {
             p4runtime: Address::Unix(self.folder.path().join("way")),
             listens: None,
             agents: uris.collect(),
-            own: Vec::new(),
             seed: None,
             journal: Some(store),
         };

@@ -1,7 +1,7 @@
 //! Hosts on VLANs, and hosts that are not on the VLAN that the topology says.
 
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_control_plane::run::hosts::nic_config;
+use zsr_control_plane::parts::nic_config;
 use zsr_soft_nic::NicConfig;
 use zsr_wire::vlan;
 

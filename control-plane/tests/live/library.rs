@@ -54,7 +54,7 @@ fn a_consumer_pops_leaves_and_sees_the_end() {
     assert!(matches!(second, Err(ProgramError::Ring(_))), "{:?}", second.err());
 
     for n in 0..5 {
-        producer.push(format!("row {n}").as_bytes(), &mut |_, _| Ok(0)).expect("pushed");
+        producer.push(format!("row {n}").as_bytes()).expect("pushed");
     }
     producer.flush().expect("flushed");
     let batch = consumer.pop().expect("popped").expect("no end");
@@ -80,6 +80,37 @@ fn a_consumer_pops_leaves_and_sees_the_end() {
     assert!(consumer.pop().expect("the end").is_none());
     assert!(matches!(consumer.try_pop(), Ok(Popped::End)));
     drop(consumer);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn records_go_where_the_flows_key_says() {
+    let system = System::up(HOSTS);
+    let schema = "--schema=to: u32, number: u32";
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "h3", schema, "--routing", "explicit(to)"]);
+    let place = Place::at(system.root().join("s"));
+    let at = |member: &str| Options { member: Some(member.into()), ..Options::default() };
+    let mut consumers =
+        ["h2", "h3"].map(|member| FlowConsumer::attach(&place, "f", &at(member)).expect("a consumer"));
+    let mut producer = FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let record = |to: u32, number: u32| [to.to_le_bytes(), number.to_le_bytes()].concat();
+    for number in 0..10 {
+        producer.push(&record(u32::from(number % 3 == 0), number)).expect("pushed");
+    }
+    let refused = producer.push(&record(2, 10));
+    assert!(matches!(&refused, Err(ProgramError::Route(why)) if why.contains("consumer 2")), "{refused:?}");
+    // A program may know better.
+    producer.push_by(&record(1, 10), &mut |_, _| Ok(0)).expect("pushed");
+    producer.close().expect("closed");
+    let numbers = consumers.each_mut().map(|consumer| {
+        let mut numbers = Vec::new();
+        while let Some(batch) = consumer.pop().expect("popped") {
+            numbers.extend(batch.records().map(|r| r.expect("sound")[4]));
+        }
+        numbers
+    });
+    assert_eq!(numbers, [vec![1, 2, 4, 5, 7, 8, 10], vec![0, 3, 6, 9]]);
     system.well(&["flow", "delete", "f"]);
     system.down();
 }

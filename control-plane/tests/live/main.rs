@@ -17,7 +17,6 @@ mod pauses;
 mod pcap;
 mod programs;
 mod remains;
-mod silence;
 mod streams;
 mod system;
 mod terminal;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use zsr_control_plane::dataplane::flow::DataPlane;
-use zsr_control_plane::p4::{Artifacts, Schema, SwitchReader};
+use zsr_control_plane::p4::{Artifacts, Schema};
+use zsr_control_plane::switch::SwitchReader;
 
 use super::system::System;
 

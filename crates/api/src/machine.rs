@@ -3,7 +3,7 @@
 /// A machine, as its kernel names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its host name, for people.
+    /// The machine's host name, for people.
     pub name: String,
     /// A number of this boot of its kernel, which no other machine has.
     pub boot: String,

@@ -43,7 +43,7 @@ pub enum Bmv2Error {
     Foreign {
         /// The binary.
         binary: PathBuf,
-        /// What it is.
+        /// What the file is.
         what: String,
     },
     /// It ended, or never began to serve.
@@ -56,7 +56,7 @@ pub enum Bmv2Error {
         /// The last lines that it wrote.
         output: String,
     },
-    /// Its data plane can't be reached.
+    /// bmv2's data plane can't be reached.
     #[error(
         "bmv2's data plane at {address}: {reason}; it has to be started with `-- --dp-grpc-server-addr {address}`"
     )]
@@ -72,7 +72,7 @@ pub enum Bmv2Error {
         /// Where.
         address: Address,
     },
-    /// Its thrift server refused, or is not there.
+    /// bmv2's thrift server refused, or is not there.
     #[error("bmv2's thrift server at {address}: {reason}")]
     Thrift {
         /// Where.

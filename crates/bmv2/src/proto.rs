@@ -1,4 +1,4 @@
 //! What prost made of proto/.
 #![allow(missing_docs, reason = "generated; proto/ has the comments")]
 
-tonic::include_proto!("p4.bm");
+include!("generated/p4.bm.rs");

@@ -9,8 +9,8 @@ fn main() -> Result<(), ProgramError> {
     let mut consumer = FlowConsumer::attach(&system, "rows", &Options::default())?;
 
     for row in ["1,ada", "2,grace", "3,edsger"] {
-        // A flow with several consumers asks here which of them gets the row.
-        producer.push(row.as_bytes(), &mut |_row, _consumers| Ok(0))?;
+        // Of several consumers, the flow's routing says which gets the row.
+        producer.push(row.as_bytes())?;
     }
     producer.close()?;
 

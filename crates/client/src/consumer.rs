@@ -12,7 +12,7 @@ use zsr_ring::{Consumer, PopError};
 use crate::contact::Contact;
 use crate::counts::Counts;
 use crate::error::ProgramError;
-use crate::flow::{Options, check_size, get, schema_of};
+use crate::flow::{Found, Options, get};
 use crate::pu;
 use crate::reach::members_here;
 use crate::session::Session;
@@ -51,9 +51,7 @@ impl FlowConsumer {
         options: &Options,
     ) -> Result<Self, ProgramError> {
         let session = Session::open(controller)?;
-        let found = get(&session, flow)?;
-        let schema = schema_of(&found)?;
-        check_size(&found, schema.as_ref(), options.record_size)?;
+        let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let mut why = None;
         for member in members_here(&session, flow, &found.consumers, options.member.as_deref())? {
             for ring in &member.rings {

@@ -55,7 +55,7 @@ pub enum ProgramError {
         flow: String,
         /// The host.
         host: String,
-        /// Its agent, as a URI.
+        /// The host's agent, as a URI.
         agent: String,
     },
     /// The program's records are not the flow's.

@@ -19,6 +19,24 @@ pub struct Options {
     pub cancel: Cancel,
 }
 
+/// A flow as a program finds it that is about to attach.
+pub(crate) struct Found {
+    pub(crate) flow: proto::Flow,
+    pub(crate) schema: Option<Schema>,
+    /// Bytes of a record, if all of the program's have the same.
+    pub(crate) record_size: Option<u32>,
+}
+
+impl Found {
+    /// Asks for `flow`, and checks what `options` says of records.
+    pub(crate) fn of(session: &Session, flow: &str, options: &Options) -> Result<Self, ProgramError> {
+        let flow = get(session, flow)?;
+        let schema = schema_of(&flow)?;
+        let record_size = check_size(&flow, schema.as_ref(), options.record_size)?;
+        Ok(Found { flow, schema, record_size })
+    }
+}
+
 /// What records of `flow` are, if it says so.
 ///
 /// # Errors

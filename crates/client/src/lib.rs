@@ -14,7 +14,8 @@
 #![doc = include_str!("../examples/rows.rs")]
 //! ```
 //!
-//! - [`FlowProducer`] pushes into a flow as one of its producers, [`FlowConsumer`] pops from it as one of its consumers.
+//! - [`FlowProducer`] pushes into a flow as one of its producers, each record to the consumer that the flow's routing says;
+//!   [`FlowConsumer`] pops from it as one of its consumers.
 //! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back.
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
 //!   ([`api`]).
@@ -46,7 +47,7 @@ pub use error::{Lost, ProgramError};
 pub use events::Events;
 pub use flow::{Options, check_size, schema_of};
 pub use place::{Place, PlaceError};
-pub use producer::{FlowProducer, Held, Route};
+pub use producer::{FlowProducer, Held, KeyRoute, Route};
 pub use reach::Elsewhere;
 pub use session::{Client, ClientError, Session, refused};
 

@@ -42,7 +42,7 @@ pub enum PlaceError {
     /// Another command starts or ends it, or one of its processes.
     #[error("system `{name}` is being started or ended by another command: {source}")]
     Busy {
-        /// Its name.
+        /// The system's name.
         name: String,
         /// Who has the lock.
         source: io::Error,
@@ -56,7 +56,7 @@ pub enum PlaceError {
     /// No such system.
     #[error("no system `{name}` is up; start it with: zsr up TOPOLOGY")]
     NotUp {
-        /// Its name.
+        /// The system's name.
         name: String,
     },
 }

@@ -11,7 +11,7 @@ use zsr_api::{controller as proto, machine::Machine};
 pub struct Elsewhere {
     /// The member.
     pub member: String,
-    /// Its host.
+    /// The member's host.
     pub host: String,
     /// The host name of its agent's machine.
     pub machine: String,

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::future::Future;
 use std::io::Write;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
@@ -48,7 +49,7 @@ pub enum ClientError {
     /// The controller refused; nothing was changed.
     #[error("{message}")]
     Refused {
-        /// Its words.
+        /// The controller's words.
         message: String,
         /// Of what kind the refusal is.
         code: Code,
@@ -69,7 +70,7 @@ pub enum ClientError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// What it says.
+        /// What the system says.
         source: std::io::Error,
     },
 }
@@ -152,7 +153,7 @@ impl Session {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.runtime.block_on(self.answer(Some(time), call(self.client.clone())))
+        self.wait(self.answer(Some(time), call(self.client.clone())))
     }
 
     /// A change, which may take as long as the controller says what it waits for.
@@ -163,7 +164,15 @@ impl Session {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.runtime.block_on(self.answer(None, call(self.client.clone())))
+        self.wait(self.answer(None, call(self.client.clone())))
+    }
+
+    /// What `work` comes to. The runtime is compiled for one kind of future, not for each call.
+    fn wait<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let mut done = Err(ClientError::Lost("it was not asked".into()));
+        let work: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async { done = work.await });
+        self.runtime.block_on(work);
+        done
     }
 
     /// The answer to `call`. After two seconds, and whenever that changes, it is told what is waited for. `time` is how long it may

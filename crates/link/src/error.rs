@@ -20,7 +20,7 @@ pub enum LinkError {
     PathTooLong {
         /// The path.
         path: PathBuf,
-        /// Its length, bytes.
+        /// The path's length, bytes.
         len: usize,
         /// The most that fits, bytes.
         max: usize,
@@ -120,7 +120,7 @@ pub enum LinkError {
     SmallMtu {
         /// The interface.
         interface: String,
-        /// Its MTU, bytes.
+        /// The interface's MTU, bytes.
         has: u32,
         /// The least that is needed, bytes.
         needs: u32,

@@ -97,9 +97,9 @@ pub struct LoopHandle {
 pub struct LoopEnd<N> {
     /// The node.
     pub node: N,
-    /// Its ports, still open.
+    /// The loop's ports, still open.
     pub ports: Vec<(u16, AnyPort)>,
-    /// What it did.
+    /// What the loop did.
     pub stats: LoopStats,
     /// Why it ended, if nobody asked for it.
     pub error: Option<LinkError>,

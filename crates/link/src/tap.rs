@@ -44,9 +44,9 @@ pub struct TapRecord<'a> {
 pub struct TapFrame<'a> {
     /// Which way it went.
     pub direction: Direction,
-    /// Its whole length.
+    /// The frame's whole length.
     pub len: usize,
-    /// Its beginning, as far as it was asked for.
+    /// The frame's beginning, as far as it was asked for.
     pub bytes: &'a [u8],
 }
 

@@ -24,5 +24,5 @@ pub use packages::{google, p4};
 /// The newest P4Runtime version whose messages this crate has, as `Capabilities` reports versions.
 pub const API_VERSION: &str = "1.6.0";
 
-/// The encoded `google.protobuf.FileDescriptorSet` of all files, imports included.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+/// The encoded `google.protobuf.FileDescriptorSet` of all files, imports included, comments left out.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptors.bin");

@@ -2,4 +2,4 @@
 
 #![allow(missing_docs, clippy::all, clippy::pedantic)]
 
-include!(concat!(env!("OUT_DIR"), "/packages.rs"));
+include!("generated/packages.rs");

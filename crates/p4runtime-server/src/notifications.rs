@@ -39,12 +39,14 @@ pub(super) async fn pump(
             }
         };
         tokio::select! {
+            biased;
+            // First, so that notifications in an endless row do not keep the server from its end.
+            _ = stop.wait_for(|stop| *stop) => break,
             next = feeds.recv() => match next {
                 Some(next) => feed = Some(next),
                 None => break,
             },
             () = woken => {}
-            _ = stop.wait_for(|stop| *stop) => break,
         }
         let Some(feed) = &feed else { continue };
         for notification in feed.notifications.try_iter().take(NOTIFICATIONS) {

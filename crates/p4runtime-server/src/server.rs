@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,7 +142,15 @@ impl P4RuntimeServer {
         listener: impl Into<Listener>,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        let listener = listener.into();
+        self.serve_until(listener.into(), Box::pin(shutdown)).await
+    }
+
+    /// The server, compiled once and here, whoever ends it.
+    async fn serve_until(
+        self,
+        listener: Listener,
+        shutdown: Pin<Box<dyn Future<Output = ()> + Send + '_>>,
+    ) -> Result<(), ServeError> {
         let config = self.handle.call(|switch| switch.config().clone()).await?;
         let (stop, stopped) = watch::channel(false);
         let (alive, mut ended) = mpsc::channel(1);

@@ -24,7 +24,7 @@ pub(super) async fn serve(
 ) {
     loop {
         let request = tokio::select! {
-            request = requests.next() => request,
+            biased;
             () = session.overrun.notified() => {
                 session.fail(Status::resource_exhausted("too many unread messages"));
                 break;
@@ -33,6 +33,8 @@ pub(super) async fn serve(
                 session.fail(Status::unavailable("the server is shutting down"));
                 break;
             }
+            // Last, so that requests in an endless row do not keep a client from its end.
+            request = requests.next() => request,
         };
         // The end, or a connection that broke.
         let Some(Ok(request)) = request else { break };

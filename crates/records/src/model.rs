@@ -5,7 +5,7 @@
 pub struct Column {
     /// Unique in its schema.
     pub name: String,
-    /// Its type.
+    /// The column's type.
     pub kind: ColumnType,
 }
 

@@ -32,6 +32,7 @@
 
 mod abi;
 pub mod begun;
+mod carry_over;
 mod consumer;
 pub mod doorbell;
 mod error;
@@ -46,6 +47,7 @@ mod wait;
 mod words;
 
 pub use abi::{ABI_VERSION, ByteOrder, ControlWord, Flags, Geometry, GeometryError};
+pub use carry_over::NotInRing;
 pub use consumer::{Consumer, View};
 pub use error::{AbortOrigin, PopError, PushError};
 pub use null_switch::{NullSwitch, NullSwitchError};

@@ -15,7 +15,7 @@ use super::producer::Producer;
 pub struct TypeSizeError {
     /// The type.
     pub type_name: &'static str,
-    /// Its size, bytes.
+    /// The type's size, bytes.
     pub type_size: usize,
     /// The ring's item size, bytes.
     pub item: u32,

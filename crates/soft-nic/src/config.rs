@@ -8,9 +8,9 @@ use zsr_wire::Mac;
 /// What a NIC is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NicConfig {
-    /// Its MAC address.
+    /// The NIC's MAC address.
     pub mac: Mac,
-    /// Its IP address.
+    /// The NIC's IP address.
     pub ip: Ipv4Addr,
     /// Seed of remote keys and queue pair numbers: the same seed and the same calls give the same numbers.
     pub seed: u64,

@@ -73,6 +73,10 @@ const fn inverse(odd: u32) -> u32 {
 }
 
 impl MrTable {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn new(seed: u64) -> MrTable {
         let mut rng = SplitMix(seed ^ 0x6d65_6d6f_7279);
         let mask = rng.next() as u32;

@@ -91,6 +91,11 @@ impl Nic {
         }
     }
 
+    /// Memory regions and queue pairs that there are.
+    pub fn held(&self) -> (usize, usize) {
+        (self.mrs.len(), self.qps.len())
+    }
+
     /// Makes a queue pair in state Reset.
     pub fn create_qp(&mut self, caps: QpCaps) -> Result<Qpn, QpError> {
         let qpn = self.qps.create(caps)?;

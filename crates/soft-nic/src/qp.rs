@@ -278,6 +278,10 @@ pub(crate) struct QpTable {
 }
 
 impl QpTable {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn new(seed: u64) -> QpTable {
         QpTable { slots: Vec::new(), free: Vec::new(), rng: SplitMix(seed ^ 0x7170_6e75_6d62) }
     }

@@ -89,9 +89,9 @@ pub struct Completion {
     pub qpn: Qpn,
     /// As given when posting.
     pub wr_id: u64,
-    /// What it was.
+    /// The work request's kind.
     pub kind: CompletionKind,
-    /// How it ended.
+    /// How the work request ended.
     pub status: Status,
     /// Message length in bytes.
     pub len: u32,
@@ -108,7 +108,7 @@ pub enum PostError {
     State {
         /// The queue pair.
         qpn: Qpn,
-        /// Its state.
+        /// The queue pair's state.
         state: QpState,
         /// What it should be.
         expected: &'static str,
@@ -118,7 +118,7 @@ pub enum PostError {
     QueueFull {
         /// The queue pair.
         qpn: Qpn,
-        /// Its depth.
+        /// The queue's depth.
         depth: usize,
     },
     /// Completions have not been polled for so long that one more would have no place.

@@ -41,7 +41,7 @@ pub enum ControlError {
     NotFound {
         /// What was looked for: "table", "member", "register cell", ...
         kind: &'static str,
-        /// Its id or index.
+        /// The object's id or index.
         id: u64,
     },
     /// The table has no entry with that key.
@@ -83,7 +83,7 @@ pub enum ControlError {
     KeyKind {
         /// Index of the field.
         field: usize,
-        /// Its kind.
+        /// The field's kind.
         expected: MatchKind,
     },
     /// A value does not fit its width.

@@ -1,7 +1,7 @@
 //! Loading: from the JSON text to code, tables and plans.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::compile::action::{self, Names};
 use crate::compile::asm::Asm;
@@ -36,8 +36,16 @@ pub struct Program {
 
 impl Program {
     /// Loads the JSON that `p4c-bm2-ss` wrote for v1model. What this switch does not know, it refuses by name and
-    /// place; damaged input is an error, never a panic.
+    /// place; damaged input is an error, never a panic. A text that was loaded before, and whose program is still there, is not
+    /// loaded again.
     pub fn from_json(text: &str) -> std::result::Result<Program, LoadError> {
+        static LOADED: Mutex<Vec<(Box<str>, Weak<Image>)>> = Mutex::new(Vec::new());
+        let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let known =
+            loaded().iter().find(|(known, _)| **known == *text).and_then(|(_, image)| image.upgrade());
+        if let Some(image) = known {
+            return Ok(Program { image });
+        }
         // Nested JSON recurses; a thread of our own has a stack of known size.
         let run = || load(text);
         let failed = || LoadError::Malformed { place: "$".into(), reason: "the loader failed".into() };
@@ -45,7 +53,13 @@ impl Program {
             let thread = std::thread::Builder::new().name("p4-loader".into()).stack_size(LOADER_STACK);
             thread.spawn_scoped(s, run).map_err(|_| failed())?.join().map_err(|_| failed())?
         })
-        .map(|image| Program { image: Arc::new(image) })
+        .map(|image| {
+            let image = Arc::new(image);
+            let mut loaded = loaded();
+            loaded.retain(|(_, image)| image.strong_count() > 0);
+            loaded.push((text.into(), Arc::downgrade(&image)));
+            Program { image }
+        })
     }
 
     /// Whether there is machine code of this host for it. If not, it is interpreted, which is much slower: on hosts

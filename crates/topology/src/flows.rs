@@ -6,15 +6,15 @@ use super::build::Builder;
 use super::diag::Place;
 use zsr_records::{Fault, integer};
 
-use super::model::{Endpoint, Flow, FlowKind, Hint, MaxBatch, Policy, RingRole, SwitchKind};
+use super::model::{Endpoint, Flow, FlowKind, MaxBatch, RingRole, SwitchKind};
 use super::read::{At, Reader, Table};
 use super::rules::{self, DEAD_AFTER, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
+use super::settings::{Hint, Policy, Settings};
 use super::units;
 use super::yaml::Node;
 
 /// Longest poll interval of flows that want their first item soon: a tick of the software switch.
 pub const LATENCY_POLL: Duration = Duration::from_micros(20);
-const DEFAULT_DEAD_AFTER: Duration = Duration::from_secs(10);
 pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
 const KEYS: [&str; 22] = [
@@ -72,7 +72,7 @@ impl Builder<'_> {
             self.reader.obey(name.place, Err(rules::name_of_node(&name.value)));
         }
         let (kind, hint) = self.kind_and_hint(&table);
-        let (weight, rate_cap) = self.shares(&table);
+        let (weight, rate_cap_bps) = self.shares(&table);
         let doorbell =
             self.reader.choice(&table, "doorbell", &[("false", false), ("true", true)]).map(|at| at.value);
         let policy = self.policy(&table);
@@ -108,19 +108,27 @@ impl Builder<'_> {
                 item_size
             }
         };
-        let poll = self.defaults.poll_interval.unwrap_or(pace.poll_interval);
-        let defaults_poll = match hint {
+        let defaults = Settings::on(&pace, item_size);
+        let poll = self.defaults.poll_interval.map_or(defaults.poll_interval_us, micros);
+        let poll = match hint {
             Hint::Bandwidth => poll,
-            Hint::Latency => poll.min(LATENCY_POLL),
+            Hint::Latency => poll.min(micros(LATENCY_POLL)),
         };
-        let mut time = |key: &str, default: Duration, range| {
-            self.reader.duration(&table, key, range).map_or(default, |at| at.value)
+        let mut time = |key: &str, default: u64, range| {
+            self.reader.duration(&table, key, range).map_or(default, |at| micros(at.value))
         };
-        let poll_timeout = time("poll_timeout", pace.poll_timeout, TIMEOUTS);
-        let rto = time("rto", pace.rto, TIMEOUTS);
-        let dead_after = time("dead_after", DEFAULT_DEAD_AFTER, DEAD_AFTER);
-        let poll_interval =
-            self.reader.duration(&table, "poll_interval", POLLS).map_or(defaults_poll, |at| at.value);
+        let settings = Settings {
+            weight,
+            rate_cap_bps,
+            poll_timeout_us: time("poll_timeout", defaults.poll_timeout_us, TIMEOUTS),
+            rto_us: time("rto", defaults.rto_us, TIMEOUTS),
+            dead_after_us: time("dead_after", defaults.dead_after_us, DEAD_AFTER),
+            poll_interval_us: time("poll_interval", poll, POLLS),
+            max_batch,
+            doorbell: doorbell.unwrap_or(defaults.doorbell),
+            hint,
+            policy,
+        };
 
         if table.get("routing").is_some() {
             self.reader.obey(table.place_of("routing"), rules::is_routed(&table.what, kind));
@@ -132,17 +140,9 @@ impl Builder<'_> {
             producers,
             consumers,
             item_size,
-            max_batch,
+            settings,
             max_batch_rule: rule,
-            poll_interval,
-            poll_timeout,
-            rto,
-            dead_after,
-            hint,
-            policy,
-            doorbell,
-            weight,
-            rate_cap,
+            doorbell_said: doorbell.is_some(),
             schema: data.schema,
             routing: data.routing,
             workload: data.workload,
@@ -163,8 +163,8 @@ impl Builder<'_> {
         self.reader.choice(table, "policy", &words).map_or(Policy::Wait, |at| at.value)
     }
 
-    /// Weight and rate cap, the latter in bytes per second.
-    fn shares(&mut self, table: &Table<'_>) -> (u32, Option<u64>) {
+    /// Weight, and rate cap in bits per second, 0 for none.
+    fn shares(&mut self, table: &Table<'_>) -> (u32, u64) {
         let weight = self.reader.integer(table, "weight", 0..=u64::MAX).filter(|at| {
             let rule = rules::in_range(&table.what, "weight", at.value, &WEIGHTS, |w| w.to_string());
             self.reader.obey(at.place, rule)
@@ -172,9 +172,9 @@ impl Builder<'_> {
         let weight = weight.map_or(1, |at| at.value as u32);
         let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).and_then(|at| {
             let bytes = at.value / 8;
-            self.reader.obey(at.place, rules::rate_cap(&table.what, bytes)).then_some(bytes)
+            self.reader.obey(at.place, rules::rate_cap(&table.what, bytes)).then_some(bytes.saturating_mul(8))
         });
-        (weight, cap)
+        (weight, cap.unwrap_or(0))
     }
 
     /// What the format has words for and this version can't do: refused, never ignored.
@@ -336,6 +336,11 @@ impl Builder<'_> {
             .collect();
         (producers, consumers)
     }
+}
+
+/// As settings have times. What is shorter than a microsecond is one.
+fn micros(time: Duration) -> u64 {
+    time.as_micros().max(1) as u64
 }
 
 /// `64KiB`, `8 items`, `1 item`.

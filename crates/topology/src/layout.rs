@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Bmv2, Cable, Interface, MaxBatch, NicKind, Pace, SwitchKind, Topology};
+use super::model::{Bmv2, Cable, Interface, MaxBatch, NicKind, SwitchKind, Topology};
+use super::settings::Settings;
 
 /// The interface of a host in its namespace.
 pub const HOST_INTERFACE: &str = "eth0";
@@ -70,14 +71,16 @@ impl Topology {
     /// Gives flows the times of their switch where theirs are shorter, and its batches where theirs are longer.
     fn slow_down(&mut self) {
         let Some(switch) = self.switches.first() else { return };
-        let Pace { poll_interval, poll_timeout, rto, batch, .. } = switch.kind.pace();
+        let pace = switch.kind.pace();
         for flow in &mut self.flows {
-            flow.poll_interval = flow.poll_interval.max(poll_interval);
-            flow.poll_timeout = flow.poll_timeout.max(poll_timeout);
-            flow.rto = flow.rto.max(rto);
-            let batch = batch.max(flow.item_size);
-            if flow.max_batch > batch {
-                (flow.max_batch, flow.max_batch_rule) = (batch, MaxBatch::Bytes(batch));
+            let slow = Settings::on(&pace, flow.item_size);
+            let own = &mut flow.settings;
+            own.poll_interval_us = own.poll_interval_us.max(slow.poll_interval_us);
+            own.poll_timeout_us = own.poll_timeout_us.max(slow.poll_timeout_us);
+            own.rto_us = own.rto_us.max(slow.rto_us);
+            if own.max_batch > slow.max_batch {
+                own.max_batch = slow.max_batch;
+                flow.max_batch_rule = MaxBatch::Bytes(slow.max_batch);
             }
         }
     }
@@ -173,9 +176,10 @@ mod tests {
         })
         .unwrap();
         let pace = t.switches[0].kind.pace();
-        assert_eq!((t.switches[0].tick, t.flows[0].poll_timeout), (pace.tick, pace.poll_timeout));
-        assert_eq!(t.flows[0].rto, std::time::Duration::from_secs(5));
-        assert_eq!((pace.batch, t.flows[0].max_batch), (16 << 10, t.flows[0].item_size.max(16 << 10)));
+        assert_eq!(t.switches[0].tick, pace.tick);
+        let settings = &t.flows[0].settings;
+        assert_eq!((settings.poll_timeout_us, settings.rto_us), (1_000_000, 5_000_000));
+        assert_eq!((pace.batch, settings.max_batch), (16 << 10, t.flows[0].item_size.max(16 << 10)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use zsr_records::{Column, FileFormat, Routing};
 
 use super::addr::MacAddr;
 use super::diag::Place;
+use super::settings::Settings;
 use super::tofino::{Tofino, TofinoApi};
 use super::traffic::Traffic;
 
@@ -60,9 +61,9 @@ pub enum Bmv2 {
     },
     /// It runs already.
     Running {
-        /// Its P4Runtime server.
+        /// bmv2's P4Runtime server.
         address: SocketAddr,
-        /// Its packet stream (`--dp-grpc-server-addr`); `None`: its ports are interfaces of its own.
+        /// bmv2's packet stream (`--dp-grpc-server-addr`); `None`: its ports are interfaces of its own.
         packets: Option<SocketAddr>,
     },
 }
@@ -121,7 +122,7 @@ impl SwitchKind {
 /// A network interface of the system's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, as `ip link` shows it.
+    /// The interface's name, as `ip link` shows it.
     pub name: String,
     /// Frames go by AF_XDP, past the host's network stack, instead of AF_PACKET.
     pub xdp: bool,
@@ -152,6 +153,8 @@ pub struct Switch {
     pub keep_alive: Duration,
     /// Whether the controller takes the switch back from another client that has become primary.
     pub keep_primary: bool,
+    /// How long the switch may be silent before it counts as dead.
+    pub dead_after: Duration,
     /// P4Runtime device id, unique.
     pub device_id: u64,
     /// How often the timer port makes a tick packet.
@@ -185,9 +188,9 @@ pub enum NicKind {
     },
     /// An RDMA device that libibverbs knows. What is `None` is chosen.
     Verbs {
-        /// Its name, as `rdma link` shows it.
+        /// The device's name, as `rdma link` shows it.
         device: Option<String>,
-        /// Its port, from 1.
+        /// The device's port, from 1.
         port: Option<u8>,
         /// Index of the GID.
         gid_index: Option<u8>,
@@ -384,26 +387,6 @@ pub enum MaxBatch {
     Items(u32),
 }
 
-/// What a flow optimizes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// Many bytes per transfer.
-    Bandwidth,
-    /// The first item soon: producers are polled often.
-    Latency,
-}
-
-/// What happens when a member is silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Keep trying.
-    Wait,
-    /// It is taken out of the flow.
-    DropMember,
-    /// The flow ends for all.
-    Abort,
-}
-
 /// A flow and its settings.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -417,28 +400,12 @@ pub struct Flow {
     pub consumers: Vec<Endpoint>,
     /// Bytes of an item in all of its rings.
     pub item_size: u32,
-    /// Largest transfer in bytes, a multiple of `item_size`, at most 4 MiB.
-    pub max_batch: u32,
+    /// What can be changed while it runs. `doorbell` is as the file says, or as a flow has it that asks for nothing.
+    pub settings: Settings,
     /// `max_batch` as written, to be evaluated again when the item size changes.
     pub max_batch_rule: MaxBatch,
-    /// How long a worker waits between polls of a producer without items.
-    pub poll_interval: Duration,
-    /// When a poll without an answer is repeated.
-    pub poll_timeout: Duration,
-    /// When a transfer without progress is retried for the first time.
-    pub rto: Duration,
-    /// After how long a silent member counts as dead.
-    pub dead_after: Duration,
-    /// What it optimizes for.
-    pub hint: Hint,
-    /// What happens when a member is silent.
-    pub policy: Policy,
-    /// Whether producers ring when items come into an empty ring; `None`: as a flow has it that asks for nothing.
-    pub doorbell: Option<bool>,
-    /// Share among flows that compete, against their weights: 1 to 1000.
-    pub weight: u32,
-    /// Bytes per second that it may move at most.
-    pub rate_cap: Option<u64>,
+    /// Whether the file says if producers ring.
+    pub doorbell_said: bool,
     /// Columns of its tuples.
     pub schema: Vec<Column>,
     /// Which consumer a tuple goes to.

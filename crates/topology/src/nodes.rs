@@ -37,12 +37,16 @@ struct Addresses {
 /// [`Switch::keep_alive`], unless the file says otherwise.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
+/// [`Switch::dead_after`], unless the file says otherwise.
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+
 /// `p4runtime` of a switch.
 struct P4Runtime {
     listen: Option<SocketAddr>,
     device_id: u64,
     keep_alive: Duration,
     keep_primary: bool,
+    dead_after: Duration,
 }
 
 impl Builder<'_> {
@@ -92,6 +96,7 @@ impl Builder<'_> {
             listen: None,
             keep_alive: KEEP_ALIVE,
             keep_primary: true,
+            dead_after: DEAD_AFTER,
             device_id: 1,
             tick: SwitchKind::Soft.pace().tick,
             tick_interface: None,
@@ -128,7 +133,7 @@ impl Builder<'_> {
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
         let kind = self.switch_kind(&table);
-        let P4Runtime { listen, mut device_id, keep_alive, keep_primary } =
+        let P4Runtime { listen, mut device_id, keep_alive, keep_primary, dead_after } =
             self.p4runtime(&table, &kind, index);
         if let Some(tofino) = kind.tofino() {
             // What their servers call the only device that they have, unless told otherwise.
@@ -149,6 +154,7 @@ impl Builder<'_> {
             listen,
             keep_alive,
             keep_primary,
+            dead_after,
             device_id,
             tick,
             tick_interface,
@@ -182,10 +188,11 @@ impl Builder<'_> {
             device_id: index as u64 + 1,
             keep_alive: KEEP_ALIVE,
             keep_primary: true,
+            dead_after: DEAD_AFTER,
         };
         let what = format!("p4runtime of {}", table.what);
         let Some(node) = table.get("p4runtime") else { return out };
-        let keys = ["listen", "device_id", "keep_alive", "keep_primary"];
+        let keys = ["listen", "device_id", "keep_alive", "keep_primary", "dead_after"];
         let Some(p4runtime) = self.reader.table(node, &what, &keys) else { return out };
         if let Some(at) = self.reader.listen(&p4runtime, "listen") {
             out.listen = Some(at.value);
@@ -203,6 +210,9 @@ impl Builder<'_> {
             }
         }
         let times = Duration::from_millis(100)..=Duration::from_secs(3600);
+        if let Some(at) = self.reader.duration(&p4runtime, "dead_after", times.clone()) {
+            out.dead_after = at.value;
+        }
         if let Some(at) = self.reader.duration(&p4runtime, "keep_alive", times) {
             out.keep_alive = at.value;
             if *kind != SwitchKind::Soft {

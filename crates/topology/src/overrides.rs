@@ -87,7 +87,7 @@ impl Topology {
         let size = size as u32;
         flow.item_size = size;
         match check_batch(flow.max_batch_rule, size) {
-            Ok(bytes) => flow.max_batch = bytes,
+            Ok(bytes) => flow.settings.max_batch = bytes,
             Err(Fault { message, expected }) => errors.push(format!(
                 "--item-size {size}: max_batch of flow '{}': {message}; expected {expected}",
                 flow.name

@@ -107,6 +107,7 @@ fn nodes() {
     one_error("- name: s1", "- {name: s1, cpu_port: 1}", 2, 26, "'cpu_port' of switch 's1' is '1'");
     one_error("- name: s1", "- {name: s1, p4runtime: {listen: x}}", 2, 36, "'listen' of p4runtime");
     one_error("- name: s1", "- {name: s1, p4runtime: {keep_alive: 1ms}}", 2, 40, "too small");
+    one_error("- name: s1", "- {name: s1, p4runtime: {dead_after: 1ms}}", 2, 40, "too small");
     one_error(
         "- name: s1",
         "- {name: s1, p4runtime: {keep_primary: no}}",
@@ -246,7 +247,7 @@ fn hosts_that_a_switch_has_no_ports_for_are_one_error() {
 #[test]
 fn hint_latency_is_one_value_everywhere() {
     let text = BASE.replacen("[h2.in]", "[h2.in]\n    hint: latency", 1);
-    assert_eq!(parse(&text).unwrap_or_else(|e| panic!("{e}")).flows[0].poll_interval, super::LATENCY_POLL);
+    assert_eq!(parse(&text).unwrap_or_else(|e| panic!("{e}")).flows[0].settings.poll_interval_us, 20);
     let micros = super::LATENCY_POLL.as_micros();
     for (file, text) in [
         ("docs/reference.md", include_str!("../../../docs/reference.md")),
@@ -431,7 +432,7 @@ fn flows_make_the_rings_that_nobody_declared() {
     let f = &t.flows[0];
     assert_eq!(f.producers[1].rings, [2, 3]);
     assert_eq!(f.consumers[1].rings, [7]);
-    assert_eq!((f.item_size, t.rings[0].size, f.max_batch), (32768, 1 << 20, 1 << 20));
+    assert_eq!((f.item_size, t.rings[0].size, f.settings.max_batch), (32768, 1 << 20, 1 << 20));
     assert_eq!(f.routing, Routing::Hash(KeyRef::Number(1)));
     let ports: Vec<u32> = t.links.iter().map(|l| l.port).collect();
     assert_eq!(ports, [1, 2, 3]);

@@ -111,7 +111,7 @@ impl Chip {
         }
     }
 
-    /// Its name.
+    /// The chip's name.
     pub fn name(self) -> &'static str {
         match self {
             Chip::Tofino => "tofino",

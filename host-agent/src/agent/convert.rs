@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use zsr_wire::{Mac, Psn, Qpn};
 
 use super::{
-    AgentError, AgentEvent, EventKind, LinkState, OpenRing, QueuePair, RingInfo, RingRequest, RingState,
+    AgentError, AgentEvent, EventKind, LinkState, OpenRing, QueuePair, ResumeRing, RingInfo, RingRequest,
+    RingState,
 };
 use crate::nic::{NicInfo, QpTarget};
 use zsr_api::agent as proto;
@@ -39,6 +40,12 @@ pub(super) fn open_ring(open: proto::OpenRing) -> Result<OpenRing, AgentError> {
     let data = target(&ring.name, "data", open.data.as_ref())?;
     let poll = target(&ring.name, "poll", open.poll.as_ref())?;
     Ok(OpenRing { ring, data, poll, doorbell: open.doorbell_secret })
+}
+
+pub(super) fn resume_ring(resume: proto::ResumeRing) -> Result<ResumeRing, AgentError> {
+    let proto::ResumeRing { name, data, poll, tail, head, items } = resume;
+    let (data, poll) = (target(&name, "data", data.as_ref())?, target(&name, "poll", poll.as_ref())?);
+    Ok(ResumeRing { name, data, poll, tail, lacks: head.map(|head| (head, items)) })
 }
 
 /// `which` is "data" or "poll".

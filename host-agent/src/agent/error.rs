@@ -1,7 +1,7 @@
 //! Why the agent refused.
 
 use crate::nic::{NicError, NicErrorKind};
-use zsr_ring::{AttachError, GeometryError, RingError};
+use zsr_ring::{AttachError, GeometryError, NotInRing, RingError};
 
 /// The agent refused. Every message names the ring.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +59,18 @@ pub enum AgentError {
     State {
         /// The ring.
         name: String,
-        /// Its state.
+        /// The queue pair's state.
         state: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// Items that are not in the ring like that.
+    #[error("ring `{name}`: {source}")]
+    Items {
+        /// The ring.
+        name: String,
+        /// What is wrong.
+        source: NotInRing,
     },
     /// The NIC refused.
     #[error("ring `{name}`: {source}")]
@@ -95,7 +103,9 @@ impl From<AgentError> for tonic::Status {
                 Code::InvalidArgument
             }
             AgentError::Memory { .. } | AgentError::Limit { .. } => Code::ResourceExhausted,
-            AgentError::State { .. } | AgentError::Attach { .. } => Code::FailedPrecondition,
+            AgentError::State { .. } | AgentError::Attach { .. } | AgentError::Items { .. } => {
+                Code::FailedPrecondition
+            }
             AgentError::Nic { source, .. } => match source.kind {
                 NicErrorKind::Exhausted => Code::ResourceExhausted,
                 NicErrorKind::Invalid => Code::InvalidArgument,

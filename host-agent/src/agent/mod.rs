@@ -11,6 +11,7 @@
 //! order of its steps matters. Items never come here.
 
 mod batch;
+mod carry_over;
 mod convert;
 mod error;
 mod holders;
@@ -31,6 +32,7 @@ use zsr_ring::memory::SharedMemory;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
 
 pub use batch::OpenRing;
+pub use carry_over::ResumeRing;
 pub use error::AgentError;
 pub use service::{AgentService, ServeError};
 
@@ -85,7 +87,7 @@ pub struct QueuePair {
 /// What the agent knows about a ring.
 #[derive(Debug, Clone)]
 pub struct RingInfo {
-    /// Its name.
+    /// The ring's name.
     pub name: String,
     /// Number on this agent, from 1; never used again.
     pub id: u64,
@@ -133,9 +135,9 @@ pub struct AgentEvent {
     pub kind: EventKind,
     /// To which ring.
     pub name: String,
-    /// Its number.
+    /// The ring's number.
     pub id: u64,
-    /// Its epoch.
+    /// The ring's epoch.
     pub epoch: u16,
     /// The reason of an abort; which program came, left or died.
     pub detail: String,

@@ -39,6 +39,7 @@ impl Agent {
         tokio::pin!(shutdown);
         loop {
             tokio::select! {
+                biased;
                 () = &mut shutdown => return,
                 _ = look.tick() => self.note_progress(),
                 Some(_) = connections.join_next() => {}

@@ -1,6 +1,7 @@
 //! The agent's gRPC service, and serving it.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -22,6 +23,9 @@ use zsr_api::{
 #[error("the agent's server failed: {0}")]
 pub struct ServeError(#[from] tonic::transport::Error);
 
+/// Items that consumers of a group lack come in messages: a transfer is at most 4 MiB, of each of their rings.
+const MAX_MESSAGE: usize = 256 << 20;
+
 /// [`Agent`] as a tonic service.
 #[derive(Debug, Clone)]
 pub struct AgentService {
@@ -29,6 +33,8 @@ pub struct AgentService {
     /// Turns true when event streams have to end, for a server does not end before they do.
     stop: watch::Receiver<bool>,
 }
+
+type Shutdown<'f> = Pin<Box<dyn Future<Output = ()> + Send + 'f>>;
 
 impl Agent {
     /// Serves this agent on `listener` until `shutdown` resolves and all calls under way are answered.
@@ -41,11 +47,9 @@ impl Agent {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(TcpListenerStream::new(listener), shutdown).await
+        self.serve_tcp_until(TcpListenerStream::new(listener), Box::pin(shutdown)).await
     }
-}
 
-impl Agent {
     /// As [`serve`](Self::serve), on a UNIX socket.
     ///
     /// # Errors
@@ -55,7 +59,24 @@ impl Agent {
         listener: UnixListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(UnixListenerStream::new(listener), shutdown).await
+        self.serve_unix_until(UnixListenerStream::new(listener), Box::pin(shutdown)).await
+    }
+
+    // The servers, compiled once and here, whoever ends them.
+    async fn serve_tcp_until(
+        &self,
+        incoming: TcpListenerStream,
+        shutdown: Shutdown<'_>,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(incoming, shutdown).await
+    }
+
+    async fn serve_unix_until(
+        &self,
+        incoming: UnixListenerStream,
+        shutdown: Shutdown<'_>,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(incoming, shutdown).await
     }
 
     /// As [`serve`](Self::serve), on connections that come from elsewhere.
@@ -73,7 +94,7 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let service = AgentService { agent: self.clone(), stop: stopped };
         tonic::transport::Server::builder()
-            .add_service(agent_server::AgentServer::new(service))
+            .add_service(agent_server::AgentServer::new(service).max_decoding_message_size(MAX_MESSAGE))
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
                 // Fails only when no stream listens.
@@ -213,6 +234,37 @@ impl agent_server::Agent for AgentService {
         Ok(Response::new(proto::EndRingsResponse { ended: ended as u32 }))
     }
 
+    async fn suspend_rings(
+        &self,
+        request: Request<proto::SuspendRingsRequest>,
+    ) -> Result<Response<proto::SuspendRingsResponse>, Status> {
+        let names = request.into_inner().names;
+        let suspend = move |agent: &Agent| {
+            let (nic, rings) = (agent.nic(), agent.suspend_rings(&names)?);
+            Ok(rings.iter().map(|info| convert::ring(info, &nic)).collect())
+        };
+        Ok(Response::new(proto::SuspendRingsResponse { rings: self.run(suspend).await? }))
+    }
+
+    async fn resume_rings(
+        &self,
+        request: Request<proto::ResumeRingsRequest>,
+    ) -> Result<Response<proto::ResumeRingsResponse>, Status> {
+        let rings = request.into_inner().rings.into_iter().map(convert::resume_ring);
+        let rings: Vec<_> = rings.collect::<Result<_, _>>()?;
+        self.run(move |agent| agent.resume_rings(&rings)).await?;
+        Ok(Response::new(proto::ResumeRingsResponse {}))
+    }
+
+    async fn read_items(
+        &self,
+        request: Request<proto::ReadItemsRequest>,
+    ) -> Result<Response<proto::ReadItemsResponse>, Status> {
+        let proto::ReadItemsRequest { name, from, length } = request.into_inner();
+        let items = self.run(move |agent| agent.read_items(&name, from, length as usize)).await?;
+        Ok(Response::new(proto::ReadItemsResponse { items }))
+    }
+
     async fn get_ring(
         &self,
         request: Request<proto::GetRingRequest>,
@@ -263,11 +315,13 @@ async fn forward(
     }
     loop {
         let event = tokio::select! {
-            event = events.recv() => event.map(convert::event),
-            // Fails only when the agent has gone, and with it the events.
-            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            biased;
+            // First, so that events in an endless row do not keep the server from its end.
             _ = stop.wait_for(|&stopped| stopped) => return,
             () = to_client.closed() => return,
+            // Fails only when the agent has gone, and with it the events.
+            Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            event = events.recv() => event.map(convert::event),
         };
         let event = match event {
             Ok(event) => event,
@@ -281,8 +335,9 @@ async fn forward(
             continue;
         }
         tokio::select! {
-            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
+            biased;
             _ = stop.wait_for(|&stopped| stopped) => return,
+            sent = to_client.send(Ok(event)) => if sent.is_err() { return },
         }
     }
 }

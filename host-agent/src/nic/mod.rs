@@ -46,7 +46,7 @@ impl NicInfo {
 pub struct QpTarget {
     /// Number at the far end.
     pub qpn: Qpn,
-    /// Its address.
+    /// The peer's address.
     pub ip: Ipv4Addr,
     /// MAC address of the next hop.
     pub mac: Mac,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use p4runtime_proto::p4::config::v1::P4Info;
-use zsr_sim::Rng;
+use zsr_simnet::Rng;
 
 use crate::compare::{Difference, Pair, Tally, differ};
 use crate::peer::{Ours, Theirs};

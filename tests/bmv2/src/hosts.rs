@@ -4,7 +4,7 @@ use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::run::in_hand::InHand;
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
-use zsr_sim::Rng;
+use zsr_simnet::Rng;
 use zsr_soft_nic::Nic;
 use zsr_tests::items::{self, Received};
 use zsr_topology::{FlowKind, Topology};

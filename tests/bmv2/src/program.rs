@@ -9,7 +9,7 @@ use p4runtime_proto::p4::v1::update::Type;
 use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::dataplane::{PORT_TIMER, admin};
 use zsr_control_plane::p4::Artifacts;
-use zsr_sim::Rng;
+use zsr_simnet::Rng;
 use zsr_topology::Topology;
 use zsr_wire::FramePool;
 
@@ -105,7 +105,7 @@ fn topology(scenario: &Scenario, slower: u64) -> Result<Topology, String> {
     );
     let topology = Topology::parse(Path::new("scenario.yaml"), text.as_bytes());
     let mut topology = topology.map_err(|e| e.to_string())?;
-    topology.switches[0].tick = topology.flows[0].poll_interval;
+    topology.switches[0].tick = Duration::from_micros(topology.flows[0].settings.poll_interval_us);
     Ok(topology)
 }
 

@@ -6,7 +6,7 @@ use rt::entity::Entity;
 use rt::field_match::FieldMatchType;
 use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
-use zsr_sim::Rng;
+use zsr_simnet::Rng;
 
 use crate::script::{Step, canonical, replicas, update};
 use crate::stf::{has_priority, replicate};

@@ -6,10 +6,10 @@ use super::{PATIENCE, Stop, cancelled_by_signals, exit, failed, find};
 use crate::cli::closed::no_input;
 use crate::cli::live_args::ProduceArgs;
 use std::fs::File;
-use zsr::{FlowProducer, Held, Options, ProgramError, Session, check_size, schema_of};
+use zsr::{FlowProducer, Held, KeyRoute, Options, ProgramError, Session, check_size, schema_of};
 use zsr_api::controller as proto;
 use zsr_records::{
-    Content, FileFormat, KeyReader, KeyRef, Router, Routing, Schema, parse_key, parse_routing,
+    Content, FileFormat, KeyReader, KeyRef, Routing, Schema, parse_key, parse_routing,
     rows::{QUOTES_HELP, Style},
 };
 use zsr_ring::Cancel;
@@ -33,7 +33,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let mut input = Input::new(File::from(stdin), records, cancel.clone());
     let header = if args.header { Some(input.header(style)?) } else { None };
     check_header(header.as_deref(), schema.as_ref())?;
-    let (routing, key) = routing(args, &flow, schema.as_ref(), header.as_deref())?;
+    let route = route(args, &flow, schema.as_ref(), header.as_deref())?;
     let options =
         Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };
     let producer = FlowProducer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
@@ -41,13 +41,11 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let text = args.stream.record_size.is_none();
     // Lines stand for tuples, unless these are asked for as bytes.
     let tuples = schema.filter(|_| text);
-    let columns = tuples.is_some() || matches!(routing.key(), KeyRef::Number(_));
+    let columns = tuples.is_some() || matches!(route.routing().key(), KeyRef::Number(_));
     let mut push = Push {
-        router: Router::new(&routing, producer.consumers()),
         screen: Screen::new(counts.clone(), true, args.stream.quiet),
         producer,
-        routing,
-        key,
+        route,
         tuples,
         style,
         tuple: Vec::new(),
@@ -134,9 +132,7 @@ fn told(screen: &Screen, pushed: Result<(), ProgramError>) -> Result<bool, Stop>
 struct Push {
     producer: FlowProducer,
     screen: Screen,
-    router: Router,
-    routing: Routing,
-    key: KeyReader,
+    route: KeyRoute,
     tuples: Option<Schema>,
     style: Style,
     tuple: Vec<u8>,
@@ -153,7 +149,7 @@ impl Push {
             seen = number + 1;
             if number >= skip {
                 if let (Some(asked), true, None) = (asked, number == skip, &self.tuples) {
-                    let key = self.key.key(record);
+                    let key = self.route.key().key(record);
                     key.map_err(|e| Stop::Usage(format!("--key {asked}: record {seen}: {e}")))?;
                 }
                 self.record(record, number)?;
@@ -193,16 +189,10 @@ impl Push {
             }
             None => record,
         };
-        let (router, routing, key) = (&mut self.router, &self.routing, &self.key);
-        let mut route = |record: &[u8], consumers: usize| {
-            if router.consumers() != consumers {
-                *router = Router::new(routing, consumers);
-            }
-            let key_of = key.key(record).map_err(|e| e.to_string())?;
-            router.tuple(&key_of, key.form(), number).map_err(|e| e.to_string())
-        };
+        let own = &mut self.route;
+        let mut route = |record: &[u8], consumers: usize| own.choose(record, consumers, number);
         // A loss is of records before this one.
-        while told(&self.screen, self.producer.push(record, &mut route)).map_err(|stop| match stop {
+        while told(&self.screen, self.producer.push_by(record, &mut route)).map_err(|stop| match stop {
             Stop::Input(e) => at_record(e),
             stop => stop,
         })? {
@@ -233,12 +223,12 @@ fn check_header(header: Option<&[String]>, schema: Option<&Schema>) -> Result<()
 }
 
 /// How records are routed, and where their keys are.
-fn routing(
+fn route(
     args: &ProduceArgs,
     flow: &proto::Flow,
     schema: Option<&Schema>,
     header: Option<&[String]>,
-) -> Result<(Routing, KeyReader), Stop> {
+) -> Result<KeyRoute, Stop> {
     let bad = |what: String| Stop::Usage(what);
     let routing = match &args.key {
         Some(key) => Routing::Hash(parse_key(key).ok_or_else(|| {
@@ -252,11 +242,7 @@ fn routing(
     };
     let style = args.stream.style();
     if let Some(schema) = schema {
-        let resolved = schema.resolve(&routing, style, flow.consumers.len());
-        let (routing, records) = resolved
-            .map_err(|e| bad(format!("flow `{}`: {}: expected {}", flow.name, e.message, e.expected)))?;
-        let key = KeyReader::new(routing.key(), records, schema.columns());
-        return Ok((routing, key));
+        return KeyRoute::in_schema(schema, &routing, style, flow).map_err(|e| bad(e.to_string()));
     }
     let Style { delimiter, quoted } = style;
     let format = match args.stream.record_size {
@@ -281,5 +267,5 @@ fn routing(
         _ => routing,
     };
     let key = KeyReader::new(routing.key(), Content::Records(format), &[]);
-    Ok((routing, key))
+    Ok(KeyRoute::new(routing, key))
 }

@@ -1,41 +1,36 @@
 //! A program that pushes records into a flow, and follows it: consumers that join get their share from then on, to those that
 //! leave it pushes nothing any more.
 //!
-//! Records of one program arrive in order at each consumer. While the flow's consumers stay the same, a function of the record
-//! sends equal keys to one consumer; when consumers join or leave, keys are dealt anew from the next record on, so that records
+//! Records of one program arrive in order at each consumer. While the flow's consumers stay the same, the flow's routing sends
+//! equal keys to one consumer; when consumers join or leave, keys are dealt anew from the next record on, so that records
 //! of one key before and behind that moment may be at different consumers. A consumer that leaves gets what was pushed to it; what
 //! could not be delivered all the same is an error, [`ProgramError::Lost`], after which the program goes on.
 
 mod delivered;
 mod follow;
+mod rings;
+mod route;
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use zsr_api::controller as proto;
 use zsr_records::Schema;
-use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
-use zsr_ring::{AttachError, Producer, PushError};
+use zsr_ring::segment::{SegmentPushError, SegmentWriter};
+use zsr_ring::{Producer, PushError};
 
 use crate::contact::Contact;
 use crate::counts::Counts;
 use crate::error::{Lost, ProgramError};
-use crate::flow::{Options, check_size, get, schema_of};
-use crate::pu::{self, PuError};
+use crate::flow::{Found, Options};
 use crate::reach::members_here;
-use crate::session::{ClientError, Session};
-use follow::{Follower, News};
+use crate::session::Session;
+use follow::Follower;
 
 pub use delivered::Held;
+pub use route::KeyRoute;
 
-/// How long a ring that was given up may stay in the flow: the controller's change is about to end. So long may the controller
-/// be away when it has to be asked.
-const CHANGE: Duration = Duration::from_secs(10);
-/// Between two looks at it.
+/// Between two looks at what a change of the flow has come to.
 const LOOK: Duration = Duration::from_millis(10);
-/// Between two questions what it has become.
-const ASK: Duration = Duration::from_millis(100);
 
 /// Chooses a consumer: of a record and the number of consumers, a number below that.
 pub type Route<'r> = &'r mut dyn FnMut(&[u8], usize) -> Result<usize, String>;
@@ -55,6 +50,8 @@ pub struct FlowProducer {
     member: String,
     options: Options,
     schema: Option<Schema>,
+    /// The flow's own routing, or why this program can't compute it. Taken out while it is asked.
+    route: Option<Result<KeyRoute, ProgramError>>,
     lanes: Vec<Lane>,
     /// How many rings it has had.
     attached: u32,
@@ -81,9 +78,8 @@ impl FlowProducer {
         // Followed before it is looked at, so that no change is missed.
         let follower = Follower::start(&contact, flow)?;
         let session = Session::open(&contact)?;
-        let found = get(&session, flow)?;
-        let schema = schema_of(&found)?;
-        let record_size = check_size(&found, schema.as_ref(), options.record_size)?;
+        let Found { flow: found, schema, record_size } = Found::of(&session, flow, options)?;
+        let route = KeyRoute::of(&found, schema.as_ref(), options.record_size);
         let members = members_here(&session, flow, &found.producers, options.member.as_deref())?;
         let mut producer = FlowProducer {
             session,
@@ -92,6 +88,7 @@ impl FlowProducer {
             member: String::new(),
             options: Options { record_size, ..options.clone() },
             schema,
+            route: Some(route),
             lanes: Vec::new(),
             attached: 0,
             version: found.version,
@@ -133,13 +130,30 @@ impl FlowProducer {
         self.lanes.len()
     }
 
-    /// Pushes a record to the consumer that `route` chooses, waiting for room as long as it takes. Consumers are numbered in the
-    /// flow's order. `route` is asked again when consumers join or leave meanwhile.
+    /// Pushes a record to the consumer that the flow's routing says, by the record's key, waiting for room as long as it takes.
+    /// Columns of lines of text are divided by commas, as `zsr produce` has it if it is told nothing else.
     ///
     /// # Errors
-    /// [`ProgramError`]: the flow has failed, `route` has refused, the record is too long, cancelled. The record was not taken
-    /// then, nor with [`ProgramError::Lost`], which is about records before it: push it again.
-    pub fn push(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
+    /// [`ProgramError`]: the flow has failed, the record has no key or no such consumer, it is too long, cancelled. The record was
+    /// not taken then, nor with [`ProgramError::Lost`], which is about records before it: push it again.
+    pub fn push(&mut self, record: &[u8]) -> Result<(), ProgramError> {
+        let mut own = self.route.take();
+        let number = self.counts.records();
+        let pushed = self.push_by(record, &mut |record, consumers| match &mut own {
+            Some(Ok(route)) => route.choose(record, consumers, number),
+            Some(Err(why)) => Err(why.to_string()),
+            None => Err("the flow's routing is not known".into()),
+        });
+        self.route = own;
+        pushed
+    }
+
+    /// Pushes a record to the consumer that `route` chooses, whatever the flow's routing is, waiting for room as long as it takes.
+    /// Consumers are numbered in the flow's order. `route` is asked again when consumers join or leave meanwhile.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push), or `route` has refused.
+    pub fn push_by(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
         let mut chosen = None;
         loop {
             if self.refresh()? {
@@ -296,138 +310,6 @@ impl FlowProducer {
         Err(ProgramError::Lost { flow: self.flow.clone(), lost: std::mem::take(&mut self.lost) })
     }
 
-    /// Brings the rings to what the flow is now. Says whether they are others.
-    fn refresh(&mut self) -> Result<bool, ProgramError> {
-        if let Some(why) = &self.over {
-            return Err(self.ended(why));
-        }
-        let Some(news) = self.follower.take() else { return Ok(false) };
-        let before = (self.attached, self.lanes.len());
-        let done = self.hear(&news);
-        self.catch_up(done)?;
-        Ok(before != (self.attached, self.lanes.len()))
-    }
-
-    fn hear(&mut self, news: &News) -> Result<(), ProgramError> {
-        match news {
-            News::Gone(why) => Err(self.ended(why)),
-            // What it was before this program looked at it.
-            News::Flow(flow) if flow.version < self.version => Ok(()),
-            News::Flow(flow) => self.adapt(flow),
-        }
-    }
-
-    /// Waits for a change that is under way: a ring that was given up is about to leave the flow, or to be made anew.
-    fn catch_up(&mut self, mut done: Result<(), ProgramError>) -> Result<(), ProgramError> {
-        let begun = Instant::now();
-        let mut asked = begun;
-        while matches!(done, Err(ProgramError::Ring(_))) && begun.elapsed() < CHANGE {
-            // Events come when all of a change is done, which waits for agents that hang; what the flow is now is known before.
-            let mut news = self.follower.take();
-            if news.is_none() && asked.elapsed() >= ASK {
-                asked = Instant::now();
-                news = get(&self.session, &self.flow).ok().map(|flow| News::Flow(Box::new(flow)));
-            }
-            if let Some(news) = news {
-                done = self.hear(&news);
-            } else if self.options.cancel.sleep(LOOK) {
-                break;
-            }
-        }
-        self.over = done.as_ref().err().map(ToString::to_string);
-        done
-    }
-
-    fn adapt(&mut self, flow: &proto::Flow) -> Result<(), ProgramError> {
-        self.version = flow.version;
-        if flow.state() == proto::FlowState::Failed {
-            return Err(self.ended(&format!("it has failed: {}", flow.reason)));
-        }
-        let Some(member) = flow.producers.iter().find(|m| m.name == self.member) else {
-            return Err(self.ended(&format!("member `{}` was taken out of it", self.member)));
-        };
-        self.take_up(flow, member)
-    }
-
-    /// Takes rings that are new, leaves those to consumers that leave, forgets those that are gone.
-    fn take_up(&mut self, flow: &proto::Flow, member: &proto::FlowMember) -> Result<(), ProgramError> {
-        let per_consumer = flow.kind() == proto::FlowKind::Shuffle;
-        let mut before = std::mem::take(&mut self.lanes);
-        let mut done = Ok(());
-        for (at, ring) in member.rings.iter().enumerate() {
-            let consumer = flow.consumers.get(at).filter(|_| per_consumer);
-            let mut had = before.iter().position(|lane| lane.ring == ring.name).map(|at| before.remove(at));
-            // One that was given up is gone, and this may be another of its name.
-            if let Some(gone) = had.take_if(|lane| lane.writer.is_aborted()) {
-                self.lose(gone);
-            }
-            match (had, consumer.is_some_and(|c| c.leaving)) {
-                (Some(lane), false) => self.lanes.push(lane),
-                (Some(lane), true) => done = done.and(self.leave_ring(lane)),
-                (None, true) => {}
-                // Whoever can't have all leaves the others to others.
-                (None, false) if done.is_err() => {}
-                (None, false) => {
-                    done = match self.take(ring, consumer.map_or("", |c| &c.name)) {
-                        Err(ProgramError::Ring(_)) if self.is_gone(&ring.name) => Ok(()),
-                        taken => taken,
-                    };
-                }
-            }
-        }
-        before.into_iter().for_each(|lane| self.lose(lane));
-        done
-    }
-
-    /// Whether a ring has left the flow meanwhile.
-    fn is_gone(&self, ring: &str) -> bool {
-        let rings = |f: &proto::Flow| f.producers.iter().flat_map(|m| &m.rings).any(|r| r.name == ring);
-        get(&self.session, &self.flow).is_ok_and(|flow| !rings(&flow))
-    }
-
-    /// What the flow is, from a controller that may be away for a moment.
-    fn ask(&self) -> Result<proto::Flow, ClientError> {
-        let begun = Instant::now();
-        loop {
-            match get(&self.session, &self.flow) {
-                Err(ClientError::Lost(_)) if begun.elapsed() < CHANGE && !self.options.cancel.sleep(LOOK) => {
-                }
-                done => return done,
-            }
-        }
-    }
-
-    fn take(&mut self, ring: &proto::Ring, consumer: &str) -> Result<(), ProgramError> {
-        let producer =
-            pu::attach_producer(Path::new(&ring.programs), &ring.name, self.options.cancel.clone())?;
-        // Numbers of its own for each ring that it takes, so that a successor's are not taken for gaps.
-        let number = std::process::id() ^ self.attached << 22;
-        self.attached = self.attached.wrapping_add(1);
-        if producer.is_aborted() {
-            producer.detach();
-            return Err(aborted(&ring.name));
-        }
-        let config = SegmentConfig { producer: number, ..SegmentConfig::default() };
-        let writer = match self.options.record_size {
-            Some(size) => SegmentWriter::tuples(producer, config, size)?,
-            None => SegmentWriter::records(producer, config)?,
-        };
-        self.lanes.push(Lane { ring: ring.name.clone(), consumer: consumer.to_owned(), writer });
-        Ok(())
-    }
-
-    /// A ring was given up: its consumer was taken out of the flow, whose next state says so, or the flow has failed.
-    fn given_up(&mut self, lane: usize) -> Result<(), ProgramError> {
-        let lane = self.lanes.remove(lane);
-        let why = format!("ring `{}` to consumer `{}` was given up", lane.ring, lane.consumer);
-        let given_up = aborted(&lane.ring);
-        self.lose(lane);
-        match self.catch_up(Err(given_up)) {
-            Err(ProgramError::Ring(_)) => Err(self.ended(&why)),
-            done => done,
-        }
-    }
-
     fn ended(&self, why: &str) -> ProgramError {
         let lost = self.lanes.iter().map(|lane| lane.writer.untaken()).sum::<u64>()
             + self.lost.iter().map(|lost| lost.records).sum::<u64>();
@@ -435,8 +317,4 @@ impl FlowProducer {
             if lost > 0 { format!("; {lost} records that were pushed are lost") } else { String::new() };
         ProgramError::Ended { flow: self.flow.clone(), why: format!("{why}{lost}") }
     }
-}
-
-fn aborted(ring: &str) -> ProgramError {
-    ProgramError::Ring(PuError::Attach { ring: ring.to_owned(), source: AttachError::Aborted })
 }

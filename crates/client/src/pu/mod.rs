@@ -32,7 +32,7 @@ pub enum PuError {
     /// No agent there.
     #[error("no agent answers at {}: {source}; is the system up?", socket.display())]
     Connect {
-        /// Its socket.
+        /// The agent's socket.
         socket: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -40,7 +40,7 @@ pub enum PuError {
     /// The connection broke.
     #[error("the agent at {} went away: {source}", socket.display())]
     Lost {
-        /// Its socket.
+        /// The agent's socket.
         socket: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -51,7 +51,7 @@ pub enum PuError {
     /// What the agent answered makes no sense.
     #[error("the agent at {} answered with something else than a ring: {reason}", socket.display())]
     Protocol {
-        /// Its socket.
+        /// The agent's socket.
         socket: PathBuf,
         /// What is wrong.
         reason: String,

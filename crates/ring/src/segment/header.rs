@@ -68,7 +68,7 @@ pub enum SegmentFault {
     RecordLength {
         /// Which record, from 0.
         index: u32,
-        /// Its length as stored.
+        /// The record's length as stored.
         length: u32,
         /// What is left.
         left: usize,

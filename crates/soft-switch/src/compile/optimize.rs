@@ -25,7 +25,7 @@ impl SlotSet {
         self.0[r as usize]
     }
 
-    /// Its slots below `end` as runs; gaps too short to be worth a run of their own are filled.
+    /// The set's slots below `end` as runs; gaps too short to be worth a run of their own are filled.
     pub(crate) fn runs(&self, end: usize) -> Vec<std::ops::Range<usize>> {
         const GAP: usize = 16;
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();

@@ -46,7 +46,7 @@ pub struct ActionCall {
 pub struct WeightedCall {
     /// The action.
     pub call: ActionCall,
-    /// Its share, above 0.
+    /// The action's share, above 0.
     pub weight: u32,
     /// Skipped while this port is down.
     pub watch_port: Option<u16>,
@@ -107,7 +107,7 @@ pub struct MeterConfig {
 pub struct GroupMember {
     /// Member id.
     pub member: u32,
-    /// Its share, above 0.
+    /// The member's share, above 0.
     pub weight: u32,
     /// Skipped while this port is down.
     pub watch_port: Option<u16>,
@@ -177,7 +177,7 @@ pub enum Notification {
     IdleTimeout {
         /// The table.
         table: TableId,
-        /// Its idle entries.
+        /// The table's idle entries.
         entries: Vec<TableEntry>,
         /// When, in the switch's nanoseconds.
         timestamp_ns: u64,

@@ -22,7 +22,7 @@ const ROCE_V2: &str = "RoCE v2";
 pub struct VerbsConfig {
     /// Name of the RDMA device, as `rdma link` shows it.
     pub device: Option<String>,
-    /// Its port, from 1.
+    /// The device's port, from 1.
     pub port: Option<u8>,
     /// Index of the GID in the port's table.
     pub gid_index: Option<u8>,

@@ -14,11 +14,11 @@ use zsr_api::{
 };
 use zsr_control_plane::controller::{self, Setup, create_flow_request};
 use zsr_control_plane::dataplane::model::Flow;
-use zsr_control_plane::dataplane::ticks;
 use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::parts::bare_switch;
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
-use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
-use zsr_soft_switch::{Switch, SwitchConfig, SwitchNode, control_queue};
+use zsr_p4runtime_server::P4RuntimeServer;
+use zsr_soft_switch::{SwitchNode, control_queue};
 use zsr_topology::{Host, Topology};
 use zsr_wire::ring::Flags;
 
@@ -125,10 +125,7 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
     let ports = options.ports.iter().map(|p| port(topology, options, p)).collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut clients = runtime.block_on(connect(&options.agents))?;
-    let mut switch = Switch::new(&empty_program()?, SwitchConfig::default());
-    for timer in ticks::timers(topology.switches[0].tick) {
-        switch.add_timer(timer)?;
-    }
+    let switch = bare_switch(&topology.switches[0])?;
     let waker = Waker::new()?;
     let to_wake = waker.clone();
     let (handle, control) = control_queue(move || to_wake.wake());
@@ -154,7 +151,6 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
             p4runtime: place.into(),
             listens: None,
             agents: topology.hosts.iter().map(agent).collect::<Result<Vec<_>>>()?,
-            own: Vec::new(),
             seed: None,
             journal: None,
         };

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::run::hosts::nic_config;
+use zsr_control_plane::parts::nic_config;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};

@@ -1,0 +1,377 @@
+//! Flows whose switch was replaced: the registers that said how far they were are gone with it. What the rings hold says it as well
+//! (protocol.md, "Losses"): a commit record how far its consumer is, and what its producer's tail becomes; a tail word how far a
+//! producer is. So a flow goes on from there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
+//!
+//! ```text
+//!  flow is adrift: its workers do not run ─► agents: rings suspended, their words ─► what is known of each ring ─► agents: items that
+//!      some consumers of a group lack, rings connected ─► switch: registers ─► journal ─► workers go on
+//! ```
+//! A flow waits for as long as an agent of its does not answer.
+
+use super::agents::{Agents, answer};
+use super::error::{ControllerError, ErrorKind};
+use super::events::of_flow;
+use super::{Controller, Work};
+use crate::dataplane::admin::Reset;
+use crate::dataplane::diff::Diff;
+use crate::dataplane::flow::{DataPlane, Ticks};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use zsr_api::agent::{self as proto, ReadItemsRequest, ResumeRingsRequest, SuspendRingsRequest};
+use zsr_api::controller::EventKind;
+
+/// Between two attempts, while an agent or the switch does not answer.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Most bytes of one transfer.
+const MOST: u32 = 4 << 20;
+
+/// What agents say of suspended rings, by name.
+type Words = HashMap<String, proto::Ring>;
+
+/// Items that a consumer of a group lacks, and another one has.
+#[derive(Debug, PartialEq, Eq)]
+struct Lack {
+    /// The ring that lacks them, and its head behind them.
+    ring: String,
+    head: u32,
+    len: u32,
+    /// Host and name of the ring that has them.
+    from: (String, String),
+}
+
+/// How one flow goes on.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Rings to be connected, with their hosts.
+    rings: Vec<(String, proto::ResumeRing)>,
+    resets: Vec<Reset>,
+    lacks: Vec<Lack>,
+}
+
+/// How far `to` is ahead of `from`, if it is by no more than `most`.
+fn ahead(from: u32, to: u32, most: u32) -> Option<u32> {
+    Some(to.wrapping_sub(from)).filter(|by| *by > 0 && *by <= most)
+}
+
+/// Of `producer`, items that the record of `consumer` says to be delivered, and its tail word does not.
+fn delivered(producer: (&Ring, &proto::Ring), consumer: &proto::Ring) -> Option<u32> {
+    let (ring, words) = producer;
+    let is_its = consumer.producer_id == u32::from(ring.ids.id);
+    let fill = words.head.wrapping_sub(words.tail);
+    ahead(words.tail, consumer.producer_tail, fill.min(MOST)).filter(|_| is_its)
+}
+
+/// How `flow` goes on, whose rings get connections with other first PSNs. Rings without words are left out; records of the rings in
+/// `stale` count for nothing.
+///
+/// # Errors
+/// Why it can't.
+fn plan(
+    flow: &mut Flow,
+    words: &Words,
+    stale: &HashSet<String>,
+    plane: &DataPlane,
+    mut psn: impl FnMut() -> u32,
+) -> Result<Plan, String> {
+    let mut out = Plan::default();
+    let (mtu, mut by_worker) = (flow.mtu, BTreeMap::<u16, Vec<&mut Ring>>::new());
+    let records: Vec<&proto::Ring> = flow
+        .consumers
+        .iter()
+        .flat_map(|m| &m.rings)
+        .filter(|r| !stale.contains(&r.name))
+        .filter_map(|r| words.get(&r.name))
+        .collect();
+    for ring in flow.consumers.iter_mut().flat_map(|m| &mut m.rings) {
+        if words.contains_key(&ring.name) {
+            by_worker.entry(ring.ids.worker).or_default().push(ring);
+        }
+    }
+    for (worker, rings) in by_worker {
+        let (first, known) = (psn(), |r: &Ring| &words[&r.name]);
+        let base = known(rings[0]).head;
+        let Some(foremost) = rings.iter().max_by_key(|r| known(r).head.wrapping_sub(base) as i32) else {
+            continue;
+        };
+        let (head, from) = (known(foremost).head, (foremost.host.clone(), foremost.name.clone()));
+        let tail = rings.iter().map(|r| known(r).tail).max_by_key(|tail| head.wrapping_sub(*tail));
+        for (number, ring) in rings.into_iter().enumerate() {
+            let words = known(ring);
+            if words.head != head {
+                let Some(len) = ahead(words.head, head, MOST.min(ring.size)) else {
+                    return Err(format!(
+                        "consumer ring `{}` is at byte {} and `{}` at {head}",
+                        ring.name, words.head, from.1
+                    ));
+                };
+                out.lacks.push(Lack { ring: ring.name.clone(), head, len, from: from.clone() });
+            }
+            (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
+            let reset = ring.ids.reset_poll(words.tail);
+            // The first one's stands for the worker, too, which has to know the smallest tail.
+            let consumer_tail = if number == 0 { tail.unwrap_or(words.tail) } else { words.tail };
+            let worker = if number == 0 { worker } else { 0 };
+            out.resets.push(Reset { worker, head, consumer_tail, ..reset });
+            out.rings.push((ring.host.clone(), resume(ring, mtu, plane, None)));
+        }
+    }
+    for ring in flow.producers.iter_mut().flat_map(|m| &mut m.rings) {
+        let Some(known) = words.get(&ring.name) else { continue };
+        let moved = records.iter().filter_map(|record| delivered((ring, known), record)).max().unwrap_or(0);
+        let (tail, first) = (known.tail.wrapping_add(moved), psn());
+        (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
+        out.resets.push(ring.ids.reset(tail));
+        out.rings.push((ring.host.clone(), resume(ring, mtu, plane, Some(tail))));
+    }
+    Ok(out)
+}
+
+fn resume(ring: &Ring, mtu: u32, plane: &DataPlane, tail: Option<u32>) -> proto::ResumeRing {
+    let target = |qp, is_poll| Some(super::agents::target(qp, mtu, plane, is_poll));
+    proto::ResumeRing {
+        name: ring.name.clone(),
+        data: target(ring.ids.data, false),
+        poll: target(ring.ids.poll, true),
+        tail,
+        ..Default::default()
+    }
+}
+
+/// Calls agents at the same time; those whose call fails.
+async fn at_once<T: Send + 'static>(
+    calls: impl Iterator<Item = (String, impl Future<Output = Result<T, ControllerError>> + Send + 'static)>,
+    mut done: impl FnMut(T),
+) -> BTreeSet<String> {
+    let mut tasks: JoinSet<(String, Result<T, ControllerError>)> = JoinSet::new();
+    for (host, call) in calls {
+        tasks.spawn(async move { (host, call.await) });
+    }
+    let mut failed = BTreeSet::new();
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok((_, Ok(result))) => done(result),
+            Ok((host, Err(_))) => drop(failed.insert(host)),
+            Err(_) => {}
+        }
+    }
+    failed
+}
+
+fn by_host<T>(all: impl Iterator<Item = (String, T)>) -> BTreeMap<String, Vec<T>> {
+    let mut out = BTreeMap::<String, Vec<T>>::new();
+    for (host, one) in all {
+        out.entry(host).or_default().push(one);
+    }
+    out
+}
+
+async fn suspend(
+    agents: &Agents,
+    rings: impl Iterator<Item = (String, String)>,
+) -> (Words, BTreeSet<String>) {
+    let mut words = Words::new();
+    let calls = by_host(rings).into_iter().map(|(host, names)| {
+        let (agents, whom) = (agents.clone(), host.clone());
+        let call = async move {
+            let mut client = agents.of(&whom)?;
+            answer(&whom, client.suspend_rings(SuspendRingsRequest { names })).await
+        };
+        (host, call)
+    });
+    let silent = at_once(calls, |found| {
+        words.extend(found.rings.into_iter().map(|r| (r.name.clone(), r)));
+    });
+    let silent = silent.await;
+    (words, silent)
+}
+
+async fn read(
+    agents: &Agents,
+    host: &str,
+    name: &str,
+    from: u32,
+    length: u32,
+) -> Result<Vec<u8>, ControllerError> {
+    let request = ReadItemsRequest { name: name.to_owned(), from, length };
+    let mut client = agents.of(host)?;
+    Ok(answer(host, client.read_items(request)).await?.items)
+}
+
+/// Of a load balance, consumer rings whose record is an old one: a producer's counter may have gone round since, so that it looks like
+/// the newest. Then its items are others than those that the producer still has.
+async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<String>, ControllerError> {
+    let mut out = HashSet::new();
+    if flow.kind != FlowKind::LoadBalance || flow.consumers.len() < 2 {
+        return Ok(out);
+    }
+    for consumer in flow.consumers.iter().flat_map(|m| &m.rings) {
+        let Some(record) = words.get(&consumer.name) else { continue };
+        for producer in flow.producers.iter().flat_map(|m| &m.rings) {
+            let Some(known) = words.get(&producer.name) else { continue };
+            let Some(len) = delivered((producer, known), record) else { continue };
+            let got = read(agents, &consumer.host, &consumer.name, record.head.wrapping_sub(len), len).await;
+            let has = read(agents, &producer.host, &producer.name, known.tail, len).await;
+            if got? != has? {
+                out.insert(consumer.name.clone());
+            }
+        }
+    }
+    Ok(out)
+}
+
+impl Controller {
+    /// Flows that wait to go on with another switch.
+    fn adrift(&self) -> Vec<Flow> {
+        self.state().flows.values().filter(|f| f.adrift && f.failed.is_none()).cloned().collect()
+    }
+
+    /// Has flows go on that have another switch, for as long as it is polled.
+    pub(super) async fn keep_resuming(&self) {
+        loop {
+            self.0.adrift.notified().await;
+            loop {
+                let mut work = self.work_at_last().await;
+                if self.is_open() {
+                    let flows = self.adrift();
+                    // What did not go is tried again.
+                    let _ = self.resume(&mut work, flows, false).await;
+                    self.note_adrift(&mut work);
+                }
+                drop(work);
+                if self.adrift().is_empty() {
+                    break;
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+
+    /// From now on a successor of this controller knows that the switch has what the journal says. Up to here, it would begin anew.
+    fn note_adrift(&self, work: &mut Work) {
+        if !std::mem::take(&mut work.is_new) {
+            return;
+        }
+        for flow in self.adrift() {
+            work.journal.note(&flow.name, Some(&flow));
+        }
+        work.journal.note_program(work.cookie);
+    }
+
+    /// Whose agent a flow that is adrift waits for.
+    pub(super) fn absent(&self, flow: &Flow) -> Option<String> {
+        let away = flow.members().find(|m| !self.is_connected(&m.host))?;
+        Some(format!(
+            "the switch was started anew, and host `{}` of member `{}` has not said yet what its rings hold",
+            away.host, away.name
+        ))
+    }
+
+    /// Has a flow go on that somebody wants to change; `anyway`: without the members whose agents do not answer, since they are going.
+    ///
+    /// # Errors
+    /// When it does not go on.
+    pub(super) async fn resume_first(
+        &self,
+        work: &mut Work,
+        name: &str,
+        anyway: bool,
+    ) -> Result<(), ControllerError> {
+        let flows: Vec<Flow> = self.adrift().into_iter().filter(|f| f.name == name).collect();
+        let Some(flow) = flows.first().cloned() else { return Ok(()) };
+        self.resume(work, flows, anyway).await?;
+        match self.get_flow(name) {
+            Ok(now) if now.adrift && now.failed.is_none() => {
+                let why = self.absent(&flow).unwrap_or_else(|| "the switch was started anew".to_owned());
+                Err(ControllerError::new(ErrorKind::NotNow, format!("flow `{name}`: {why}; try again")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has flows go on. Those that wait for an agent stay as they are, unless `anyway`.
+    async fn resume(
+        &self,
+        work: &mut Work,
+        mut flows: Vec<Flow>,
+        anyway: bool,
+    ) -> Result<(), ControllerError> {
+        let agents = &self.0.agents;
+        flows.retain(|flow| anyway || self.absent(flow).is_none());
+        let connected = |ring: &&Ring| self.is_connected(&ring.host);
+        let rings = flows.iter().flat_map(Flow::rings).filter(connected);
+        let (mut words, silent) = suspend(agents, rings.map(|r| (r.host.clone(), r.name.clone()))).await;
+        flows.retain(|flow| anyway || !flow.members().any(|m| silent.contains(&m.host)));
+        // A ring that was made anew under its name is another one.
+        let same = |ring: &Ring, words: &proto::Ring| {
+            ring.address.is_some_and(|a| u32::from(a.epoch) == words.epoch)
+        };
+        let others =
+            flows.iter().flat_map(Flow::rings).filter(|r| words.get(&r.name).is_some_and(|w| !same(r, w)));
+        let others: Vec<String> = others.map(|r| r.name.clone()).collect();
+        others.iter().for_each(|name| drop(words.remove(name)));
+
+        let mut ready: Vec<(Flow, Plan)> = Vec::new();
+        for mut flow in flows {
+            let stale = stale(agents, &flow, &words).await?;
+            let planned = plan(&mut flow, &words, &stale, &self.0.plane, || self.state().chance.psn());
+            match planned {
+                Ok(mut plan) => {
+                    self.fetch(&mut plan).await?;
+                    ready.push((flow, plan));
+                }
+                Err(why) => {
+                    let why = format!("the switch was started anew, and the flow can't go on: {why}");
+                    self.fail_flow(work, &flow.name, &why).await;
+                }
+            }
+        }
+        let rings = ready.iter_mut().flat_map(|(_, plan)| std::mem::take(&mut plan.rings));
+        let calls = by_host(rings).into_iter().map(|(host, rings)| {
+            let (agents, whom) = (agents.clone(), host.clone());
+            let call = async move {
+                let mut client = agents.of(&whom)?;
+                answer(&whom, client.resume_rings(ResumeRingsRequest { rings })).await
+            };
+            (host, call)
+        });
+        let silent = at_once(calls, |_| ()).await;
+        ready.retain(|(flow, _)| anyway || !flow.members().any(|m| silent.contains(&m.host)));
+        let resets: Vec<Reset> = ready.iter().flat_map(|(_, plan)| plan.resets.iter().copied()).collect();
+        self.reset(work, &resets).await?;
+        let (mut updates, mut run) = (Vec::new(), Ticks::new());
+        for (flow, _) in &mut ready {
+            let around = super::change::Surroundings::of(&self.state());
+            let before = self.0.plane.entities(flow, &around.context(false))?;
+            flow.adrift = false;
+            work.journal.note(&flow.name, Some(flow));
+            run.extend(self.0.plane.tick_groups(flow));
+            updates.extend(
+                Diff::between(before, self.0.plane.entities(flow, &around.context(false))?).additions(),
+            );
+        }
+        work.switch.update(updates.into_iter()).await?;
+        self.run_workers(work, &Ticks::new(), &run).await?;
+        for (flow, _) in ready {
+            let name = flow.name.clone();
+            self.state().set(&name, Some(flow));
+            let text = "the switch was started anew; the flow goes on from what its rings hold";
+            self.0.events.emit(EventKind::FlowResumed, of_flow(&name, text));
+        }
+        Ok(())
+    }
+
+    /// Gets the items that consumers lack from those that have them.
+    async fn fetch(&self, plan: &mut Plan) -> Result<(), ControllerError> {
+        for lack in &plan.lacks {
+            let (host, name) = &lack.from;
+            let items = read(&self.0.agents, host, name, lack.head.wrapping_sub(lack.len), lack.len).await?;
+            let rings = plan.rings.iter_mut().map(|(_, ring)| ring);
+            for ring in rings.filter(|ring| ring.name == lack.ring) {
+                (ring.head, ring.items) = (Some(lack.head), items.clone());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What systems are made of, in one process (`run`) and as processes (`process`): a switch without a program, what a NIC is made
+//! with, and a link's latency, rate and faults.
+
+use crate::dataplane::ticks;
+use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
+use zsr_p4runtime_server::empty_program;
+use zsr_soft_nic::NicConfig;
+use zsr_soft_switch::{Switch, SwitchConfig};
+use zsr_topology::{Host, Link, Switch as SwitchSpec, Topology, Traffic};
+use zsr_wire::Mac;
+
+/// Why there is no switch.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// The program that a switch runs until it is given another.
+    #[error("the software switch's empty program does not load: {0}")]
+    Program(String),
+    /// The switch refuses a timer or a packet.
+    #[error(transparent)]
+    Refused(#[from] zsr_soft_switch::ControlError),
+}
+
+/// A switch with the timers of `spec`, whose program the controller brings.
+///
+/// # Errors
+/// [`SwitchError`].
+pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
+    let mut switch = switch_without_timers(spec)?;
+    for timer in ticks::timers(spec.tick) {
+        switch.add_timer(timer)?;
+    }
+    Ok(switch)
+}
+
+/// A switch without timers, for whoever makes ticks otherwise.
+///
+/// # Errors
+/// [`SwitchError::Program`].
+pub fn switch_without_timers(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
+    let program = empty_program().map_err(|e| SwitchError::Program(e.to_string()))?;
+    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
+    Ok(Switch::new(&program, config))
+}
+
+/// What a host's soft NIC is made with. All of its packets have the priority of data.
+pub fn nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
+    NicConfig { tci: traffic.tci(host.vlan, false), ..NicConfig::new(Mac(host.mac.0), host.ip) }
+}
+
+/// `port` with the latency, the rate and the faults of `link`, if it has any.
+///
+/// # Errors
+/// A probability that is none.
+pub fn with_faults(port: AnyPort, link: &Link, topology: &Topology) -> Result<AnyPort, FaultError> {
+    let latency_ns = u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX);
+    let pace = Pace { latency_ns, rate: link.rate };
+    let port: AnyPort = if pace.is_none() { port } else { Box::new(Paced::new(port, pace)) };
+    let f = &link.faults;
+    if f.is_none() {
+        return Ok(port);
+    }
+    let rates = FaultRates {
+        loss: f.loss,
+        duplicate: f.duplicate,
+        reorder: f.reorder,
+        corrupt: f.corrupt,
+        ..Default::default()
+    };
+    let seed = f.seed.unwrap_or(topology.seed ^ u64::from(link.port) << 32);
+    Ok(Box::new(Faulty::new(port, rates, rates, seed)?))
+}

@@ -1,0 +1,217 @@
+//! What can go wrong while a workload runs.
+
+use std::path::PathBuf;
+
+use zsr_ring::segment::{SegmentPushError, SegmentSetupError};
+use zsr_ring::{PopError, PushError};
+
+use super::output::OutputError;
+use zsr_records::{KeyError, RouteError};
+
+/// Why a workload could not be prepared or run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The input can't be opened.
+    #[error("cannot open the input {}: {cause}", path.display())]
+    Open {
+        /// The input.
+        path: PathBuf,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// The input is a pipe, a folder or a device, of which producers can't read their shares.
+    #[error(
+        "the input {} is {what}; expected a file, of which each producer can read its share", path.display()
+    )]
+    NotAFile {
+        /// The input.
+        path: PathBuf,
+        /// What the input is instead.
+        what: &'static str,
+    },
+    /// The input can't be read.
+    #[error("cannot read the input {} at byte {offset}: {cause}", path.display())]
+    Read {
+        /// The input.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// The header line has no such column.
+    #[error("the input {} has no column '{column}'; its header line has {found}", path.display())]
+    NoSuchColumn {
+        /// The input.
+        path: PathBuf,
+        /// The key's name.
+        column: String,
+        /// The columns that there are.
+        found: String,
+    },
+    /// Lines have fewer columns than the key's number.
+    #[error("the input {} has no column {column}: its first line has {found}", path.display())]
+    NoColumn {
+        /// The input.
+        path: PathBuf,
+        /// The key's number, from 1.
+        column: u32,
+        /// Columns of the first line.
+        found: usize,
+    },
+    /// No header line.
+    #[error("the input {} is empty: expected a header line that names its columns", path.display())]
+    NoHeader {
+        /// The input.
+        path: PathBuf,
+    },
+    /// A quote without its end.
+    #[error("{place}: a quote is opened in this record, and the input ends before it is closed")]
+    OpenQuote {
+        /// Which record.
+        place: String,
+    },
+    /// A file of binary records ends within one.
+    #[error(
+        "the input {} has {bytes} bytes, which is no multiple of the record size {record_size}: {} bytes are \
+         left over", path.display(), bytes % u64::from((*record_size).max(1))
+    )]
+    PartialRecord {
+        /// The input.
+        path: PathBuf,
+        /// The file's size.
+        bytes: u64,
+        /// Bytes of a record.
+        record_size: u32,
+    },
+    /// A record does not fit in an item.
+    #[error(
+        "{place}: the record is {length} bytes long, but items of {item_size} bytes hold records of at most \
+         {max}; give the flow a bigger item_size (--item-size)"
+    )]
+    RecordTooLong {
+        /// Which record.
+        place: String,
+        /// The record's bytes; for a line of which the end was not looked for, "more than" so many.
+        length: String,
+        /// Bytes of the flow's items.
+        item_size: u32,
+        /// The longest record that fits.
+        max: usize,
+    },
+    /// A record has no key.
+    #[error("{place}: {cause}")]
+    Key {
+        /// Which record.
+        place: String,
+        /// Why.
+        cause: KeyError,
+    },
+    /// A key has no consumer.
+    #[error("{place}: {cause}")]
+    Route {
+        /// Which record.
+        place: String,
+        /// Why.
+        cause: RouteError,
+    },
+    /// Items of this size can't tell so many producers apart.
+    #[error(
+        "flow '{flow}' has {producers} producers, but synthetic items of {item_size} bytes number at most {max}"
+    )]
+    TooManyProducers {
+        /// The flow.
+        flow: String,
+        /// The flow's producers.
+        producers: usize,
+        /// Bytes of its items.
+        item_size: u32,
+        /// As many as fit.
+        max: usize,
+    },
+    /// Attached rings are not those of the flow.
+    #[error("flow '{flow}' was given {found} instead of {wanted}")]
+    WrongRings {
+        /// The flow.
+        flow: String,
+        /// What was given.
+        found: String,
+        /// What it needs.
+        wanted: String,
+    },
+    /// A ring refuses an item.
+    #[error("cannot push into ring '{ring}': {cause}")]
+    Push {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: PushError,
+    },
+    /// A ring takes no record.
+    #[error("cannot push into ring '{ring}': {cause}")]
+    PushRecord {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: SegmentPushError,
+    },
+    /// A ring's items can't hold segments.
+    #[error("ring '{ring}' can't carry records: {cause}; give the flow a bigger item_size (--item-size)")]
+    Segments {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: SegmentSetupError,
+    },
+    /// A ring gives no item.
+    #[error("cannot pop from ring '{ring}': {cause}")]
+    Pop {
+        /// The ring.
+        ring: String,
+        /// Why.
+        cause: PopError,
+    },
+    /// What was received can't be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// A thread of the workload panicked, which is a defect of zsr.
+    #[error("the thread of {0} stopped unexpectedly; this is a defect of zsr")]
+    Panicked(String),
+    /// No thread can be started.
+    #[error("cannot start a thread for {name}: {cause}")]
+    Thread {
+        /// What it was for.
+        name: String,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+}
+
+impl WorkloadError {
+    /// Whether the command is wrong, and not what it works on: there is no such key.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, WorkloadError::NoSuchColumn { .. } | WorkloadError::NoColumn { .. })
+    }
+
+    /// How likely this is the cause of the others: a thread that was cancelled, or whose ring's other end
+    /// went away, only echoes what happened elsewhere.
+    pub(crate) fn rank(&self) -> u8 {
+        let push = |cause: &PushError| match cause {
+            PushError::Cancelled => 0,
+            PushError::Aborted(_) => 1,
+            _ => 2,
+        };
+        match self {
+            WorkloadError::Push { cause, .. }
+            | WorkloadError::PushRecord { cause: SegmentPushError::Ring(cause), .. } => push(cause),
+            WorkloadError::Pop { cause: PopError::Cancelled, .. } => 0,
+            WorkloadError::Pop { cause: PopError::Aborted(_), .. } => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether it only says that the run was cancelled from outside.
+    pub fn is_cancelled(&self) -> bool {
+        self.rank() == 0
+    }
+}

@@ -1,0 +1,39 @@
+//! What flows carry: where tuples come from, which consumer they go to, and proof that they arrived.
+//!
+//! ```text
+//!  producer host                                              consumer host
+//!  source ─► key ─► router ─► segment in ring p→c ═ switch ═► ring c ─► segment ─► records ─► output file
+//!                              │ tally(p,c)                              │ tally(p,c)
+//!                              └───────────────── verify ────────────────┘
+//! ```
+//!
+//! [`run_flow`] drives one flow over attached rings: one thread per endpoint, each doing nothing but local
+//! memory operations. Every item carries its producer and sequence number, and both ends keep a running hash
+//! of the contents per pair of producer and consumer; comparing them tells lost, doubled, misordered,
+//! misrouted and altered items, in memory that does not grow with their number.
+
+#![forbid(unsafe_code)]
+
+mod compare;
+mod consume;
+mod drive;
+mod error;
+mod file;
+pub mod item;
+mod output;
+mod produce;
+mod source;
+mod tally;
+mod tpch;
+mod verify;
+
+pub use drive::{Control, FlowInput, FlowOutcome, Meter, RingOutcome, run_flow};
+pub use error::WorkloadError;
+pub use output::no_folder;
+pub use output::{OutputError, OutputPlan};
+pub use source::{Estimate, Prepared, Unit, input_columns, prepare};
+pub use tally::Tally;
+pub use verify::{Discrepancy, Verification};
+
+#[cfg(test)]
+mod tests;

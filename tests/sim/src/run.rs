@@ -1,0 +1,465 @@
+//! One schedule in one system: carries the steps out, lets the programs work, and looks whether every guarantee holds.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use zsr_api::controller::{self as proto, EventKind};
+use zsr_control_plane::controller::error::ControllerError;
+use zsr_control_plane::controller::state::NewMember;
+use zsr_control_plane::controller::{Controller, StartError};
+use zsr_control_plane::dataplane::model::Flow;
+use zsr_host_agent::agent::RingInfo;
+use zsr_link::FaultRates;
+use zsr_simnet::LinkConfig;
+use zsr_tests::controlled::{Controlled, MemoryStore, Task};
+use zsr_topology::RingRole;
+
+use crate::programs::Programs;
+use crate::schedule::{HOSTS, NewFlow, Schedule, Step, What};
+
+/// Virtual time between two turns of the programs.
+const STEP: Duration = Duration::from_micros(100);
+/// Turns of the programs between two looks for rings without a program.
+const LOOK: u64 = 5;
+/// Between two attempts to start a controller.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long after the last fault everything has to have arrived, and again, everything that was deleted be gone.
+pub const DRAINED: Duration = Duration::from_secs(60);
+
+/// What a schedule has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    pub items: u64,
+    pub packets: u64,
+    /// Equal hashes mean equal runs.
+    pub hash: u64,
+    pub virtual_time: Duration,
+    /// From the last fault until everything had arrived.
+    pub drained_in: Duration,
+}
+
+/// What the operator was told of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Exists,
+    Gone,
+    /// The controller died before it answered.
+    Nothing,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { items, packets, hash, virtual_time, drained_in } = self;
+        write!(
+            f,
+            "{items} items popped, {packets} packets (trace {hash:016x}), {:.3} s of virtual time, everything had arrived {:.3} s \
+             after the last fault",
+            virtual_time.as_secs_f64(),
+            drained_in.as_secs_f64()
+        )
+    }
+}
+
+type Events = tokio::sync::broadcast::Receiver<proto::Event>;
+type Asked = Task<Result<Option<Flow>, ControllerError>>;
+
+struct Run<'s> {
+    sim: Controlled,
+    programs: Programs,
+    schedule: &'s Schedule,
+    store: MemoryStore,
+    controller: Option<Controller>,
+    starting: Option<Task<Result<Controller, StartError>>>,
+    /// Whether there is to be a controller, and when it is tried (again) to start one.
+    wanted: Option<Duration>,
+    events: Option<Events>,
+    asked: Vec<(What, Asked)>,
+    told: BTreeMap<usize, Told>,
+    turn: u64,
+    trace: bool,
+}
+
+fn host(number: usize) -> String {
+    format!("h{number}")
+}
+
+fn topology(schedule: &Schedule) -> String {
+    let hosts: Vec<String> = (0..HOSTS).map(host).collect();
+    format!("defaults: {{mtu: {}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
+}
+
+fn member(prefix: char, number: usize) -> proto::Member {
+    proto::Member { name: format!("{prefix}{number}"), host: host(number), ..Default::default() }
+}
+
+fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
+    let settings = proto::Settings {
+        max_batch: Some(flow.max_batch),
+        doorbell: Some(flow.doorbell),
+        policy: Some(flow.policy.into()),
+        ..Default::default()
+    };
+    proto::CreateFlowRequest {
+        name: format!("f{}", flow.name),
+        kind: flow.kind.into(),
+        producers: flow.producers.iter().map(|h| member('p', *h)).collect(),
+        consumers: flow.consumers.iter().map(|h| member('c', *h)).collect(),
+        item_size: flow.item_size,
+        ring_size: flow.ring_size,
+        settings: Some(settings),
+        ..Default::default()
+    }
+}
+
+/// Runs a schedule. Panics with what is wrong, if anything is. `trace` prints what happens.
+pub fn run(schedule: &Schedule, trace: bool) -> Summary {
+    let link = LinkConfig { bandwidth_bps: Some(schedule.bandwidth_bps), ..LinkConfig::FAST };
+    let mut sim = Controlled::new(&topology(schedule), link.with_faults(schedule.rates), schedule.seed);
+    let store = MemoryStore::default();
+    let controller = sim.controller(Some(Box::new(store.clone()))).expect("the first controller");
+    let empty = sim.switch_holds();
+    let mut run = Run {
+        programs: Programs::new(schedule.seed),
+        schedule,
+        store,
+        controller: None,
+        starting: None,
+        wanted: Some(Duration::ZERO),
+        events: None,
+        asked: Vec::new(),
+        told: BTreeMap::new(),
+        turn: 0,
+        trace,
+        sim,
+    };
+    let begun = run.now();
+    run.has_controller(controller);
+    for step in &schedule.steps {
+        run.pass(begun + step.at);
+        run.say(&step.to_string());
+        run.act(step);
+    }
+    run.pass(begun + schedule.calm);
+    run.heal();
+    let calm = run.now();
+    run.say("nothing goes wrong any more");
+    run.until("everything has arrived", |run| run.lacking());
+    let drained_in = run.now() - calm;
+    run.say("everything has arrived");
+    run.check_told();
+    run.programs.leave_all();
+    run.until("all flows are gone", Run::delete_all);
+    run.until("rings and queue pairs are gone", |run| run.sim.hosts_hold());
+    assert_eq!(run.sim.switch_holds(), empty, "what the switch has at the end, and had in the beginning");
+    let net = &run.sim.net;
+    Summary {
+        items: run.programs.popped,
+        packets: net.deliveries(),
+        hash: net.trace_hash(),
+        virtual_time: run.now() - begun,
+        drained_in,
+    }
+}
+
+impl Run<'_> {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.sim.net.now())
+    }
+
+    fn say(&self, what: &str) {
+        if self.trace {
+            println!("[{:>12.3} ms] {what}", self.now().as_secs_f64() * 1e3);
+        }
+    }
+
+    fn pass(&mut self, until: Duration) {
+        while self.now() < until {
+            self.turn();
+        }
+    }
+
+    /// Lets time pass until `lacking` says that nothing is.
+    fn until(&mut self, what: &str, mut lacking: impl FnMut(&mut Self) -> Option<String>) {
+        let end = self.now() + DRAINED;
+        loop {
+            for _ in 0..10 {
+                self.turn();
+            }
+            let Some(still) = lacking(self) else { return };
+            if self.now() > end {
+                panic!(
+                    "{} s after the last fault it is not so that {what}: {still}\n{}",
+                    DRAINED.as_secs(),
+                    self.picture()
+                );
+            }
+        }
+    }
+
+    /// Virtual time passes, the programs do a little, and what has ended meanwhile is looked at.
+    fn turn(&mut self) {
+        self.sim.run_for(STEP);
+        self.turn += 1;
+        if self.turn % LOOK == 0 {
+            for (number, agent) in self.sim.agents.iter().enumerate().filter(|(n, _)| self.sim.lives(*n)) {
+                self.programs.attach(number, agent);
+            }
+        }
+        self.programs.step();
+        if self.store.died() {
+            self.say("the controller dies in the middle of a line of its journal");
+            self.kill_controller();
+        }
+        self.look_at_controller();
+        self.look_at_events();
+        let ended = self.asked.extract_if(.., |(_, task)| task.is_finished()).collect::<Vec<_>>();
+        for (what, task) in ended {
+            self.ended(&what, task);
+        }
+    }
+
+    fn has_controller(&mut self, controller: Controller) {
+        self.events = Some(controller.events(None).1);
+        self.controller = Some(controller);
+        self.wanted = None;
+    }
+
+    fn look_at_controller(&mut self) {
+        if self.starting.as_ref().is_some_and(Task::is_finished)
+            && let Some(task) = self.starting.take()
+        {
+            match self.sim.result(task) {
+                Some(Ok(controller)) => {
+                    self.say("a controller has started");
+                    self.has_controller(controller);
+                }
+                Some(Err(why)) => {
+                    self.say(&format!("no controller: {why}"));
+                    self.wanted = Some(self.now() + AGAIN);
+                }
+                None => self.wanted = Some(self.now() + AGAIN),
+            }
+        }
+        let due = self.wanted.is_some_and(|at| at <= self.now());
+        if due && self.controller.is_none() && self.starting.is_none() {
+            self.starting = Some(self.sim.begin_controller(Some(Box::new(self.store.clone()))));
+        }
+    }
+
+    fn look_at_events(&mut self) {
+        while let Some(event) = self.events.as_mut().and_then(|events| events.try_recv().ok()) {
+            if self.trace {
+                let proto::Event { flow, member, ring, host, text, .. } = &event;
+                self.say(&format!("event {:?} {flow} {member} {ring} {host}: {text}", event.kind()));
+            }
+            let flow = event.flow.get(1..).and_then(|f| f.parse::<usize>().ok()).unwrap_or(usize::MAX);
+            match event.kind() {
+                EventKind::MemberLeaving => self.programs.leave(flow, &event.member, true),
+                EventKind::FlowChanged if event.text.ends_with("stays") => {
+                    self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
+                }
+                EventKind::FlowFailed => self.programs.excuse(flow, &event.text),
+                _ => {}
+            }
+        }
+    }
+
+    fn kill_controller(&mut self) {
+        self.sim.kill_controller();
+        (self.controller, self.starting, self.events, self.wanted) = (None, None, None, None);
+    }
+
+    fn act(&mut self, step: &Step) {
+        let sim = &mut self.sim;
+        match &step.what {
+            What::Faults { host, rates } => sim.set_faults(*host, *rates),
+            What::Cut { host } => sim.set_faults(*host, FaultRates { loss: 1.0, ..FaultRates::NONE }),
+            What::Mend { host } => sim.set_faults(*host, self.schedule.rates),
+            What::KillController => self.kill_controller(),
+            What::StartController => self.wanted = Some(Duration::ZERO),
+            What::StallController(stalls) => sim.stall_controller(*stalls),
+            What::KillHost(host) => {
+                sim.kill_host(*host);
+                self.programs.bury(*host);
+            }
+            What::KillSwitch => sim.kill_switch(),
+            What::ReturnSwitch => sim.return_switch(),
+            What::ReturnHost(host) => sim.return_host(*host),
+            What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
+            What::AgentReachable(host, is) => sim.set_reachable(*host, *is),
+            What::SwitchReachable(is) => sim.set_switch_reachable(*is),
+            What::JournalFull(full) => self.store.set_full(*full),
+            What::JournalCut(part) => self.store.cut_next(*part),
+            What::ProgramsPause(host, pause) => self.programs.pause_host(*host, *pause),
+            What::ProgramsChange(host) => self.programs.change(*host),
+            asked => self.ask(asked),
+        }
+    }
+
+    /// The operator asks for something, if there is somebody to ask.
+    fn ask(&mut self, what: &What) {
+        let Some(controller) = self.controller.clone() else { return };
+        let name = |flow: &usize| format!("f{flow}");
+        let task = match what.clone() {
+            What::Create(flow) => {
+                self.programs.know(&flow);
+                self.told.insert(flow.name, Told::Nothing);
+                self.sim.begin(async move { controller.create(request(&flow)).await.map(Some) })
+            }
+            What::SetRateAndWeight { flow, weight } => {
+                let changes = zsr_control_plane::dataplane::settings::Changes {
+                    weight: Some(weight),
+                    ..Default::default()
+                };
+                self.sim.begin(async move { controller.set_flow(&name(&flow), &changes).await.map(Some) })
+            }
+            What::AddProducer { flow, host: at } | What::AddConsumer { flow, host: at } => {
+                let is_producer = matches!(what, What::AddProducer { .. });
+                self.programs.joined(flow, at, is_producer);
+                let (prefix, role) =
+                    if is_producer { ('p', RingRole::Producer) } else { ('c', RingRole::Consumer) };
+                let member = NewMember { name: format!("{prefix}{at}"), host: host(at), rings: Vec::new() };
+                self.sim
+                    .begin(async move { controller.add_member(&name(&flow), role, &member).await.map(Some) })
+            }
+            What::Remove { flow, host: at } => {
+                self.programs.pause_flow(flow, true);
+                self.sim.begin(async move {
+                    let flow = controller.get_flow(&name(&flow))?;
+                    let at = [format!("c{at}"), format!("p{at}")];
+                    let Some(member) = flow.members().find(|m| at.contains(&m.name)) else { return Ok(None) };
+                    controller.remove_member(&flow.name, &member.name, false).await.map(Some)
+                })
+            }
+            What::Delete { flow } => {
+                self.programs.pause_flow(flow, true);
+                self.sim
+                    .begin(async move { controller.delete_flow(&name(&flow), false).await.map(|()| None) })
+            }
+            _ => None,
+        };
+        if let Some(task) = task {
+            self.asked.push((what.clone(), task));
+        }
+    }
+
+    /// What was asked for has been done, or refused, or nobody will ever say.
+    fn ended(&mut self, what: &What, task: Asked) {
+        let result = self.sim.result(task);
+        match &result {
+            Some(Ok(_)) => self.say(&format!("done: {what:?}")),
+            Some(Err(e)) => self.say(&format!("refused: {what:?}: {e}")),
+            None => self.say(&format!("nobody answers: {what:?}")),
+        }
+        match (what, result) {
+            (What::Create(flow), Some(Ok(_))) => drop(self.told.insert(flow.name, Told::Exists)),
+            (What::Create(flow), Some(Err(_))) => drop(self.told.insert(flow.name, Told::Gone)),
+            (What::Delete { flow }, Some(Ok(_))) => {
+                if self.programs.excused(*flow).is_none()
+                    && let Some(lacking) = self.programs.lacking(*flow)
+                {
+                    panic!("f{flow} was deleted, not by force, while {lacking}");
+                }
+                self.told.insert(*flow, Told::Gone);
+            }
+            (What::Delete { flow }, None) => drop(self.told.insert(*flow, Told::Nothing)),
+            (What::Delete { flow } | What::Remove { flow, .. }, _) => self.programs.pause_flow(*flow, false),
+            _ => {}
+        }
+    }
+
+    /// Nothing is wrong from now on.
+    fn heal(&mut self) {
+        for number in 0..HOSTS {
+            self.sim.return_host(number);
+            self.sim.stall_host(number, false);
+            self.sim.set_reachable(number, true);
+            self.sim.set_faults(number, FaultRates::NONE);
+            self.programs.pause_host(number, false);
+        }
+        self.sim.return_switch();
+        self.sim.set_switch_reachable(true);
+        self.sim.stall_controller(false);
+        self.store.set_full(false);
+        self.store.forget_cut();
+        if self.controller.is_none() && self.starting.is_none() {
+            self.wanted = Some(Duration::ZERO);
+        }
+    }
+
+    /// What keeps the system from being at rest.
+    fn lacking(&mut self) -> Option<String> {
+        let Some(controller) = &self.controller else { return Some("there is no controller".to_owned()) };
+        if let Some((what, _)) = self.asked.first() {
+            return Some(format!("{what:?} is under way"));
+        }
+        let running = controller.list_flows().into_iter().filter(|f| f.failed.is_none());
+        let numbers: Vec<usize> = running.filter_map(|f| f.name[1..].parse().ok()).collect();
+        let programs = &mut self.programs;
+        numbers.into_iter().find_map(|f| programs.excused(f).is_none().then(|| programs.lacking(f)).flatten())
+    }
+
+    /// What operators and programs were told is so.
+    fn check_told(&self) {
+        let Some(controller) = &self.controller else { return };
+        let flows = controller.list_flows();
+        for (number, told) in &self.told {
+            let name = format!("f{number}");
+            let there = flows.iter().find(|f| f.name == name);
+            match told {
+                Told::Exists => {
+                    assert!(there.is_some(), "{name} was created, nobody has deleted it, and it is not there")
+                }
+                Told::Gone => assert!(there.is_none(), "{name} was refused, or deleted, and is there"),
+                Told::Nothing => {}
+            }
+        }
+        let rings = self.rings();
+        for flow in flows.iter().filter(|f| f.failed.is_none()) {
+            let number = flow.name[1..].parse().unwrap_or(usize::MAX);
+            if let Some(ring) = self.programs.misled(number, &rings) {
+                panic!("the program at `{ring}` was told that its flow has failed; it runs");
+            }
+        }
+    }
+
+    fn rings(&self) -> Vec<(usize, RingInfo)> {
+        let agents = self.sim.agents.iter().enumerate();
+        agents.flat_map(|(n, a)| a.rings().unwrap_or_default().into_iter().map(move |r| (n, r))).collect()
+    }
+
+    /// Deletes the flows that are left; says which still are.
+    fn delete_all(&mut self) -> Option<String> {
+        let Some(controller) = &self.controller else { return Some("there is no controller".to_owned()) };
+        if let Some((what, _)) = self.asked.first() {
+            return Some(format!("{what:?} is under way"));
+        }
+        let flows = controller.list_flows();
+        let names: Vec<String> = flows.iter().map(|f| f.name.clone()).collect();
+        for flow in flows {
+            let number = flow.name[1..].parse().unwrap_or(usize::MAX);
+            let force = flow.failed.is_some() || self.programs.excused(number).is_some();
+            let (what, controller) = (What::Delete { flow: number }, controller.clone());
+            let deleting = async move { controller.delete_flow(&flow.name, force).await.map(|()| None) };
+            if let Some(task) = self.sim.begin(deleting) {
+                self.asked.push((what, task));
+            }
+        }
+        (!names.is_empty()).then(|| format!("there are {names:?}"))
+    }
+
+    /// What is, for whoever has to find out why nothing goes on.
+    fn picture(&self) -> String {
+        let mut out = String::new();
+        if let Some(controller) = &self.controller {
+            for flow in controller.list_flows() {
+                let _ = writeln!(out, "flow {} {:?} failed: {:?}", flow.name, flow.kind, flow.failed);
+            }
+        }
+        for (number, ring) in self.rings() {
+            let _ = writeln!(out, "h{number} {} {:?} {:?}", ring.name, ring.state, ring.ring.snapshot());
+        }
+        out
+    }
+}

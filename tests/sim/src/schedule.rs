@@ -1,0 +1,264 @@
+//! A schedule: which flows there are, and what happens to whom and when. A seed says all of it; a list of steps, so that a schedule
+//! that fails can be made shorter step by step.
+
+use std::fmt;
+use std::time::Duration;
+
+use zsr_api::controller::{FlowKind, Policy};
+use zsr_link::{FaultRates, Rng};
+
+/// Hosts of every simulated system.
+pub const HOSTS: usize = 5;
+
+/// A flow to be made.
+#[derive(Clone, Debug)]
+pub struct NewFlow {
+    pub name: usize,
+    pub kind: FlowKind,
+    pub producers: Vec<usize>,
+    pub consumers: Vec<usize>,
+    pub item_size: u32,
+    pub ring_size: u32,
+    pub max_batch: u32,
+    pub doorbell: bool,
+    pub policy: Policy,
+    /// Whether producers end their streams when they have pushed everything.
+    pub closes: bool,
+    /// Items that each producer ring gets.
+    pub items: u32,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub enum What {
+    Create(NewFlow),
+    SetRateAndWeight {
+        flow: usize,
+        weight: u32,
+    },
+    AddProducer {
+        flow: usize,
+        host: usize,
+    },
+    AddConsumer {
+        flow: usize,
+        host: usize,
+    },
+    Remove {
+        flow: usize,
+        host: usize,
+    },
+    Delete {
+        flow: usize,
+    },
+    Faults {
+        host: usize,
+        rates: FaultRates,
+    },
+    Cut {
+        host: usize,
+    },
+    Mend {
+        host: usize,
+    },
+    KillController,
+    StartController,
+    StallController(bool),
+    KillSwitch,
+    ReturnSwitch,
+    KillHost(usize),
+    ReturnHost(usize),
+    StallHost(usize, bool),
+    AgentReachable(usize, bool),
+    SwitchReachable(bool),
+    JournalFull(bool),
+    /// The controller dies while it writes the next line of its journal, of which this part is written.
+    JournalCut(f64),
+    /// The programs of a host do nothing for a while, or go on.
+    ProgramsPause(usize, bool),
+    /// The programs of a host leave their rings, and others come.
+    ProgramsChange(usize),
+}
+
+/// Something happens at a time.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub at: Duration,
+    pub what: What,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>10.3} ms  {:?}", self.at.as_secs_f64() * 1e3, self.what)
+    }
+}
+
+/// What is to happen in a system, and how its links are from the beginning.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub seed: u64,
+    pub mtu: u32,
+    pub rates: FaultRates,
+    pub bandwidth_bps: u64,
+    /// From when on nothing more goes wrong, and everything has to come to its end.
+    pub calm: Duration,
+    pub steps: Vec<Step>,
+}
+
+/// Held back this long, a frame is overtaken by many.
+const LATE_NS: u64 = 20_000;
+const FLOWS: u64 = 4;
+
+struct Maker {
+    rng: Rng,
+    steps: Vec<Step>,
+    calm_us: u64,
+}
+
+impl Maker {
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.rng.below(of.len() as u64) as usize]
+    }
+
+    fn host(&mut self) -> usize {
+        self.rng.below(HOSTS as u64) as usize
+    }
+
+    /// Some hosts, each once.
+    fn hosts(&mut self, most: u64) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..HOSTS).collect();
+        let n = 1 + self.rng.below(most);
+        (0..n).map(|_| all.remove(self.rng.below(all.len() as u64) as usize)).collect()
+    }
+
+    fn time(&mut self) -> Duration {
+        Duration::from_micros(self.rng.below(self.calm_us))
+    }
+
+    fn add(&mut self, at: Duration, what: What) {
+        self.steps.push(Step { at, what });
+    }
+
+    /// Begins, and ends after a while, which is mostly short.
+    fn passing(&mut self, begin: What, end: What) {
+        let at = self.time();
+        let longest = self.pick(&[2_000, 20_000, 200_000, 3_000_000]);
+        let lasts = Duration::from_micros(1 + self.rng.below(longest));
+        self.add(at, begin);
+        self.add(at + lasts, end);
+    }
+
+    fn rates(&mut self) -> FaultRates {
+        let rate = self.pick(&[0.001, 0.01, 0.05, 0.2]);
+        let mut rates = FaultRates { reorder_ns: LATE_NS, ..FaultRates::NONE };
+        if self.rng.chance(0.6) {
+            rates.loss = rate;
+        }
+        if self.rng.chance(0.4) {
+            rates.duplicate = rate;
+        }
+        if self.rng.chance(0.4) {
+            rates.reorder = rate;
+        }
+        if self.rng.chance(0.4) {
+            rates.corrupt = rate;
+        }
+        if self.rng.chance(0.2) {
+            rates.delay_ns = self.rng.below(50_000);
+        }
+        rates
+    }
+
+    fn flow(&mut self, name: usize) -> NewFlow {
+        let kind =
+            self.pick(&[FlowKind::Shuffle, FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate]);
+        let item_size = self.pick(&[16, 64, 256, 1024, 4096]);
+        let most = self.pick(&[5, 50, 300]);
+        let slots = self.pick(&[2, 4, 16, 64]);
+        NewFlow {
+            name,
+            kind,
+            producers: self.hosts(2),
+            consumers: self.hosts(3),
+            item_size,
+            ring_size: item_size * slots,
+            max_batch: item_size * self.pick(&[1, 2, 8, 64]),
+            doorbell: self.rng.chance(0.7),
+            policy: self.pick(&[Policy::Wait, Policy::Wait, Policy::DropMember, Policy::Abort]),
+            closes: self.rng.chance(0.4),
+            items: 1 + self.rng.below(most) as u32,
+        }
+    }
+
+    fn fault(&mut self) {
+        let host = self.host();
+        match self.rng.below(16) {
+            0 | 1 => {
+                let rates = self.rates();
+                self.passing(What::Faults { host, rates }, What::Mend { host });
+            }
+            2 => self.passing(What::Cut { host }, What::Mend { host }),
+            3 | 4 => self.passing(What::KillController, What::StartController),
+            5 => self.passing(What::StallController(true), What::StallController(false)),
+            6 => self.passing(What::KillHost(host), What::ReturnHost(host)),
+            7 => self.passing(What::StallHost(host, true), What::StallHost(host, false)),
+            8 => self.passing(What::AgentReachable(host, false), What::AgentReachable(host, true)),
+            9 => self.passing(What::SwitchReachable(false), What::SwitchReachable(true)),
+            10 => self.passing(What::JournalFull(true), What::JournalFull(false)),
+            11 => {
+                let part = self.rng.below(1000) as f64 / 1000.0;
+                self.passing(What::JournalCut(part), What::StartController);
+            }
+            12 | 13 => self.passing(What::KillSwitch, What::ReturnSwitch),
+            14 => self.passing(What::ProgramsPause(host, true), What::ProgramsPause(host, false)),
+            _ => {
+                let at = self.time();
+                self.add(at, What::ProgramsChange(host));
+            }
+        }
+    }
+
+    fn operation(&mut self, flows: usize) {
+        let (at, flow, host) = (self.time(), self.rng.below(flows as u64) as usize, self.host());
+        let what = match self.rng.below(6) {
+            0 => What::SetRateAndWeight { flow, weight: 1 + self.rng.below(8) as u32 },
+            1 => What::AddProducer { flow, host },
+            2 | 3 => What::AddConsumer { flow, host },
+            4 => What::Remove { flow, host },
+            _ => What::Delete { flow },
+        };
+        self.add(at, what);
+    }
+}
+
+impl Schedule {
+    /// The schedule of a seed.
+    pub fn new(seed: u64) -> Schedule {
+        let mut maker = Maker { rng: Rng::new(seed), steps: Vec::new(), calm_us: 0 };
+        maker.calm_us = maker.pick(&[2_000, 20_000, 100_000, 500_000, 2_000_000]);
+        let rates = if maker.rng.chance(0.4) { maker.rates() } else { FaultRates::NONE };
+        let flows = 1 + maker.rng.below(FLOWS) as usize;
+        for flow in 0..flows {
+            let at = if flow == 0 { Duration::ZERO } else { maker.time() / 2 };
+            let what = What::Create(maker.flow(flow));
+            maker.add(at, what);
+        }
+        for _ in 0..maker.rng.below(5) {
+            maker.operation(flows);
+        }
+        for _ in 0..maker.rng.below(6) {
+            maker.fault();
+        }
+        let mtu = maker.pick(&[256, 1024, 4096]);
+        let bandwidth_bps = maker.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]);
+        let Maker { mut steps, calm_us, .. } = maker;
+        steps.sort_by_key(|step| step.at);
+        Schedule { seed, mtu, rates, bandwidth_bps, calm: Duration::from_micros(calm_us), steps }
+    }
+
+    /// The schedule without some of its steps.
+    pub fn keeping(&self, keep: impl Fn(usize) -> bool) -> Schedule {
+        let steps = self.steps.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect();
+        Schedule { steps, ..self.clone() }
+    }
+}

@@ -1,0 +1,428 @@
+//! A whole system under one seed and one virtual clock: the controller that users run, its P4Runtime session, agents, NICs, the switch
+//! with the shipped program, and links with faults. Nothing runs beside the caller: no thread, no socket, no real time.
+//!
+//! ```text
+//!  network: switch, NICs ── a span of virtual time ─► calls to the switch ─► controller, agents, servers: up to the same time ─► again
+//! ```
+//! Controller, switch and every host are processes of their own, which can be killed, stalled, and cut off from one another.
+
+mod process;
+mod relay;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use tokio::task::JoinHandle as Task;
+use zsr_api::controller as proto;
+use zsr_control_plane::controller::store::Store;
+use zsr_control_plane::controller::{self, Controller, Setup, StartError};
+use zsr_control_plane::dataplane::model::Flow;
+use zsr_control_plane::p4::Artifacts;
+use zsr_control_plane::parts::{bare_switch, nic_config};
+use zsr_host_agent::agent::Agent;
+use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
+use zsr_p4runtime_server::P4RuntimeServer;
+use zsr_ring::{Cancel, Consumer, Producer};
+use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
+use zsr_soft_nic::Nic;
+use zsr_soft_switch::{ControlQueue, Program, TableId, control_queue};
+use zsr_topology::Topology;
+use zsr_wire::{Frame, FramePool};
+
+use crate::nodes::SwitchNode;
+use crate::wire::Wire;
+use relay::Way;
+
+pub use process::Process;
+pub use store::MemoryStore;
+
+/// Virtual time that the network runs before controller and agents have their turn, in nanoseconds: what a call between them and the
+/// switch takes at least. Longer while they have nothing to say to each other.
+const SPAN: u64 = 20_000;
+const QUIET_SPAN: u64 = 200_000;
+/// Spans without a word after which it is quiet.
+const QUIET: u32 = 50;
+/// Turns that the processes may have at one time.
+const TURNS: usize = 64;
+
+/// Loads the program. As long as the result is there, systems are made in a fraction of the time.
+pub fn load() -> Program {
+    let artifacts = Artifacts::built_in().expect("the program");
+    Program::from_json(std::str::from_utf8(&artifacts.json).expect("text")).expect("a sound program")
+}
+
+/// A host's NIC, which its agent calls in the same thread; none while the host is dead.
+struct HeldNic(Option<Arc<Mutex<Nic>>>);
+
+impl HeldNic {
+    fn nic(&self) -> Option<std::sync::MutexGuard<'_, Nic>> {
+        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Node for HeldNic {
+    fn handle(&mut self, now_ns: u64, _port: u16, frame: Frame, pool: &mut FramePool) {
+        match self.nic() {
+            Some(mut nic) => nic.handle(now_ns, frame, pool),
+            None => pool.put(frame),
+        }
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)> {
+        self.nic()?.poll_transmit(now_ns, pool).map(|frame| (0, frame))
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.nic()?.next_timeout()
+    }
+
+    fn on_timer(&mut self, now_ns: u64) {
+        if let Some(mut nic) = self.nic() {
+            nic.on_timeout(now_ns);
+        }
+    }
+}
+
+/// A host: its NIC's node, the way to its agent, and the agent's process while it lives.
+struct HostSide {
+    node: NodeId,
+    port: u16,
+    way: Way,
+    process: Option<Process>,
+}
+
+/// The system.
+pub struct Controlled {
+    /// The network.
+    pub net: Network,
+    /// Its hosts' agents, in the topology's order; of a dead host, the last one.
+    pub agents: Vec<Agent>,
+    topology: Topology,
+    seed: u64,
+    switch: NodeId,
+    control: ControlQueue,
+    hosts: Vec<HostSide>,
+    /// The switch's P4Runtime server, and the way to it.
+    server: Option<Process>,
+    p4runtime: Way,
+    /// The network between controller, agents and switch.
+    relay: Process,
+    carried: Arc<AtomicU64>,
+    silent_spans: u32,
+    /// The controller's, while there is one.
+    controller: Option<Process>,
+    /// Who does not run at the moment: hosts, and the controller.
+    stalled: BTreeSet<usize>,
+    controller_stalled: bool,
+}
+
+impl Controlled {
+    /// Everything but the controller. `yaml` is a topology with one switch, all links are as `link`.
+    pub fn new(yaml: &str, link: LinkConfig, seed: u64) -> Controlled {
+        let topology =
+            Topology::parse(Path::new("sim.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let mut net = Network::new(seed);
+        let nothing = bare_switch(&topology.switches[0]).expect("a switch");
+        let switch = net.add(SwitchNode::new(nothing, Wire::default()));
+        let (relay, carried) = (Process::new(0), Arc::<AtomicU64>::default());
+        let way = || {
+            let (way, carrying) = Way::new(carried.clone());
+            relay.spawn(carrying);
+            way
+        };
+        let p4runtime = way();
+        let hosts = (0..topology.hosts.len()).map(|number| {
+            let node = net.add(HeldNic(None));
+            let port = topology.link_of(number).expect("a link").port as u16;
+            net.connect(End { node: switch, port }, End { node, port: 0 }, link).expect("free ports");
+            HostSide { node, port, way: way(), process: None }
+        });
+        let hosts: Vec<HostSide> = hosts.collect();
+        let mut sim = Controlled {
+            net,
+            agents: Vec::new(),
+            topology,
+            seed,
+            switch,
+            control: control_queue(|| ()).1,
+            hosts,
+            server: None,
+            p4runtime,
+            relay,
+            carried,
+            silent_spans: 0,
+            controller: None,
+            stalled: BTreeSet::new(),
+            controller_stalled: false,
+        };
+        sim.start_switch();
+        for host in 0..sim.hosts.len() {
+            let agent = sim.start_host(host);
+            sim.agents.push(agent);
+        }
+        sim
+    }
+
+    /// A switch that knows nothing.
+    fn start_switch(&mut self) {
+        let (handle, control) = control_queue(|| ());
+        let fresh = bare_switch(&self.topology.switches[0]).expect("a switch");
+        *self.switch() = SwitchNode::new(fresh, Wire::default());
+        let process = Process::new(self.net.now());
+        let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
+        process.spawn(server.serve(self.p4runtime.listen(), std::future::pending()));
+        (self.control, self.server) = (control, Some(process));
+    }
+
+    /// The switch dies, and with it its tables and registers, and the packets in it.
+    pub fn kill_switch(&mut self) {
+        let nothing = bare_switch(&self.topology.switches[0]).expect("a switch");
+        *self.switch() = SwitchNode::new(nothing, Wire::default());
+        self.server = None;
+    }
+
+    /// A switch that has died is there again, with nothing.
+    pub fn return_switch(&mut self) {
+        if self.server.is_none() {
+            self.start_switch();
+        }
+    }
+
+    /// A NIC and an agent, both without a memory of what was.
+    fn start_host(&mut self, number: usize) -> Agent {
+        let (host, traffic) = (&self.topology.hosts[number], &self.topology.traffic);
+        let config = nic_config(host, traffic);
+        let nic = Arc::new(Mutex::new(Nic::new(config)));
+        let backend = SoftNicBackend::new("soft0", NicHandle::held(nic.clone()), &config, host.mtu);
+        let agent = Agent::new(&host.name, backend.expect("a NIC"));
+        let side = &mut self.hosts[number];
+        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").0 = Some(nic);
+        let (process, incoming, serving) = (Process::new(self.net.now()), side.way.listen(), agent.clone());
+        process.spawn(async move { serving.serve_incoming(incoming, std::future::pending()).await });
+        side.process = Some(process);
+        agent
+    }
+
+    /// A host dies: its NIC, its agent, and the memory of its rings. Programs there have nothing left either.
+    pub fn kill_host(&mut self, number: usize) {
+        let side = &mut self.hosts[number];
+        side.process = None;
+        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").0 = None;
+    }
+
+    /// A host that has died is there again, with nothing.
+    pub fn return_host(&mut self, number: usize) {
+        if self.hosts[number].process.is_none() {
+            self.agents[number] = self.start_host(number);
+        }
+    }
+
+    /// Whether a host lives.
+    pub fn lives(&self, number: usize) -> bool {
+        self.hosts[number].process.is_some()
+    }
+
+    /// A host's agent does not run for a while, or does again. Its NIC, like one of hardware, goes on.
+    pub fn stall_host(&mut self, number: usize, stalls: bool) {
+        match stalls {
+            true => self.stalled.insert(number),
+            false => self.stalled.remove(&number),
+        };
+    }
+
+    /// The controller does not run for a while, or does again.
+    pub fn stall_controller(&mut self, stalls: bool) {
+        self.controller_stalled = stalls;
+    }
+
+    /// Whether controller and agent of a host reach each other.
+    pub fn set_reachable(&mut self, number: usize, is: bool) {
+        self.hosts[number].way.set_open(is);
+    }
+
+    /// Whether controller and switch reach each other.
+    pub fn set_switch_reachable(&mut self, is: bool) {
+        self.p4runtime.set_open(is);
+    }
+
+    /// Faults of a host's link, both ways, from now on.
+    pub fn set_faults(&mut self, number: usize, rates: FaultRates) {
+        let side = &self.hosts[number];
+        for end in [End { node: self.switch, port: side.port }, End { node: side.node, port: 0 }] {
+            self.net.set_faults(end, rates).expect("sound rates");
+        }
+    }
+
+    /// A controller, with its journal in `store`. An earlier one must have ended, or is killed.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn controller(&mut self, store: Option<Box<dyn Store>>) -> Result<Controller, StartError> {
+        let starting = self.begin_controller(store);
+        self.finish(starting)
+    }
+
+    /// As [`controller`](Self::controller), without waiting until it has started.
+    pub fn begin_controller(
+        &mut self,
+        store: Option<Box<dyn Store>>,
+    ) -> Task<Result<Controller, StartError>> {
+        let (topology, seed) = (self.topology.clone(), self.seed ^ self.net.now());
+        let p4runtime = self.p4runtime.place.clone().into();
+        let agents = self.hosts.iter().map(|host| (host.way.place.clone().into(), None)).collect();
+        let process = Process::new(self.net.now());
+        let starting = process.spawn(async move {
+            let setup = Setup {
+                name: "sim".into(),
+                topology: &topology,
+                artifacts: &Artifacts::built_in().expect("the program"),
+                p4runtime,
+                listens: None,
+                agents,
+                seed: Some(seed),
+                journal: store,
+            };
+            controller::start(setup).await
+        });
+        self.controller = Some(process);
+        self.controller_stalled = false;
+        starting
+    }
+
+    /// The controller dies where it is.
+    pub fn kill_controller(&mut self) {
+        self.controller = None;
+    }
+
+    /// Creates a flow of small items.
+    pub fn create(&mut self, controller: &Controller, request: proto::CreateFlowRequest) -> Flow {
+        let controller = controller.clone();
+        self.drive(async move { controller.create(request).await }).expect("created")
+    }
+
+    /// Starts `work` in the controller's process; `None` if there is none.
+    pub fn begin<R: Send + 'static>(
+        &self,
+        work: impl Future<Output = R> + Send + 'static,
+    ) -> Option<Task<R>> {
+        self.controller.as_ref().map(|process| process.spawn(work))
+    }
+
+    /// Lets virtual time pass until `work` is done, in the controller's process.
+    pub fn drive<R: Send + 'static>(&mut self, work: impl Future<Output = R> + Send + 'static) -> R {
+        let task = self.begin(work).expect("a controller");
+        self.finish(task)
+    }
+
+    fn finish<R>(&mut self, task: Task<R>) -> R {
+        while !task.is_finished() {
+            self.span();
+        }
+        self.relay.result(task).expect("its process lives")
+    }
+
+    /// What a task that has ended returned; `None` if its process was killed before.
+    pub fn result<R>(&self, task: Task<R>) -> Option<R> {
+        self.relay.result(task)
+    }
+
+    /// Lets `time` of virtual time pass.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.net.now() + time.as_nanos() as u64;
+        while self.net.now() < end {
+            self.span_until(end);
+        }
+    }
+
+    fn span(&mut self) {
+        self.span_until(u64::MAX);
+    }
+
+    fn span_until(&mut self, end: u64) {
+        let span = if self.silent_spans > QUIET { QUIET_SPAN } else { SPAN };
+        assert_eq!(self.net.run_for(span.min(end - self.net.now())), Stop::Time);
+        let now = self.net.now();
+        // Agents may have given their NICs something to send.
+        for side in &self.hosts {
+            self.net.node_mut::<HeldNic>(side.node).expect("a NIC");
+        }
+        let before = self.carried.load(Ordering::Relaxed);
+        for _ in 0..TURNS {
+            let carried = self.carried.load(Ordering::Relaxed);
+            if let Some(controller) = self.controller.as_ref().filter(|_| !self.controller_stalled) {
+                controller.advance(now);
+            }
+            self.relay.advance(now);
+            let runs = |(number, _): &(usize, &HostSide)| !self.stalled.contains(number);
+            for (_, side) in self.hosts.iter().enumerate().filter(runs) {
+                if let Some(process) = &side.process {
+                    process.advance(now);
+                }
+            }
+            if let Some(server) = &self.server {
+                server.advance(now);
+            }
+            let switch = self.net.node_mut::<SwitchNode>(self.switch).expect("a switch");
+            let served = switch.serve(now, &self.control);
+            if !served && carried == self.carried.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let said = before != self.carried.load(Ordering::Relaxed);
+        self.silent_spans = if said { 0 } else { self.silent_spans.saturating_add(1) };
+    }
+
+    /// What the switch has been given: entries by table, and multicast groups with their members.
+    pub fn switch_holds(&mut self) -> BTreeMap<String, usize> {
+        let switch = &self.switch().switch;
+        let tables = switch.info().tables.iter().enumerate();
+        let mut holds: BTreeMap<String, usize> = tables
+            .map(|(id, table)| (table.name.clone(), switch.table_len(TableId(id as u32)).expect("a table")))
+            .collect();
+        for (id, members) in switch.multicast_groups() {
+            holds.insert(format!("multicast group {id}"), members.len());
+        }
+        holds
+    }
+
+    /// A host that has rings, memory regions or queue pairs, and how many.
+    pub fn hosts_hold(&self) -> Option<String> {
+        self.hosts.iter().zip(&self.agents).find_map(|(side, agent)| {
+            let nic = self.net.node::<HeldNic>(side.node).expect("a NIC").nic()?;
+            let (rings, (regions, qps)) = (agent.rings().map_or(0, |rings| rings.len()), nic.held());
+            (rings + regions + qps > 0).then(|| {
+                format!(
+                    "host {} has {rings} rings, {regions} memory regions, {qps} queue pairs",
+                    agent.name()
+                )
+            })
+        })
+    }
+
+    /// The switch.
+    pub fn switch(&mut self) -> &mut SwitchNode {
+        self.net.node_mut(self.switch).expect("a switch")
+    }
+
+    /// The program's end of ring number `at` of `flow`, all of producers' first.
+    pub fn producer(&self, flow: &Flow, at: usize) -> Producer {
+        let ring = flow.rings().nth(at).expect("a ring");
+        self.agent(&ring.host).attach_producer(&ring.name, Cancel::default()).expect("a free ring")
+    }
+
+    /// The same of a consumer ring.
+    pub fn consumer(&self, flow: &Flow, at: usize) -> Consumer {
+        let ring = flow.rings().nth(at).expect("a ring");
+        self.agent(&ring.host).attach_consumer(&ring.name, Cancel::default()).expect("a free ring")
+    }
+
+    fn agent(&self, host: &str) -> &Agent {
+        self.agents.iter().find(|a| a.name() == host).expect("a host")
+    }
+}

@@ -1,0 +1,71 @@
+//! The network between controller, agents and switch: connections between servers' places, which it can hold up or cut.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use p4runtime_proto::{Local, LocalListener, local};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::watch;
+use tokio_stream::StreamExt;
+
+/// Bytes that are passed on at once.
+const CHUNK: usize = 16 << 10;
+
+/// The way to one server, which may be started anew.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Where clients connect to.
+    pub place: Local,
+    server: Arc<Mutex<Option<Local>>>,
+    open: watch::Sender<bool>,
+    carried: Arc<AtomicU64>,
+}
+
+impl Way {
+    /// A way to nobody, and what carries it, to be run as a task. Counts the bytes that pass in `carried`.
+    pub fn new(carried: Arc<AtomicU64>) -> (Way, impl Future<Output = ()> + Send + 'static) {
+        let (place, listener) = local();
+        let way = Way { place, server: Arc::default(), open: watch::Sender::new(true), carried };
+        (way.clone(), way.carry(listener))
+    }
+
+    /// A server listens from now on.
+    pub fn listen(&self) -> LocalListener {
+        let (place, listener) = local();
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        listener
+    }
+
+    /// Whether bytes pass. While they do not, they wait.
+    pub fn set_open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
+
+    async fn carry(self, mut listener: LocalListener) {
+        while let Some(Ok(client)) = listener.next().await {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // Nobody there: the client's connection ends.
+            let Some(server) = server.and_then(|place| place.connect().ok()) else { continue };
+            let (from_client, to_client) = tokio::io::split(client);
+            let (from_server, to_server) = tokio::io::split(server);
+            tokio::spawn(self.clone().pass(from_client, to_server));
+            tokio::spawn(self.clone().pass(from_server, to_client));
+        }
+    }
+
+    async fn pass(self, mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>) -> io::Result<()> {
+        let mut open = self.open.subscribe();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let len = from.read(&mut chunk).await?;
+            // Its sender is `self`.
+            let _ = open.wait_for(|open| *open).await;
+            self.carried.fetch_add(1, Ordering::Relaxed);
+            if len == 0 {
+                return to.shutdown().await;
+            }
+            to.write_all(&chunk[..len]).await?;
+        }
+    }
+}

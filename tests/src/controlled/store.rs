@@ -1,0 +1,86 @@
+//! A journal in memory, on a disk that can be full, and be written in part.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use zsr_control_plane::controller::store::Store;
+
+/// The journal; it outlives its controllers. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<Disk>>);
+
+#[derive(Debug, Default)]
+struct Disk {
+    text: Vec<u8>,
+    full: bool,
+    /// How much of the next line is written, before the controller dies.
+    cut: Option<f64>,
+    dead: bool,
+}
+
+impl MemoryStore {
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the disk has no room.
+    pub fn set_full(&self, full: bool) {
+        self.disk().full = full;
+    }
+
+    /// Of the next line only this part (0 to 1) is written, and nothing behind it: [`died`](Self::died) says when that has happened,
+    /// and whoever has the controller then kills it.
+    pub fn cut_next(&self, part: f64) {
+        self.disk().cut = Some(part);
+    }
+
+    /// No line is cut off after all.
+    pub fn forget_cut(&self) {
+        self.disk().cut = None;
+    }
+
+    /// Whether a line was cut off. The disk takes lines again from then on.
+    pub fn died(&self) -> bool {
+        std::mem::take(&mut self.disk().dead)
+    }
+
+    /// What is written.
+    pub fn text(&self) -> Vec<u8> {
+        self.disk().text.clone()
+    }
+}
+
+impl Store for MemoryStore {
+    fn path(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.text())
+    }
+
+    fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+        let mut disk = self.disk();
+        if disk.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        disk.text = text.to_vec();
+        Ok(())
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut disk = self.disk();
+        if disk.full || disk.dead {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if let Some(part) = disk.cut.take() {
+            let written = (line.len() as f64 * part) as usize;
+            disk.text.extend_from_slice(&line[..written.min(line.len())]);
+            disk.dead = true;
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        disk.text.extend_from_slice(line);
+        Ok(())
+    }
+}
