@@ -7,7 +7,7 @@ use zsr_api::controller as proto;
 use zsr_control_plane::controller::Controller;
 use zsr_control_plane::dataplane::model::Flow;
 use zsr_ring::{Consumer, Producer};
-use zsr_sim::LinkConfig;
+use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::Controlled;
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
@@ -170,7 +170,7 @@ fn a_member_of_an_idle_flow_that_falls_silent_is_noticed_in_time() {
     sim.run_for(6000 * MS);
     let (_, mut events) = controller.events(None);
     // From now on nothing reaches h1, and nothing comes from there.
-    sim.switch().cut = Some(1);
+    sim.switch().cut(Some(1));
     let cut = sim.net.now();
     let silent = loop {
         sim.run_for(10 * MS);
