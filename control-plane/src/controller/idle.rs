@@ -27,11 +27,6 @@ struct Seen {
     since: Instant,
 }
 
-/// Whether a flow's workers run.
-fn runs(flow: &Flow) -> bool {
-    flow.failed.is_none() && !flow.adrift
-}
-
 impl Controller {
     /// Has workers tick as often as their flows need it, for as long as it is polled.
     pub(super) async fn keep_ticks(&self) {
@@ -52,7 +47,10 @@ impl Controller {
         let plane = &self.0.plane;
         let flows: Vec<(String, u64, Vec<u16>)> = {
             let state = self.state();
-            let flows = state.flows.values().filter(|f| runs(f) && plane.idle_groups(f).is_some());
+            let flows = state
+                .flows
+                .values()
+                .filter(|f| f.failed.is_none() && !f.adrift && plane.idle_groups(f).is_some());
             flows.map(|f| (f.name.clone(), f.version, f.workers().into_iter().collect())).collect()
         };
         let counter = plane.schema().counter(TRANSFERS).map_err(PlanError::from)?;
@@ -91,7 +89,7 @@ impl Controller {
     fn moves(&self, is_idle: impl Fn(&Flow) -> Option<bool>) -> (Ticks, Ticks) {
         let (mut had, mut has) = (Ticks::new(), Ticks::new());
         let state = self.state();
-        for flow in state.flows.values().filter(|f| runs(f)) {
+        for flow in state.flows.values().filter(|f| f.failed.is_none() && !f.adrift) {
             let Some(is_idle) = is_idle(flow) else { continue };
             let often = self.0.plane.tick_groups(flow);
             let wanted = self.0.plane.idle_groups(flow).filter(|_| is_idle).unwrap_or_else(|| often.clone());

@@ -45,7 +45,7 @@ pub enum OutputError {
     },
 }
 
-/// Why a folder can't be made, in words.
+/// Why there is no folder.
 pub fn no_folder(cause: &std::io::Error) -> String {
     match cause.kind() {
         std::io::ErrorKind::AlreadyExists => "there is a file of that name".to_owned(),

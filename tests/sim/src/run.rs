@@ -201,7 +201,7 @@ impl Run<'_> {
     fn turn(&mut self) {
         self.sim.run_for(STEP);
         self.turn += 1;
-        if self.turn % LOOK == 0 {
+        if self.turn.is_multiple_of(LOOK) {
             for (number, agent) in self.sim.agents.iter().enumerate().filter(|(n, _)| self.sim.lives(*n)) {
                 self.programs.attach(number, agent);
             }
@@ -308,10 +308,7 @@ impl Run<'_> {
                 self.sim.begin(async move { controller.create(request(&flow)).await.map(Some) })
             }
             What::SetRateAndWeight { flow, weight } => {
-                let changes = zsr_control_plane::dataplane::settings::Changes {
-                    weight: Some(weight),
-                    ..Default::default()
-                };
+                let changes = proto::Settings { weight: Some(weight), ..Default::default() };
                 self.sim.begin(async move { controller.set_flow(&name(&flow), &changes).await.map(Some) })
             }
             What::AddProducer { flow, host: at } | What::AddConsumer { flow, host: at } => {
