@@ -48,6 +48,8 @@ pub(super) enum Motion {
 
 #[derive(Clone, Debug)]
 struct Seen {
+    /// The flow's.
+    number: u16,
     /// Head and tail, by ring.
     words: BTreeMap<String, (u32, u32)>,
     /// When one of them has changed, or there was nothing to move.
@@ -56,9 +58,10 @@ struct Seen {
 }
 
 impl Pulse {
-    /// Whether flow `name` moves, as far as it is known.
-    pub(super) fn of(&self, name: &str) -> Option<Motion> {
-        self.lock().get(name).map(|seen| seen.motion.clone())
+    /// Whether a flow moves, as far as it is known. One of the same name that is gone says nothing about it.
+    pub(super) fn of(&self, flow: &Flow) -> Option<Motion> {
+        let known = self.lock();
+        known.get(&flow.name).filter(|seen| seen.number == flow.number).map(|seen| seen.motion.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Seen>> {
@@ -76,7 +79,7 @@ impl Pulse {
         let mut changes = Vec::new();
         let mut before = std::mem::take(&mut *known);
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
-            let was = before.remove(&flow.name);
+            let was = before.remove(&flow.name).filter(|was| was.number == flow.number);
             // Where an agent does not answer, nothing new is known.
             let before = was.as_ref().map_or(Motion::Moves, |was| was.motion.clone());
             let Some(seen) = look(flow, held, was.as_ref(), now).or(was) else { continue };
@@ -123,7 +126,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     let full: Vec<String> =
         consumers.iter().filter(|(_, h)| fill(h) > 0).map(|(r, h)| at_consumer(r, h)).collect();
     if consumers.iter().all(|(_, h)| h.head_flags & CLOSED != 0) {
-        return Some(Seen { words, moved: now, motion: Motion::Ended(some(full)) });
+        return Some(Seen { number: flow.number, words, moved: now, motion: Motion::Ended(some(full)) });
     }
     let unmoved = was.filter(|was| was.words == words).map(|was| was.moved);
     let begun: Vec<String> = flow
@@ -155,7 +158,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
         true => Motion::Stalled(some(waits)),
         false => Motion::Moves,
     };
-    Some(Seen { words, moved, motion })
+    Some(Seen { number: flow.number, words, moved, motion })
 }
 
 /// What a consumer ring holds, and who has to take it.
@@ -253,7 +256,7 @@ mod tests {
         let (pulse, now) = (Pulse::default(), Instant::now());
         pulse.note(&[flow()], held, now);
         pulse.note(&[flow()], held, now + Duration::from_secs(seconds));
-        pulse.of("f").unwrap()
+        pulse.of(&flow()).unwrap()
     }
 
     #[test]
@@ -275,7 +278,7 @@ mod tests {
         for second in 0..9 {
             let now = begun + Duration::from_secs(second);
             pulse.note(&[flow()], &held(64 * (second as u32 + 1), 0, true, 0), now);
-            assert_eq!(pulse.of("f"), Some(Motion::Moves));
+            assert_eq!(pulse.of(&flow()), Some(Motion::Moves));
         }
         let kinds = |held: &HashMap<String, Held>, second| {
             let changes = pulse.note(&[flow()], held, begun + Duration::from_secs(second));
@@ -287,12 +290,24 @@ mod tests {
         assert_eq!(kinds(&stays, 20), [EventKind::FlowStalled]);
         assert_eq!(kinds(&stays, 25), []);
         assert_eq!(kinds(&HashMap::new(), 30), []);
-        assert!(matches!(pulse.of("f"), Some(Motion::Stalled(_))));
+        assert!(matches!(pulse.of(&flow()), Some(Motion::Stalled(_))));
         assert_eq!(kinds(&held(0, 64, true, 0), 31), [EventKind::FlowMoves]);
         assert_eq!(kinds(&held(0, 64, true, CLOSED), 32), [EventKind::FlowEnded]);
         assert_eq!(kinds(&held(0, 0, true, CLOSED), 40), []);
         pulse.note(&[], &HashMap::new(), begun);
-        assert_eq!(pulse.of("f"), None);
+        assert_eq!(pulse.of(&flow()), None);
+    }
+
+    #[test]
+    fn a_flow_is_not_what_one_of_its_name_was() {
+        let (pulse, now) = (Pulse::default(), Instant::now());
+        pulse.note(&[flow()], &held(0, 0, false, CLOSED), now);
+        assert!(matches!(pulse.of(&flow()), Some(Motion::Ended(_))));
+        let again = Flow { number: 2, ..flow() };
+        assert_eq!(pulse.of(&again), None);
+        // Nor while its agents do not answer.
+        pulse.note(std::slice::from_ref(&again), &HashMap::new(), now);
+        assert_eq!(pulse.of(&again), None);
     }
 
     #[test]

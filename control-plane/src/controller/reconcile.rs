@@ -61,7 +61,7 @@ fn idle<'f>(
     let is_there =
         |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
     let mut out = Ticks::new();
-    for flow in flows.filter(|f| f.failed.is_none()) {
+    for flow in flows.filter(|f| f.failed.is_none() && !f.adrift) {
         let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
             continue;
         };

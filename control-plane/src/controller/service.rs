@@ -80,7 +80,7 @@ impl Controller {
             }
         }
         drop(state);
-        self.say_what_it_does(&mut message);
+        self.say_what_it_does(flow, &mut message);
         message
     }
 
@@ -90,9 +90,9 @@ impl Controller {
     }
 
     /// Whether a flow moves, and what is being done to it.
-    fn say_what_it_does(&self, message: &mut proto::Flow) {
+    fn say_what_it_does(&self, flow: &crate::dataplane::model::Flow, message: &mut proto::Flow) {
         if message.state() == proto::FlowState::Running {
-            let (state, reason) = match self.0.pulse.of(&message.name) {
+            let (state, reason) = match self.0.pulse.of(flow) {
                 Some(Motion::Stalled(why)) => (proto::FlowState::Stalled, format!("waits for {why}")),
                 Some(Motion::Ended(left)) if left.is_empty() => (proto::FlowState::Ended, left),
                 Some(Motion::Ended(left)) => (proto::FlowState::Ended, format!("waits for {left}")),

@@ -464,6 +464,8 @@ impl State {
     /// Another switch is there, which knows nothing: what the flows were is known of their rings alone.
     pub fn forget_switch(&mut self) {
         self.numbers.forget();
+        self.ticking.clear();
+        self.idle.clear();
         for flow in self.flows.values_mut() {
             flow.adrift = true;
             let numbers: Vec<Number> = flow.numbers().into_iter().collect();
@@ -472,7 +474,6 @@ impl State {
         let in_use = self.flows.values().flat_map(|f| f.numbers()).collect();
         let idle = self.numbers.idle(&in_use);
         self.numbers.reusable(&idle);
-        self.idle.clear();
         self.limits = Arc::default();
         self.min_timeout = Duration::ZERO;
     }

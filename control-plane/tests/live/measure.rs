@@ -29,7 +29,7 @@ fn what_is_measured_is_printed_and_nothing_stays() {
     assert_eq!(system.well(&["flow", "list", "--json"]), "");
     assert_eq!(system.switch(), before, "numbers of the switch are free again");
     let wrong = system.zsr(&["lat", "h1", "h9"]);
-    assert_eq!((wrong.code, wrong.err.contains("h9")), (Some(1), true), "{}", wrong.err);
+    assert_eq!((wrong.code, wrong.err.contains("h9")), (Some(2), true), "{}", wrong.err);
     let wrong = system.zsr(&["bw", "h1", "h2", "--size", "100"]);
     assert_eq!((wrong.code, wrong.err.contains("power of two")), (Some(2), true), "{}", wrong.err);
     system.down();
