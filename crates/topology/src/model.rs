@@ -73,11 +73,11 @@ pub enum Bmv2 {
 pub struct Pace {
     /// [`Switch::tick`].
     pub tick: Duration,
-    /// [`Flow::poll_interval`].
+    /// [`Settings::poll_interval_us`].
     pub poll_interval: Duration,
-    /// [`Flow::poll_timeout`].
+    /// [`Settings::poll_timeout_us`].
     pub poll_timeout: Duration,
-    /// [`Flow::rto`].
+    /// [`Settings::rto_us`].
     pub rto: Duration,
     /// Most bytes of a transfer, unless an item has more.
     pub batch: u32,
