@@ -83,6 +83,30 @@ impl Live {
             .unwrap_or_else(|e| panic!("{e}"));
     }
 
+    /// Ends the switch's process as a power cut would, and starts another one, which is there when this returns.
+    ///
+    /// # Panics
+    /// When there is none, or it does not start.
+    pub fn replace_switch(&self) {
+        let pid = std::fs::read_to_string(self.folder.join("zsr/bench/switch.pid")).expect("a switch");
+        let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+        assert!(killed.expect("kill runs").success(), "the switch can't be killed");
+        let topology = self.folder.join("bench.yaml");
+        while !Command::new(&self.zsr)
+            .arg("switch")
+            .arg(&topology)
+            .arg("--daemon")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("zsr runs")
+            .success()
+        {
+            // The system holds what the old one had until its last thread has ended.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Processor time of all processes of the system so far.
     pub fn processor_time(&self) -> Duration {
         let mut ticks = 0;
