@@ -128,7 +128,7 @@ fn what_a_program_pushes_is_in_the_agents_memory() {
     assert!(event.name == "tx" && event.detail.contains("finished"), "{event:?}");
     assert!(!ring.has_producer() && ring.snapshot().head.flags.closed());
     let again = pu::attach_producer(&host.socket, "tx", Cancel::new()).expect_err("closed");
-    assert!(again.to_string().contains("`tx`") && again.to_string().contains("closed"), "{again}");
+    assert!(again.to_string().contains("`tx`") && again.to_string().contains("has ended"), "{again}");
 }
 
 #[test]
