@@ -48,20 +48,32 @@ pub(super) enum Motion {
 
 #[derive(Clone, Debug)]
 struct Seen {
-    /// The flow's.
-    number: u16,
     /// Head and tail, by ring.
-    words: BTreeMap<String, (u32, u32)>,
+    words: BTreeMap<RingKey, (u32, u32)>,
     /// When one of them has changed, or there was nothing to move.
     moved: Instant,
     motion: Motion,
+}
+
+/// A ring's name and epoch: one that was made anew under its name is another.
+type RingKey = (String, Option<u16>);
+
+fn key(ring: &Ring) -> RingKey {
+    (ring.name.clone(), ring.address.map(|address| address.epoch))
+}
+
+impl Seen {
+    /// Whether it is this flow's, and not one's that had its name before.
+    fn is_of(&self, flow: &Flow) -> bool {
+        flow.rings().any(|ring| self.words.contains_key(&key(ring)))
+    }
 }
 
 impl Pulse {
     /// Whether a flow moves, as far as it is known. One of the same name that is gone says nothing about it.
     pub(super) fn of(&self, flow: &Flow) -> Option<Motion> {
         let known = self.lock();
-        known.get(&flow.name).filter(|seen| seen.number == flow.number).map(|seen| seen.motion.clone())
+        known.get(&flow.name).filter(|seen| seen.is_of(flow)).map(|seen| seen.motion.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Seen>> {
@@ -79,7 +91,7 @@ impl Pulse {
         let mut changes = Vec::new();
         let mut before = std::mem::take(&mut *known);
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
-            let was = before.remove(&flow.name).filter(|was| was.number == flow.number);
+            let was = before.remove(&flow.name).filter(|was| was.is_of(flow));
             // Where an agent does not answer, nothing new is known.
             let before = was.as_ref().map_or(Motion::Moves, |was| was.motion.clone());
             let Some(seen) = look(flow, held, was.as_ref(), now).or(was) else { continue };
@@ -118,7 +130,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     let mut words = BTreeMap::new();
     for ring in flow.rings() {
         let held = of(ring)?;
-        words.insert(ring.name.clone(), (held.head, held.tail));
+        words.insert(key(ring), (held.head, held.tail));
     }
     let fill = |held: &Held| held.head.wrapping_sub(held.tail);
     let consumers: Vec<(&Ring, &Held)> =
@@ -126,7 +138,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     let full: Vec<String> =
         consumers.iter().filter(|(_, h)| fill(h) > 0).map(|(r, h)| at_consumer(r, h)).collect();
     if consumers.iter().all(|(_, h)| h.head_flags & CLOSED != 0) {
-        return Some(Seen { number: flow.number, words, moved: now, motion: Motion::Ended(some(full)) });
+        return Some(Seen { words, moved: now, motion: Motion::Ended(some(full)) });
     }
     let unmoved = was.filter(|was| was.words == words).map(|was| was.moved);
     let begun: Vec<String> = flow
@@ -158,7 +170,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
         true => Motion::Stalled(some(waits)),
         false => Motion::Moves,
     };
-    Some(Seen { number: flow.number, words, moved, motion })
+    Some(Seen { words, moved, motion })
 }
 
 /// What a consumer ring holds, and who has to take it.
@@ -303,7 +315,8 @@ mod tests {
         let (pulse, now) = (Pulse::default(), Instant::now());
         pulse.note(&[flow()], &held(0, 0, false, CLOSED), now);
         assert!(matches!(pulse.of(&flow()), Some(Motion::Ended(_))));
-        let again = Flow { number: 2, ..flow() };
+        let mut again = flow();
+        again.rings_mut().filter_map(|r| r.address.as_mut()).for_each(|address| address.epoch += 1);
         assert_eq!(pulse.of(&again), None);
         // Nor while its agents do not answer.
         pulse.note(std::slice::from_ref(&again), &HashMap::new(), now);

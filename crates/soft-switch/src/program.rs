@@ -80,7 +80,7 @@ impl std::fmt::Debug for Program {
     }
 }
 
-fn load(text: &str) -> Result<Image> {
+pub(crate) fn load(text: &str) -> Result<Image> {
     let json = parse(text)?;
     let root = Node::root(&json);
     refuse_old_compiler(&root)?;

@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::info::{MatchKind, TableId};
 use crate::native::Native;
 use crate::op::{Cmp, Op, Pc, R, WideOp};
+use crate::program::load;
 use crate::{Program, Recirculation, Switch, SwitchConfig};
 use zsr_wire::frame::{Frame, FramePool};
 
@@ -65,10 +66,13 @@ impl Random {
     }
 }
 
-fn program(name: &str) -> Program {
+fn text(name: &str) -> String {
     let path = format!("{}/tests/programs/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    Program::from_json(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn program(name: &str) -> Program {
+    Program::from_json(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// Native and interpreted.
@@ -315,7 +319,7 @@ fn random_code() {
     for seed in 1..=300 {
         let mut random = Random(seed);
         let name = random.pick(&PROGRAMS);
-        let mut image = Arc::into_inner(program(name).image).expect("the only one");
+        let mut image = load(&text(name)).expect("a sound program");
         let first = image.first_const + image.consts.len();
         image.consts.extend([0, 1, 2, 3, 8, 64, 65, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, u64::MAX, 1 << 63]);
         let constants = (first as R..(first + 13) as R).collect();
@@ -374,7 +378,7 @@ fn this_host_has_native_code() {
 
 #[test]
 fn a_program_beyond_the_limit_is_interpreted() {
-    let mut image = Arc::into_inner(program("tables").image).expect("the only one");
+    let mut image = load(&text("tables")).expect("a sound program");
     image.code.extend(vec![Op::Exit; super::MAX_OPS]);
     image.code.push(Op::End);
     image.ingress = (image.code.len() - super::MAX_OPS) as Pc;
