@@ -7,9 +7,11 @@ use tokio::sync::broadcast;
 use zsr_api::controller as proto;
 use zsr_api::controller::controller_server::Controller as Service;
 use zsr_control_plane::controller::Controller;
+use zsr_control_plane::controller::state::NewMember;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::{Controlled, MemoryStore};
+use zsr_topology::RingRole;
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
@@ -399,4 +401,41 @@ fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
             assert!(tries < 1000, "{after} of {before} items and more in 2 s");
         }
     }
+}
+
+#[test]
+fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 7);
+    let controller = sim.controller(None).expect("a controller");
+    let (_, mut events) = controller.events(None);
+    let request = proto::CreateFlowRequest {
+        kind: proto::FlowKind::LoadBalance.into(),
+        ..shuffle("f", &["h1"], &["h2"])
+    };
+    let flow = sim.create(&controller, request);
+    let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+    push_all(&mut tx, &mut 0, 10);
+    tx.close();
+    let (mut item, mut popped) = ([0; 64], 0);
+    loop {
+        match rx.try_pop(&mut item) {
+            Ok(()) => popped += 1,
+            Err(PopError::Closed) => break,
+            Err(PopError::Empty) => sim.run_for(MS),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert_eq!(popped, 10);
+    sim.kill_switch();
+    sim.run_for(MS * 10);
+    sim.return_switch();
+    while !events.try_recv().is_ok_and(|event| event.kind() == proto::EventKind::FlowResumed) {
+        sim.run_for(MS);
+        assert!(sim.net.now() < 5_000_000_000, "the flow is not taken up");
+    }
+    let member = NewMember { name: "late".into(), host: "h3".into(), rings: Vec::new() };
+    let adding = controller.clone();
+    let refused = sim.drive(async move { adding.add_member("f", RingRole::Producer, &member).await });
+    let why = refused.expect_err("it has ended").to_string();
+    assert!(why.contains("has ended"), "{why}");
 }

@@ -87,6 +87,8 @@ impl Controller {
         let joins = if member.name.is_empty() { &member.host } else { &member.name };
         let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
         let mut work = self.turn(&underway).await;
+        // A worker that does not know yet how far its rings are would not know that it has ended.
+        self.resume_first(&mut work, name, false).await?;
         let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {

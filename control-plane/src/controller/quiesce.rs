@@ -14,6 +14,7 @@ use zsr_api::agent;
 
 // Phases (p4/common/types.p4).
 const IDLE: u8 = 0;
+const CLOSING: u8 = 4;
 const CLOSED: u8 = 5;
 const FAULT: u8 = 6;
 
@@ -60,9 +61,9 @@ impl WorkerState {
         self.phase == FAULT
     }
 
-    /// Whether it has written its last commit record.
+    /// Whether it has written its last commit record, or is about to.
     pub(super) fn has_ended(&self) -> bool {
-        self.phase == CLOSED
+        [CLOSING, CLOSED].contains(&self.phase)
     }
 }
 

@@ -12,7 +12,7 @@ use super::agents::{Agents, answer};
 use super::error::{ControllerError, ErrorKind};
 use super::events::of_flow;
 use super::{Controller, Work};
-use crate::dataplane::admin::Reset;
+use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{DataPlane, Ticks};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
@@ -24,6 +24,8 @@ use zsr_api::controller::EventKind;
 
 /// Between two attempts, while an agent or the switch does not answer.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Flag of a word behind whose counter nothing comes.
+const CLOSED: u32 = 1;
 /// Most bytes of one transfer.
 const MOST: u32 = 4 << 20;
 
@@ -47,6 +49,8 @@ struct Plan {
     /// Rings to be connected, with their hosts.
     rings: Vec<(String, proto::ResumeRing)>,
     resets: Vec<Reset>,
+    /// Workers that have written their last commit record.
+    ended: Vec<u16>,
     lacks: Vec<Lack>,
 }
 
@@ -96,6 +100,9 @@ fn plan(
             continue;
         };
         let (head, from) = (known(foremost).head, (foremost.host.clone(), foremost.name.clone()));
+        if known(foremost).head_flags & CLOSED != 0 {
+            out.ended.push(worker);
+        }
         let tail = rings.iter().map(|r| known(r).tail).max_by_key(|tail| head.wrapping_sub(*tail));
         for (number, ring) in rings.into_iter().enumerate() {
             let words = known(ring);
@@ -340,6 +347,10 @@ impl Controller {
         ready.retain(|(flow, _)| anyway || !flow.members().any(|m| silent.contains(&m.host)));
         let resets: Vec<Reset> = ready.iter().flat_map(|(_, plan)| plan.resets.iter().copied()).collect();
         self.reset(work, &resets).await?;
+        // They write it again, which changes nothing, and begin nothing any more.
+        for worker in ready.iter().flat_map(|(_, plan)| &plan.ended) {
+            work.switch.packet_out(admin::close(*worker)).await?;
+        }
         let (mut updates, mut run) = (Vec::new(), Ticks::new());
         for (flow, _) in &mut ready {
             let around = super::change::Surroundings::of(&self.state());

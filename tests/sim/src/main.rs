@@ -8,9 +8,9 @@ mod run;
 mod schedule;
 mod shrink;
 
-use std::io::Write as _;
+use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use pool::Outcome;
@@ -97,17 +97,23 @@ fn passes(seed: u64, keep: impl Fn(usize) -> bool) -> bool {
 fn many(args: &Args) -> ExitCode {
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let (begun, mut ran, mut failed) = (Instant::now(), 0u64, Vec::new());
-    let mut shown = Instant::now();
+    let (mut shown, is_terminal) = (Instant::now(), std::io::stdout().is_terminal());
     let done = |seed: u64, outcome: Outcome| {
         ran += 1;
         if outcome != Outcome::Passed {
-            println!("\rseed {seed}: {outcome:?}                                        ");
+            println!("{}seed {seed}: {outcome:?}", if is_terminal { "\n" } else { "" });
             failed.push((seed, outcome));
         }
-        if shown.elapsed().as_millis() > 500 || ran == args.seeds {
+        let often = if is_terminal { Duration::from_millis(500) } else { Duration::from_secs(20) };
+        if shown.elapsed() > often || ran == args.seeds {
             shown = Instant::now();
             let rate = ran as f64 / begun.elapsed().as_secs_f64();
-            print!("\r{ran} of {} seeds, {} failed, {rate:.0}/s ", args.seeds, failed.len());
+            let text = format!("{ran} of {} seeds, {} failed, {rate:.0}/s ", args.seeds, failed.len());
+            if is_terminal {
+                print!("\r{text}")
+            } else {
+                println!("{text}")
+            }
             let _ = std::io::stdout().flush();
         }
         true
