@@ -49,7 +49,10 @@ fn a_system_comes_up_moves_lines_and_leaves_nothing() {
     let switch = system.switch();
     assert_eq!((&switch["workers"], &switch["queue_pairs"]), (&0.into(), &0.into()));
     system.down();
-    assert!(pids.iter().all(|pid| !lives(*pid)), "processes are gone");
+    // They have given up everything that they had, and may be about to end.
+    while pids.iter().any(|pid| lives(*pid)) {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
