@@ -21,6 +21,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// answers take seconds. One whose process ends is lost at once.
 const ASK: Duration = Duration::from_secs(2);
 const SAY: Duration = Duration::from_secs(8);
+/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
+pub(super) const CLOSED: u32 = zsr_ring::Flags::CLOSED.0;
 /// Lists of all rings of a host may be long.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -278,9 +280,14 @@ fn count(rings: usize) -> String {
 }
 
 fn by_host<'r>(rings: impl Iterator<Item = &'r Ring>) -> BTreeMap<&'r str, Vec<&'r Ring>> {
-    let mut out: BTreeMap<&str, Vec<&Ring>> = BTreeMap::new();
-    for ring in rings {
-        out.entry(&ring.host).or_default().push(ring);
+    grouped(rings.map(|ring| (ring.host.as_str(), ring)))
+}
+
+/// All that has the same key, in order.
+pub(super) fn grouped<K: Ord, T>(all: impl Iterator<Item = (K, T)>) -> BTreeMap<K, Vec<T>> {
+    let mut out = BTreeMap::<K, Vec<T>>::new();
+    for (key, one) in all {
+        out.entry(key).or_default().push(one);
     }
     out
 }

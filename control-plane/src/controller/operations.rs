@@ -1,5 +1,6 @@
 //! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
 
+use super::agents::CLOSED;
 use super::change::{Leave, Removal, rings_only_in};
 use super::convert;
 use super::error::{ControllerError, ErrorKind};
@@ -20,8 +21,6 @@ use zsr_topology::{RingRole, show_size};
 
 /// How long rings may keep their items before nobody is taken to empty them.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
-const CLOSED: u32 = 1;
 /// Between two looks at rings.
 const LOOK: Duration = Duration::from_millis(5);
 

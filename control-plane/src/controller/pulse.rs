@@ -2,6 +2,7 @@
 //! something in its rings in which nothing has changed for a while is stalled, by whoever is named. That, and its end, are events.
 
 use super::Controller;
+use super::agents::CLOSED;
 use super::events::of_flow;
 use crate::dataplane::model::{Flow, FlowKind, Ring};
 use std::collections::{BTreeMap, HashMap};
@@ -24,8 +25,6 @@ const ANSWER: Duration = Duration::from_secs(1);
 const STALL: Duration = Duration::from_secs(3);
 /// Rings that are named as waited for.
 const NAMED: usize = 3;
-/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
-const CLOSED: u32 = 1;
 
 /// How flows were at the last look.
 #[derive(Debug, Default)]

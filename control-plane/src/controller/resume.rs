@@ -8,7 +8,8 @@
 //! ```
 //! A flow waits for as long as an agent of its does not answer.
 
-use super::agents::{Agents, answer};
+use super::agents::{Agents, CLOSED, answer, grouped};
+use super::change::Surroundings;
 use super::error::{ControllerError, ErrorKind};
 use super::events::of_flow;
 use super::{Controller, Work};
@@ -24,8 +25,6 @@ use zsr_api::controller::EventKind;
 
 /// Between two attempts, while an agent or the switch does not answer.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Flag of a word behind whose counter nothing comes.
-const CLOSED: u32 = 1;
 /// Most bytes of one transfer.
 const MOST: u32 = 4 << 20;
 
@@ -43,7 +42,7 @@ struct Lack {
     from: (String, String),
 }
 
-/// How one flow goes on.
+/// The steps by which one flow goes on.
 #[derive(Debug, Default)]
 struct Plan {
     /// Rings to be connected, with their hosts.
@@ -71,7 +70,7 @@ fn delivered(producer: (&Ring, &proto::Ring), consumer: &proto::Ring) -> Option<
 /// `stale` count for nothing.
 ///
 /// # Errors
-/// Why it can't.
+/// The reason why the flow can't go on.
 fn plan(
     flow: &mut Flow,
     words: &Words,
@@ -166,20 +165,12 @@ async fn at_once<T: Send + 'static>(
     failed
 }
 
-fn by_host<T>(all: impl Iterator<Item = (String, T)>) -> BTreeMap<String, Vec<T>> {
-    let mut out = BTreeMap::<String, Vec<T>>::new();
-    for (host, one) in all {
-        out.entry(host).or_default().push(one);
-    }
-    out
-}
-
 async fn suspend(
     agents: &Agents,
     rings: impl Iterator<Item = (String, String)>,
 ) -> (Words, BTreeSet<String>) {
     let mut words = Words::new();
-    let calls = by_host(rings).into_iter().map(|(host, names)| {
+    let calls = grouped(rings).into_iter().map(|(host, names)| {
         let (agents, whom) = (agents.clone(), host.clone());
         let call = async move {
             let mut client = agents.of(&whom)?;
@@ -266,8 +257,8 @@ impl Controller {
         work.journal.note_program(work.cookie);
     }
 
-    /// Whose agent a flow that is adrift waits for.
-    pub(super) fn absent(&self, flow: &Flow) -> Option<String> {
+    /// The agent that a flow that is adrift waits for, for people.
+    fn absent(&self, flow: &Flow) -> Option<String> {
         let away = flow.members().find(|m| !self.is_connected(&m.host))?;
         Some(format!(
             "the switch was started anew, and host `{}` of member `{}` has not said yet what its rings hold",
@@ -335,7 +326,7 @@ impl Controller {
             }
         }
         let rings = ready.iter_mut().flat_map(|(_, plan)| std::mem::take(&mut plan.rings));
-        let calls = by_host(rings).into_iter().map(|(host, rings)| {
+        let calls = grouped(rings).into_iter().map(|(host, rings)| {
             let (agents, whom) = (agents.clone(), host.clone());
             let call = async move {
                 let mut client = agents.of(&whom)?;
@@ -352,8 +343,8 @@ impl Controller {
             work.switch.packet_out(admin::close(*worker)).await?;
         }
         let (mut updates, mut run) = (Vec::new(), Ticks::new());
+        let around = Surroundings::of(&self.state());
         for (flow, _) in &mut ready {
-            let around = super::change::Surroundings::of(&self.state());
             let before = self.0.plane.entities(flow, &around.context(false))?;
             flow.adrift = false;
             work.journal.note(&flow.name, Some(flow));

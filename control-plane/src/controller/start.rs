@@ -234,13 +234,12 @@ async fn settle(
     (recovered, leaving): (&Recovered, &[Leaving]),
     taken_up: bool,
 ) -> Result<String, StartError> {
-    let qps = |flow: &Flow| flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]).collect::<Vec<_>>();
     for flow in recovered.unfinished.values().flatten() {
-        state.numbers.note(&[], qps(flow).into_iter());
+        state.numbers.note(&[], flow.connections());
     }
     for flow in recovered.flows.values() {
         let numbers: Vec<Number> = flow.numbers().into_iter().collect();
-        state.numbers.note(&numbers, qps(flow).into_iter());
+        state.numbers.note(&numbers, flow.connections());
         state.set(&flow.name, Some(flow.clone()));
     }
     if !taken_up {

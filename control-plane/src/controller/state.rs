@@ -469,7 +469,7 @@ impl State {
         for flow in self.flows.values_mut() {
             flow.adrift = true;
             let numbers: Vec<Number> = flow.numbers().into_iter().collect();
-            self.numbers.note(&numbers, flow.rings().flat_map(|r| [r.ids.data, r.ids.poll]));
+            self.numbers.note(&numbers, flow.connections());
         }
         let in_use = self.flows.values().flat_map(|f| f.numbers()).collect();
         let idle = self.numbers.idle(&in_use);

@@ -1,6 +1,7 @@
 //! Counters of flows and rings: what the switch counts by connection, worker and producer ring, and the rings' own words.
 
 use super::Controller;
+use super::agents::CLOSED;
 use super::error::ControllerError;
 use crate::dataplane::alloc::Number;
 use crate::dataplane::model::{Flow, Ring};
@@ -15,8 +16,6 @@ use zsr_api::controller as proto;
 
 /// Cells read for a ring.
 const CELLS: usize = 6;
-/// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
-const CLOSED: u32 = 1;
 /// How long the switch and an agent may take to say what they have counted.
 const PATIENCE: Duration = Duration::from_secs(5);
 

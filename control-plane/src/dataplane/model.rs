@@ -140,6 +140,11 @@ impl Flow {
         }
     }
 
+    /// The switch's ends of all connections.
+    pub fn connections(&self) -> impl Iterator<Item = Qp> {
+        self.rings().flat_map(|r| [r.ids.data, r.ids.poll])
+    }
+
     /// Numbers of its workers: one per consumer, or one for all of a replicate flow.
     pub fn workers(&self) -> BTreeSet<u16> {
         self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()

@@ -389,12 +389,20 @@ impl Run<'_> {
         }
     }
 
+    /// The controller, if there is one and nothing that it was asked for is under way.
+    fn idle(&self) -> Result<Controller, String> {
+        if let Some((what, _)) = self.asked.first() {
+            return Err(format!("{what:?} is under way"));
+        }
+        self.controller.clone().ok_or_else(|| "there is no controller".to_owned())
+    }
+
     /// What keeps the system from being at rest.
     fn lacking(&mut self) -> Option<String> {
-        let Some(controller) = &self.controller else { return Some("there is no controller".to_owned()) };
-        if let Some((what, _)) = self.asked.first() {
-            return Some(format!("{what:?} is under way"));
-        }
+        let controller = match self.idle() {
+            Ok(controller) => controller,
+            Err(why) => return Some(why),
+        };
         let running = controller.list_flows().into_iter().filter(|f| f.failed.is_none());
         let numbers: Vec<usize> = running.filter_map(|f| f.name[1..].parse().ok()).collect();
         let programs = &mut self.programs;
@@ -432,10 +440,10 @@ impl Run<'_> {
 
     /// Deletes the flows that are left; says which still are.
     fn delete_all(&mut self) -> Option<String> {
-        let Some(controller) = &self.controller else { return Some("there is no controller".to_owned()) };
-        if let Some((what, _)) = self.asked.first() {
-            return Some(format!("{what:?} is under way"));
-        }
+        let controller = match self.idle() {
+            Ok(controller) => controller,
+            Err(why) => return Some(why),
+        };
         let flows = controller.list_flows();
         let names: Vec<String> = flows.iter().map(|f| f.name.clone()).collect();
         for flow in flows {
