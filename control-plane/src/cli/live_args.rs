@@ -320,13 +320,13 @@ pub struct SettingsArgs {
     /// When an unanswered look is repeated [default: 5ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub poll_timeout: Option<Duration>,
-    /// When a transfer without progress is retried for the first time [default: 20ms]
+    /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub rto: Option<Duration>,
     /// After how long a silent member counts as dead [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub dead_after: Option<Duration>,
-    /// Most bytes of one transfer [default: 1MiB]
+    /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
     #[arg(long, value_name = "B", value_parser = batch_size)]
     pub max_batch: Option<u32>,
     /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when

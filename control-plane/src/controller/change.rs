@@ -14,7 +14,7 @@ use super::session::Reach;
 use super::state::State;
 use super::{Controller, Work};
 use crate::dataplane::diff::Diff;
-use crate::dataplane::flow::{Context, Hosts, Limits, Ticks, replication};
+use crate::dataplane::flow::{AdaptedFlows, Context, Hosts, Limits, Ticks, replication};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
 use crate::dataplane::ticks;
 use crate::p4::ClientError;
@@ -81,6 +81,7 @@ impl<E: Into<ControllerError>> From<E> for Failure {
 pub(super) struct Surroundings {
     pub(super) hosts: Arc<Hosts>,
     pub(super) limits: Arc<Limits>,
+    pub(super) adapted: Arc<AdaptedFlows>,
     pub(super) min_timeout: Duration,
 }
 
@@ -89,12 +90,19 @@ impl Surroundings {
         Surroundings {
             hosts: state.hosts.clone(),
             limits: state.limits.clone(),
+            adapted: state.adapted.clone(),
             min_timeout: state.min_timeout,
         }
     }
 
     pub(super) fn context(&self, hold: bool) -> Context<'_> {
-        Context { hosts: &self.hosts, limits: &self.limits, min_timeout: self.min_timeout, hold }
+        Context {
+            hosts: &self.hosts,
+            limits: &self.limits,
+            adapted: &self.adapted,
+            min_timeout: self.min_timeout,
+            hold,
+        }
     }
 }
 

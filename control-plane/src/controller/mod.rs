@@ -34,6 +34,8 @@ mod idle;
 mod inventory;
 pub mod journal;
 mod links;
+mod loss_law;
+mod losses;
 mod members;
 mod operations;
 mod pending;

@@ -7,7 +7,7 @@ use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
 use super::members::per_consumer;
 use crate::dataplane::alloc::{Allocator, Number};
-use crate::dataplane::flow::{Hosts, Limits, Ticks};
+use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
 use crate::dataplane::{Chance, RingAddress};
 use std::collections::btree_map::Entry;
@@ -93,6 +93,8 @@ pub struct State {
     pub silent: HashMap<String, String>,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
+    /// What flows that lose packets are set to.
+    pub adapted: Arc<AdaptedFlows>,
     /// No timeout of a flow is shorter, as there are so many busy workers.
     pub min_timeout: Duration,
     /// Members that are to be taken out of their flows.
@@ -444,6 +446,9 @@ impl State {
         if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.limits.contains_key(name) {
             Arc::make_mut(&mut self.limits).remove(name);
         }
+        if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.adapted.contains_key(name) {
+            Arc::make_mut(&mut self.adapted).remove(name);
+        }
         let Some(flow) = flow else { return };
         if flow.failed.is_none() {
             *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
@@ -475,6 +480,7 @@ impl State {
         let idle = self.numbers.idle(&in_use);
         self.numbers.reusable(&idle);
         self.limits = Arc::default();
+        self.adapted = Arc::default();
         self.min_timeout = Duration::ZERO;
     }
 

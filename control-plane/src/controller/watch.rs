@@ -70,6 +70,7 @@ impl Controller {
                 () = own.keep_timeouts() => {}
                 () = own.keep_pulse() => {}
                 () = own.keep_ticks() => {}
+                () = own.keep_adapting() => {}
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
                 () = own.keep_resuming() => {}

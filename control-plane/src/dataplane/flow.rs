@@ -30,6 +30,18 @@ pub type Ticks = BTreeMap<u16, u32>;
 /// Bytes per second that flows are held to because of their weights, by name.
 pub type Limits = BTreeMap<String, u64>;
 
+/// What a flow that loses packets is set to, in place of what its settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adapted {
+    /// The first timeout of a transfer, and of polls.
+    pub rto: Duration,
+    /// Most bytes of one transfer.
+    pub max_batch: u32,
+}
+
+/// Flows that lose packets, by name.
+pub type AdaptedFlows = BTreeMap<String, Adapted>;
+
 /// The shortest `dead_after` of flows that may be polled as rarely as ten times a second.
 const POLLED_RARELY: Duration = Duration::from_secs(2);
 
@@ -43,6 +55,8 @@ pub struct Context<'c> {
     pub hosts: &'c Hosts,
     /// What weights leave to flows.
     pub limits: &'c Limits,
+    /// What flows that lose packets are set to.
+    pub adapted: &'c AdaptedFlows,
     /// No timeout is shorter.
     pub min_timeout: Duration,
     /// The flow's workers begin no transfer.
@@ -57,13 +71,19 @@ impl Context<'_> {
         own.into_iter().chain(shared).min()
     }
 
-    fn times(&self, s: &Settings) -> Times {
-        let own = times(s);
+    fn times(&self, flow: &Flow) -> Times {
+        let own = times(&flow.settings);
+        let most = self.adapted.get(&flow.name).map_or(Duration::MAX, |adapted| adapted.rto);
         Times {
-            poll_timeout: own.poll_timeout.max(self.min_timeout),
-            rto: own.rto.max(self.min_timeout),
+            poll_timeout: own.poll_timeout.min(most).max(self.min_timeout),
+            rto: own.rto.min(most).max(self.min_timeout),
             ..own
         }
+    }
+
+    fn max_batch(&self, flow: &Flow) -> u32 {
+        let own = flow.settings.max_batch;
+        self.adapted.get(&flow.name).map_or(own, |adapted| own.min(adapted.max_batch))
     }
 
     fn host(&self, name: &str) -> Result<&Host, PlanError> {
@@ -155,7 +175,7 @@ impl DataPlane {
         let producers: Vec<u16> = flow.producers.iter().filter_map(lane).collect();
         let poll_qp = first.ids.poll.index;
         let replicate = flow.kind == FlowKind::Replicate;
-        let (s, cap) = (&flow.settings, context.cap(flow));
+        let cap = context.cap(flow);
         let spec = WorkerSpec {
             id,
             producers: producers.len() as u16,
@@ -166,7 +186,7 @@ impl DataPlane {
                 capped: cap.is_some(),
                 rings: flow.settings.doorbell,
             },
-            max_batch: worker::paced_batch(s.max_batch, flow.item_size, cap),
+            max_batch: worker::paced_batch(context.max_batch(flow), flow.item_size, cap),
             ring_size: consumers.iter().map(|r| r.size).min().unwrap_or(first.size),
             item_size: flow.item_size,
             mtu: flow.mtu,
@@ -177,7 +197,7 @@ impl DataPlane {
                 Target::Ring { data_qp: first.ids.data.index, poll_qp }
             },
             flow: flow.number,
-            times: context.times(&flow.settings),
+            times: context.times(flow),
         };
         for (place, &producer) in producers.iter().enumerate() {
             out.push(table(spec.list_entry(&self.schema, place as u16, spec.producers, producer)?));
@@ -244,6 +264,11 @@ impl DataPlane {
             times: times(&Settings::of_items(4)),
         };
         Ok(table(spec.entry(&self.schema)?))
+    }
+
+    /// The shortest timeout that workers keep: they look at it when they tick.
+    pub fn least_timeout(&self) -> Duration {
+        self.timer.tick() * 8
     }
 
     /// Whether packets may wait for as long as there are many: not in a chip.

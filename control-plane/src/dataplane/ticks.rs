@@ -51,6 +51,11 @@ impl Timer {
         Timer { tick: switch.tick, named: switch.kind.tofino().is_some(), rests }
     }
 
+    /// The time between ticks of workers that tick most often.
+    pub(crate) fn tick(&self) -> Duration {
+        self.tick
+    }
+
     /// Whether timer packets name their group.
     pub(crate) fn is_named(&self) -> bool {
         self.named

@@ -31,7 +31,7 @@ use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{ControlQueue, Program, TableId, control_queue};
+use zsr_soft_switch::{ControlQueue, Program, TableEntry, TableId, control_queue};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
@@ -389,6 +389,13 @@ impl Controlled {
             holds.insert(format!("multicast group {id}"), members.len());
         }
         holds
+    }
+
+    /// The entries of a table whose name ends so.
+    pub fn entries(&mut self, table: &str) -> Vec<TableEntry> {
+        let switch = &self.switch().switch;
+        let at = switch.info().tables.iter().position(|t| t.name.ends_with(table)).expect("a table");
+        switch.table_entries(TableId(at as u32)).expect("a table")
     }
 
     /// A host that has rings, memory regions or queue pairs, and how many.
