@@ -19,7 +19,7 @@ use zsr_topology::show_size;
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {
     let done =
-        Session::find(args.system.system.as_deref()).map(Session::telling).and_then(|session| {
+        args.contact.open().and_then(|session| {
             match (args.json, std::io::stdout().is_terminal()) {
                 (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
                 (false, false) => each(args, &session, as_text),

@@ -71,7 +71,7 @@ use tokio::sync::watch as channel;
 use tokio::time::Instant;
 
 pub use request::create_flow_request;
-pub use service::{serve, serve_tcp};
+pub use service::{serve, serve_tcp, serve_tls};
 pub use start::{Setup, StartError, give_base, start};
 
 /// A running controller. Clones are the same one.

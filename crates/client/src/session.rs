@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 use zsr_api::controller::controller_client::ControllerClient;
 
@@ -108,19 +108,14 @@ impl Session {
             Contact::Place(place) => {
                 ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
             }
-            Contact::Address(address) => ClientError::Unreachable { address: address.clone(), reason },
+            Contact::Address(address) | Contact::Secured { address, .. } => {
+                ClientError::Unreachable { address: address.clone(), reason }
+            }
         };
-        let endpoint = Endpoint::from_shared(contact.uri()).map_err(|e| fail(e.to_string()))?;
-        let connect = async { tokio::time::timeout(PATIENCE, endpoint.connect()).await };
+        let connect = async { tokio::time::timeout(PATIENCE, contact.connect()).await };
         let connected =
             runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
-        let channel = connected.map_err(|e| {
-            let mut cause: &dyn Error = &e;
-            while let Some(deeper) = cause.source() {
-                cause = deeper;
-            }
-            fail(cause.to_string())
-        })?;
+        let channel = connected.map_err(|e| fail(cause(&*e)))?;
         let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(Session { runtime, client, contact, tell: None })
     }
@@ -223,9 +218,27 @@ fn late(after: Duration, waits_for: String) -> ClientError {
 /// A status in words.
 pub fn refused(status: &Status) -> ClientError {
     let message = status.message().to_owned();
-    // What did not come from the controller has a cause here.
-    let lost = status.source().is_some() || matches!(status.code(), Code::Cancelled | Code::Unknown);
-    if lost { ClientError::Lost(message) } else { ClientError::Refused { message, code: status.code() } }
+    match status.source() {
+        // What did not come from the controller has a cause here.
+        Some(source) => ClientError::Lost(cause(source)),
+        None if matches!(status.code(), Code::Cancelled | Code::Unknown) => ClientError::Lost(message),
+        None => ClientError::Refused { message, code: status.code() },
+    }
+}
+
+/// What an error came from. In TLS 1.3 it is only with its first answer that a server refuses a certificate.
+fn cause(e: &(dyn Error + 'static)) -> String {
+    let mut cause = e;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let text = cause.to_string();
+    match text.contains("fatal alert") {
+        true => format!(
+            "it refused the connection: {text}; see the certificate (`openssl x509 -text -noout -in FILE`)"
+        ),
+        false => text,
+    }
 }
 
 #[cfg(test)]
