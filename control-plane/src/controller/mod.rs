@@ -26,6 +26,7 @@ mod barriers;
 mod change;
 mod convert;
 pub mod draft;
+mod drops;
 pub mod error;
 pub mod events;
 mod failure_detector;

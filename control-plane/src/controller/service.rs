@@ -305,8 +305,12 @@ impl Service for Controller {
         if !request.get_ref().flow.is_empty() {
             check_flow(request.extensions(), &request.get_ref().flow)?;
         }
-        let mut stats = self.stats(&request.into_inner().flow).await?;
+        let flow = request.into_inner().flow;
+        let mut stats = self.stats(&flow).await?;
         stats.flows.retain(|flow| knows(&confined, &flow.name));
+        if flow.is_empty() && confined.is_none() {
+            stats.drops = self.drops().await;
+        }
         Ok(Response::new(stats))
     }
 
