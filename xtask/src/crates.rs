@@ -19,8 +19,9 @@ const LICENCES: [&str; 8] = [
 ];
 
 /// Crates that are there in more than one version, and who keeps them so.
-const SEVERAL: [(&str, &str); 7] = [
+const SEVERAL: [(&str, &str); 8] = [
     ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
+    ("bit-vec", "yasna (rcgen) uses 0.9"),
     ("bitflags", "cranelift-jit uses region 3, which uses bitflags 1"),
     ("foldhash", "comes with hashbrown"),
     ("getrandom", "ring uses 0.2"),
