@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use zsr_api::agent::{self, agent_client::AgentClient};
 use zsr_tls::{CONTROLLER, Identity, Peer, agent_name, switch_name};
 
-use crate::system::{Done, System, done, line, say};
+use crate::system::{Done, System, line, say};
 
 /// A port that nobody has for the moment.
 fn port() -> u16 {
@@ -209,7 +209,9 @@ fn everybody_gets_as_far_as_the_certificate_goes() {
     secured.may_not("agent.h1", &["flow", "list"], &["(role agent)", "lacks the right `read`"]);
     // Without a certificate, or with one of another authority, nobody is anybody.
     let plain = system.zsr(&["flow", "list", "--controller", at]);
-    assert_eq!(plain.code, Some(1), "{}", plain.err);
+    assert!(plain.code == Some(1) && plain.err.contains("--certificate"), "{}", plain.err);
+    let none = system.zsr(&["flow", "list", "--controller", at, "--certificate", "nobody.pem"]);
+    assert!(none.err.starts_with("error: nobody.pem: no such file"), "{}", none.err);
     let far = system.zsr(&["flow", "list", "--controller", "192.0.2.1:7700"]);
     assert!(far.code == Some(1) && far.err.contains("--certificate"), "{}", far.err);
     let other = Secured::new();
@@ -301,4 +303,33 @@ fn a_new_certificate_is_used_from_the_next_connection_on() {
     system.well(&["ca", system.path(), "--name", "s", "--role", "controller"]);
     assert_ne!(shown(), before);
     secured.may("reader", &["flow", "list"]);
+}
+
+/// Somebody has the cable of a host.
+#[test]
+fn what_is_forged_at_a_port_is_seen_in_top() {
+    let secured = Secured::up();
+    let system = &secured.system;
+    system.well(&["down", "elsewhere"]);
+    let (near, far) = (system.folder.path().join("near"), system.folder.path().join("far"));
+    let _ = std::fs::remove_file(&near);
+    let cable = std::os::unix::net::UnixDatagram::bind(&near).expect("a socket");
+    // It is the one of the agent before until the switch looks again.
+    while cable.connect(&far).is_err() {
+        std::thread::yield_now();
+    }
+    let mut frame = [0; 64];
+    // From the switch to itself, it says.
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    for _ in 0..5 {
+        cable.send(&frame).expect("sent");
+    }
+    let forged = || {
+        let top = secured.may("reader", &["top", "-n", "1", "--interval", "10ms", "--json"]);
+        let top: serde_json::Value = serde_json::from_str(&top).expect("JSON");
+        top["drops"]["forged"].as_u64().expect("a number")
+    };
+    while forged() < 5 {}
+    assert_eq!(forged(), 5);
+    assert!(secured.may("reader", &["top", "-n", "1", "--interval", "10ms"]).contains("forged 5"));
 }

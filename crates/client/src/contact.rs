@@ -85,6 +85,15 @@ impl Contact {
             }
         }
     }
+
+    /// Whether [`connect`](Self::connect) failed before it asked anybody.
+    pub(crate) fn own_fault(&self, e: &(dyn Error + 'static)) -> bool {
+        #[cfg(feature = "tls")]
+        let is = e.is::<zsr_tls::IdentityError>();
+        #[cfg(not(feature = "tls"))]
+        let is = e.source().is_none() && matches!(self, Contact::Secured { .. });
+        is
+    }
 }
 
 /// Whether nobody but this machine sees what goes to `HOST:PORT`.

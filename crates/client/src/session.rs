@@ -46,6 +46,9 @@ pub enum ClientError {
         /// The reason, for people.
         reason: String,
     },
+    /// A certificate's files can't be used.
+    #[error("{0}")]
+    Certificate(String),
     /// The controller refused; nothing was changed.
     #[error("{message}")]
     Refused {
@@ -115,7 +118,10 @@ impl Session {
         let connect = async { tokio::time::timeout(PATIENCE, contact.connect()).await };
         let connected =
             runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
-        let channel = connected.map_err(|e| fail(cause(&*e)))?;
+        let channel = connected.map_err(|e| match contact.own_fault(&*e) {
+            true => ClientError::Certificate(e.to_string()),
+            false => fail(cause(&*e)),
+        })?;
         let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(Session { runtime, client, contact, tell: None })
     }
@@ -191,7 +197,7 @@ impl Session {
     ) -> Result<T, ClientError> {
         tokio::select! {
             biased;
-            answer = call => answer.map(Response::into_inner).map_err(|status| refused(&status)),
+            answer = call => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
             (after, waits_for) = is_late => Err(late(after, waits_for)),
         }
     }
@@ -208,6 +214,18 @@ impl Session {
     ) -> Result<T, ClientError> {
         let late = waiting::until_late(&self.client, &self.contact, Some(PATIENCE), PATIENCE, Some(|_| ()));
         self.either(call, late).await
+    }
+}
+
+impl Session {
+    /// A status in words. A server that speaks TLS hangs up on whoever does not.
+    fn refused(&self, status: &Status) -> ClientError {
+        match (refused(status), &self.contact) {
+            (ClientError::Lost(why), Contact::Address(_)) => {
+                ClientError::Lost(format!("{why}; if it speaks TLS, name a certificate (--certificate)"))
+            }
+            (why, _) => why,
+        }
     }
 }
 
