@@ -72,3 +72,76 @@ fn refusal(caller: &Caller, path: &str) -> Option<Status> {
         rights::who(right)
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::caller::Role;
+
+    /// What a call answers: its gRPC status, if that comes from the guard, and its message.
+    fn call(caller: Option<Role>, path: &str) -> Option<(String, String)> {
+        let answer = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) };
+        let mut service = Guard.layer(tower::service_fn(answer));
+        let mut request = Request::builder().uri(path).body(()).unwrap();
+        if let Some(role) = caller {
+            let caller = Caller { name: "me".into(), role: Some(role), flows: Vec::new() };
+            request.extensions_mut().insert(Arc::new(caller));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let response = runtime.block_on(service.call(request)).unwrap();
+        let header = |name| Some(response.headers().get(name)?.to_str().unwrap().to_owned());
+        header("grpc-status").map(|status| (status, header("grpc-message").unwrap_or_default()))
+    }
+
+    #[test]
+    fn each_role_gets_as_far_as_the_table_says_and_is_told_what_it_lacks() {
+        for (service, name, right) in rights::CALLS {
+            let path = format!("/{service}/{name}");
+            assert_eq!(call(None, &path), None, "{path}: a caller through a socket");
+            for role in Role::ALL {
+                match call(Some(role), &path) {
+                    None => assert!(rights::of(role).contains(&right), "{role}: {path}"),
+                    Some((status, message)) => {
+                        assert!(!rights::of(role).contains(&right) && status == "7", "{role}: {path}");
+                        assert!(
+                            message.contains(right.words().0) && message.contains(role.word()),
+                            "{message}"
+                        );
+                    }
+                }
+            }
+        }
+        // What is not in the table is nobody's.
+        assert!(call(Some(Role::Operator), "/zsr.controller.v1.Controller/Format").is_some());
+        assert!(call(Some(Role::Controller), "/").is_some());
+    }
+
+    /// Who may do what, said once more.
+    #[test]
+    fn readers_change_nothing_and_nobody_but_the_controller_sees_keys() {
+        for (service, name, _) in rights::CALLS {
+            let path = format!("/{service}/{name}");
+            let may = |role| call(Some(role), &path).is_none();
+            let questions = [
+                "GetSystem",
+                "ListFlows",
+                "GetFlow",
+                "ListRings",
+                "WatchEvents",
+                "GetStats",
+                "GetInfo",
+                "Capabilities",
+            ];
+            let is_controllers = service == "zsr.controller.v1.Controller";
+            let is_question =
+                questions.contains(&name) && (is_controllers || name == "GetInfo" || name == "Capabilities");
+            assert_eq!(may(Role::Reader), is_question, "{path}");
+            assert_eq!(may(Role::Operator), is_controllers || is_question, "{path}");
+            assert_eq!(may(Role::Program), is_question || name == "Barrier", "{path}");
+            assert_eq!(may(Role::Controller), !is_controllers || is_question, "{path}");
+            assert!(!may(Role::Agent) && !may(Role::Switch), "{path}");
+        }
+    }
+}
