@@ -305,7 +305,7 @@ impl Controller {
         let said = said.and_then(|text| text.trim().parse().ok());
         match (said, self.session().address.clone()) {
             // It has another port, and the same name.
-            (Some(Address::Tcp(at)), Address::Tls(peer)) => Peer { address: at.to_string(), ..peer }.into(),
+            (Some(Address::Tcp(at)), Address::Tls(peer)) => Peer { address: at.to_string(), ..*peer }.into(),
             (Some(said), _) => said,
             (None, before) => before,
         }

@@ -17,7 +17,7 @@ pub enum Address {
     /// Whoever can reach it can speak to the server.
     Tcp(SocketAddr),
     /// Whoever has a certificate can speak to the server.
-    Tls(Peer),
+    Tls(Box<Peer>),
     /// Whoever may open the socket can speak to the server. An absolute path.
     Unix(PathBuf),
     /// Whoever was given it, in this process.
@@ -112,7 +112,7 @@ impl FromStr for Address {
 
 impl From<Peer> for Address {
     fn from(peer: Peer) -> Self {
-        Address::Tls(peer)
+        Address::Tls(Box::new(peer))
     }
 }
 
