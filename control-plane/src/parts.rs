@@ -42,9 +42,15 @@ pub fn switch_without_timers(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     Ok(Switch::new(&program, config))
 }
 
-/// What a host's soft NIC is made with. All of its packets have the priority of data.
+/// What a host's soft NIC is made with where a run is to be repeatable: its keys follow from its addresses. All of its packets have the
+/// priority of data.
 pub fn nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
     NicConfig { tci: traffic.tci(host.vlan, false), ..NicConfig::new(Mac(host.mac.0), host.ip) }
+}
+
+/// As [`nic_config`], for a NIC whose keys and numbers nobody is to work out.
+pub fn secret_nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
+    NicConfig { seed: None, ..nic_config(host, traffic) }
 }
 
 /// `port` with the latency, the rate and the faults of `link`, if it has any.

@@ -344,8 +344,9 @@ fn what_fails_while_running_is_one_message_and_exit_code_1() {
 fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let (_folder, path) =
-        folder(&format!("switches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{SMALL}"));
+    let (_folder, path) = folder(&format!(
+        "insecure: true\nswitches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{SMALL}"
+    ));
     let t = text(&run(&["run", as_str(&path), "-q"]));
     assert_eq!(t.code, Some(1), "{}", t.err);
     assert!(t.err.contains(&address.to_string()), "{}", t.err);

@@ -403,3 +403,79 @@ fn destroying_a_ring_ends_whoever_waits_in_it() {
         assert_eq!(blocked.join().expect("no panic"), Err(PopError::Aborted(AbortOrigin::Agent)));
     });
 }
+
+/// Every range of bytes that begins or ends near an end of the ring, and what comes of a READ and a WRITE of it.
+#[test]
+fn a_key_covers_its_ring_and_no_byte_more() {
+    run(async {
+        let Served { pair, mut client, shutdown, server, .. } = serve(None).await;
+        // The smallest ring there is, between two others.
+        let mut rings = Vec::new();
+        for name in ["before", "r", "behind"] {
+            let ring = client.create_ring(create(name, proto::Role::Consumer, 8, 8)).await.expect("made");
+            rings.push(ring.into_inner());
+        }
+        let ring = &rings[1];
+        let qpn = |qp: &Option<proto::QueuePair>| qp.as_ref().expect("a queue pair").qpn;
+        // A refused request ends the queue pair, so there is another peer each time.
+        let connect = async |client: &mut AgentClient<Channel>, ring: &proto::Ring| {
+            let name = ring.name.clone();
+            client.disconnect_ring(proto::DisconnectRingRequest { name: name.clone() }).await.expect("reset");
+            let remote = Remote::new(&pair, qpn(&ring.data_qp));
+            let (data, poll) = (Some(target(remote.qpn.get())), Some(target(qpn(&ring.poll_qp))));
+            let request = proto::ConnectRingRequest { name, data, poll, doorbell_secret: None };
+            client.connect_ring(request).await.expect("connected");
+            remote
+        };
+        let end: u64 = 4096 + 8;
+        let near = (0..4).map(|n| 0u64.wrapping_sub(n)).chain(end - 66..end + 3).chain([
+            4096,
+            1 << 32,
+            u64::MAX - 8,
+        ]);
+        let mut remote = connect(&mut client, ring).await;
+        let mut refused = 0;
+        for address in near {
+            for len in [1usize, 2, 8, 64, 65] {
+                let is_inside = address.checked_add(len as u64).is_some_and(|last| last <= end);
+                for operation in [Operation::Read, Operation::Write] {
+                    let done = remote.work(&pair, operation, ring.rkey, address, len);
+                    assert_eq!(
+                        done == Outcome::Success,
+                        is_inside,
+                        "{operation:?} of {len} B at {address:#x}: {done:?}"
+                    );
+                    if !is_inside {
+                        refused += 1;
+                        remote = connect(&mut client, ring).await;
+                    }
+                }
+            }
+        }
+        assert!(refused > 100, "{refused}");
+        // Whatever else could be its key, and what was it before.
+        for bit in 0..32 {
+            assert!(remote.read(&pair, ring.rkey ^ 1 << bit, 0, 8).is_err(), "bit {bit}");
+            remote = connect(&mut client, ring).await;
+        }
+        // Nobody has written to its neighbours.
+        for other in [&rings[0], &rings[2]] {
+            let get = proto::GetRingRequest { name: other.name.clone() };
+            let now = client.get_ring(get).await.expect("there").into_inner();
+            assert_eq!(
+                (now.head, now.tail, now.bytes),
+                (other.head, other.tail, other.bytes),
+                "{}",
+                other.name
+            );
+        }
+        // Rings of a host share a protection domain: a key is good on all of its connections, and ends with its ring.
+        let beside = connect(&mut client, &rings[0]).await;
+        assert!(beside.read(&pair, ring.rkey, 0, 8).is_ok());
+        client.destroy_ring(proto::DestroyRingRequest { name: "r".into() }).await.expect("destroyed");
+        assert!(beside.read(&pair, ring.rkey, 0, 8).is_err(), "a key outlives its ring");
+        shutdown.send(()).expect("it is served");
+        drop(client);
+        server.await.expect("no panic").expect("in good order");
+    });
+}

@@ -12,6 +12,7 @@ AT = "XDG_RUNTIME_DIR=/run"
 
 PEERS = """name: peers
 switches: [{{name: s1, tick: 100us}}]
+insecure: true
 hosts:
 {hosts}links:
 {links}flows:

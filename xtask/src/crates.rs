@@ -19,9 +19,12 @@ const LICENCES: [&str; 8] = [
 ];
 
 /// Crates that are there in more than one version, and who keeps them so.
-const SEVERAL: [(&str, &str); 5] = [
+const SEVERAL: [(&str, &str); 8] = [
+    ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
+    ("bit-vec", "yasna (rcgen) uses 0.9"),
     ("bitflags", "cranelift-jit uses region 3, which uses bitflags 1"),
     ("foldhash", "comes with hashbrown"),
+    ("getrandom", "ring uses 0.2"),
     ("hashbrown", "cranelift-codegen and petgraph use 0.15"),
     ("syn", "prost and tonic-build use 2, clap and serde use 3"),
     ("unicode-width", "miette uses 0.1"),

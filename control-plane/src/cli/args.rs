@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::{
-    AgentArgs, BarrierArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs, FlowArgs,
-    PcapArgs, ProduceArgs, RestartArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+    AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs,
+    FlowArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
 use zsr_topology::{InputFormat, Overrides, parse_delimiter};
@@ -67,6 +67,8 @@ pub enum Command {
     Agent(AgentArgs),
     /// Run the controller of a system, in the foreground unless told otherwise
     Controller(ControllerArgs),
+    /// Make an authority for development, and certificates for a system's parts and clients
+    Ca(CaArgs),
     /// Print a script that completes commands in a shell
     Completion(CompletionArgs),
     /// Print docs/reference.md

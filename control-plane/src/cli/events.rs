@@ -3,7 +3,7 @@
 use super::live_args::EventsArgs;
 use super::{FAILED, OK, complain, json, tables, try_print};
 use rustix::event::{PollFd, PollFlags, poll};
-use zsr::{ClientError, Session};
+use zsr::ClientError;
 
 /// Prints what has happened, and with --follow what happens.
 pub(super) fn events(args: &EventsArgs) -> u8 {
@@ -17,7 +17,7 @@ pub(super) fn events(args: &EventsArgs) -> u8 {
 }
 
 fn stream(args: &EventsArgs) -> Result<(), ClientError> {
-    let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
+    let session = args.contact.open()?;
     if args.follow {
         end_with_the_reader();
     }

@@ -5,7 +5,7 @@ use super::live_args::{
 };
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
 use tonic::Code;
-use zsr::{ClientError, Session};
+use zsr::ClientError;
 use zsr_api::controller as proto;
 
 /// `zsr flow ...`.
@@ -17,7 +17,7 @@ pub(super) fn flow(args: &FlowArgs) -> u8 {
 pub(super) fn ring(args: &RingArgs) -> u8 {
     let RingCommand::List { flow } = &args.command;
     let rings = || {
-        let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
+        let session = args.contact.open()?;
         let request = proto::ListRingsRequest { flow: flow.clone().unwrap_or_default() };
         let rings = session.call(|mut c| async move { c.list_rings(request).await })?.rings;
         Ok(if args.json.json { json::lines(rings.iter().map(json::ring)) } else { tables::rings(&rings) })
@@ -43,7 +43,7 @@ pub(super) fn finish(result: Result<String, ClientError>) -> u8 {
 }
 
 fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
-    let session = Session::find(args.system.system.as_deref()).map(Session::telling)?;
+    let session = args.contact.open()?;
     let json = args.json.json;
     let shown = |flow: proto::Flow| if json { json::one(&json::flow(&flow)) } else { tables::flow(&flow) };
     Ok(match &args.command {

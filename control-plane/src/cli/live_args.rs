@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use zsr::{Contact, PlaceError};
+use zsr::{ClientError, Contact, PlaceError, Session};
 use zsr_topology::{
     ITEM_SIZES, Layout, MAX_BATCH, RING_SIZES, SIZE_HELP, SwitchKind, parse_delimiter, parse_duration,
     parse_rate, parse_size, show_size,
@@ -177,8 +177,8 @@ pub struct AgentArgs {
 /// Where a controller listens beside its socket.
 #[derive(Debug, Clone, Args)]
 pub struct ListenArg {
-    /// Where the controller listens for programs on other machines; a port alone is at 127.0.0.1. No password, no encryption:
-    /// other addresses only on a network whose users may do everything
+    /// Where the controller listens for clients on other machines, with TLS (`tls` in the topology, zsr ca); a port alone is at
+    /// 127.0.0.1
     #[arg(long, value_name = "[IP:]PORT", value_parser = listen_at)]
     pub listen: Option<SocketAddr>,
 }
@@ -202,9 +202,9 @@ pub struct ControllerArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/flow.md"))]
 pub struct FlowArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
@@ -375,9 +375,9 @@ pub enum PolicyArg {
 /// `zsr ring ...`.
 #[derive(Debug, Args)]
 pub struct RingArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
@@ -400,9 +400,9 @@ pub enum RingCommand {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/events.md"))]
 pub struct EventsArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// How they are printed: with --json, one object per line
     #[command(flatten)]
     pub json: JsonArg,
@@ -418,9 +418,9 @@ pub struct EventsArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/top.md"))]
 pub struct TopArgs {
-    /// Which system
+    /// Which controller
     #[command(flatten)]
-    pub system: SystemArg,
+    pub contact: ContactArgs,
     /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/json.md describes it)
     #[arg(long)]
     pub json: bool,
@@ -470,14 +470,23 @@ pub struct ContactArgs {
     #[command(flatten)]
     pub system: SystemArg,
     /// The controller's address, if the system is not on this machine (zsr up --listen); goes before --system
-    #[arg(long, value_name = "HOST:PORT", env = "ZSR_CONTROLLER")]
+    #[arg(long, value_name = "HOST:PORT", env = "ZSR_CONTROLLER", global = true)]
     pub controller: Option<String>,
+    /// The certificate to show to a controller at an address; its key and ca.pem are beside it (zsr ca)
+    #[arg(long, value_name = "NAME.pem", env = "ZSR_CERTIFICATE", global = true)]
+    pub certificate: Option<PathBuf>,
 }
 
 impl ContactArgs {
     /// The controller at the address that is given, else that of the system that is named, or of the only one.
     pub(super) fn find(&self) -> Result<Contact, PlaceError> {
-        Contact::find(self.controller.as_deref(), self.system.system.as_deref())
+        let certificate = self.certificate.as_deref();
+        Contact::find(self.controller.as_deref(), certificate, self.system.system.as_deref())
+    }
+
+    /// A session with it.
+    pub(super) fn open(&self) -> Result<Session, ClientError> {
+        Ok(Session::open(self.find()?)?.telling())
     }
 }
 
@@ -559,6 +568,65 @@ pub struct BarrierArgs {
     /// Give up after so long, such as 10s [default: never]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
+}
+
+/// Options of `zsr ca`.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/ca.md"))]
+pub struct CaArgs {
+    /// Topology file, with the folder of the certificates (tls: FOLDER)
+    #[arg(value_name = "TOPOLOGY")]
+    pub topology: PathBuf,
+    /// Make one certificate, for a client or part of this name, by the authority that is there
+    #[arg(long, value_name = "NAME", value_parser = certificate_name)]
+    pub name: Option<String>,
+    /// What it is for [default: reader]
+    #[arg(long, value_enum, requires = "name")]
+    pub role: Option<RoleWord>,
+    /// Confine it to a flow, or to flows whose names begin so (`etl-*`); can be repeated [default: all flows]
+    #[arg(long = "flow", value_name = "NAME", requires = "name")]
+    pub flows: Vec<String>,
+    /// An address or host name of a part, for clients that look at that; can be repeated
+    #[arg(long = "address", value_name = "IP|NAME", requires = "name")]
+    pub addresses: Vec<String>,
+    /// How long certificates are valid
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub days: u32,
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleWord {
+    /// Looks
+    Reader,
+    /// Takes part in flows
+    Program,
+    /// Makes, changes and deletes flows
+    Operator,
+    /// The controller
+    Controller,
+    /// The P4Runtime server of the switch of that name
+    Switch,
+    /// The agent of the host of that name
+    Agent,
+}
+
+impl From<RoleWord> for zsr_tls::Role {
+    fn from(word: RoleWord) -> Self {
+        match word {
+            RoleWord::Reader => zsr_tls::Role::Reader,
+            RoleWord::Program => zsr_tls::Role::Program,
+            RoleWord::Operator => zsr_tls::Role::Operator,
+            RoleWord::Controller => zsr_tls::Role::Controller,
+            RoleWord::Switch => zsr_tls::Role::Switch,
+            RoleWord::Agent => zsr_tls::Role::Agent,
+        }
+    }
+}
+
+fn certificate_name(text: &str) -> Result<String, String> {
+    let is_name = zsr_records::is_name(text) && text != "ca";
+    is_name.then(|| text.to_owned()).ok_or_else(|| format!("expected {}, and not ca", zsr_records::NAME_HELP))
 }
 
 /// Options of `zsr completion`.

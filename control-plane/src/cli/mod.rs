@@ -5,6 +5,7 @@
 
 mod args;
 mod barrier;
+mod ca;
 mod check;
 mod closed;
 mod events;
@@ -97,6 +98,7 @@ fn execute(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
             system::role(&args.role, Role::Agent { host: args.host.clone(), listen: args.listen }, None)
         }
         Command::Controller(args) => system::controller(&args),
+        Command::Ca(args) => ca::ca(&args),
         Command::Completion(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Args::command(), "zsr", &mut script);

@@ -115,6 +115,10 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
 pub(super) fn controller(args: &ControllerArgs) -> u8 {
     if let Some(listen) = args.listen.listen {
         let Ok(topology) = load(&args.role.topology) else { return USAGE };
+        if let Err(e) = topology.may_listen("the controller", listen) {
+            complain(format_args!("error: {e}"));
+            return USAGE;
+        }
         let noted = Place::make(args.role.system.as_deref().unwrap_or(&topology.name)).and_then(|place| {
             let layout = process::read_layout(&place)?.unwrap_or_default();
             process::write_layout(&place, &Layout { listen: Some(listen), ..layout })

@@ -18,14 +18,11 @@ use zsr_topology::show_size;
 
 /// `zsr top`.
 pub(super) fn top(args: &TopArgs) -> u8 {
-    let done =
-        Session::find(args.system.system.as_deref()).map(Session::telling).and_then(|session| {
-            match (args.json, std::io::stdout().is_terminal()) {
-                (true, _) => each(args, &session, |lines, seconds| json::one(&object(lines, seconds))),
-                (false, false) => each(args, &session, as_text),
-                (false, true) => live(args, &session),
-            }
-        });
+    let done = args.contact.open().and_then(|session| match (args.json, std::io::stdout().is_terminal()) {
+        (true, _) => each(args, &session, |lines, seconds, drops| json::one(&object(lines, seconds, drops))),
+        (false, false) => each(args, &session, as_text),
+        (false, true) => live(args, &session),
+    });
     match done {
         Ok(()) => OK,
         Err(e) => {
@@ -107,7 +104,14 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
     out
 }
 
-fn object(lines: &[Line1], seconds: f64) -> Value {
+/// What the switch has dropped, in words; empty if it has dropped nothing.
+fn dropped(drops: &[proto::Drops]) -> String {
+    let causes = drops.iter().filter(|d| d.packets > 0).map(|d| format!("{} {}", d.cause, d.packets));
+    let causes: Vec<String> = causes.collect();
+    if causes.is_empty() { String::new() } else { format!("dropped: {}", causes.join(", ")) }
+}
+
+fn object(lines: &[Line1], seconds: f64, drops: &[proto::Drops]) -> Value {
     let value = |l: &Line1| {
         json!({
             "name": l.name,
@@ -139,14 +143,16 @@ fn object(lines: &[Line1], seconds: f64) -> Value {
             }
         }
     }
-    json!({"seconds": seconds, "flows": flows})
+    let drops: serde_json::Map<String, Value> =
+        drops.iter().map(|d| (d.cause.clone(), d.packets.into())).collect();
+    json!({"seconds": seconds, "flows": flows, "drops": drops})
 }
 
 /// Prints what happened in each interval.
 fn each(
     args: &TopArgs,
     session: &Session,
-    print: impl Fn(&[Line1], f64) -> String,
+    print: impl Fn(&[Line1], f64, &[proto::Drops]) -> String,
 ) -> Result<(), ClientError> {
     let mut before = look(session)?;
     let mut left = args.count.unwrap_or(u64::MAX);
@@ -155,7 +161,7 @@ fn each(
         std::thread::sleep(args.interval);
         let after = look(session)?;
         let seconds = after.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
-        if try_print(&print(&rates(&before, &after), seconds)).is_err() {
+        if try_print(&print(&rates(&before, &after), seconds, &after.drops)).is_err() {
             break;
         }
         before = after;
@@ -188,13 +194,15 @@ fn cells(l: &Line1) -> [String; 9] {
     ]
 }
 
-/// A table, and an empty line behind it.
-fn as_text(lines: &[Line1], _seconds: f64) -> String {
+/// A table, what was dropped, and an empty line behind it.
+fn as_text(lines: &[Line1], _seconds: f64, drops: &[proto::Drops]) -> String {
     let mut table = tables::table(&HEADER);
     for line in lines {
         table.add_row(cells(line));
     }
-    tables::text(&table) + "\n"
+    let dropped = dropped(drops);
+    let dropped = if dropped.is_empty() { dropped } else { dropped + "\n" };
+    tables::text(&table) + &dropped + "\n"
 }
 
 fn live(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
@@ -252,7 +260,7 @@ fn view(
                 lines = rates(before, &after);
                 *before = after;
                 (asked, left, next) = (None, left - 1, Instant::now() + args.interval);
-                FOOT.clone_into(&mut foot);
+                foot = format!("{FOOT}   {}", dropped(&before.drops));
             }
             Err(_) => foot = format!("no answer for {} s   {FOOT}", since.elapsed().as_secs()),
         }
@@ -312,7 +320,7 @@ mod tests {
             rings: vec![ring],
             ..Default::default()
         };
-        proto::Stats { time_ns, flows: vec![flow] }
+        proto::Stats { time_ns, flows: vec![flow], drops: Vec::new() }
     }
 
     #[test]
@@ -323,7 +331,7 @@ mod tests {
             (6400.0, 100.0, 2)
         );
         assert_eq!((lines[1].fill, lines[1].role), (Some(0.25), "consumer"));
-        let value = object(&lines, 2.0);
+        let value = object(&lines, 2.0, &[]);
         assert_eq!(value["flows"][0]["rings"][0]["name"], "f.h2");
         assert_eq!(value["flows"][0]["items_per_second"], 100.0);
     }
@@ -336,7 +344,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_the_same_is_a_table() {
-        let text = as_text(&rates(&stats(0, 0), &stats(1_000_000_000, 64_000)), 1.0);
+        let text = as_text(&rates(&stats(0, 0), &stats(1_000_000_000, 64_000)), 1.0, &[]);
         let rows: Vec<&str> = text.lines().collect();
         assert!(rows[0].contains("FLOW / RING") && rows[1].trim_start().starts_with("f "), "{text}");
         assert!(
@@ -346,11 +354,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_switch_dropped_is_shown_by_cause() {
+        let drops = [("stale", 3), ("forged", 0), ("unknown-qp", 12)]
+            .map(|(cause, packets)| proto::Drops { cause: cause.into(), packets });
+        assert_eq!(dropped(&drops), "dropped: stale 3, unknown-qp 12");
+        assert!(as_text(&[], 1.0, &drops).ends_with("dropped: stale 3, unknown-qp 12\n\n"));
+        assert_eq!(object(&[], 1.0, &drops)["drops"]["unknown-qp"], 12);
+        assert_eq!(dropped(&drops[1..2]), "");
+    }
+
+    #[test]
     fn what_is_old_says_so() {
         let mut old = stats(1_000_000_000, 64_000);
         (old.flows[0].old_ms, old.flows[0].rings[0].old_ms) = (11_500, 11_500);
         let lines = rates(&stats(0, 64_000), &old);
-        assert_eq!(object(&lines, 1.0)["flows"][0]["rings"][0]["old_ms"], 11_500);
+        assert_eq!(object(&lines, 1.0, &[])["flows"][0]["rings"][0]["old_ms"], 11_500);
         let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 6)).unwrap();
         terminal.draw(|frame| draw(frame, &lines, FOOT, &mut TableState::default())).unwrap();
         let text = terminal.backend().to_string();

@@ -26,6 +26,7 @@ mod barriers;
 mod change;
 mod convert;
 pub mod draft;
+mod drops;
 pub mod error;
 pub mod events;
 mod failure_detector;
@@ -73,7 +74,7 @@ use tokio::sync::watch as channel;
 use tokio::time::Instant;
 
 pub use request::create_flow_request;
-pub use service::{serve, serve_tcp};
+pub use service::{serve, serve_tcp, serve_tls};
 pub use start::{Setup, StartError, give_base, start};
 
 /// A running controller. Clones are the same one.

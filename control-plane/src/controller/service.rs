@@ -5,6 +5,7 @@ use super::pulse::Motion;
 use super::session::Reach;
 use super::{Controller, convert};
 use std::future::Future;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc};
@@ -16,6 +17,7 @@ use zsr_api::{
     controller as proto,
     controller::controller_server::{Controller as Service, ControllerServer},
 };
+use zsr_tls::{Caller, Guard, Identity, check_flow, confined};
 use zsr_topology::RingRole;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -37,6 +39,18 @@ pub async fn serve_tcp(controller: Controller, listener: TcpListener) -> Result<
     serve_incoming(controller, TcpListenerStream::new(listener)).await
 }
 
+/// As [`serve_tcp`], with TLS: whoever has a certificate can do what its rights say.
+///
+/// # Errors
+/// The transport's.
+pub async fn serve_tls(
+    controller: Controller,
+    listener: TcpListener,
+    identity: Identity,
+) -> Result<(), tonic::transport::Error> {
+    serve_incoming(controller, zsr_tls::incoming(listener, identity)).await
+}
+
 async fn serve_incoming<IO>(
     controller: Controller,
     incoming: impl Stream<Item = std::io::Result<IO>>,
@@ -46,6 +60,7 @@ where
 {
     let (ended, ending) = (controller.clone(), controller.clone());
     let served = tonic::transport::Server::builder()
+        .layer(Guard)
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
     tokio::select! {
@@ -128,7 +143,9 @@ impl Controller {
 
 #[tonic::async_trait]
 impl Service for Controller {
-    async fn get_system(&self, _request: Request<proto::GetSystemRequest>) -> Answer<proto::System> {
+    async fn get_system(&self, request: Request<proto::GetSystemRequest>) -> Answer<proto::System> {
+        let confined = confined(request.extensions());
+        let pending = self.pending().into_iter().filter(|change| knows(&confined, &change.flow)).collect();
         let inner = &self.0;
         let state = self.state();
         let used = state.numbers.in_use();
@@ -163,13 +180,14 @@ impl Service for Controller {
             hosts,
             pid: std::process::id(),
             newest_event: inner.events.newest(),
-            pending: self.pending(),
+            pending,
             unanswered: inner.agents.unanswered(),
             journal_trouble: inner.unwritten.borrow().clone().unwrap_or_default(),
         }))
     }
 
     async fn create_flow(&self, request: Request<proto::CreateFlowRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().name)?;
         let new = convert::new_flow(request.into_inner())?;
         let own = self.clone();
         let flow = self.to_its_end(async move { own.create_flow(&new).await }).await?;
@@ -178,8 +196,9 @@ impl Service for Controller {
 
     async fn list_flows(
         &self,
-        _request: Request<proto::ListFlowsRequest>,
+        request: Request<proto::ListFlowsRequest>,
     ) -> Answer<proto::ListFlowsResponse> {
+        let confined = confined(request.extensions());
         let flows = Controller::list_flows(self);
         let mut flows: Vec<proto::Flow> = flows.iter().map(|f| self.flow_message(f)).collect();
         for mut made in self.0.pending.creating() {
@@ -189,16 +208,19 @@ impl Service for Controller {
                 flows.push(made);
             }
         }
+        flows.retain(|flow| knows(&confined, &flow.name));
         flows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Response::new(proto::ListFlowsResponse { flows }))
     }
 
     async fn get_flow(&self, request: Request<proto::GetFlowRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().name)?;
         let flow = Controller::get_flow(self, &request.into_inner().name)?;
         Ok(Response::new(self.flow_message(&flow)))
     }
 
     async fn set_flow(&self, request: Request<proto::SetFlowRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().name)?;
         let request = request.into_inner();
         let changes = request.settings.unwrap_or_default();
         let own = self.clone();
@@ -207,14 +229,17 @@ impl Service for Controller {
     }
 
     async fn add_producer(&self, request: Request<proto::AddMemberRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().flow)?;
         self.add(request.into_inner(), RingRole::Producer).await
     }
 
     async fn add_consumer(&self, request: Request<proto::AddMemberRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().flow)?;
         self.add(request.into_inner(), RingRole::Consumer).await
     }
 
     async fn remove_member(&self, request: Request<proto::RemoveMemberRequest>) -> Answer<proto::Flow> {
+        check_flow(request.extensions(), &request.get_ref().flow)?;
         let proto::RemoveMemberRequest { flow, member, force } = request.into_inner();
         let own = self.clone();
         let flow = self.to_its_end(async move { own.remove_member(&flow, &member, force).await }).await?;
@@ -225,6 +250,7 @@ impl Service for Controller {
         &self,
         request: Request<proto::DeleteFlowRequest>,
     ) -> Answer<proto::DeleteFlowResponse> {
+        check_flow(request.extensions(), &request.get_ref().name)?;
         let proto::DeleteFlowRequest { name, force } = request.into_inner();
         let own = self.clone();
         self.to_its_end(async move { own.delete_flow(&name, force).await }).await?;
@@ -235,6 +261,10 @@ impl Service for Controller {
         &self,
         request: Request<proto::ListRingsRequest>,
     ) -> Answer<proto::ListRingsResponse> {
+        let confined = confined(request.extensions());
+        if !request.get_ref().flow.is_empty() {
+            check_flow(request.extensions(), &request.get_ref().flow)?;
+        }
         let flow = request.into_inner().flow;
         let programs = |host: &str| self.programs_of(host);
         let mut rings = Vec::new();
@@ -250,6 +280,7 @@ impl Service for Controller {
         } else {
             rings = convert::rings(&Controller::get_flow(self, &flow)?, &programs);
         }
+        rings.retain(|ring| knows(&confined, &ring.flow));
         rings.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Response::new(proto::ListRingsResponse { rings }))
     }
@@ -260,15 +291,27 @@ impl Service for Controller {
         &self,
         request: Request<proto::WatchEventsRequest>,
     ) -> Answer<Self::WatchEventsStream> {
+        let confined = confined(request.extensions());
         let request = request.into_inner();
         let (past, news) = self.0.events.watch(request.after);
         let (to_client, stream) = mpsc::channel(16);
-        tokio::spawn(forward(self.clone(), past, (!request.past_only).then_some(news), to_client));
+        let news = (!request.past_only).then_some(news);
+        tokio::spawn(forward(self.clone(), past, news, confined, to_client));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
     async fn get_stats(&self, request: Request<proto::GetStatsRequest>) -> Answer<proto::Stats> {
-        Ok(Response::new(self.stats(&request.into_inner().flow).await?))
+        let confined = confined(request.extensions());
+        if !request.get_ref().flow.is_empty() {
+            check_flow(request.extensions(), &request.get_ref().flow)?;
+        }
+        let flow = request.into_inner().flow;
+        let mut stats = self.stats(&flow).await?;
+        stats.flows.retain(|flow| knows(&confined, &flow.name));
+        if flow.is_empty() && confined.is_none() {
+            stats.drops = self.drops().await;
+        }
+        Ok(Response::new(stats))
     }
 
     async fn barrier(&self, request: Request<proto::BarrierRequest>) -> Answer<proto::BarrierResponse> {
@@ -284,11 +327,21 @@ impl Service for Controller {
         Ok(Response::new(proto::BarrierResponse {}))
     }
 
-    async fn shutdown(&self, _request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
+    async fn shutdown(&self, request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
+        // It ends all flows.
+        if let Some(caller) = confined(request.extensions()) {
+            let message = format!("{caller} lacks the right `end`: its certificate is for some flows only");
+            return Err(Status::permission_denied(message));
+        }
         let own = self.clone();
         self.to_its_end(async move { Controller::shutdown(&own).await }).await?;
         Ok(Response::new(proto::ShutdownResponse {}))
     }
+}
+
+/// Whether a caller may hear of a flow. One that is confined to some hears nothing that is about none.
+fn knows(confined: &Option<Arc<Caller>>, flow: &str) -> bool {
+    confined.as_ref().is_none_or(|caller| !flow.is_empty() && caller.knows(flow))
 }
 
 /// Hands events on until the controller ends or the client goes.
@@ -296,9 +349,10 @@ async fn forward(
     controller: Controller,
     past: Vec<proto::Event>,
     news: Option<broadcast::Receiver<proto::Event>>,
+    confined: Option<Arc<Caller>>,
     to_client: mpsc::Sender<Result<proto::Event, Status>>,
 ) {
-    for event in past {
+    for event in past.into_iter().filter(|event| knows(&confined, &event.flow)) {
         if to_client.send(Ok(event)).await.is_err() {
             return;
         }
@@ -322,6 +376,9 @@ async fn forward(
             },
             Err(broadcast::error::RecvError::Closed) => return,
         };
+        if !knows(&confined, &event.flow) && event.kind() != proto::EventKind::Missed {
+            continue;
+        }
         tokio::select! {
             biased;
             sent = to_client.send(Ok(event)) => if sent.is_err() { return },

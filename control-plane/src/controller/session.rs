@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 use zsr_api::controller::EventKind;
+use zsr_tls::Peer;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
 /// How often a switch was not reached that counts as dead, beside the time.
@@ -302,7 +303,12 @@ impl Controller {
     fn address_of_switch(&self) -> Address {
         let said = self.0.base.listens.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let said = said.and_then(|text| text.trim().parse().ok());
-        said.unwrap_or_else(|| self.session().address.clone())
+        match (said, self.session().address.clone()) {
+            // It has another port, and the same name.
+            (Some(Address::Tcp(at)), Address::Tls(peer)) => Peer { address: at.to_string(), ..*peer }.into(),
+            (Some(said), _) => said,
+            (None, before) => before,
+        }
     }
 
     /// Finds out, beside everything else, which workers have stopped while nobody listened to what they reported.

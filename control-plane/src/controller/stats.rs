@@ -56,7 +56,7 @@ impl Controller {
             };
             flow_stats(flow, flow.rings().map(ring).collect())
         });
-        let stats = proto::Stats { time_ns, flows: flows.collect() };
+        let stats = proto::Stats { time_ns, flows: flows.collect(), drops: Vec::new() };
         let state = self.state();
         last.retain(|ring, _| state.user_of_ring(ring).is_some());
         Ok(stats)

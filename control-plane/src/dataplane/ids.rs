@@ -1,7 +1,6 @@
 //! Numbers in the data plane: workers, producers, connections, groups.
 
 use super::admin::Reset;
-use std::hash::BuildHasher;
 use zsr_link::Rng;
 
 const PSN_BITS: u32 = 0xff_ffff;
@@ -63,9 +62,10 @@ impl RingIds {
     }
 }
 
-/// A number that nobody can guess, for a ring's doorbell.
+/// A number of the system's generator, which nobody can guess, for a ring's doorbell.
 pub fn secret() -> u32 {
-    std::hash::RandomState::new().hash_one(0u8) as u32
+    // Fails only where the kernel has no generator, and there is no safe way to go on.
+    getrandom::u32().expect("the system's generator of random numbers")
 }
 
 /// Where first PSNs and the secrets of doorbells come from.

@@ -2,8 +2,8 @@
 
 use super::captures::{Captures, Serving};
 use super::ports;
-use super::roles::{RoleError, ended, listen, other};
-use crate::parts::nic_config;
+use super::roles::{RoleError, ended, exposed, identity, listen, other};
+use crate::parts::secret_nic_config;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -34,13 +34,18 @@ pub(super) async fn run(
     let number = topology.hosts.iter().position(|h| h.name == name);
     let number = number.ok_or_else(|| RoleError::NoHost(name.to_owned()))?;
     let host = &topology.hosts[number];
+    let at = listen_at.or(host.agent);
+    if let Some(address) = at {
+        exposed(topology, &format!("the agent of host `{name}`"), address)?;
+    }
+    let identity = at.and_then(|_| identity(topology, &format!("agent.{name}")).transpose()).transpose()?;
     let Running { agent, nic, captures } = start(place, topology, number, host)?;
     let programs = listen(&place.programs(number))?;
     agent.set_programs(&place.programs(number), Machine::this());
     let attaching = agent.clone();
     let until = ended(stop.clone());
     let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });
-    let served = match listen_at.or(host.agent) {
+    let served = match at {
         Some(address) => {
             let listener = TcpListener::bind(address).await.map_err(|source| RoleError::AgentListen {
                 host: name.to_owned(),
@@ -48,7 +53,10 @@ pub(super) async fn run(
                 source,
             })?;
             ready();
-            agent.serve(listener, ended(stop)).await
+            match identity {
+                Some(identity) => agent.serve_tls(listener, identity, ended(stop)).await,
+                None => agent.serve(listener, ended(stop)).await,
+            }
         }
         None => {
             let calls = listen(&place.agent(number))?;
@@ -138,7 +146,7 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     }
     let link = topology.links.iter().position(|l| l.host == number);
     let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
-    let config = nic_config(host, &topology.traffic);
+    let config = secret_nic_config(host, &topology.traffic);
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, queue) = nic_queue(move || wake.wake());

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use zsr::{Place, PlaceError, lock::Lock};
 use zsr_link::LinkError;
+use zsr_tls::{CERTIFICATE_ENDS, Identity, IdentityError, Peer, agent_name, switch_name};
 use zsr_topology::{Switch, SwitchKind, Topology};
 
 /// How long a controller waits for its switch to come up.
@@ -143,6 +144,12 @@ pub enum RoleError {
         /// What is wrong.
         reason: String,
     },
+    /// An address that everybody would have command of.
+    #[error("{0}")]
+    Exposed(String),
+    /// A certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// A link.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -245,6 +252,21 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
     UnixListener::bind(path).map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
 }
 
+/// The certificate of a part of the system, if its parts speak TLS at addresses.
+pub(super) fn identity(topology: &Topology, part: &str) -> Result<Option<Identity>, RoleError> {
+    let Some(folder) = &topology.tls else { return Ok(None) };
+    Ok(Some(Identity::open(&folder.join(format!("{part}{CERTIFICATE_ENDS}")))?))
+}
+
+/// Whether a part of the system may listen at `address`.
+pub(super) fn exposed(topology: &Topology, what: &str, address: SocketAddr) -> Result<(), RoleError> {
+    topology.may_listen(what, address).map_err(RoleError::Exposed)?;
+    if topology.tls.is_none() {
+        eprintln!("warning: {what} listens at {address} without TLS: whoever reaches that can do everything");
+    }
+    Ok(())
+}
+
 /// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
 fn take_limits_as_errors() {
     // A signal that is listened to ends nothing, and this one is listened to for as long as the process lives.
@@ -261,11 +283,23 @@ async fn control(
 ) -> Result<(), RoleError> {
     take_limits_as_errors();
     // What can be wrong with the command comes before what takes long.
+    let spec = &topology.switches[0];
+    let is_away =
+        listen_at.is_some() || spec.listen.is_some() || topology.hosts.iter().any(|h| h.agent.is_some());
+    let identity = if is_away { identity(topology, "controller")? } else { None };
     let outside = match listen_at {
-        Some(address) => Some(listen_outside(place, address).await?),
+        Some(address) => {
+            exposed(topology, "the controller", address)?;
+            Some(listen_outside(place, address).await?)
+        }
         None => None,
     };
-    let spec = &topology.switches[0];
+    let secured = |address: Address, name: String| match (address, &identity) {
+        (Address::Tcp(at), Some(identity)) => {
+            Peer { address: at.to_string(), name, identity: identity.clone() }.into()
+        }
+        (address, _) => address,
+    };
     let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
         // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
         _ if spec.kind.tofino().is_some() => Artifacts::built_in()?,
@@ -274,14 +308,19 @@ async fn control(
     };
     let agents = topology.hosts.iter().enumerate().map(|(number, host)| match host.agent {
         // Programs attach on the agent's machine.
-        Some(address) => (Address::Tcp(address), None),
+        Some(address) => (secured(Address::Tcp(address), agent_name(&host.name)), None),
         None => (Address::Unix(place.agent(number)), Some(place.programs(number))),
     });
+    let p4runtime = address_of_switch(&place.p4runtime()).await?;
     let setup = controller::Setup {
         name: place.name().to_owned(),
         topology,
         artifacts: &artifacts,
-        p4runtime: address_of_switch(&place.p4runtime()).await?,
+        p4runtime: match spec.kind {
+            SwitchKind::Soft => secured(p4runtime, switch_name(&spec.name)),
+            // Servers of others.
+            SwitchKind::Bmv2(_) | SwitchKind::Tofino(_) => p4runtime,
+        },
         listens: Some(place.p4runtime()),
         agents: agents.collect(),
         seed: None,
@@ -306,7 +345,11 @@ async fn control(
     if let Some(outside) = outside {
         let controller = controller.clone();
         tokio::spawn(async move {
-            if let Err(e) = controller::serve_tcp(controller, outside).await {
+            let served = match identity {
+                Some(identity) => controller::serve_tls(controller, outside, identity).await,
+                None => controller::serve_tcp(controller, outside).await,
+            };
+            if let Err(e) = served {
                 eprintln!("the controller's server for other machines has ended: {e}");
             }
         });
@@ -331,7 +374,7 @@ async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListene
     let file = place.controller_address();
     std::fs::write(&file, format!("{address}\n"))
         .map_err(|e| RoleError::Other(format!("{}: {e}", file.display())))?;
-    eprintln!("the controller listens at {address}: whoever can reach that can do everything");
+    eprintln!("the controller listens at {address}");
     Ok(listener)
 }
 

@@ -2,7 +2,7 @@
 
 use super::captures::Captures;
 use super::ports;
-use super::roles::{RoleError, ended, listen, other};
+use super::roles::{RoleError, ended, exposed, identity, listen, other};
 use crate::dataplane::{FIRST_RESERVED_PORT, PORT_TIMER, admin};
 use crate::parts::bare_switch;
 use p4runtime_proto::Address;
@@ -70,7 +70,7 @@ async fn soft(
     for (number, link) in links {
         node.add_port(number, link)?;
     }
-    let (listener, address) = p4runtime(place, spec).await?;
+    let (listener, address) = p4runtime(place, topology, spec).await?;
     let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
     let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
     let captures = captures.serve(listen(&place.captures(None))?);
@@ -86,15 +86,25 @@ async fn soft(
 }
 
 /// Where the P4Runtime server listens.
-async fn p4runtime(place: &Place, spec: &Switch) -> Result<(Listener, Address), RoleError> {
+async fn p4runtime(
+    place: &Place,
+    topology: &Topology,
+    spec: &Switch,
+) -> Result<(Listener, Address), RoleError> {
     let Some(at) = spec.listen else {
         let path = place.p4runtime_socket();
         let listener = bind_unix(&path).map_err(|e| other("the P4Runtime server")(&e))?;
         return Ok((listener.into(), Address::Unix(path)));
     };
+    exposed(topology, &format!("the P4Runtime server of switch `{}`", spec.name), at)?;
+    let identity = identity(topology, "switch")?;
     let listener = bind(at).await.map_err(|e| other("the P4Runtime server")(&e))?;
     let address = listener.local_addr().map_err(|e| other("the P4Runtime server")(&e))?;
-    Ok((listener.into(), address.into()))
+    let listener = match identity {
+        Some(identity) => Listener::Tls(listener, identity),
+        None => listener.into(),
+    };
+    Ok((listener, address.into()))
 }
 
 /// The timer of the software switch, for a bmv2, which has none.

@@ -61,6 +61,9 @@ pub enum RunError {
         /// The address, and what the system says.
         source: zsr_p4runtime_server::BindError,
     },
+    /// A certificate of the P4Runtime server or of the controller.
+    #[error(transparent)]
+    Identity(#[from] zsr_tls::IdentityError),
     /// A host's NIC or agent.
     #[error("host `{host}`: {reason}")]
     Host {

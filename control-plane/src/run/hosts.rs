@@ -3,7 +3,7 @@
 
 use super::error::RunError;
 use crate::dataplane::model::Flow;
-use crate::parts::nic_config;
+use crate::parts::secret_nic_config;
 use p4runtime_proto::{Address, Local, local};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -43,7 +43,7 @@ impl Hosts {
         let mut hosts = Vec::new();
         let mut nics = Vec::new();
         for host in &topology.hosts {
-            let config = nic_config(host, &topology.traffic);
+            let config = secret_nic_config(host, &topology.traffic);
             let to_wake = fabric.clone();
             let (handle, queue) = nic_queue(move || {
                 if let Some(thread) = to_wake.get() {

@@ -22,6 +22,7 @@ use zsr_link::{Capture, PcapSink, Port, memory_link};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, ServeError, bind};
 use zsr_ring::Cancel;
 use zsr_soft_switch::{SwitchHandle, control_queue};
+use zsr_tls::{CERTIFICATE_ENDS, Identity, Peer, switch_name};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 
 /// A running system.
@@ -72,7 +73,7 @@ impl<'t> System<'t> {
             .enable_all()
             .build()
             .map_err(|e| RunError::Io { what: "starting the control threads".into(), source: e })?;
-        let (listener, p4runtime) = runtime.block_on(p4runtime(spec))?;
+        let (listener, p4runtime) = runtime.block_on(p4runtime(topology, spec))?;
 
         let (thread, mut captures) = (Arc::<OnceLock<Thread>>::default(), Vec::new());
         let (hosts, nics) = runtime.block_on(async { Hosts::start(topology, &thread, cancel) })?;
@@ -198,7 +199,7 @@ fn fabric(
 type Ends = (Box<dyn Port + Send>, Box<dyn Port + Send>);
 
 /// Where the P4Runtime server listens: at the address that the topology names, else in this process.
-async fn p4runtime(switch: &SwitchSpec) -> Result<(Listener, Address), RunError> {
+async fn p4runtime(topology: &Topology, switch: &SwitchSpec) -> Result<(Listener, Address), RunError> {
     let Some(at) = switch.listen else {
         let (place, listener) = local();
         return Ok((listener.into(), place.into()));
@@ -208,7 +209,12 @@ async fn p4runtime(switch: &SwitchSpec) -> Result<(Listener, Address), RunError>
     let address = listener
         .local_addr()
         .map_err(|e| RunError::Io { what: "reading the P4Runtime server's address".into(), source: e })?;
-    Ok((listener.into(), address.into()))
+    let Some(folder) = &topology.tls else { return Ok((listener.into(), address.into())) };
+    let [own, controller] =
+        ["switch", "controller"].map(|part| folder.join(format!("{part}{CERTIFICATE_ENDS}")));
+    let (own, identity) = (Identity::open(&own)?, Identity::open(&controller)?);
+    let peer = Peer { address: address.to_string(), name: switch_name(&switch.name), identity };
+    Ok((Listener::Tls(listener, own), peer.into()))
 }
 
 /// The two ends of a link, with its faults and its capture.

@@ -176,8 +176,9 @@ fn refusals_are_one_line_and_an_exit_code() {
 fn what_does_not_come_up_leaves_nothing() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound");
-    let system =
-        System::new(&format!("switches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{HOSTS}"));
+    let system = System::new(&format!(
+        "insecure: true\nswitches:\n  - {{name: s1, p4runtime: {{listen: '{address}'}}}}\n{HOSTS}"
+    ));
     let up = system.zsr(&["up", system.path()]);
     assert_eq!(up.code, Some(1), "{}", up.err);
     assert!(up.err.contains("switch did not start") && up.err.contains(&address.to_string()), "{}", up.err);

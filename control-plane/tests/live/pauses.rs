@@ -137,8 +137,9 @@ fn nobody_else_can_reach_what_a_system_listens_at() {
     assert_eq!(system.switch()["p4runtime"], format!("unix:{}", folder.join("p4runtime.sock").display()));
     system.down();
     // Where the topology asks for an address, there is one.
-    let system =
-        System::up(&format!("switches: [{{name: s1, p4runtime: {{listen: '127.0.0.1:0'}}}}]\n{HOSTS}"));
+    let system = System::up(&format!(
+        "insecure: true\nswitches: [{{name: s1, p4runtime: {{listen: '127.0.0.1:0'}}}}]\n{HOSTS}"
+    ));
     assert_eq!(listens(system.pid("switch")).len(), 1);
     let address = system.switch()["p4runtime"].as_str().expect("text").to_owned();
     assert!(std::net::TcpStream::connect(&address).is_ok(), "{address}");

@@ -24,3 +24,53 @@ pub mod controller {
 pub mod agent {
     include!("generated/zsr.agent.v1.rs");
 }
+
+#[cfg(test)]
+mod tests {
+    /// Fields of a .proto text, with the message that they are in: (message, type, name).
+    fn fields(text: &str) -> Vec<(&str, &str, &str)> {
+        let (mut message, mut found) = ("", Vec::new());
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+            if let Some(name) = line.strip_prefix("message ") {
+                message = name.trim_end_matches(" {");
+            } else if let Some((field, _)) = line.split_once(" = ")
+                && let [.., of, name] = field.split(' ').collect::<Vec<_>>()[..]
+            {
+                found.push((message, of, name));
+            }
+        }
+        found
+    }
+
+    /// Messages with a field whose name has `part`.
+    fn with<'t>(text: &'t str, part: &str) -> Vec<&'t str> {
+        fields(text)
+            .into_iter()
+            .filter(|(_, _, name)| name.contains(part))
+            .map(|(message, ..)| message)
+            .collect()
+    }
+
+    /// An agent learns no other's keys, and a client of the controller nobody's: there is no field for one.
+    #[test]
+    fn keys_go_from_an_agent_to_the_controller_and_nowhere_else() {
+        let [agent, program, controller] = [
+            include_str!("../proto/zsr/agent/v1/agent.proto"),
+            include_str!("../proto/zsr/agent/v1/program.proto"),
+            include_str!("../proto/zsr/controller/v1/controller.proto"),
+        ];
+        assert_eq!(with(agent, "key"), ["Ring"]);
+        // Which is in answers only.
+        let holders =
+            fields(agent).into_iter().filter(|(_, of, _)| *of == "Ring").map(|(message, ..)| message);
+        assert_eq!(
+            holders.collect::<Vec<_>>(),
+            ["OpenRingsResponse", "SuspendRingsResponse", "ListRingsResponse"]
+        );
+        assert!(agent.contains(") returns (Ring)") && !agent.contains("(Ring) returns"));
+        assert_eq!((with(program, "key"), with(controller, "key")), (vec![], vec![]));
+        // A doorbell's secret goes to the ring's agent, which rings.
+        assert_eq!(with(agent, "secret"), ["ConnectRingRequest", "OpenRing"]);
+        assert_eq!(with(controller, "secret"), [""; 0]);
+    }
+}

@@ -123,8 +123,8 @@ impl Addresses {
         let mut choose = |wanted: &Option<Address>| match wanted {
             Some(Address::Unix(path)) => Ok(Address::Unix(path.clone())),
             Some(Address::Tcp(address)) => hold(*address).map(Address::Tcp),
-            // Another process can't be reached inside this one.
-            Some(Address::Local(_)) => Err(std::io::ErrorKind::Unsupported.into()),
+            // Another process can't be reached inside this one, and is started without certificates.
+            Some(Address::Local(_) | Address::Tls(_)) => Err(std::io::ErrorKind::Unsupported.into()),
             None => hold(any).map(Address::Tcp),
         };
         let (p4runtime, dataplane) = (choose(&options.p4runtime)?, choose(&options.dataplane)?);
@@ -136,7 +136,7 @@ async fn is_served(address: &Address) -> bool {
     match address {
         Address::Tcp(address) => TcpStream::connect(address).await.is_ok(),
         Address::Unix(path) => UnixStream::connect(path).await.is_ok(),
-        Address::Local(_) => false,
+        Address::Local(_) | Address::Tls(_) => false,
     }
 }
 

@@ -39,6 +39,15 @@ pub enum PlaceError {
         /// The name.
         name: String,
     },
+    /// A controller on another machine, and nothing to show it.
+    #[error(
+        "{address} is on another machine, so it takes a certificate: name one (--certificate FOLDER/NAME.pem, its key and ca.pem beside it; `zsr ca` makes \
+         them), or reach the controller through a tunnel that ends on this machine"
+    )]
+    NoCertificate {
+        /// `HOST:PORT`.
+        address: String,
+    },
     /// Another command starts or ends it, or one of its processes.
     #[error("system `{name}` is being started or ended by another command: {source}")]
     Busy {

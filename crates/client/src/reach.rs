@@ -22,7 +22,10 @@ pub struct Elsewhere {
 impl fmt::Display for Elsewhere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Elsewhere { member, host, machine, agent } = self;
-        let at = agent.strip_prefix("http://").map_or(String::new(), |at| format!(" at {at}"));
+        let at = agent
+            .strip_prefix("http://")
+            .or(agent.strip_prefix("https://"))
+            .map_or(String::new(), |at| format!(" at {at}"));
         write!(f, "member `{member}` on machine `{machine}` (the agent of host `{host}`{at})")
     }
 }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 use zsr_api::controller::controller_client::ControllerClient;
 
@@ -46,6 +46,9 @@ pub enum ClientError {
         /// The reason, for people.
         reason: String,
     },
+    /// A certificate's files can't be used.
+    #[error("{0}")]
+    Certificate(String),
     /// The controller refused; nothing was changed.
     #[error("{message}")]
     Refused {
@@ -108,18 +111,16 @@ impl Session {
             Contact::Place(place) => {
                 ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
             }
-            Contact::Address(address) => ClientError::Unreachable { address: address.clone(), reason },
+            Contact::Address(address) | Contact::Secured { address, .. } => {
+                ClientError::Unreachable { address: address.clone(), reason }
+            }
         };
-        let endpoint = Endpoint::from_shared(contact.uri()).map_err(|e| fail(e.to_string()))?;
-        let connect = async { tokio::time::timeout(PATIENCE, endpoint.connect()).await };
+        let connect = async { tokio::time::timeout(PATIENCE, contact.connect()).await };
         let connected =
             runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
-        let channel = connected.map_err(|e| {
-            let mut cause: &dyn Error = &e;
-            while let Some(deeper) = cause.source() {
-                cause = deeper;
-            }
-            fail(cause.to_string())
+        let channel = connected.map_err(|e| match contact.own_fault(&*e) {
+            true => ClientError::Certificate(e.to_string()),
+            false => fail(cause(&*e)),
         })?;
         let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(Session { runtime, client, contact, tell: None })
@@ -196,7 +197,7 @@ impl Session {
     ) -> Result<T, ClientError> {
         tokio::select! {
             biased;
-            answer = call => answer.map(Response::into_inner).map_err(|status| refused(&status)),
+            answer = call => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
             (after, waits_for) = is_late => Err(late(after, waits_for)),
         }
     }
@@ -216,6 +217,18 @@ impl Session {
     }
 }
 
+impl Session {
+    /// A status in words. A server that speaks TLS hangs up on whoever does not.
+    fn refused(&self, status: &Status) -> ClientError {
+        match (refused(status), &self.contact) {
+            (ClientError::Lost(why), Contact::Address(_)) => {
+                ClientError::Lost(format!("{why}; if it speaks TLS, name a certificate (--certificate)"))
+            }
+            (why, _) => why,
+        }
+    }
+}
+
 fn late(after: Duration, waits_for: String) -> ClientError {
     ClientError::Late { after, waits_for }
 }
@@ -223,9 +236,27 @@ fn late(after: Duration, waits_for: String) -> ClientError {
 /// A status in words.
 pub fn refused(status: &Status) -> ClientError {
     let message = status.message().to_owned();
-    // What did not come from the controller has a cause here.
-    let lost = status.source().is_some() || matches!(status.code(), Code::Cancelled | Code::Unknown);
-    if lost { ClientError::Lost(message) } else { ClientError::Refused { message, code: status.code() } }
+    match status.source() {
+        // What did not come from the controller has a cause here.
+        Some(source) => ClientError::Lost(cause(source)),
+        None if matches!(status.code(), Code::Cancelled | Code::Unknown) => ClientError::Lost(message),
+        None => ClientError::Refused { message, code: status.code() },
+    }
+}
+
+/// What an error came from. In TLS 1.3 it is only with its first answer that a server refuses a certificate.
+fn cause(e: &(dyn Error + 'static)) -> String {
+    let mut cause = e;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let text = cause.to_string();
+    match text.contains("fatal alert") {
+        true => format!(
+            "it refused the connection: {text}; see the certificate (`openssl x509 -text -noout -in FILE`)"
+        ),
+        false => text,
+    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,9 @@ fn named(system: &proto::System) -> String {
 pub(crate) fn controller(contact: &Contact) -> String {
     let place = match contact {
         Contact::Place(place) => place,
-        Contact::Address(address) => return format!("the controller at {address}"),
+        Contact::Address(address) | Contact::Secured { address, .. } => {
+            return format!("the controller at {address}");
+        }
     };
     match Lock::holder(&place.pid("controller")) {
         Holder::Process(pid) => format!("the controller of system `{}`, process {pid}", place.name()),

@@ -1,4 +1,4 @@
-//! Where a gRPC server listens: at an address of TCP, at a UNIX socket, or in this process.
+//! Where a gRPC server listens: at an address of TCP with TLS or without, at a UNIX socket, or in this process.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Error};
+use zsr_tls::Peer;
 
 use crate::local::Local;
 
@@ -15,6 +16,8 @@ use crate::local::Local;
 pub enum Address {
     /// Whoever can reach it can speak to the server.
     Tcp(SocketAddr),
+    /// Whoever has a certificate can speak to the server.
+    Tls(Box<Peer>),
     /// Whoever may open the socket can speak to the server. An absolute path.
     Unix(PathBuf),
     /// Whoever was given it, in this process.
@@ -26,6 +29,7 @@ impl Address {
     pub fn uri(&self) -> String {
         match self {
             Address::Tcp(address) => format!("http://{address}"),
+            Address::Tls(peer) => format!("https://{}", peer.address),
             Address::Unix(path) => format!("unix://{}", path.display()),
             Address::Local(_) => "http://local".into(),
         }
@@ -36,10 +40,13 @@ impl Address {
     /// # Errors
     /// When the address makes no URI, or nobody answers there.
     pub async fn connect(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        if let Address::Tls(peer) = self {
+            return peer.connect(settings).await;
+        }
         let endpoint = settings(Endpoint::from_shared(self.uri())?);
         match self {
             Address::Local(local) => endpoint.connect_with_connector(connector(local)).await,
-            Address::Tcp(_) | Address::Unix(_) => endpoint.connect().await,
+            Address::Tcp(_) | Address::Tls(_) | Address::Unix(_) => endpoint.connect().await,
         }
     }
 
@@ -48,10 +55,13 @@ impl Address {
     /// # Errors
     /// When the address makes no URI.
     pub fn connect_lazy(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        if let Address::Tls(peer) = self {
+            return peer.connect_lazy(settings);
+        }
         let endpoint = settings(Endpoint::from_shared(self.uri())?);
         Ok(match self {
             Address::Local(local) => endpoint.connect_with_connector_lazy(connector(local)),
-            Address::Tcp(_) | Address::Unix(_) => endpoint.connect_lazy(),
+            Address::Tcp(_) | Address::Tls(_) | Address::Unix(_) => endpoint.connect_lazy(),
         })
     }
 }
@@ -75,6 +85,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => write!(f, "{address}"),
+            Address::Tls(peer) => f.write_str(&peer.address),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Local(local) => local.fmt(f),
         }
@@ -96,6 +107,12 @@ impl FromStr for Address {
         // `unix:///path` says the same.
         let path = Path::new(path.strip_prefix("//").unwrap_or(path));
         if path.is_absolute() { Ok(Address::Unix(path.to_owned())) } else { Err(NoAddress) }
+    }
+}
+
+impl From<Peer> for Address {
+    fn from(peer: Peer) -> Self {
+        Address::Tls(Box::new(peer))
     }
 }
 

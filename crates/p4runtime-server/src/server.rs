@@ -21,6 +21,7 @@ use super::device::Device;
 use super::notifications::pump;
 use super::service::Service;
 use zsr_soft_switch::{SwitchHandle, SwitchStopped};
+use zsr_tls::{Guard, Identity};
 
 /// Largest request, in bytes: a pipeline's artifacts may well exceed gRPC's default of 4 MiB.
 const MAX_REQUEST: usize = 256 << 20;
@@ -87,6 +88,8 @@ pub fn bind_unix(path: &Path) -> Result<UnixListener, BindError> {
 pub enum Listener {
     /// Whoever can reach the address.
     Tcp(TcpListener),
+    /// Whoever has a certificate, as far as its rights go.
+    Tls(TcpListener, Identity),
     /// Whoever may open the socket.
     Unix(UnixListener),
     /// Whoever was given its place, in this process.
@@ -170,12 +173,16 @@ impl P4RuntimeServer {
             // A controller whose machine died ends its session without a word.
             .http2_keepalive_interval(Some(self.keep_alive))
             .http2_keepalive_timeout(Some(self.keep_alive))
+            .layer(Guard)
             .add_service(service);
         let served = match listener {
             Listener::Tcp(listener) => {
                 // Packets must not wait for each other.
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
                 router.serve_with_incoming_shutdown(incoming, ending).await
+            }
+            Listener::Tls(listener, identity) => {
+                router.serve_with_incoming_shutdown(zsr_tls::incoming(listener, identity), ending).await
             }
             Listener::Unix(listener) => {
                 router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), ending).await

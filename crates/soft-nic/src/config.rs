@@ -12,8 +12,9 @@ pub struct NicConfig {
     pub mac: Mac,
     /// The NIC's IP address.
     pub ip: Ipv4Addr,
-    /// Seed of remote keys and queue pair numbers: the same seed and the same calls give the same numbers.
-    pub seed: u64,
+    /// Seed of remote keys and queue pair numbers: the same seed and the same calls give the same numbers, which whoever knows the seed
+    /// can work out. `None`: they come from the system's generator.
+    pub seed: Option<u64>,
     /// Shortest time between two congestion notifications of one queue pair, in nanoseconds.
     pub cnp_interval_ns: u64,
     /// Tag of all frames that it sends ([`zsr_wire::vlan::tci`]); 0: none. It takes frames of that VLAN only.
@@ -21,11 +22,11 @@ pub struct NicConfig {
 }
 
 impl NicConfig {
-    /// A NIC with these addresses, seeded by them, on no VLAN, and a congestion notification at most every 50 µs per queue pair.
+    /// A NIC for tests and simulations, with these addresses and seeded by them, on no VLAN, and a congestion notification at most every 50 µs per queue pair.
     pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
         let [a, b, c, d, e, f] = mac.0;
         let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
-        NicConfig { mac, ip, seed, cnp_interval_ns: 50_000, tci: 0 }
+        NicConfig { mac, ip, seed: Some(seed), cnp_interval_ns: 50_000, tci: 0 }
     }
 }
 

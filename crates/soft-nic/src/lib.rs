@@ -25,6 +25,7 @@ mod datagram;
 mod memory;
 mod mr;
 mod nic;
+mod numbers;
 mod qp;
 mod requester;
 mod responder;

@@ -8,6 +8,7 @@ use zsr_wire::Rkey;
 use crate::access;
 use crate::config::Access;
 use crate::memory::MemoryRegion;
+use crate::numbers::Numbers;
 
 /// Most regions that one NIC holds at a time.
 pub(crate) const MAX_REGIONS: usize = 1 << 16;
@@ -54,7 +55,7 @@ unsafe impl Send for Mr {}
 pub(crate) struct MrTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    rng: SplitMix,
+    numbers: Numbers,
     mask: u32,
 }
 
@@ -77,10 +78,10 @@ impl MrTable {
         self.slots.len() - self.free.len()
     }
 
-    pub(crate) fn new(seed: u64) -> MrTable {
-        let mut rng = SplitMix(seed ^ 0x6d65_6d6f_7279);
-        let mask = rng.next() as u32;
-        MrTable { slots: Vec::new(), free: Vec::new(), rng, mask }
+    pub(crate) fn new(seed: Option<u64>) -> MrTable {
+        let mut numbers = Numbers::new(seed, 0x6d65_6d6f_7279);
+        let mask = numbers.next() as u32;
+        MrTable { slots: Vec::new(), free: Vec::new(), numbers, mask }
     }
 
     #[inline]
@@ -106,7 +107,7 @@ impl MrTable {
             }
             None => return Err(MrError::TooMany),
         };
-        let random = self.rng.next() as u16;
+        let random = self.numbers.next() as u16;
         let entry = &mut self.slots[usize::from(slot)];
         // The key that a slot had last must not come back at once.
         entry.last = if random == entry.last { random.wrapping_add(1) } else { random };
@@ -185,18 +186,6 @@ impl MrTable {
     }
 }
 
-/// A small seeded generator for keys and numbers; not for secrets.
-pub(crate) struct SplitMix(pub(crate) u64);
-
-impl SplitMix {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +210,7 @@ mod tests {
 
     #[test]
     fn keys_find_their_region_and_no_other() {
-        let mut table = MrTable::new(1);
+        let mut table = MrTable::new(Some(1));
         let keys: Vec<Rkey> =
             (0..100).map(|i| table.register(region(64), i * 1000, Access::ALL).unwrap()).collect();
         for (i, &key) in keys.iter().enumerate() {
@@ -239,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_deregistered_key_stays_dead_when_its_slot_is_used_again() {
-        let mut table = MrTable::new(7);
+        let mut table = MrTable::new(Some(7));
         let old = table.register(region(64), 0, Access::ALL).unwrap();
         table.deregister(old).unwrap();
         assert_eq!(table.deregister(old), Err(MrError::Unknown(old)));
@@ -259,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_region_must_fit_the_address_space() {
-        let mut table = MrTable::new(7);
+        let mut table = MrTable::new(Some(7));
         assert!(matches!(
             table.register(region(64), u64::MAX - 62, Access::ALL),
             Err(MrError::Address { .. })

@@ -7,7 +7,7 @@ use zsr_wire::roce::Path;
 use zsr_wire::{Mac, Psn, Qpn};
 
 use crate::config::{Access, Mtu};
-use crate::mr::SplitMix;
+use crate::numbers::Numbers;
 use crate::requester::Requester;
 use crate::responder::{Responder, Response};
 use crate::template::Template;
@@ -274,7 +274,7 @@ struct Slot {
 pub(crate) struct QpTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    rng: SplitMix,
+    numbers: Numbers,
 }
 
 impl QpTable {
@@ -282,15 +282,16 @@ impl QpTable {
         self.slots.len() - self.free.len()
     }
 
-    pub(crate) fn new(seed: u64) -> QpTable {
-        QpTable { slots: Vec::new(), free: Vec::new(), rng: SplitMix(seed ^ 0x7170_6e75_6d62) }
+    pub(crate) fn new(seed: Option<u64>) -> QpTable {
+        let numbers = Numbers::new(seed, 0x7170_6e75_6d62);
+        QpTable { slots: Vec::new(), free: Vec::new(), numbers }
     }
 
     pub(crate) fn create(&mut self, caps: QpCaps) -> Result<Qpn, QpError> {
         let slot = match self.free.pop() {
             Some(slot) => usize::from(slot),
             None if self.slots.len() < MAX_QPS => {
-                let generation = self.rng.next() as u32 % GENERATIONS;
+                let generation = self.numbers.next() as u32 % GENERATIONS;
                 self.slots.push(Slot { qp: None, generation });
                 self.slots.len() - 1
             }
@@ -342,7 +343,7 @@ mod tests {
 
     #[test]
     fn numbers_come_back_late_and_reserved_ones_never() {
-        let mut table = QpTable::new(3);
+        let mut table = QpTable::new(Some(3));
         let caps = QpCaps { send_depth: 0, recv_depth: 0 };
         let mut seen = std::collections::HashSet::new();
         for _ in 0..GENERATIONS {

@@ -67,6 +67,8 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
             seed: 1,
             first_psn: None,
             traffic: Traffic::default(),
+            tls: None,
+            insecure: false,
             switches: Vec::new(),
             hosts: Vec::new(),
             links: Vec::new(),
@@ -91,8 +93,19 @@ pub(crate) fn build(root: &Node, file: &Path, reader: &mut Reader) -> Topology {
 
 impl Builder<'_> {
     fn top(&mut self, root: &Node) {
-        let known =
-            ["name", "description", "seed", "defaults", "switches", "hosts", "links", "flows", "workload"];
+        let known = [
+            "name",
+            "description",
+            "seed",
+            "tls",
+            "insecure",
+            "defaults",
+            "switches",
+            "hosts",
+            "links",
+            "flows",
+            "workload",
+        ];
         let Some(top) = self.reader.table(root, "the topology", &known) else { return };
         if top.get("name").is_some()
             && let Some(name) = self.reader.name(&top)
@@ -106,7 +119,9 @@ impl Builder<'_> {
         if let Some(node) = top.get("defaults") {
             self.defaults(node);
         }
+        self.trust(&top);
         self.nodes(&top);
+        self.trusted();
         let before = self.reader.diags.len();
         self.links(&top);
         self.links_failed = self.reader.failed_since(before);

@@ -55,7 +55,11 @@ impl Topology {
     /// # Errors
     /// What does not go together, naming the object.
     pub fn lay_out(&mut self, layout: &Layout) -> Result<(), String> {
+        if let Some(address) = layout.listen {
+            self.may_listen("the controller", address)?;
+        }
         if let Some(kind) = &layout.switch {
+            self.may_speak_to(kind)?;
             for switch in &mut self.switches {
                 switch.kind = kind.clone();
                 switch.tick = switch.tick.max(kind.pace().tick);

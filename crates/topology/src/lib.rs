@@ -30,6 +30,7 @@ pub mod rules;
 mod settings;
 mod tofino;
 mod traffic;
+mod trust;
 mod units;
 mod yaml;
 
@@ -46,6 +47,7 @@ pub use rules::{ITEM_SIZES, MAX_BATCH, RING_SIZES};
 pub use settings::{Hint, Policy, Settings};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use traffic::{Mark, Traffic};
+pub use trust::TRUST_HELP;
 pub use units::{SIZE_HELP, duration as parse_duration, rate as parse_rate, show_size, size as parse_size};
 
 impl Topology {

@@ -28,6 +28,10 @@ pub struct Topology {
     pub first_psn: Option<u32>,
     /// How packets are marked for queues.
     pub traffic: Traffic,
+    /// The folder of its certificates: what listens at an address speaks TLS.
+    pub tls: Option<PathBuf>,
+    /// Whether parts may listen at addresses, and be spoken to at those of other machines, without TLS.
+    pub insecure: bool,
     /// Switches, in the order of the file.
     pub switches: Vec<Switch>,
     /// Hosts, in the order of the file.

@@ -169,7 +169,7 @@ fn peers() {
 #[test]
 fn peers_as_an_operator_writes_them() {
     let t = parse(
-        "switches:\n  - {name: s1, kind: bmv2, address: 'localhost:9559', tick: {interval: 5ms, interface: t0}}\n\
+        "insecure: true\nswitches:\n  - {name: s1, kind: bmv2, address: 'localhost:9559', tick: {interval: 5ms, interface: t0}}\n\
          hosts:\n  - {name: h1, nic: {kind: verbs, device: mlx5_0, port: 1, gid_index: 3}, ip: 10.1.0.1, \
          mac: '02:00:00:00:09:01', agent: '10.9.0.1:7000'}\n  - {name: h2, nic: {interface: {name: eth0}}}\nflows: []\n",
     );
@@ -182,12 +182,47 @@ fn peers_as_an_operator_writes_them() {
     assert_eq!(t.hosts[1].nic, NicKind::Soft { interface: Some(Interface::new("eth0")) });
 
     let t = parse(
-        "hosts:\n  - {name: h1, agent: '127.0.0.1:7000'}\n  - {name: h2, nic: {interface: veth2}}\nlinks:\n  \
+        "tls: certs\nhosts:\n  - {name: h1, agent: '127.0.0.1:7000'}\n  - {name: h2, nic: {interface: veth2}}\nlinks:\n  \
          - {from: h1, to: s1:4, sockets: {switch: far, host: near}}\n  - {from: h2, to: s1, interface: {name: veth1, by: xdp}}\nflows: []\n",
     );
     let t = t.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((t.tls.as_deref(), t.insecure), (Some(Path::new("certs")), false));
     assert_eq!(t.links[0].cable, Cable::Sockets { switch: "far".into(), host: "near".into() });
     assert_eq!(t.links[1].cable, Cable::Interface(Interface { name: "veth1".into(), xdp: true }));
+}
+
+#[test]
+fn an_address_without_certificates_needs_a_word() {
+    let hosts = "hosts: [h1]\nflows: []\n";
+    for (exposed, part) in [
+        ("switches:\n  - {name: s1, p4runtime: {listen: '127.0.0.1:0'}}\n", "switch 's1' would obey whoever"),
+        ("switches:\n  - {name: s1, p4runtime: {listen: '0.0.0.0:9559'}}\n", "reach 0.0.0.0:9559"),
+    ] {
+        let found = errors(&format!("{exposed}{hosts}"));
+        assert!(found.len() == 1 && found[0].2.contains(part), "{found:?}");
+        for word in ["tls: certs", "insecure: true"] {
+            let t = parse(&format!("{word}\n{exposed}{hosts}"));
+            assert!(t.is_ok(), "{word}: {t:?}");
+        }
+        assert_eq!(errors(&format!("insecure: false\n{exposed}{hosts}")).len(), 1);
+    }
+    let host = "hosts:\n  - {name: h1, nic: {interface: eth0}, agent: '127.0.0.1:7000'}\nlinks:\n  - {from: h1, to: s1, interface: e1}\nflows: []\n";
+    let found = errors(host);
+    assert!(
+        found.len() == 1 && found[0].0 == 2 && found[0].2.contains("the agent of host 'h1'"),
+        "{found:?}"
+    );
+    // Servers of others speak no TLS: on this machine it does not matter, elsewhere it takes the word.
+    let bmv2 = |at: &str| {
+        format!("switches:\n  - {{name: s1, kind: bmv2, address: '{at}', packets: '127.0.0.1:2'}}\n{hosts}")
+    };
+    assert!(parse(&bmv2("127.0.0.1:1")).is_ok());
+    assert_eq!(errors(&format!("tls: certs\n{}", bmv2("10.0.0.9:1"))).len(), 1);
+    assert!(parse(&format!("insecure: true\n{}", bmv2("10.0.0.9:1"))).is_ok());
+    let layout = |listen: &str| crate::Layout { listen: Some(listen.parse().unwrap()), ..Default::default() };
+    let why = parse(hosts).unwrap().lay_out(&layout("127.0.0.1:7700")).unwrap_err();
+    assert!(why.contains("the controller") && why.contains("zsr ca"), "{why}");
+    assert!(parse(&format!("insecure: true\n{hosts}")).unwrap().lay_out(&layout("127.0.0.1:7700")).is_ok());
 }
 
 #[test]
@@ -562,7 +597,7 @@ proptest! {
 
 const CHIP: &str = "\
 switches:
-  - {name: s1, kind: tofino, chip: tofino2, address: '10.0.0.9:50052', artifacts: build, ports: {speed: 200G, autoneg: off}}
+  - {name: s1, kind: tofino, chip: tofino2, address: '127.0.0.1:50052', artifacts: build, ports: {speed: 200G, autoneg: off}}
 hosts:
   - {name: h1, nic: {interface: eth1}}
 links: ['h1 -> s1:8']
@@ -587,7 +622,7 @@ fn a_tofino_as_an_operator_writes_it() {
 fn what_does_not_go_with_a_tofino_is_named() {
     for (from, to, part) in [
         ("chip: tofino2, ", "", "does not say which chip"),
-        ("address: '10.0.0.9:50052', ", "", "does not say where"),
+        ("address: '127.0.0.1:50052', ", "", "does not say where"),
         ("s1:8", "s1:7", "device port 7 of switch 's1' is no port for cables"),
         (
             "chip: tofino2",

@@ -17,6 +17,7 @@ use zsr_api::{
     agent::event::Event as Told,
     agent::{self as proto, agent_server},
 };
+use zsr_tls::{Guard, Identity, Secured};
 
 /// Serving ended by an error of the network.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,19 @@ impl Agent {
         self.serve_tcp_until(TcpListenerStream::new(listener), Box::pin(shutdown)).await
     }
 
+    /// As [`serve`](Self::serve), with TLS: only those with a certificate are listened to, as far as their rights go.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn serve_tls(
+        &self,
+        listener: TcpListener,
+        identity: Identity,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        self.serve_tls_until(zsr_tls::incoming(listener, identity), Box::pin(shutdown)).await
+    }
+
     /// As [`serve`](Self::serve), on a UNIX socket.
     ///
     /// # Errors
@@ -66,6 +80,14 @@ impl Agent {
     async fn serve_tcp_until(
         &self,
         incoming: TcpListenerStream,
+        shutdown: Shutdown<'_>,
+    ) -> Result<(), ServeError> {
+        self.serve_incoming(incoming, shutdown).await
+    }
+
+    async fn serve_tls_until(
+        &self,
+        incoming: ReceiverStream<std::io::Result<Secured>>,
         shutdown: Shutdown<'_>,
     ) -> Result<(), ServeError> {
         self.serve_incoming(incoming, shutdown).await
@@ -94,6 +116,7 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let service = AgentService { agent: self.clone(), stop: stopped };
         tonic::transport::Server::builder()
+            .layer(Guard)
             .add_service(agent_server::AgentServer::new(service).max_decoding_message_size(MAX_MESSAGE))
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;

@@ -393,6 +393,20 @@ pub struct Stats {
     pub time_ns: u64,
     #[prost(message, repeated, tag = "2")]
     pub flows: ::prost::alloc::vec::Vec<FlowStats>,
+    /// Packets that the switch has dropped since it was given its program, by cause; empty if it does not answer, and for a caller
+    /// whose certificate is for some flows only.
+    #[prost(message, repeated, tag = "20")]
+    pub drops: ::prost::alloc::vec::Vec<Drops>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Drops {
+    /// unknown-qp (no such queue pair for that port and source address, or an opcode that nobody asked for; a doorbell with a wrong
+    /// secret), bad-icrc, stale (answers no outstanding request), forged (an internal frame from outside), no-route (no such MAC
+    /// address), malformed, wrong-vlan; others may come.
+    #[prost(string, tag = "1")]
+    pub cause: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub packets: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FlowStats {

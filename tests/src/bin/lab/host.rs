@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use zsr_control_plane::controller::draft::Draft;
 use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::parts::nic_config;
+use zsr_control_plane::parts::secret_nic_config;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
@@ -150,7 +150,7 @@ pub fn run(topology: &Topology, options: &HostOptions) -> Result<()> {
     let mut running: Option<LoopThread<NicNode>> = None;
     let agent = match (&options.link, &options.verbs) {
         (Some(link), _) => {
-            let config = nic_config(host, &topology.traffic);
+            let config = secret_nic_config(host, &topology.traffic);
             let waker = Waker::new()?;
             let to_wake = waker.clone();
             let (handle, queue) = nic_queue(move || to_wake.wake());

@@ -1,0 +1,178 @@
+//! A certificate, its key, and the authority whose certificates are believed. Each new connection looks whether the files have
+//! changed; connections that there are stay.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// How the name of a certificate's file ends.
+pub const CERTIFICATE_ENDS: &str = ".pem";
+/// gRPC is HTTP/2, and says so in the handshake.
+const PROTOCOL: &[u8] = b"h2";
+
+/// What is wrong with a certificate's files.
+#[derive(Debug)]
+pub struct IdentityError {
+    /// Which file.
+    pub path: PathBuf,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+/// Files of a certificate. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Identity(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Certificate, key, authority.
+    files: [PathBuf; 3],
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Clone, Debug)]
+struct Loaded {
+    /// Of the files when they were looked at last, whether or not they could be used.
+    stamp: [Stamp; 3],
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+/// What changes when a file is written or replaced: inode, length, time.
+type Stamp = (u64, u64, i64, i64);
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.files == other.0.files
+    }
+}
+
+impl Eq for Identity {}
+
+impl Identity {
+    /// The certificate in the file NAME.pem, its key in NAME.key, and the authority in ca.pem beside it.
+    ///
+    /// # Errors
+    /// A file is not there, is not what it should be, or others can read the key.
+    pub fn open(certificate: &Path) -> Result<Identity, IdentityError> {
+        let files =
+            [certificate.to_owned(), certificate.with_extension("key"), certificate.with_file_name("ca.pem")];
+        let stamp = stamp(&files);
+        let (server, client) = load(&files)?;
+        Ok(Identity(Arc::new(Inner { files, loaded: Mutex::new(Loaded { stamp, server, client }) })))
+    }
+
+    /// The certificate's file.
+    pub fn path(&self) -> &Path {
+        &self.0.files[0]
+    }
+
+    /// What the files say now; what they said before as long as they can't be used.
+    fn now(&self) -> Loaded {
+        let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = stamp(&self.0.files);
+        if stamp != loaded.stamp {
+            loaded.stamp = stamp;
+            match load(&self.0.files) {
+                Ok((server, client)) => (loaded.server, loaded.client) = (server, client),
+                Err(e) => eprintln!("{e}; the certificate that was read before stays in use"),
+            }
+        }
+        loaded.clone()
+    }
+
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+        self.now().server
+    }
+
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        self.now().client
+    }
+}
+
+fn stamp(files: &[PathBuf; 3]) -> [Stamp; 3] {
+    // A file that is not there has a stamp, too.
+    files.each_ref().map(|file| {
+        std::fs::metadata(file).map_or((0, 0, 0, 0), |m| (m.ino(), m.len(), m.mtime(), m.mtime_nsec()))
+    })
+}
+
+fn load(files: &[PathBuf; 3]) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), IdentityError> {
+    let [certificate, key, authority] = files;
+    let wrong = |path: &Path, reason: String| IdentityError { path: path.to_owned(), reason };
+    let chain = certificates(certificate)?;
+    let mut roots = RootCertStore::empty();
+    for root in certificates(authority)? {
+        roots.add(root).map_err(|e| wrong(authority, format!("not the certificate of an authority: {e}")))?;
+    }
+    let roots = Arc::new(roots);
+    let mode = std::fs::metadata(key).map_err(|e| wrong(key, missing(&e)))?.mode();
+    if mode & 0o077 != 0 {
+        let reason = format!("others than its owner can read this key: chmod 600 {}", key.display());
+        return Err(wrong(key, reason));
+    }
+    let text = std::fs::read(key).map_err(|e| wrong(key, missing(&e)))?;
+    let private = || {
+        PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong(key, format!("not a private key in PEM: {e}")))
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let pair = |e: rustls::Error| {
+        wrong(certificate, format!("it does not go with the key in {}: {e}", key.display()))
+    };
+    let tls13 = &[&rustls::version::TLS13];
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+        .build()
+        .map_err(|e| wrong(authority, e.to_string()))?;
+    let mut server = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(tls13)
+        .map_err(pair)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.clone(), private()?)
+        .map_err(pair)?;
+    server.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // A session that goes on with what an earlier handshake found out would not look at the certificate again.
+    server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    let mut client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(tls13)
+        .map_err(pair)?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, private()?)
+        .map_err(pair)?;
+    client.alpn_protocols = vec![PROTOCOL.to_vec()];
+    client.resumption = rustls::client::Resumption::disabled();
+    Ok((Arc::new(server), Arc::new(client)))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let wrong = |reason: String| IdentityError { path: path.to_owned(), reason };
+    let text = std::fs::read(path).map_err(|e| wrong(missing(&e)))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(wrong("there is no certificate in PEM in it".into())),
+        Err(e) => Err(wrong(format!("not a certificate in PEM: {e}"))),
+    }
+}
+
+fn missing(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::NotFound => "no such file; `zsr ca TOPOLOGY` makes certificates and their keys".into(),
+        _ => e.to_string(),
+    }
+}

@@ -1,0 +1,74 @@
+//! The client's end: a server at an address, which has to show a certificate of ours with its name.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint, Error};
+
+use crate::identity::Identity;
+
+/// A server that speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The name that its certificate has to have.
+    pub name: String,
+    /// What is shown to it, and whom it is believed for.
+    pub identity: Identity,
+}
+
+type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>;
+
+impl Peer {
+    /// A connection, with the certificates of now.
+    pub async fn stream(&self) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(self.name.clone()).map_err(io::Error::other)?;
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        TlsConnector::from(self.identity.client()).connect(name, stream).await
+    }
+
+    /// Connects, over what `settings` make of the endpoint.
+    ///
+    /// # Errors
+    /// When the address makes no URI, nobody answers there, or another than was expected.
+    pub async fn connect(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        self.endpoint(settings)?.connect_with_connector(self.connector()).await
+    }
+
+    /// A channel that connects when it is used, and again when the connection was lost.
+    ///
+    /// # Errors
+    /// When the address makes no URI.
+    pub fn connect_lazy(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Channel, Error> {
+        Ok(self.endpoint(settings)?.connect_with_connector_lazy(self.connector()))
+    }
+
+    /// Not https: the connector is what speaks TLS.
+    fn endpoint(&self, settings: impl FnOnce(Endpoint) -> Endpoint) -> Result<Endpoint, Error> {
+        Ok(settings(Endpoint::from_shared(format!("http://{}", self.address))?))
+    }
+
+    fn connector(
+        &self,
+    ) -> impl tower::Service<
+        tonic::transport::Uri,
+        Response = TokioIo<TlsStream<TcpStream>>,
+        Error = io::Error,
+        Future = Connecting,
+    > + Send
+    + use<> {
+        let own = self.clone();
+        tower::service_fn(move |_| -> Connecting {
+            let own = own.clone();
+            Box::pin(async move { own.stream().await.map(TokioIo::new) })
+        })
+    }
+}

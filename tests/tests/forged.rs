@@ -1,0 +1,307 @@
+//! What somebody forges at a port of the switch while a flow runs, one kind after another: nothing leaves the switch for it, no register
+//! changes, it is counted under its cause, and all items arrive, once and in order.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use zsr_control_plane::p4::names;
+use zsr_ring::doorbell;
+use zsr_simnet::{LinkConfig, Rng};
+use zsr_soft_switch::{RegisterId, Switch};
+use zsr_tests::rig::Rig;
+use zsr_tests::system::{Spec, System};
+use zsr_wire::roce::{BTH_AT, EXT_AT, IP_AT, UDP_AT};
+use zsr_wire::{Frame, FramePool, Opcode, icrc};
+
+const SPEC: Spec = Spec {
+    kind: zsr_topology::FlowKind::Shuffle,
+    producers: 2,
+    consumers: 2,
+    item_size: 256,
+    ring_size: 4096,
+    max_batch: 4096,
+    mtu: 512,
+    big_endian: [false; 2],
+    items: 40,
+    counters_from: 0,
+    psn_from: 0,
+    vlans: [None; 2],
+    faults: zsr_simnet::FaultRates::NONE,
+    seed: 3,
+};
+const PORTS: u16 = 4;
+/// Cells of registers that a flow of [`SPEC`] may touch.
+const CELLS: usize = 32;
+/// Bytes of an EtherType, and where it is.
+const TYPE_AT: usize = 12;
+
+type Arrivals = Rc<RefCell<Vec<(u16, Vec<u8>)>>>;
+
+fn registers(switch: &Switch) -> Vec<Vec<u8>> {
+    let ids = (0..switch.info().registers.len() as u32).map(RegisterId);
+    let cells = ids.flat_map(|id| (0..CELLS).map_while(move |i| switch.register_read(id, i).ok()));
+    cells.map(|cell| cell.to_vec()).collect()
+}
+
+fn drops(switch: &Switch, cause: u8) -> u64 {
+    let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
+    switch.counter_read(id, cause.into()).expect("a cell").packets
+}
+
+/// Something comes in at `port`, and nothing comes of it but that it is counted under `cause`.
+#[track_caller]
+fn comes_to_nothing(switch: &mut Switch, now: u64, port: u16, bytes: &[u8], cause: u8) {
+    let (before, counted) = (registers(switch), drops(switch, cause));
+    let mut out = Vec::new();
+    let frame = Frame::copy_from(bytes).expect("a frame that fits");
+    switch.process(now, port, frame, &mut FramePool::default(), &mut out);
+    assert!(out.is_empty(), "{} frames leave for {bytes:02x?} at port {port}", out.len());
+    assert_eq!(drops(switch, cause), counted + 1, "{bytes:02x?} at port {port} was not counted as {cause}");
+    assert!(registers(switch) == before, "{bytes:02x?} at port {port} has changed a register");
+}
+
+/// Runs a flow, and forges of each packet that comes to the switch what `forge` makes of it: ports and bytes.
+fn forged(seed: u64, cause: u8, mut forge: impl FnMut(&mut Rng, u16, &[u8]) -> Vec<(u16, Vec<u8>)>) {
+    let mut system = System::new(Spec { seed, ..SPEC });
+    let (arrivals, at) = (Arrivals::default(), system.switch.0);
+    let sink = arrivals.clone();
+    system.net.observe(move |_, end, bytes| {
+        if end.node.0 == at {
+            sink.borrow_mut().push((end.port, bytes.to_vec()));
+        }
+    });
+    let (mut rng, mut sent) = (Rng::new(seed), 0);
+    system.run(|system| {
+        let now = system.net.now();
+        for (port, frame) in std::mem::take(&mut *arrivals.borrow_mut()) {
+            for (port, bytes) in forge(&mut rng, port, &frame) {
+                comes_to_nothing(&mut system.switch().switch, now, port, &bytes, cause);
+                sent += 1;
+            }
+        }
+    });
+    assert!(sent >= 50, "only {sent} were forged");
+}
+
+/// Makes the ICRC right for what is in front of it.
+fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
+    assert!(icrc::write(&mut frame[IP_AT..]));
+    frame
+}
+
+/// `frame` with `change` at `at`, and a right ICRC.
+fn with(frame: &[u8], at: usize, change: &[u8]) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    bytes[at..at + change.len()].copy_from_slice(change);
+    sealed(bytes)
+}
+
+fn opcode(frame: &[u8]) -> u8 {
+    frame[BTH_AT]
+}
+
+#[test]
+fn wrong_ingress_port() {
+    forged(1, names::DROP_UNKNOWN_QP, |_, port, frame| {
+        (1..=PORTS).filter(|p| *p != port).map(|p| (p, frame.to_vec())).collect()
+    });
+}
+
+#[test]
+fn wrong_source_address() {
+    forged(2, names::DROP_UNKNOWN_QP, |rng, port, frame| {
+        let at = IP_AT + 12;
+        let mut own = [0; 4];
+        own.copy_from_slice(&frame[at..at + 4]);
+        let any = u32::from_be_bytes(own) ^ (1 + rng.below(u64::from(u32::MAX) - 1) as u32);
+        // That of the switch itself, too.
+        let switch = [frame[at + 4], frame[at + 5], frame[at + 6], frame[at + 7]];
+        vec![(port, with(frame, at, &any.to_be_bytes())), (port, with(frame, at, &switch))]
+    });
+}
+
+#[test]
+fn wrong_queue_pair() {
+    // The first byte of a number says how often its place was used: none of this flow's has one above 1.
+    forged(3, names::DROP_UNKNOWN_QP, |rng, port, frame| {
+        let number = [2 + rng.below(254) as u8, rng.bits() as u8, rng.bits() as u8];
+        vec![(port, with(frame, BTH_AT + 5, &number))]
+    });
+}
+
+#[test]
+fn psn_outside_of_the_window() {
+    forged(4, names::DROP_STALE, |rng, port, frame| {
+        let own = u32::from_be_bytes([0, frame[BTH_AT + 9], frame[BTH_AT + 10], frame[BTH_AT + 11]]);
+        // Transfers of this flow are of at most nine packets.
+        let far = own.wrapping_add(64 + rng.below(0xff_ffff - 128) as u32);
+        vec![(port, with(frame, BTH_AT + 9, &far.to_be_bytes()[1..]))]
+    });
+}
+
+#[test]
+fn opcodes_that_nobody_asked_for() {
+    let answers = [13, 14, 15, 16, 17];
+    forged(5, names::DROP_UNKNOWN_QP, |_, port, frame| {
+        let all = (0..=255u8).filter(|code| Opcode::from_code(*code).is_some() && !answers.contains(code));
+        // What notifies of congestion is believed of a consumer, and slows its producer down (docs/security.md).
+        all.filter(|code| *code != Opcode::Cnp.code())
+            .map(|code| (port, with(frame, BTH_AT, &[code])))
+            .collect()
+    });
+}
+
+/// Hosts with producers come first.
+const FIRST_CONSUMER: u16 = 3;
+
+#[test]
+fn consumers_that_answer_with_items() {
+    forged(6, names::DROP_UNKNOWN_QP, |_, port, frame| {
+        let is_ack = opcode(frame) == Opcode::Acknowledge.code() && port >= FIRST_CONSUMER;
+        let answers: &[u8] = if is_ack { &[13, 14, 15] } else { &[] };
+        answers.iter().map(|code| (port, with(frame, BTH_AT, &[*code]))).collect()
+    });
+}
+
+#[test]
+fn damaged_words_and_acks() {
+    forged(7, names::DROP_BAD_ICRC, |rng, port, frame| {
+        // Items are not believed by the switch, and their ICRC is the consumer's to check.
+        let is_word = opcode(frame) == Opcode::ReadResponseOnly.code() && frame.len() == EXT_AT + 4 + 8 + 4;
+        if !is_word && opcode(frame) != Opcode::Acknowledge.code() {
+            return Vec::new();
+        }
+        let mut damaged = || {
+            let mut bytes = frame.to_vec();
+            let at = EXT_AT + rng.below((frame.len() - EXT_AT) as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+            (port, bytes)
+        };
+        (0..4).map(|_| damaged()).collect()
+    });
+}
+
+#[test]
+fn replays() {
+    let mut old: Vec<(u16, Vec<u8>)> = Vec::new();
+    forged(8, names::DROP_STALE, |rng, port, frame| {
+        old.push((port, frame.to_vec()));
+        // What is so long ago has been answered, and its transfer is over.
+        let Some(over) = old.len().checked_sub(100) else { return Vec::new() };
+        (0..3).map(|_| old[rng.below(over as u64 + 1) as usize].clone()).collect()
+    });
+}
+
+#[test]
+fn internal_frames_from_outside() {
+    forged(9, names::DROP_FORGED, |rng, port, frame| {
+        let event = |event: u8, rng: &mut Rng| {
+            let mut bytes: Vec<u8> = (0..64).map(|_| rng.bits() as u8).collect();
+            bytes[..TYPE_AT].copy_from_slice(&frame[..TYPE_AT]);
+            bytes[TYPE_AT..TYPE_AT + 2].copy_from_slice(&[0x88, 0xb5]);
+            bytes[14] = event;
+            // Workers and producers that there are.
+            bytes[16..20].copy_from_slice(&[0, rng.below(4) as u8, 0, rng.below(6) as u8]);
+            (port, bytes)
+        };
+        vec![event(names::EV_TICK + rng.below(32) as u8, rng), event(rng.bits() as u8, rng)]
+    });
+}
+
+#[test]
+fn internal_frames_behind_a_tag() {
+    forged(10, names::DROP_NO_ROUTE, |rng, port, frame| {
+        let mut bytes: Vec<u8> = (0..68).map(|_| rng.bits() as u8).collect();
+        bytes[..6].copy_from_slice(&frame[..6]);
+        bytes[TYPE_AT..18].copy_from_slice(&[0x81, 0x00, 0, 0, 0x88, 0xb5]);
+        vec![(port, bytes)]
+    });
+}
+
+/// An ARP frame to the switch alone.
+fn arp(frame: &[u8], operation: u8, sender: ([u8; 6], [u8; 4]), target: ([u8; 6], [u8; 4])) -> Vec<u8> {
+    let mut bytes = frame[..TYPE_AT].to_vec();
+    bytes.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, operation]);
+    for (mac, ip) in [sender, target] {
+        bytes.extend(mac);
+        bytes.extend(ip);
+    }
+    bytes.resize(60, 0);
+    bytes
+}
+
+/// The switch learns no address from anybody: where hosts are is what the controller says.
+#[test]
+fn arp_lies_to_the_switch() {
+    forged(11, names::DROP_NO_ROUTE, |rng, port, frame| {
+        let (mac, own) = ([2, 0, 0, 0, 0, rng.bits() as u8], |at: usize| -> [u8; 4] {
+            frame[IP_AT + at..IP_AT + at + 4].try_into().expect("four bytes")
+        });
+        let (host, switch) = (own(12), own(16));
+        let other = [host[0], host[1], host[2], host[3] ^ 3];
+        vec![
+            // "I am the other host", "I am the switch", unasked; and a question about somebody else.
+            (port, arp(frame, 2, (mac, other), (mac, switch))),
+            (port, arp(frame, 2, (mac, switch), (mac, switch))),
+            (port, arp(frame, 1, (mac, other), ([0; 6], other))),
+        ]
+    });
+}
+
+/// A flow whose producer rings, and a doorbell of it as it came to the switch.
+fn with_doorbell() -> (Rig, u16, Vec<u8>) {
+    let yaml = "
+hosts: [h1, h2, h3]
+flows:
+  - {name: f, producers: [h1], consumers: [h2], item_size: 64, ring_size: 4KiB, max_batch: 1KiB, poll_interval: 1s, doorbell: true}
+workload: {kind: synthetic, items: 1}
+";
+    let mut rig = Rig::new(yaml, LinkConfig::FAST, 0);
+    rig.feeds[0].closes = false;
+    let heard = Arrivals::default();
+    let sink = heard.clone();
+    rig.net.observe(move |_, end, bytes| {
+        let is_bell = bytes.get(UDP_AT + 2..UDP_AT + 4) == Some(&doorbell::PORT.to_be_bytes()[..]);
+        if is_bell {
+            sink.borrow_mut().push((end.port, bytes.to_vec()));
+        }
+    });
+    rig.one_way();
+    let (port, frame) = heard.borrow_mut().pop().expect("a doorbell");
+    (rig, port, frame)
+}
+
+#[test]
+fn doorbells_with_wrong_secrets_ports_and_addresses() {
+    let (mut rig, port, bell) = with_doorbell();
+    let at = UDP_AT + 8;
+    let secret = u32::from_be_bytes(bell[at..at + 4].try_into().expect("four bytes"));
+    let ring = |secret: u32, head: u32| {
+        let mut bytes = bell.clone();
+        bytes[at..at + doorbell::LEN].copy_from_slice(&doorbell::payload(secret, head, 0));
+        bytes
+    };
+    assert_eq!(ring(secret, 64), bell, "a doorbell as the ring's owner makes it");
+    let now = rig.net.now();
+    let mut rng = Rng::new(1);
+    let mut guesses: Vec<u32> = (0..32).map(|bit| secret ^ 1 << bit).collect();
+    guesses.extend((0..200).map(|_| rng.bits() as u32).filter(|guess| *guess != secret));
+    for guess in guesses {
+        // It says that there is much to fetch.
+        comes_to_nothing(rig.switch(), now, port, &ring(guess, 4096), names::DROP_UNKNOWN_QP);
+    }
+    let mut stranger = ring(secret, 4096);
+    stranger[IP_AT + 15] ^= 1;
+    comes_to_nothing(rig.switch(), now, port, &stranger, names::DROP_UNKNOWN_QP);
+    for other in [2, 3] {
+        comes_to_nothing(rig.switch(), now, other, &ring(secret, 4096), names::DROP_UNKNOWN_QP);
+    }
+    // The two bytes behind the check fill the frame.
+    for byte in at + 4..at + doorbell::LEN - 2 {
+        let mut damaged = bell.clone();
+        damaged[byte] ^= 1;
+        comes_to_nothing(rig.switch(), now, port, &damaged, names::DROP_BAD_ICRC);
+    }
+    // The flow works as before.
+    assert!(rig.one_way() < 1_000_000);
+}
