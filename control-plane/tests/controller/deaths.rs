@@ -43,7 +43,7 @@ fn who_dies_at_a_ring_of_a_former_member_is_not_the_new_one_of_that_name() {
         tx.wait_drained().expect("taken");
         tx.detach();
         rig.runtime.block_on(async {
-            let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h2".into(), force: false };
+            let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h2".into(), force: false, ..Default::default() };
             client.remove_member(remove).await.expect("removed");
             let member = Some(proto::Member { host: "h2".into(), ..Default::default() });
             client.add_consumer(proto::AddMemberRequest { flow: "f".into(), member }).await.expect("added");
@@ -98,7 +98,7 @@ fn what_an_agent_was_not_there_to_close_goes_when_it_is_met_again() {
     rig.kill_agent(0);
     rig.runtime.block_on(async {
         next(&mut events, EventKind::AgentLost).await;
-        let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h1".into(), force: true };
+        let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h1".into(), force: true, ..Default::default() };
         client.remove_member(remove).await.expect("removed");
     });
     assert_eq!(rig.agents[0].rings().expect("an agent").len(), 1);
