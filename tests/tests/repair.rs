@@ -25,7 +25,7 @@ const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
 const KINDS: [FlowKind; 3] = [FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate];
 /// Virtual time in which everything here has to come to pass.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(15);
 const ACK: u8 = 0x11;
 const REMOTE_ACCESS_ERROR: u8 = 0x62;
 
@@ -294,7 +294,12 @@ fn a_request_that_is_refused_again_and_again_at_one_place_fails_its_flow() {
             let nic = sim.nic(host - 1).expect("it lives");
             nic.lock().expect("nobody panics").deregister_mr(info.rkey).expect("a key");
             let failed = until(&mut sim, &mut programs, &mut events, EventKind::FlowFailed);
-            let parts = [&*format!("ring `{}` refused a request", ring.name), "key", "3 times at byte"];
+            // A member of a group gets from the other what it lacks.
+            let often = match kind == FlowKind::Replicate && !ring.ids.is_producer {
+                true => "10 times in a row",
+                false => "3 times at byte",
+            };
+            let parts = [&*format!("ring `{}` refused a request", ring.name), "key", often];
             assert!(parts.iter().all(|part| failed.text.contains(part)), "{}", failed.text);
         }
     }
@@ -392,10 +397,9 @@ fn members_that_died_in_one_transfer_with_each_other_go_by_one_command() {
         let mut programs = [Programs::of(&sim, &flow, kind)];
         pump(&mut sim, &mut programs, u32::MAX, MS * 20);
         // Now only h1 has something, so that every transfer is from there.
+        pump_until(&mut sim, &mut programs, 0, |now| now[0].is_drained());
+        sim.run_for(MS * 2);
         let [all] = &mut programs;
-        all.pop();
-        sim.run_for(MS * 20);
-        all.pop();
         all.producers[0].push(u32::MAX);
         sim.run_for(MS / 2);
         sim.kill_host(0);
@@ -407,7 +411,7 @@ fn members_that_died_in_one_transfer_with_each_other_go_by_one_command() {
         if kind == FlowKind::Replicate {
             let refused = sim.drive(async move { by_one.remove_member("f", "h1", true).await });
             let refused = refused.expect_err("its consumer is gone, too");
-            assert_eq!(refused.kind, ErrorKind::Stuck);
+            assert_eq!(refused.kind, ErrorKind::Stuck, "{refused}");
             assert!(refused.message.contains("from `h1` to `h3`, `h4`"), "{refused}");
             assert!(refused.message.contains("by one command"), "{refused}");
         }
@@ -455,7 +459,7 @@ fn the_next_switch_may_die_while_it_is_taken_over() {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 17);
     let controller = sim.controller(None).expect("a controller");
     let mut programs = of_each_kind(&mut sim, &controller, proto::Settings::default());
-    for lives_us in [20, 100, 300, 700, 1000, 1500, 2000, 3000, 5000, 8000, 12_000, 20_000] {
+    for lives_us in [100, 2000, 20_000, 100_000] {
         pump(&mut sim, &mut programs, u32::MAX, MS * 3);
         sim.kill_switch();
         pump(&mut sim, &mut programs, u32::MAX, MS);
@@ -482,37 +486,36 @@ fn switch_host_and_controller_may_die_together_in_any_order() {
     let orders: [&[Who]; 8] =
         [&[S, H], &[H, S], &[S, C, H], &[C, S, H], &[H, S, C], &[S, H, C], &[C, H, S], &[H, C, S]];
     for (number, order) in orders.into_iter().enumerate() {
-        for apart in [Duration::ZERO, MS / 2, MS * 30] {
-            let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 20 + number as u64);
-            let store = MemoryStore::default();
-            let mut controller = sim.controller(Some(Box::new(store.clone()))).expect("a controller");
-            let mut programs = of_each_kind(&mut sim, &controller, policy(Policy::DropMember));
-            pump(&mut sim, &mut programs, u32::MAX, MS * 5);
-            for who in order {
-                match who {
-                    S => sim.kill_switch(),
-                    H => {
-                        sim.kill_host(0);
-                        programs.iter_mut().for_each(|p| p.bury("h1"));
-                    }
-                    C => sim.kill_controller(),
+        let apart = [Duration::ZERO, MS / 2, MS * 30][number % 3];
+        let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 20 + number as u64);
+        let store = MemoryStore::default();
+        let mut controller = sim.controller(Some(Box::new(store.clone()))).expect("a controller");
+        let mut programs = of_each_kind(&mut sim, &controller, policy(Policy::DropMember));
+        pump(&mut sim, &mut programs, u32::MAX, MS * 5);
+        for who in order {
+            match who {
+                S => sim.kill_switch(),
+                H => {
+                    sim.kill_host(0);
+                    programs.iter_mut().for_each(|p| p.bury("h1"));
                 }
-                pump(&mut sim, &mut programs, u32::MAX, apart);
+                C => sim.kill_controller(),
             }
-            for who in order {
-                match who {
-                    S => sim.return_switch(),
-                    H => {}
-                    C => {
-                        // Without a switch none starts.
-                        sim.return_switch();
-                        controller = sim.controller(Some(Box::new(store.clone()))).expect("the next controller");
-                    }
-                }
-                pump(&mut sim, &mut programs, u32::MAX, apart);
-            }
-            survivors_go_on(&mut sim, &mut programs, &controller, &format!("{order:?}, {apart:?} apart"));
+            pump(&mut sim, &mut programs, u32::MAX, apart);
         }
+        for who in order {
+            match who {
+                S => sim.return_switch(),
+                H => {}
+                C => {
+                    // Without a switch none starts.
+                    sim.return_switch();
+                    controller = sim.controller(Some(Box::new(store.clone()))).expect("the next controller");
+                }
+            }
+            pump(&mut sim, &mut programs, u32::MAX, apart);
+        }
+        survivors_go_on(&mut sim, &mut programs, &controller, &format!("{order:?}, {apart:?} apart"));
     }
 }
 

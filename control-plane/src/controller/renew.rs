@@ -16,8 +16,11 @@ use zsr_api::controller as proto;
 
 /// Refusals of one ring at one place after which its flow fails.
 const MOST: u32 = 3;
-/// After so long, another refusal there is the first one again.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Refusals of one ring, wherever, after which its flow fails: a member of a group comes further all the same, since it gets from others
+/// what it lacks.
+const MOST_IN_A_ROW: u32 = 10;
+/// After so long without one, another refusal is the first one again.
+const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Requests that NICs have refused, by ring.
 #[derive(Debug, Default)]
@@ -34,6 +37,7 @@ struct Refusal {
     /// How far the ring was, bytes, and how often it has been refused there.
     place: Option<u32>,
     times: u32,
+    in_a_row: u32,
     last: Instant,
 }
 
@@ -50,12 +54,12 @@ impl Refusals {
     /// A request for the ring of `user` was refused.
     pub(super) fn note(&mut self, user: User, why: String, last: Instant) {
         let ring = user.ring.clone();
-        let mut fresh = Refusal { user, why, open: true, counted: false, place: None, times: 0, last };
+        let mut fresh = Refusal { user, why, open: true, counted: false, place: None, times: 0, in_a_row: 0, last };
         if let Some(before) = self.0.remove(&ring)
             && before.user == fresh.user
             && last.duration_since(before.last) < FORGOTTEN
         {
-            (fresh.place, fresh.times) = (before.place, before.times);
+            (fresh.place, fresh.times, fresh.in_a_row) = (before.place, before.times, before.in_a_row);
         }
         self.0.insert(ring, fresh);
     }
@@ -75,11 +79,15 @@ impl Refusals {
             if !std::mem::replace(&mut refusal.counted, true) {
                 refusal.times = if refusal.place == Some(place) { refusal.times + 1 } else { 1 };
                 refusal.place = Some(place);
+                refusal.in_a_row += 1;
             }
-            let Refusal { user, why, times, .. } = refusal;
+            let Refusal { user, why, times, in_a_row, .. } = refusal;
             let what = format!("ring `{}` {why}", user.ring);
             if *times >= MOST {
                 return Verdict::Enough(format!("{what}, {times} times at byte {place} of its stream"));
+            }
+            if *in_a_row >= MOST_IN_A_ROW {
+                return Verdict::Enough(format!("{what}, {in_a_row} times in a row"));
             }
             again.push((user.clone(), what));
         }
