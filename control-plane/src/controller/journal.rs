@@ -433,6 +433,43 @@ mod tests {
         assert!(found.unfinished.is_empty());
     }
 
+    /// A store that counts how often the disk is waited for.
+    #[derive(Debug, Default)]
+    struct Counting(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Store for Counting {
+        fn path(&self) -> &Path {
+            Path::new("counting")
+        }
+
+        fn read(&mut self) -> io::Result<Vec<u8>> {
+            Ok(self.0.lock().unwrap().0.clone())
+        }
+
+        fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+            self.0.lock().unwrap().0 = text.to_vec();
+            Ok(())
+        }
+
+        fn append(&mut self, line: &[u8]) -> io::Result<()> {
+            let mut inner = self.0.lock().unwrap();
+            inner.0.extend_from_slice(line);
+            inner.1 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_disk_is_waited_for_once_for_many_flows() {
+        let inner = Arc::<Mutex<(Vec<u8>, usize)>>::default();
+        let (mut journal, _) = Journal::on(Box::new(Counting(inner.clone()))).unwrap();
+        let flows: Vec<Flow> = (0..AT_ONCE).map(|n| flow(&format!("f{n}"))).collect();
+        journal.note_all(flows.iter());
+        assert_eq!(inner.lock().unwrap().1, 1);
+        let found = Journal::on(Box::new(Counting(inner))).unwrap().1;
+        assert!(found.flows.len() == AT_ONCE && flows.iter().all(|f| found.flows[&f.name] == *f));
+    }
+
     #[test]
     fn without_a_file_nothing_is_remembered() {
         let mut journal = Journal::none();
