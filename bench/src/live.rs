@@ -242,6 +242,9 @@ impl Stepper {
                     }
                 }
             }
+            // So that others can take their places.
+            producers.into_iter().for_each(|producer| producer.detach());
+            consumers.into_iter().for_each(|(consumer, _)| consumer.detach());
         });
         Stepper { stop, thread: Some(thread), popped }
     }

@@ -173,7 +173,15 @@ impl Controller {
                 end = self.take_reports(digests) => End::Ended(end),
                 why = self.silence() => End::Silent(why),
             };
-            pause = if begun.elapsed() > LASTING { Duration::ZERO } else { (pause * 2).clamp(AGAIN, RARELY) };
+            pause = match end {
+                // Whoever takes it is left in peace for a while.
+                End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
+                    (pause * 2).clamp(AGAIN, RARELY)
+                }
+                // A switch that died is looked for at once, however short its life was; a server that ends each session is not.
+                _ if begun.elapsed() <= AGAIN => AGAIN,
+                _ => Duration::ZERO,
+            };
             digests = self.next_session(end, pause).await;
             self.look_for_faults();
         }
