@@ -472,6 +472,42 @@ fn the_next_switch_may_die_while_it_is_taken_over() {
     }
 }
 
+/// Virtual time in which so many flows go on with the next switch: what all parts take to compute costs none, so it is the round trips
+/// that follow each other.
+fn recovery(flows: usize) -> Duration {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 18);
+    let controller = sim.controller(None).expect("a controller");
+    let mut events = controller.events(None).1;
+    let make = |n: usize| {
+        let kind = KINDS[n % KINDS.len()];
+        let flow = sim.create(&controller, request(&format!("f{n}"), kind, &["h1", "h2"], &["h3", "h4"]));
+        Programs::of(&sim, &flow, kind)
+    };
+    let mut programs: Vec<Programs> = (0..flows).map(make).collect();
+    // In the middle of transfers, so that records and words differ.
+    programs.iter_mut().for_each(|p| p.push(64));
+    sim.run_for(MS / 20);
+    sim.kill_switch();
+    sim.run_for(MS);
+    sim.return_switch();
+    let begun = sim.net.now();
+    let mut resumed = 0;
+    while resumed < flows {
+        sim.run_for(MS / 10);
+        resumed += std::iter::from_fn(|| events.try_recv().ok()).filter(|e| e.kind() == EventKind::FlowResumed).count();
+        assert!(sim.net.now() - begun < PATIENCE.as_nanos() as u64, "{resumed} of {flows} flows go on");
+    }
+    let took = Duration::from_nanos(sim.net.now() - begun);
+    pump_until(&mut sim, &mut programs, 64, |now| now.iter().all(Programs::is_drained));
+    took
+}
+
+#[test]
+fn many_flows_go_on_with_the_next_switch_in_as_many_round_trips_as_few() {
+    let (few, many) = (recovery(3), recovery(30));
+    assert!(many < few * 2, "3 flows went on after {few:?}, 30 after {many:?}");
+}
+
 /// Who dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
