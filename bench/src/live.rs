@@ -30,7 +30,17 @@ impl Live {
         let profile = if target.ends_with("debug") { "dev" } else { "release" };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "-q", "--profile", profile, "--locked", "-p", "zsr-control-plane", "--bin", "zsr"])
+            .args([
+                "build",
+                "-q",
+                "--profile",
+                profile,
+                "--locked",
+                "-p",
+                "zsr-control-plane",
+                "--bin",
+                "zsr",
+            ])
             .status();
         assert!(built.expect("cargo runs").success(), "zsr does not build");
         let zsr = target.join("zsr");

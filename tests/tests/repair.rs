@@ -106,7 +106,8 @@ impl Programs {
 
     fn pop(&mut self) {
         let mut item = [0; 64];
-        let word = |item: &[u8; 64], at: usize| u32::from_le_bytes(item[at..at + 4].try_into().expect("4 bytes"));
+        let word =
+            |item: &[u8; 64], at: usize| u32::from_le_bytes(item[at..at + 4].try_into().expect("4 bytes"));
         for (rx, host, log) in &mut self.consumers {
             loop {
                 match rx.try_pop(&mut item) {
@@ -143,7 +144,10 @@ impl Programs {
                 let next = before.map_or(0, |n| n + 1);
                 match self.kind {
                     FlowKind::LoadBalance => {
-                        assert!(before.is_none_or(|n| n < number), "{host}: {number} behind {before:?} of {lane}");
+                        assert!(
+                            before.is_none_or(|n| n < number),
+                            "{host}: {number} behind {before:?} of {lane}"
+                        );
                         assert!(seen.insert((lane, number)), "{host}: item {number} of {lane} twice");
                     }
                     _ => assert_eq!(number, next, "{host}: of {lane}"),
@@ -182,12 +186,20 @@ fn pump(sim: &mut Controlled, programs: &mut [Programs], end: u32, time: Duratio
 }
 
 /// Programs work until `done`.
-fn pump_until(sim: &mut Controlled, programs: &mut [Programs], end: u32, mut done: impl FnMut(&[Programs]) -> bool) {
+fn pump_until(
+    sim: &mut Controlled,
+    programs: &mut [Programs],
+    end: u32,
+    mut done: impl FnMut(&[Programs]) -> bool,
+) {
     let begun = sim.net.now();
     while !done(programs) {
         pump(sim, programs, end, MS);
         let counts: Vec<usize> = programs.iter().map(Programs::arrived).collect();
-        assert!(sim.net.now() - begun < PATIENCE.as_nanos() as u64, "it does not come to pass: {counts:?} arrived");
+        assert!(
+            sim.net.now() - begun < PATIENCE.as_nanos() as u64,
+            "it does not come to pass: {counts:?} arrived"
+        );
     }
 }
 
@@ -203,7 +215,12 @@ fn has(events: &mut Events, kind: EventKind) -> Option<proto::Event> {
 }
 
 /// Lets time pass until an event of this kind.
-fn until(sim: &mut Controlled, programs: &mut [Programs], events: &mut Events, kind: EventKind) -> proto::Event {
+fn until(
+    sim: &mut Controlled,
+    programs: &mut [Programs],
+    events: &mut Events,
+    kind: EventKind,
+) -> proto::Event {
     let mut found = None;
     pump_until(sim, programs, u32::MAX, |_| {
         found = has(events, kind);
@@ -264,7 +281,10 @@ fn a_flow_goes_on_after_a_request_was_refused() {
             let ring = refuse(&mut sim, &acks, &flow, at, poll);
             let resumed = until(&mut sim, &mut programs, &mut events, EventKind::FlowResumed);
             assert_eq!((&resumed.flow, &resumed.ring), (&"f".to_owned(), &ring), "{resumed:?}");
-            assert!(resumed.text.contains("refused a request") && resumed.text.contains("made anew"), "{resumed:?}");
+            assert!(
+                resumed.text.contains("refused a request") && resumed.text.contains("made anew"),
+                "{resumed:?}"
+            );
             all_goes_on(&mut sim, &mut programs);
             let now = controller.get_flow("f").expect("it runs");
             assert!(now.failed.is_none() && !now.is_adrift());
@@ -326,7 +346,8 @@ fn an_agent_that_hangs_holds_nobody_up_who_does_not_need_it() {
     sim.run_for(MS * 300);
     sim.stall_host(0, true);
     // All of these need the agent that hangs.
-    let (one, two, three, four) = (controller.clone(), controller.clone(), controller.clone(), controller.clone());
+    let (one, two, three, four) =
+        (controller.clone(), controller.clone(), controller.clone(), controller.clone());
     let deleting = sim.begin(async move { one.delete_flow("a", true).await }).expect("a controller");
     let creating = request("d", FlowKind::Shuffle, &["h1"], &["h2"]);
     let creating = sim.begin(async move { two.create(creating).await.map(drop) }).expect("a controller");
@@ -417,7 +438,8 @@ fn members_that_died_in_one_transfer_with_each_other_go_by_one_command() {
         }
         let (flow, member, others_go) = ("f".into(), "h1".into(), vec!["h3".into()]);
         let request = proto::RemoveMemberRequest { flow, member, force: true, others: others_go };
-        let removed = sim.drive(async move { Service::remove_member(&others, tonic::Request::new(request)).await });
+        let removed =
+            sim.drive(async move { Service::remove_member(&others, tonic::Request::new(request)).await });
         let left = removed.expect("both go").into_inner();
         assert_eq!((left.producers.len(), left.consumers.len()), (1, 1));
         // Those who are left go on; what the dead had pushed may be missing.
@@ -470,42 +492,6 @@ fn the_next_switch_may_die_while_it_is_taken_over() {
         sim.return_switch();
         all_goes_on(&mut sim, &mut programs);
     }
-}
-
-/// Virtual time in which so many flows go on with the next switch: what all parts take to compute costs none, so it is the round trips
-/// that follow each other.
-fn recovery(flows: usize) -> Duration {
-    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 18);
-    let controller = sim.controller(None).expect("a controller");
-    let mut events = controller.events(None).1;
-    let make = |n: usize| {
-        let kind = KINDS[n % KINDS.len()];
-        let flow = sim.create(&controller, request(&format!("f{n}"), kind, &["h1", "h2"], &["h3", "h4"]));
-        Programs::of(&sim, &flow, kind)
-    };
-    let mut programs: Vec<Programs> = (0..flows).map(make).collect();
-    // In the middle of transfers, so that records and words differ.
-    programs.iter_mut().for_each(|p| p.push(64));
-    sim.run_for(MS / 20);
-    sim.kill_switch();
-    sim.run_for(MS);
-    sim.return_switch();
-    let begun = sim.net.now();
-    let mut resumed = 0;
-    while resumed < flows {
-        sim.run_for(MS / 10);
-        resumed += std::iter::from_fn(|| events.try_recv().ok()).filter(|e| e.kind() == EventKind::FlowResumed).count();
-        assert!(sim.net.now() - begun < PATIENCE.as_nanos() as u64, "{resumed} of {flows} flows go on");
-    }
-    let took = Duration::from_nanos(sim.net.now() - begun);
-    pump_until(&mut sim, &mut programs, 64, |now| now.iter().all(Programs::is_drained));
-    took
-}
-
-#[test]
-fn many_flows_go_on_with_the_next_switch_in_as_many_round_trips_as_few() {
-    let (few, many) = (recovery(3), recovery(30));
-    assert!(many < few * 2, "3 flows went on after {few:?}, 30 after {many:?}");
 }
 
 /// Who dies.

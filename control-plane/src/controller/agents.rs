@@ -98,11 +98,7 @@ impl Agents {
     }
 
     /// Those of `hosts` whose agents answer within `time`.
-    pub(super) async fn answering(
-        &self,
-        hosts: BTreeSet<String>,
-        time: Duration,
-    ) -> BTreeSet<String> {
+    pub(super) async fn answering(&self, hosts: BTreeSet<String>, time: Duration) -> BTreeSet<String> {
         let mut calls = JoinSet::new();
         for host in hosts {
             let Ok(mut client) = self.of(&host) else { continue };
@@ -143,7 +139,8 @@ impl Agents {
         }
         let mut result = Ok(());
         while let Some(done) = calls.join_next().await {
-            let internal = |e: tokio::task::JoinError| ControllerError::new(ErrorKind::Internal, e.to_string());
+            let internal =
+                |e: tokio::task::JoinError| ControllerError::new(ErrorKind::Internal, e.to_string());
             result = result.and(done.unwrap_or_else(|e| Err(internal(e))));
         }
         result

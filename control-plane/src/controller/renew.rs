@@ -54,7 +54,8 @@ impl Refusals {
     /// A request for the ring of `user` was refused.
     pub(super) fn note(&mut self, user: User, why: String, last: Instant) {
         let ring = user.ring.clone();
-        let mut fresh = Refusal { user, why, open: true, counted: false, place: None, times: 0, in_a_row: 0, last };
+        let mut fresh =
+            Refusal { user, why, open: true, counted: false, place: None, times: 0, in_a_row: 0, last };
         if let Some(before) = self.0.remove(&ring)
             && before.user == fresh.user
             && last.duration_since(before.last) < FORGOTTEN
@@ -171,7 +172,9 @@ impl Controller {
     pub(super) fn tell_renewed(&self, flow: &str, refused: Vec<(User, String)>) {
         self.state().refusals.close(&refused);
         for (user, what) in refused {
-            let text = format!("{what}; its queue pairs were made anew, and the flow goes on from what its rings hold");
+            let text = format!(
+                "{what}; its queue pairs were made anew, and the flow goes on from what its rings hold"
+            );
             let (member, ring) = (user.member, user.ring);
             let event = proto::Event { member, ring, ..of_flow(flow, text) };
             self.0.events.emit(proto::EventKind::FlowResumed, event);

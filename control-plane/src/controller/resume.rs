@@ -181,10 +181,7 @@ async fn at_once<T: Send + 'static>(
     failed
 }
 
-async fn suspend(
-    agents: &Agents,
-    rings: Vec<(String, String)>,
-) -> (Words, BTreeSet<String>) {
+async fn suspend(agents: &Agents, rings: Vec<(String, String)>) -> (Words, BTreeSet<String>) {
     let mut words = Words::new();
     let calls = grouped(rings.into_iter()).into_iter().map(|(host, names)| {
         let (agents, whom) = (agents.clone(), host.clone());
@@ -236,11 +233,7 @@ async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<St
 }
 
 /// What is [`stale`] in flows, all at the same time. Those are left out of which an agent does not say it.
-async fn all_stale(
-    agents: &Agents,
-    flows: Vec<Flow>,
-    words: Arc<Words>,
-) -> Vec<(Flow, HashSet<String>)> {
+async fn all_stale(agents: &Agents, flows: Vec<Flow>, words: Arc<Words>) -> Vec<(Flow, HashSet<String>)> {
     let each = flows.into_iter().map(|flow| {
         let (agents, words) = (agents.clone(), words.clone());
         async move {
@@ -259,7 +252,8 @@ async fn all_fetched(agents: &Agents, plans: Vec<(Flow, Plan)>) -> Vec<(Flow, Pl
         async move {
             for lack in &plan.lacks {
                 let (host, name) = &lack.from;
-                let items = read(&agents, host, name, lack.head.wrapping_sub(lack.len), lack.len).await.ok()?;
+                let items =
+                    read(&agents, host, name, lack.head.wrapping_sub(lack.len), lack.len).await.ok()?;
                 let rings = plan.rings.iter_mut().map(|(_, ring)| ring);
                 for ring in rings.filter(|ring| ring.name == lack.ring) {
                     (ring.head, ring.items) = (Some(lack.head), items.clone());

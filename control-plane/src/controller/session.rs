@@ -4,9 +4,9 @@
 
 use super::events::of_host;
 use super::pending::UnderWay;
-use super::watch::consumer_of;
 use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
+use super::watch::consumer_of;
 use super::{Controller, Work};
 use crate::dataplane::model::Flow;
 use crate::p4::ClientError;
@@ -340,7 +340,8 @@ impl Controller {
                 // A switch that does not answer has a watcher.
                 if self.ask(&mut work, worker).await.is_ok_and(|state| state.has_stopped()) {
                     drop(work);
-                    let why = "is of a worker that stopped while the controller had no session with the switch";
+                    let why =
+                        "is of a worker that stopped while the controller had no session with the switch";
                     // If its producer has broken the ring, it stops again, and says so.
                     self.refused(worker, user, why.to_owned()).await;
                 }
