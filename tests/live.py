@@ -82,8 +82,9 @@ class System:
             subprocess.run([self.zsr, "down"], env=self.env, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def drive(self, flow, lines):
-        """Every producer of `flow` pushes `lines` numbered lines; every consumer's are checked. Returns how many came."""
+    def drive(self, flow, lines, meanwhile=lambda came: None):
+        """Every producer of `flow` pushes `lines` numbered lines; every consumer's are checked. Returns how many came.
+        `meanwhile` is called while they do so, with what says how many bytes have come so far."""
         shown = self.json("flow", "show", flow)[0]
         names = {side: [m["name"] for m in shown[side]] for side in ("producers", "consumers")}
         work = os.path.join(self.folder, "lines")
@@ -100,6 +101,7 @@ class System:
                 with open(path("from-" + p), "rb") as source:
                     key = ["--key", "1"] if shown["kind"] == "shuffle" else []
                     programs.append((f"produce {p}", self.start("produce", flow, "--member", p, *key, stdin=source)))
+            meanwhile(lambda: sum(os.path.getsize(path("to-" + c)) for c in names["consumers"]))
             until = time.monotonic() + PATIENCE
             # Consumers wait for ever for a producer that has failed, so producers are asked first.
             for what, program in sorted(programs, key=lambda p: p[0].startswith("consume")):

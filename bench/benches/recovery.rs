@@ -1,30 +1,36 @@
-//! For how long flows stand still when their switch's process is killed and another one is started at once: time until the first and the
-//! last of them moves again, from the kill, and the part of it that the new process took to be there. Figures stand in
-//! bench/README.md.
+//! For how long flows stand still when their switch's process is killed and another one is started at once. All times are milliseconds
+//! from the kill: when the controller has noticed it, when the new process was there, and when the first and the last flow moved
+//! again. The last column is the time without delivery behind the later of the first two, since no flow can go on before that. A
+//! number as argument says how many flows there are at most. Figures stand in bench/README.md.
 
-use std::time::{Duration, Instant};
-use zsr_api::controller as proto;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use zsr_api::controller::{self as proto, EventKind};
 use zsr_bench::live::{Live, Stepper};
 
 /// How long flows move before their switch dies.
 const BEFORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(500);
+const ROUNDS: usize = 3;
 
 fn main() {
     println!("{}", zsr_bench::machine());
+    // Cargo passes options of its own.
+    let most = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(1000);
     let live = Live::up(4);
     let mut flows = Vec::new();
-    println!("{:>6} {:>12} {:>12} {:>12}", "flows", "switch ms", "first ms", "all ms");
-    for count in [1, 100, 1000] {
+    let header = ["flows", "noticed", "switch", "first", "all", "behind"];
+    println!("{}", header.map(|text| format!("{text:>10}")).concat());
+    for count in [1, 100, 1000].into_iter().filter(|count| *count <= most) {
         while flows.len() < count {
             let request = proto::CreateFlowRequest { item_size: 1024, ring_size: 8192, ..Default::default() };
             let name = format!("f{}", flows.len());
             flows.push(live.create(&name, &["h1", "h2"], &["h3", "h4"], request));
         }
-        for _ in 0..3 {
-            let stepper = Stepper::start(&flows);
+        // Programs are attached once: thousands of them take their time.
+        let stepper = Stepper::start(&flows);
+        for _ in 0..ROUNDS {
             std::thread::sleep(BEFORE);
-            let killed = Instant::now();
+            let (killed, at) = (Instant::now(), SystemTime::now());
             live.replace_switch();
             let there = killed.elapsed();
             // What the old one had delivered has been popped by now.
@@ -40,9 +46,21 @@ fn main() {
                 }
                 std::thread::sleep(PAUSE);
             };
-            let ms = |time: Duration| time.as_secs_f64() * 1e3;
-            println!("{count:>6} {:>12.0} {:>12.0} {:>12.0}", ms(there), ms(first.unwrap_or(all)), ms(all));
-            drop(stepper);
+            let noticed = noticed(&live, at);
+            let figures = [noticed, there, first.unwrap_or(all), all, all.saturating_sub(there.max(noticed))];
+            let figures = figures.map(|time| format!("{:>10.0}", time.as_secs_f64() * 1e3));
+            println!("{count:>10}{}", figures.concat());
         }
     }
+}
+
+/// How long after `at` the controller has noticed that its switch, or its session with it, had gone.
+fn noticed(live: &Live, at: SystemTime) -> Duration {
+    let at = at.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
+    let lost = |event: &proto::Event| {
+        event.time_ms >= at && matches!(event.kind(), EventKind::SessionLost | EventKind::SwitchLost)
+    };
+    let events = live.session.events(Some(0), false).expect("events");
+    let first = events.filter_map(Result::ok).find(lost).expect("it is told");
+    Duration::from_millis(first.time_ms - at)
 }

@@ -24,14 +24,26 @@ impl Live {
     /// # Panics
     /// When that fails: there is nothing to measure then.
     pub fn up(hosts: usize) -> Live {
+        // The benchmark is target/release/deps/NAME, or, with `--profile dev`, target/debug/deps/NAME.
+        let own = std::env::current_exe().expect("a path");
+        let target = own.ancestors().nth(2).expect("two folders up");
+        let profile = if target.ends_with("debug") { "dev" } else { "release" };
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "-q", "--release", "--locked", "-p", "zsr-control-plane", "--bin", "zsr"])
+            .args([
+                "build",
+                "-q",
+                "--profile",
+                profile,
+                "--locked",
+                "-p",
+                "zsr-control-plane",
+                "--bin",
+                "zsr",
+            ])
             .status();
         assert!(built.expect("cargo runs").success(), "zsr does not build");
-        // The benchmark is target/release/deps/NAME.
-        let own = std::env::current_exe().expect("a path");
-        let zsr = own.ancestors().nth(2).expect("two folders up").join("zsr");
+        let zsr = target.join("zsr");
         let folder = PathBuf::from(format!("/tmp/zsr-bench-{}", std::process::id()));
         std::fs::create_dir(&folder).expect("a new folder");
         let names: Vec<String> = (1..=hosts).map(|n| format!("h{n}")).collect();
@@ -240,6 +252,9 @@ impl Stepper {
                     }
                 }
             }
+            // So that others can take their places.
+            producers.into_iter().for_each(|producer| producer.detach());
+            consumers.into_iter().for_each(|(consumer, _)| consumer.detach());
         });
         Stepper { stop, thread: Some(thread), popped }
     }

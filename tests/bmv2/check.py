@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from live import Failed, System
+from live import PATIENCE, Failed, System
 
 ZSR, BMV2, LINES = sys.argv[1], sys.argv[2], int(sys.argv[3])
 ONE = ROOT / "topologies/one-to-one.yaml"
@@ -217,11 +217,43 @@ def deaths():
         ok("down leaves no process")
 
 
+def restarts():
+    """bmv2 dies under load and is started anew, twice in each flow: every line comes, once and in order."""
+    for name in ["shuffle-2x2", "load-balance", "replicate"]:
+        with System(ZSR, ROOT / f"topologies/{name}.yaml", "--bmv2", BMV2) as s:
+            s.up()
+            [flow] = [f["name"] for f in s.json("flow", "list")]
+            killed = []
+
+            def kill(came):
+                for _ in range(2):
+                    before, until = came(), time.monotonic() + PATIENCE
+                    while came() < before + 1000:
+                        if time.monotonic() > until:
+                            raise Failed(f"{name}: nothing comes any more after {len(killed)} kills: {s.json('events')}")
+                        time.sleep(0.005)
+                    [bmv2] = children(s.pids()["switch"])
+                    os.kill(bmv2, signal.SIGKILL)
+                    s.run("restart", "switch")
+                    killed.append(came())
+
+            came = s.drive(flow, 100 * LINES, kill)
+            s.down()
+            # Otherwise there was no load.
+            if sum(b > a for a, b in zip(killed, killed[1:])) != 1:
+                raise Failed(f"{name}: nothing moved between two kills: {killed}")
+        ok(f"{name}: a bmv2 that dies twice under load: {came} lines checked")
+
+
 def main():
     try:
         if sys.argv[4:] == ["interfaces"]:
             interfaces()
             return
+        if sys.argv[4:] == ["restarts"]:
+            restarts()
+            return
+        restarts()
         in_a_namespace()
         for topology in sorted((ROOT / "topologies").glob("*.yaml")):
             drive(f"{topology.stem} on bmv2", topology, "--bmv2", BMV2)

@@ -78,9 +78,10 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
             let request = proto::AddMemberRequest { flow: name.clone(), member: Some(self::member(member)) };
             shown(session.change(|mut c| async move { c.add_consumer(request).await })?)
         }
-        FlowCommand::RemoveMember { name, member, force } => {
-            let (flow, member, force) = (name.clone(), member.clone(), *force);
-            let request = proto::RemoveMemberRequest { flow, member, force };
+        FlowCommand::RemoveMember { name, members, force } => {
+            let mut others = members.clone();
+            let (flow, member, force) = (name.clone(), others.remove(0), *force);
+            let request = proto::RemoveMemberRequest { flow, member, force, others };
             shown(session.change(|mut c| async move { c.remove_member(request).await })?)
         }
         FlowCommand::Delete { name, force } => {

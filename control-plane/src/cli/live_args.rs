@@ -250,14 +250,15 @@ pub enum FlowCommand {
         /// HOST, NAME@HOST, or a ring that the topology declares: HOST.RING
         member: String,
     },
-    /// Take a member out of a running flow
+    /// Take members out of a running flow
     #[command(after_long_help = include_str!("help/remove-member.md"))]
     RemoveMember {
         /// The flow
         name: String,
-        /// The member
-        member: String,
-        /// Even if items of its rings are lost
+        /// The member, or several that go together
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+        /// Even if items of their rings are lost
         #[arg(long)]
         force: bool,
     },

@@ -49,6 +49,8 @@ struct Line1 {
     retries: u64,
     fill: Option<f64>,
     attached: bool,
+    died: bool,
+    silent: bool,
     bytes: u64,
     items: u64,
     /// How old the figures are, if somebody does not answer.
@@ -95,6 +97,8 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
                 retries: r.retries,
                 fill: Some(f64::from(r.fill) / f64::from(r.size.max(1))),
                 attached: r.attached,
+                died: r.died,
+                silent: r.silent,
                 bytes: r.bytes,
                 items: r.items,
                 old_ms: r.old_ms,
@@ -133,6 +137,8 @@ fn object(lines: &[Line1], seconds: f64, drops: &[proto::Drops]) -> Value {
                 v["role"] = l.role.into();
                 v["fill"] = l.fill.into();
                 v["attached"] = l.attached.into();
+                v["died"] = l.died.into();
+                v["silent"] = l.silent.into();
                 if let Some(rings) = flow["rings"].as_array_mut() {
                     rings.push(v);
                 }
@@ -178,6 +184,8 @@ fn cells(l: &Line1) -> [String; 9] {
     let program = match (l.ring, l.attached) {
         _ if l.old_ms > 0 => format!("old: {} s", l.old_ms.div_ceil(1000)),
         (false, _) => String::new(),
+        _ if l.silent => "silent".to_owned(),
+        _ if l.died => "died".to_owned(),
         (true, true) => "attached".to_owned(),
         (true, false) => "-".to_owned(),
     };

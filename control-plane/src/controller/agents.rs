@@ -5,11 +5,13 @@ use super::error::{ControllerError, ErrorKind};
 use crate::dataplane::flow::{DataPlane, Hosts};
 use crate::dataplane::model::{Flow, Ring};
 use crate::dataplane::{Qp, RingAddress, SwitchAddress};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 use zsr_api::{agent as proto, agent::agent_client::AgentClient};
@@ -21,6 +23,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// answers take seconds. One whose process ends is lost at once.
 const ASK: Duration = Duration::from_secs(2);
 const SAY: Duration = Duration::from_secs(8);
+/// An agent that has answered so shortly ago is not asked whether it is there.
+const FRESH: Duration = Duration::from_millis(100);
 /// In a ring's flags: nothing comes behind `head` (ring ABI version 1).
 pub(super) const CLOSED: u32 = zsr_ring::Flags::CLOSED.0;
 /// Lists of all rings of a host may be long.
@@ -35,6 +39,10 @@ struct Inner {
     /// By host: the client, and the URI.
     clients: HashMap<String, (AgentClient<Channel>, String)>,
     questions: Questions,
+    /// By host: ends when its agent has been told all that it is to be told without anybody waiting for it.
+    farewells: Mutex<HashMap<String, watch::Receiver<()>>>,
+    /// By host: when its agent has answered last.
+    heard: Mutex<HashMap<String, Instant>>,
 }
 
 impl Agents {
@@ -61,7 +69,8 @@ impl Agents {
             Ok((name.clone(), (client, host.agent.uri())))
         };
         let clients = hosts.iter().map(client).collect::<Result<_, ControllerError>>()?;
-        Ok(Agents(Arc::new(Inner { clients, questions: Questions::default() })))
+        let (farewells, heard) = (Mutex::default(), Mutex::default());
+        Ok(Agents(Arc::new(Inner { clients, questions: Questions::default(), farewells, heard })))
     }
 
     /// What agents were asked that have not answered for a moment.
@@ -81,7 +90,94 @@ impl Agents {
     {
         let client = self.of(host)?;
         let uri = self.0.clients.get(host).map_or("", |(_, uri)| uri);
-        ask(&self.0.questions, Whom { host, uri }, what, || call(client.clone())).await
+        let answer = ask(&self.0.questions, Whom { host, uri }, what, || call(client.clone())).await;
+        if answer.is_ok() {
+            lock(&self.0.heard).insert(host.to_owned(), Instant::now());
+        }
+        answer
+    }
+
+    /// Those of `hosts` whose agents answer within `time`.
+    pub(super) async fn answering(&self, hosts: BTreeSet<String>, time: Duration) -> BTreeSet<String> {
+        let mut calls = JoinSet::new();
+        for host in hosts {
+            let Ok(mut client) = self.of(&host) else { continue };
+            calls.spawn(async move {
+                let asked = client.get_info(proto::GetInfoRequest {});
+                matches!(tokio::time::timeout(time, asked).await, Ok(Ok(_))).then_some(host)
+            });
+        }
+        let mut out = BTreeSet::new();
+        while let Some(done) = calls.join_next().await {
+            out.extend(done.ok().flatten());
+        }
+        out
+    }
+
+    /// Waits until the agents of `hosts` answer and have done what they were told. To be called before a change has its turn, so that
+    /// it does not wait for an agent that hangs while others wait for it.
+    ///
+    /// # Errors
+    /// The first that does not answer in time.
+    pub(super) async fn ready(&self, hosts: BTreeSet<String>) -> Result<(), ControllerError> {
+        let mut calls = JoinSet::new();
+        for host in hosts {
+            let heard = lock(&self.0.heard).get(&host).is_some_and(|at| at.elapsed() < FRESH);
+            if self.of(&host).is_err() || heard && self.farewell_of(&host).is_none() {
+                continue;
+            }
+            let own = self.clone();
+            calls.spawn(async move {
+                let what = "say that it is there";
+                let say = |mut client: AgentClient<Channel>| async move {
+                    client.get_info(proto::GetInfoRequest {}).await
+                };
+                own.ask(&host, what, say).await?;
+                own.told(BTreeSet::from([host])).await;
+                Ok(())
+            });
+        }
+        let mut result = Ok(());
+        while let Some(done) = calls.join_next().await {
+            let internal =
+                |e: tokio::task::JoinError| ControllerError::new(ErrorKind::Internal, e.to_string());
+            result = result.and(done.unwrap_or_else(|e| Err(internal(e))));
+        }
+        result
+    }
+
+    /// Tells a host's agent something for which nobody waits, behind all that it was to be told before.
+    fn tell(&self, host: &str, telling: impl Future<Output = ()> + Send + 'static) {
+        let (telling_ends, told) = watch::channel(());
+        let before = lock(&self.0.farewells).insert(host.to_owned(), told);
+        tokio::spawn(async move {
+            if let Some(mut before) = before {
+                // An error: nothing is ever sent, and its sender is gone.
+                let _ = before.changed().await;
+            }
+            telling.await;
+            drop(telling_ends);
+        });
+    }
+
+    fn farewell_of(&self, host: &str) -> Option<watch::Receiver<()>> {
+        let mut farewells = lock(&self.0.farewells);
+        let told = farewells.get(host)?;
+        if told.has_changed().is_err() {
+            farewells.remove(host);
+        }
+        farewells.get(host).cloned()
+    }
+
+    /// Waits until agents were told all that they were to be told so far, but no longer than an agent may take to answer.
+    pub(super) async fn told(&self, hosts: BTreeSet<String>) {
+        let until = Instant::now() + PATIENCE;
+        for host in hosts {
+            if let Some(mut told) = self.farewell_of(&host) {
+                // As above; and those who take longer are not waited for.
+                let _ = tokio::time::timeout_at(until, told.changed()).await;
+            }
+        }
     }
 
     /// The client of a host's agent.
@@ -113,6 +209,8 @@ impl Agents {
             let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
             let (own, host, mut again) = (self.clone(), host.to_owned(), false);
             calls.spawn(async move {
+                // Rings of these names may have been there before.
+                own.told(BTreeSet::from([host.clone()])).await;
                 let what = format!("make {}", count(names.len()));
                 let open = |mut client: AgentClient<Channel>| {
                     // The answer to the last attempt may be what was lost.
@@ -146,7 +244,7 @@ impl Agents {
         }
         if let Some(refusal) = failure {
             let made: Vec<Ring> = flow.rings().filter(|r| opened.contains_key(&r.name)).cloned().collect();
-            self.close(made.iter(), &refusal.message, false).await;
+            self.close(made.iter(), &refusal.message, false);
             return Err(refusal);
         }
         for ring in flow.rings_mut() {
@@ -157,25 +255,28 @@ impl Agents {
         Ok(())
     }
 
-    /// Has the agents destroy rings; programs in them are told `reason`, or, if they pop and the ring has `finished`, that the
-    /// stream ends behind what is in it. Agents that do not answer are passed over: what
+    /// Has the agents destroy rings, which [`told`](Self::told) waits for; programs in them are told `reason`, or, if they pop and
+    /// the ring has `finished`, that the stream ends behind what is in it. Agents that do not answer are passed over: what
     /// they had is gone with them, or is found when they are met again.
-    pub async fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
-        let mut calls = JoinSet::new();
+    pub fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
         for (host, rings) in by_host(rings) {
             let names = rings.iter().map(|r| r.name.clone()).collect();
             let request = proto::CloseRingsRequest { names, reason: reason.to_owned(), finished };
-            let (own, host, what) =
-                (self.clone(), host.to_owned(), format!("destroy {}", count(rings.len())));
-            calls.spawn(async move {
-                let close = |mut client: AgentClient<Channel>| {
-                    let request = request.clone();
-                    async move { client.close_rings(request).await }
-                };
-                let _ = own.ask(&host, &what, close).await;
-            });
+            let what = format!("destroy {}", count(rings.len()));
+            self.close_as(host, request, what);
         }
-        while calls.join_next().await.is_some() {}
+    }
+
+    /// Has an agent destroy rings, as [`close`](Self::close) does.
+    pub(super) fn close_as(&self, host: &str, request: proto::CloseRingsRequest, what: String) {
+        let (own, whom) = (self.clone(), host.to_owned());
+        self.tell(host, async move {
+            let close = |mut client: AgentClient<Channel>| {
+                let request = request.clone();
+                async move { client.close_rings(request).await }
+            };
+            let _ = own.ask(&whom, &what, close).await;
+        });
     }
 
     /// Has the agents end the streams of producer rings that no program has.
@@ -210,21 +311,26 @@ impl Agents {
         self.ask(&ring.host, &format!("connect ring `{}` anew", ring.name), connect).await.map(|_| ())
     }
 
-    /// Tells the programs of rings that their flow has ended, and disconnects the rings.
-    pub async fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
-        let mut calls = JoinSet::new();
-        for ring in rings {
-            let request = proto::AbortRingRequest { name: ring.name.clone(), reason: reason.to_owned() };
-            let (own, host) = (self.clone(), ring.host.clone());
-            calls.spawn(async move {
-                let abort = |mut client: AgentClient<Channel>| {
-                    let request = request.clone();
-                    async move { client.abort_ring(request).await }
-                };
-                let _ = own.ask(&host, "abort rings", abort).await;
+    /// Tells the programs of rings that their flow has ended, and disconnects the rings. [`told`](Self::told) waits for that.
+    pub fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
+        for (host, rings) in by_host(rings) {
+            let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
+            let (own, whom, reason) = (self.clone(), host.to_owned(), reason.to_owned());
+            self.tell(host, async move {
+                for name in names {
+                    let request = proto::AbortRingRequest { name, reason: reason.clone() };
+                    let abort = |mut client: AgentClient<Channel>| {
+                        let request = request.clone();
+                        async move { client.abort_ring(request).await }
+                    };
+                    // One that does not answer would not answer for the next ring either; a ring may be gone.
+                    let done = own.ask(&whom, "abort rings", abort).await;
+                    if done.is_err_and(|e| e.kind == ErrorKind::Unavailable) {
+                        break;
+                    }
+                }
             });
         }
-        while calls.join_next().await.is_some() {}
     }
 
     /// What the agents say about rings, by name. Those of agents that do not answer are left out, with the refusal.
@@ -272,6 +378,10 @@ impl Agents {
         }
         (found, failure)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number of rings.

@@ -15,7 +15,7 @@ use super::state::State;
 use super::{Controller, Work};
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{AdaptedFlows, Context, Hosts, Limits, Ticks, replication};
-use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::model::{Flow, FlowKind, Member, Ring};
 use crate::dataplane::ticks;
 use crate::p4::ClientError;
 use p4runtime_proto::p4::v1 as rt;
@@ -109,7 +109,8 @@ impl Surroundings {
 impl Controller {
     /// Makes flow `name` what `new` says (`None`: nothing), from what the state says it is.
     ///
-    /// The caller has checked everything and holds `work`, which is what makes changes follow each other.
+    /// The caller has checked everything and holds `work`, which is what makes changes follow each other. Agents are told to destroy
+    /// rings, which they may do later: who wants to see it done waits with [`told`](super::agents::Agents::told), without `work`.
     ///
     /// # Errors
     /// When switch or agents refuse or do not answer; then the flow is what it was.
@@ -148,7 +149,7 @@ impl Controller {
         if let Err(Failure { refusal, touched }) = done {
             if let Some(new) = &new {
                 let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
-                self.0.agents.close(opened, &refusal.message, false).await;
+                self.0.agents.close(opened, &refusal.message, false);
                 self.give_back(new, touched);
             }
             work.journal.note(name, old.as_ref());
@@ -162,7 +163,7 @@ impl Controller {
         // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
         // not keep it from them.
         self.state().set(name, new.clone());
-        self.0.agents.close(gone.iter(), removal.told, finished).await;
+        self.0.agents.close(gone.iter(), removal.told, finished);
         if !closing.is_empty() || new.is_none() {
             // Until it can be written, the journal says that it is to be so.
             work.journal.note(name, new.as_ref());
@@ -425,9 +426,17 @@ impl Controller {
 
 /// A worker that does not come to rest.
 pub(super) fn stuck(flow: &Flow, state: &WorkerState) -> ControllerError {
+    let is_from = |m: &&Member| m.rings.iter().any(|r| r.ids.id == state.producer);
+    let is_to = |m: &&Member| m.rings.iter().any(|r| r.ids.worker == state.worker);
+    let names = |of: Vec<&Member>| of.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join("`, `");
     let message = format!(
-        "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {})",
-        flow.name, state.worker, state.phase
+        "flow `{}`: its worker {} has a transfer under way that does not come to an end (phase {}), from `{}` to `{}`: those of them who \
+         are gone have to be taken out by one command, with --force",
+        flow.name,
+        state.worker,
+        state.phase,
+        names(flow.producers.iter().filter(is_from).collect()),
+        names(flow.consumers.iter().filter(is_to).collect()),
     );
     ControllerError::new(ErrorKind::Stuck, message)
 }

@@ -50,7 +50,7 @@ impl Controller {
             let flows = state
                 .flows
                 .values()
-                .filter(|f| f.failed.is_none() && !f.adrift && plane.idle_groups(f).is_some());
+                .filter(|f| f.failed.is_none() && !f.is_adrift() && plane.idle_groups(f).is_some());
             flows.map(|f| (f.name.clone(), f.version, f.workers().into_iter().collect())).collect()
         };
         let counter = plane.schema().counter(TRANSFERS).map_err(PlanError::from)?;
@@ -89,7 +89,7 @@ impl Controller {
     fn moves(&self, is_idle: impl Fn(&Flow) -> Option<bool>) -> (Ticks, Ticks) {
         let (mut had, mut has) = (Ticks::new(), Ticks::new());
         let state = self.state();
-        for flow in state.flows.values().filter(|f| f.failed.is_none() && !f.adrift) {
+        for flow in state.flows.values().filter(|f| f.failed.is_none() && !f.is_adrift()) {
             let Some(is_idle) = is_idle(flow) else { continue };
             let often = self.0.plane.tick_groups(flow);
             let wanted = self.0.plane.idle_groups(flow).filter(|_| is_idle).unwrap_or_else(|| often.clone());

@@ -9,6 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
+/// Lines that are written at once.
+const AT_ONCE: usize = 1000;
+
 /// Errors of the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("the controller's journal {}: {source}", path.display())]
@@ -116,6 +119,19 @@ impl Journal {
         self.owe(Some(name.into()), Line::End { name: name.into(), flow: flow.cloned() });
     }
 
+    /// As [`note`](Self::note), of many flows that are there, in one write.
+    pub fn note_all<'f>(&mut self, flows: impl Iterator<Item = &'f Flow>) {
+        if self.store.is_none() {
+            return;
+        }
+        for flow in flows {
+            let line = Line::End { name: flow.name.clone(), flow: Some(flow.clone()) };
+            self.owed.insert(Some(flow.name.clone()), line);
+        }
+        // What is left is tried again.
+        let _ = self.pay();
+    }
+
     /// The switch was given a pipeline with this cookie, whether it can be written yet or not.
     pub fn note_program(&mut self, cookie: Option<u64>) {
         self.owe(None, Line::Program { cookie });
@@ -146,13 +162,27 @@ impl Journal {
     }
 
     fn pay(&mut self) -> Result<(), JournalError> {
-        while let Some((about, line)) = self.owed.pop_first() {
-            let written =
-                line.text().map_err(|source| self.failed(source)).and_then(|text| self.write(&text));
-            if let Err(e) = written {
-                self.owed.insert(about, line);
-                return Err(e);
-            }
+        while !self.owed.is_empty() {
+            // The disk is waited for once for many of them; a line by itself may fit where many do not.
+            let many = self.owed.len().min(AT_ONCE);
+            let written = match self.pay_some(many) {
+                Err(_) if many > 1 => self.pay_some(1),
+                done => done,
+            };
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Writes the first so many lines that are owed.
+    fn pay_some(&mut self, many: usize) -> Result<(), JournalError> {
+        let mut text = Vec::new();
+        for line in self.owed.values().take(many) {
+            text.extend(line.text().map_err(|source| self.failed(source))?);
+        }
+        self.write(&text)?;
+        for _ in 0..many {
+            self.owed.pop_first();
         }
         Ok(())
     }
@@ -275,7 +305,7 @@ mod tests {
             consumers: Vec::new(),
             version: 1,
             failed: None,
-            adrift: false,
+            adrift_workers: Default::default(),
         }
     }
 
@@ -401,6 +431,43 @@ mod tests {
         let found = Journal::on(Box::new(Small(inner))).unwrap().1;
         assert_eq!(found.flows.keys().collect::<Vec<_>>(), ["b"]);
         assert!(found.unfinished.is_empty());
+    }
+
+    /// A store that counts how often the disk is waited for.
+    #[derive(Debug, Default)]
+    struct Counting(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Store for Counting {
+        fn path(&self) -> &Path {
+            Path::new("counting")
+        }
+
+        fn read(&mut self) -> io::Result<Vec<u8>> {
+            Ok(self.0.lock().unwrap().0.clone())
+        }
+
+        fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+            self.0.lock().unwrap().0 = text.to_vec();
+            Ok(())
+        }
+
+        fn append(&mut self, line: &[u8]) -> io::Result<()> {
+            let mut inner = self.0.lock().unwrap();
+            inner.0.extend_from_slice(line);
+            inner.1 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_disk_is_waited_for_once_for_many_flows() {
+        let inner = Arc::<Mutex<(Vec<u8>, usize)>>::default();
+        let (mut journal, _) = Journal::on(Box::new(Counting(inner.clone()))).unwrap();
+        let flows: Vec<Flow> = (0..AT_ONCE).map(|n| flow(&format!("f{n}"))).collect();
+        journal.note_all(flows.iter());
+        assert_eq!(inner.lock().unwrap().1, 1);
+        let found = Journal::on(Box::new(Counting(inner))).unwrap().1;
+        assert!(found.flows.len() == AT_ONCE && flows.iter().all(|f| found.flows[&f.name] == *f));
     }
 
     #[test]

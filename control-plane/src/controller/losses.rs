@@ -107,7 +107,7 @@ impl Controller {
             let now = state.adapted.get(&flow.name).copied().unwrap_or(own(flow));
             (!workers.is_empty()).then(|| Looked { flow: flow.clone(), workers, now })
         };
-        state.flows.values().filter(|f| f.failed.is_none() && !f.adrift).filter_map(looked).collect()
+        state.flows.values().filter(|f| f.failed.is_none() && !f.is_adrift()).filter_map(looked).collect()
     }
 
     async fn counts(&self, workers: &[Worker]) -> Result<Vec<Counts>, ControllerError> {

@@ -15,7 +15,7 @@
 //! - `watch`: what happens meanwhile, and the flows' policies. `failure_detector`: which member of a transfer does not answer;
 //!   `polls`: which one that is polled.
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
-//!   `reconnect`: a switch that was started anew; `resume`: how its flows go on.
+//!   `reconnect`: a switch that was started anew; `resume`: how its flows go on; `renew`: workers whose requests were refused.
 //! - `idle`: workers of flows that move nothing tick rarely.
 //! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
@@ -47,6 +47,7 @@ mod quiesce;
 mod reconcile;
 mod reconnect;
 mod recovery;
+mod renew;
 mod request;
 mod resume;
 mod service;
@@ -112,7 +113,7 @@ struct Inner {
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
     states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
-    /// There are flows, perhaps, whose switch was started anew.
+    /// There are flows, perhaps, with workers that are adrift.
     adrift: tokio::sync::Notify,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,

@@ -5,12 +5,13 @@ use super::change::{Leave, Removal, rings_only_in};
 use super::convert;
 use super::error::{ControllerError, ErrorKind};
 use super::events::{of_flow, of_host};
-use super::pending::What;
+use super::pending::{UnderWay, What};
 use super::session::Reach;
 use super::state::{NewFlow, NewMember};
 use super::{Controller, Work};
 use crate::dataplane::model::Ring;
 use crate::dataplane::model::{Flow, FlowKind, Member};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_api::{
@@ -23,6 +24,11 @@ use zsr_topology::{RingRole, show_size};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at rings.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Hosts whose agents have to make rings for a planned flow.
+fn hosts_to_open(flow: &Flow) -> BTreeSet<String> {
+    flow.rings().filter(|r| r.address.is_none()).map(|r| r.host.clone()).collect()
+}
 
 /// Items that would be lost.
 pub(super) struct Unsettled {
@@ -49,9 +55,17 @@ impl Controller {
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, ControllerError> {
         let what = What::Create(Box::new(convert::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
+        let sound = self.state().plan_flow(new)?;
+        self.give_back(&sound, false);
+        self.0.agents.ready(hosts_to_open(&sound)).await?;
         let mut work = self.turn(&underway).await;
         let flow = self.state().plan_flow(new)?;
-        self.change(&mut work, &new.name, Some(flow), Removal::default()).await?;
+        let created = self.change(&mut work, &new.name, Some(flow), Removal::default()).await;
+        drop(work);
+        if created.is_err() {
+            self.told(&sound).await;
+        }
+        created?;
         self.0.events.emit(EventKind::FlowCreated, of_flow(&new.name, ""));
         self.get_flow(&new.name)
     }
@@ -85,6 +99,9 @@ impl Controller {
     ) -> Result<Flow, ControllerError> {
         let joins = if member.name.is_empty() { &member.host } else { &member.name };
         let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
+        let sound = self.state().plan_member(name, role, member)?;
+        self.give_back(&sound, false);
+        self.0.agents.ready(hosts_to_open(&sound)).await?;
         let mut work = self.turn(&underway).await;
         // A worker that does not know yet how far its rings are would not know that it has ended.
         self.resume_first(&mut work, name, false).await?;
@@ -106,8 +123,11 @@ impl Controller {
             let after = self.state().plan_removal(name, &[joined])?;
             let removal = Removal { told: &refusal.message, leave: Leave::Forced };
             self.change(&mut work, name, Some(after), removal).await?;
+            drop(work);
+            self.told(&flow).await;
             return Err(refusal);
         }
+        drop(work);
         if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
             self.end_lanes(&before, &flow).await;
         }
@@ -153,46 +173,85 @@ impl Controller {
         self.0.agents.end(lanes.filter(|r| fresh.contains(&r.name))).await;
     }
 
-    /// Takes a member out of a flow; `force`: even if its rings hold items. Without it, items that are on their way are waited
-    /// for, as long as they move.
+    /// Takes a member out of a flow; as for [`remove_members`](Self::remove_members).
     pub async fn remove_member(
         &self,
         name: &str,
         member: &str,
         force: bool,
     ) -> Result<Flow, ControllerError> {
-        let members = [member.to_owned()];
-        let underway =
-            self.0.pending.begin(What::Other(format!("taking member `{member}` out of flow")), name);
-        if force {
-            let mut work = self.turn(&underway).await;
-            return self.remove_with(&mut work, name, &members, Leave::Forced, "").await;
-        }
+        self.remove_members(name, &[member.to_owned()], force).await
+    }
+
+    /// Takes members out of a flow, all of them or none; `force`: even if their rings hold items. Without it, items that are on their
+    /// way are waited for, as long as they move.
+    pub async fn remove_members(
+        &self,
+        name: &str,
+        members: &[String],
+        force: bool,
+    ) -> Result<Flow, ControllerError> {
+        let mut named = HashSet::new();
+        let members: Vec<String> = members.iter().filter(|m| named.insert(m.as_str())).cloned().collect();
+        let members = members.as_slice();
+        let what = format!("taking member `{}` out of flow", members.join("`, `"));
+        let underway = self.0.pending.begin(What::Other(what), name);
         let (before, after) = {
             let state = self.state();
-            (state.flow(name)?.clone(), state.plan_removal(name, &members)?)
+            (state.flow(name)?.clone(), state.plan_removal(name, members)?)
         };
-        let going = rings_only_in(Some(&before), Some(&after));
+        let removed = match force {
+            true => self.take_out(&underway, name, members, Leave::Forced).await,
+            false => self.take_out_in_peace(&underway, (&before, &after), members).await,
+        };
+        self.told(&before).await;
+        removed
+    }
+
+    async fn take_out(
+        &self,
+        underway: &UnderWay<'_>,
+        name: &str,
+        members: &[String],
+        leave: Leave,
+    ) -> Result<Flow, ControllerError> {
+        let mut work = self.turn(underway).await;
+        self.remove_with(&mut work, name, members, leave, "").await
+    }
+
+    /// Takes members out when their rings hold nothing any more that is on its way.
+    async fn take_out_in_peace(
+        &self,
+        underway: &UnderWay<'_>,
+        (before, after): (&Flow, &Flow),
+        members: &[String],
+    ) -> Result<Flow, ControllerError> {
+        let name = &before.name;
+        let going = rings_only_in(Some(before), Some(after));
         let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
-        let is_consumer = before.consumers.iter().any(|m| m.name == member);
-        let told = is_consumer && before.kind == FlowKind::Shuffle;
-        if told {
+        let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
+        let told = members.iter().filter(is_consumer).filter(|_| before.kind == FlowKind::Shuffle);
+        let told: Vec<&String> = told.collect();
+        for member in &told {
             underway.waits_for(format!("programs that push to `{member}` to leave their rings"));
             self.tell_producers(name, member, &going).await;
         }
-        let removed = async {
-            self.settle_down(name, &going, false).await?;
-            let mut work = self.turn(&underway).await;
-            self.remove_with(&mut work, name, &members, Leave::Empty, "").await
+        let removed = match self.settle_down(name, &going, false).await {
+            Ok(()) => self.take_out(underway, name, members, Leave::Empty).await,
+            Err(refusal) => Err(refusal),
         };
-        let removed = removed.await;
-        if told {
-            self.state().leaving.remove(&(name.to_owned(), member.to_owned()));
-        }
-        if told && removed.is_err() {
-            self.0.events.emit(EventKind::FlowChanged, of_flow(name, format!("member `{member}` stays")));
+        for member in told {
+            self.state().leaving.remove(&(name.clone(), member.clone()));
+            if removed.is_err() {
+                self.0.events.emit(EventKind::FlowChanged, of_flow(name, format!("member `{member}` stays")));
+            }
         }
         removed
+    }
+
+    /// Waits until the agents of a flow that is not what it was were told so, by who does not keep others waiting.
+    async fn told(&self, flow: &Flow) {
+        self.0.agents.told(flow.members().map(|m| m.host.clone()).collect()).await;
     }
 
     /// Programs that push to a consumer learn that it is leaving, and have a moment to leave the `rings` to it.
@@ -240,6 +299,13 @@ impl Controller {
 
     /// Ends a flow; `force`: even if its rings hold items.
     pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), ControllerError> {
+        let flow = self.delete(name, force).await?;
+        self.told(&flow).await;
+        Ok(())
+    }
+
+    /// Ends a flow, which is returned; its agents may still have to be told.
+    async fn delete(&self, name: &str, force: bool) -> Result<Flow, ControllerError> {
         let flow = self.get_flow(name)?;
         let underway = self.0.pending.begin(What::Delete, name);
         if !force && flow.failed.is_none() {
@@ -254,7 +320,7 @@ impl Controller {
         let told = format!("flow `{name}` was deleted");
         self.change(&mut work, name, None, Removal { told: &told, leave: Leave::forced(force) }).await?;
         self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
-        Ok(())
+        Ok(flow)
     }
 
     /// Deletes all flows and ends.
@@ -270,11 +336,12 @@ impl Controller {
         // Without a session none can be deleted, and each would wait for one.
         let lost = matches!(self.reach(), Reach::Lost(_));
         for name in names.into_iter().filter(|_| !lost) {
-            match self.delete_flow(&name, true).await {
+            match self.delete(&name, true).await {
                 Err(e) if e.kind != ErrorKind::NotFound => result = result.and(Err(e)),
                 _ => {}
             }
         }
+        self.0.agents.told(self.0.agents.hosts().cloned().collect()).await;
         self.stop();
         result
     }
@@ -289,7 +356,7 @@ impl Controller {
         // Known to be over before anybody is told. If it can't be written yet, it is all the same.
         work.journal.note(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
-        self.0.agents.abort(failed.rings(), why).await;
+        self.0.agents.abort(failed.rings(), why);
         self.stop_workers(work, &self.0.plane.tick_groups(&failed)).await;
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }

@@ -224,6 +224,10 @@ impl Controller {
         rings: impl Iterator<Item = &'r Ring> + Clone,
         stuck: ControllerError,
     ) -> Result<Vec<agent::Ring>, ControllerError> {
+        // Others wait meanwhile, and it is gone, too.
+        if rings.clone().any(|r| !self.is_connected(&r.host)) {
+            return Err(stuck);
+        }
         let (mut found, failure) = self.0.agents.look(rings.clone()).await;
         let words: Option<Vec<_>> = rings.map(|r| found.remove(&r.name)).collect();
         words.ok_or_else(|| failure.unwrap_or(stuck))

@@ -31,7 +31,7 @@ pub(super) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u6
 /// Workers of `flows` that run.
 pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flow>) -> Ticking {
     let mut out = Ticking::new();
-    for flow in flows.filter(|f| f.failed.is_none() && !f.adrift) {
+    for flow in flows.filter(|f| f.failed.is_none()) {
         for (worker, group) in plane.tick_groups(flow) {
             out.entry(group).or_default().insert(worker);
         }
@@ -61,7 +61,7 @@ fn idle<'f>(
     let is_there =
         |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
     let mut out = Ticks::new();
-    for flow in flows.filter(|f| f.failed.is_none() && !f.adrift) {
+    for flow in flows.filter(|f| f.failed.is_none() && !f.is_adrift()) {
         let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
             continue;
         };

@@ -95,9 +95,21 @@ pub(super) async fn close_strays(
     holdings: &Holdings,
     recovered: &Recovered,
 ) {
-    let farewells = farewells(recovered);
-    for (host, rings) in holdings {
+    for (host, request) in strays(known, holdings, recovered) {
         let Ok(mut client) = agents.of(host) else { continue };
+        let _ = answer(host, client.close_rings(request)).await;
+    }
+}
+
+/// What agents are to be told so that they destroy rings that are in no flow.
+fn strays<'h>(
+    known: &HashSet<String>,
+    holdings: &'h Holdings,
+    recovered: &Recovered,
+) -> Vec<(&'h str, CloseRingsRequest)> {
+    let farewells = farewells(recovered);
+    let mut out = Vec::new();
+    for (host, rings) in holdings {
         let mut strays: HashMap<(&str, bool), Vec<String>> = HashMap::new();
         for ring in rings.iter().filter(|r| !known.contains(&r.name)) {
             let told = farewells.get(ring.name.as_str());
@@ -107,9 +119,10 @@ pub(super) async fn close_strays(
         }
         for ((reason, finished), names) in strays {
             let request = CloseRingsRequest { names, reason: reason.to_owned(), finished };
-            let _ = answer(host, client.close_rings(request)).await;
+            out.push((host.as_str(), request));
         }
     }
+    out
 }
 
 impl Controller {
@@ -138,11 +151,13 @@ impl Controller {
 
     /// An agent that did not answer when rings of its own were to be closed, and is met again, closes them now.
     pub(super) async fn close_strays_of(&self, host: &String) {
-        // Nobody makes rings meanwhile.
-        let _work = self.0.work.lock().await;
         let holdings = holdings(&self.0.agents, std::iter::once(host)).await;
+        // Those of changes that were under way are known now, or to be destroyed.
+        let _work = self.0.work.lock().await;
         let known = known(&self.state());
-        close_strays(&self.0.agents, &known, &holdings, &Recovered::default()).await;
+        for (host, request) in strays(&known, &holdings, &Recovered::default()) {
+            self.0.agents.close_as(host, request, "destroy rings of flows that are gone".to_owned());
+        }
     }
 
     /// Whether nobody is at the rings of one of these members.

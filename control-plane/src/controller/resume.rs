@@ -1,6 +1,7 @@
-//! Flows whose switch was replaced: the registers that said how far they were are gone with it. What the rings hold says it as well
-//! (protocol.md, "Losses"): a commit record how far its consumer is, and what its producer's tail becomes; a tail word how far a
-//! producer is. So a flow goes on from there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
+//! Flows with workers that are adrift: their switch was replaced, and the registers that said how far they were are gone with it; or a
+//! NIC has refused a request of theirs ([`super::renew`]). What the rings hold says how far they are as well (protocol.md, "Losses"): a
+//! commit record how far its consumer is, and what its producer's tail becomes; a tail word how far a producer is. So a flow goes on
+//! from there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
 //!
 //! ```text
 //!  flow is adrift: its workers do not run ─► agents: rings suspended, their words ─► what is known of each ring ─► agents: items that
@@ -12,12 +13,14 @@ use super::agents::{Agents, CLOSED, answer, grouped};
 use super::change::Surroundings;
 use super::error::{ControllerError, ErrorKind};
 use super::events::of_flow;
+use super::renew::Verdict;
 use super::{Controller, Work};
 use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{DataPlane, Ticks};
-use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::model::{Flow, FlowKind, Member, Ring};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use zsr_api::agent::{self as proto, ReadItemsRequest, ResumeRingsRequest, SuspendRingsRequest};
@@ -25,6 +28,9 @@ use zsr_api::controller::EventKind;
 
 /// Between two attempts, while an agent or the switch does not answer.
 const AGAIN: Duration = Duration::from_millis(100);
+/// How long agents may take to say that they are there, at first and at most: flows of those that do not are tried later.
+const KNOCK: Duration = Duration::from_millis(250);
+const LONG_KNOCK: Duration = Duration::from_secs(8);
 /// Most bytes of one transfer.
 const MOST: u32 = 4 << 20;
 
@@ -48,6 +54,8 @@ struct Plan {
     /// Rings to be connected, with their hosts.
     rings: Vec<(String, proto::ResumeRing)>,
     resets: Vec<Reset>,
+    /// How far rings are whose connections are made anew, by name.
+    places: HashMap<String, u32>,
     /// Workers that have written their last commit record.
     ended: Vec<u16>,
     lacks: Vec<Lack>,
@@ -120,6 +128,7 @@ fn plan(
             let consumer_tail = if number == 0 { tail.unwrap_or(words.tail) } else { words.tail };
             let worker = if number == 0 { worker } else { 0 };
             out.resets.push(Reset { worker, head, consumer_tail, ..reset });
+            out.places.insert(ring.name.clone(), head);
             out.rings.push((ring.host.clone(), resume(ring, mtu, plane, None)));
         }
     }
@@ -129,6 +138,7 @@ fn plan(
         let (tail, first) = (known.tail.wrapping_add(moved), psn());
         (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
         out.resets.push(ring.ids.reset(tail));
+        out.places.insert(ring.name.clone(), tail);
         out.rings.push((ring.host.clone(), resume(ring, mtu, plane, Some(tail))));
     }
     Ok(out)
@@ -143,6 +153,12 @@ fn resume(ring: &Ring, mtu: u32, plane: &DataPlane, tail: Option<u32>) -> proto:
         tail,
         ..Default::default()
     }
+}
+
+/// Hosts whose agents have to say something before these flows go on.
+fn hosts(flows: &[Flow]) -> BTreeSet<String> {
+    let rings = flows.iter().flat_map(|flow| flow.rings().filter(|ring| flow.waits(ring)));
+    rings.map(|ring| ring.host.clone()).collect()
 }
 
 /// Calls agents at the same time; those whose call fails.
@@ -165,12 +181,9 @@ async fn at_once<T: Send + 'static>(
     failed
 }
 
-async fn suspend(
-    agents: &Agents,
-    rings: impl Iterator<Item = (String, String)>,
-) -> (Words, BTreeSet<String>) {
+async fn suspend(agents: &Agents, rings: Vec<(String, String)>) -> (Words, BTreeSet<String>) {
     let mut words = Words::new();
-    let calls = grouped(rings).into_iter().map(|(host, names)| {
+    let calls = grouped(rings.into_iter()).into_iter().map(|(host, names)| {
         let (agents, whom) = (agents.clone(), host.clone());
         let call = async move {
             let mut client = agents.of(&whom)?;
@@ -219,28 +232,82 @@ async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<St
     Ok(out)
 }
 
+/// What is [`stale`] in flows, all at the same time. Those are left out of which an agent does not say it.
+async fn all_stale(agents: &Agents, flows: Vec<Flow>, words: Arc<Words>) -> Vec<(Flow, HashSet<String>)> {
+    let each = flows.into_iter().map(|flow| {
+        let (agents, words) = (agents.clone(), words.clone());
+        async move {
+            let stale = stale(&agents, &flow, &words).await.ok()?;
+            Some((flow, stale))
+        }
+    });
+    in_order(each).await
+}
+
+/// Flows whose plans have the items that consumers lack, from those that have them. Those are left out of which an agent does not
+/// give them.
+async fn all_fetched(agents: &Agents, plans: Vec<(Flow, Plan)>) -> Vec<(Flow, Plan)> {
+    let each = plans.into_iter().map(|(flow, mut plan)| {
+        let agents = agents.clone();
+        async move {
+            for lack in &plan.lacks {
+                let (host, name) = &lack.from;
+                let items =
+                    read(&agents, host, name, lack.head.wrapping_sub(lack.len), lack.len).await.ok()?;
+                let rings = plan.rings.iter_mut().map(|(_, ring)| ring);
+                for ring in rings.filter(|ring| ring.name == lack.ring) {
+                    (ring.head, ring.items) = (Some(lack.head), items.clone());
+                }
+            }
+            Some((flow, plan))
+        }
+    });
+    in_order(each).await
+}
+
+/// Carries out all of `work` at the same time; what comes of it, in order.
+async fn in_order<T: Send + 'static>(
+    work: impl Iterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
+) -> Vec<T> {
+    let mut tasks = JoinSet::new();
+    for (number, work) in work.enumerate() {
+        tasks.spawn(async move { (number, work.await) });
+    }
+    let mut done = BTreeMap::new();
+    while let Some(ended) = tasks.join_next().await {
+        if let Ok((number, Some(result))) = ended {
+            done.insert(number, result);
+        }
+    }
+    done.into_values().collect()
+}
+
 impl Controller {
-    /// Flows that wait to go on with another switch.
+    /// Flows with workers that wait to go on.
     fn adrift(&self) -> Vec<Flow> {
-        self.state().flows.values().filter(|f| f.adrift && f.failed.is_none()).cloned().collect()
+        self.state().flows.values().filter(|f| f.is_adrift() && f.failed.is_none()).cloned().collect()
     }
 
-    /// Has flows go on that have another switch, for as long as it is polled.
+    /// Has flows go on, for as long as it is polled.
     pub(super) async fn keep_resuming(&self) {
         loop {
             self.0.adrift.notified().await;
+            let mut patience = KNOCK;
             loop {
+                // Not while others wait for this one: an agent may hang.
+                let there = self.0.agents.answering(hosts(&self.adrift()), patience).await;
                 let mut work = self.work_at_last().await;
                 if self.is_open() {
                     let flows = self.adrift();
                     // What did not go is tried again.
-                    let _ = self.resume(&mut work, flows, false).await;
+                    let _ = self.resume(&mut work, flows, &there, false).await;
                     self.note_adrift(&mut work);
                 }
                 drop(work);
                 if self.adrift().is_empty() {
                     break;
                 }
+                patience = (patience * 2).min(LONG_KNOCK);
                 tokio::time::sleep(AGAIN).await;
             }
         }
@@ -251,18 +318,19 @@ impl Controller {
         if !std::mem::take(&mut work.is_new) {
             return;
         }
-        for flow in self.adrift() {
-            work.journal.note(&flow.name, Some(&flow));
-        }
+        work.journal.note_all(self.adrift().iter());
         work.journal.note_program(work.cookie);
     }
 
-    /// The agent that a flow that is adrift waits for, for people.
-    fn absent(&self, flow: &Flow) -> Option<String> {
-        let away = flow.members().find(|m| !self.is_connected(&m.host))?;
+    /// The agent that a flow that is adrift waits for, for people. Only those in `there` are sure to answer.
+    fn absent(&self, flow: &Flow, there: &BTreeSet<String>) -> Option<String> {
+        let away = |m: &&Member| !self.is_connected(&m.host) || !there.contains(&m.host);
+        let away = flow.members().filter(|m| m.rings.iter().any(|r| flow.waits(r))).find(away)?;
         Some(format!(
-            "the switch was started anew, and host `{}` of member `{}` has not said yet what its rings hold",
-            away.host, away.name
+            "{}, and host `{}` of member `{}` has not said yet what its rings hold",
+            self.why_adrift(flow),
+            away.host,
+            away.name
         ))
     }
 
@@ -278,28 +346,31 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let flows: Vec<Flow> = self.adrift().into_iter().filter(|f| f.name == name).collect();
         let Some(flow) = flows.first().cloned() else { return Ok(()) };
-        self.resume(work, flows, anyway).await?;
+        let there = self.0.agents.answering(hosts(&flows), KNOCK).await;
+        self.resume(work, flows, &there, anyway).await?;
         match self.get_flow(name) {
-            Ok(now) if now.adrift && now.failed.is_none() => {
-                let why = self.absent(&flow).unwrap_or_else(|| "the switch was started anew".to_owned());
+            Ok(now) if now.is_adrift() && now.failed.is_none() => {
+                let why = self.absent(&flow, &there).unwrap_or_else(|| self.why_adrift(&flow));
                 Err(ControllerError::new(ErrorKind::NotNow, format!("flow `{name}`: {why}; try again")))
             }
             _ => Ok(()),
         }
     }
 
-    /// Has flows go on. Those that wait for an agent stay as they are, unless `anyway`.
+    /// Has flows go on. Those that wait for an agent stay as they are, unless `anyway`. Only agents in `there` are asked.
     async fn resume(
         &self,
         work: &mut Work,
         mut flows: Vec<Flow>,
+        there: &BTreeSet<String>,
         anyway: bool,
     ) -> Result<(), ControllerError> {
         let agents = &self.0.agents;
-        flows.retain(|flow| anyway || self.absent(flow).is_none());
-        let connected = |ring: &&Ring| self.is_connected(&ring.host);
-        let rings = flows.iter().flat_map(Flow::rings).filter(connected);
-        let (mut words, silent) = suspend(agents, rings.map(|r| (r.host.clone(), r.name.clone()))).await;
+        flows.retain(|flow| anyway || self.absent(flow, there).is_none());
+        let rings = flows.iter().flat_map(|flow| flow.rings().filter(|ring| flow.waits(ring)));
+        let rings = rings.filter(|ring| self.is_connected(&ring.host) && there.contains(&ring.host));
+        let rings: Vec<(String, String)> = rings.map(|r| (r.host.clone(), r.name.clone())).collect();
+        let (mut words, silent) = suspend(agents, rings).await;
         flows.retain(|flow| anyway || !flow.members().any(|m| silent.contains(&m.host)));
         // A ring that was made anew under its name is another one.
         let same = |ring: &Ring, words: &proto::Ring| {
@@ -309,22 +380,29 @@ impl Controller {
             flows.iter().flat_map(Flow::rings).filter(|r| words.get(&r.name).is_some_and(|w| !same(r, w)));
         let others: Vec<String> = others.map(|r| r.name.clone()).collect();
         others.iter().for_each(|name| drop(words.remove(name)));
+        let words = Arc::new(words);
 
         let mut ready: Vec<(Flow, Plan)> = Vec::new();
-        for mut flow in flows {
-            let stale = stale(agents, &flow, &words).await?;
+        for (mut flow, stale) in all_stale(agents, flows, words.clone()).await {
             let planned = plan(&mut flow, &words, &stale, &self.0.plane, || self.state().chance.psn());
             match planned {
-                Ok(mut plan) => {
-                    self.fetch(&mut plan).await?;
-                    ready.push((flow, plan));
-                }
+                Ok(plan) => ready.push((flow, plan)),
                 Err(why) => {
-                    let why = format!("the switch was started anew, and the flow can't go on: {why}");
+                    let why = format!("{}, and the flow can't go on: {why}", self.why_adrift(&flow));
                     self.fail_flow(work, &flow.name, &why).await;
                 }
             }
         }
+        let mut refused = HashMap::new();
+        for (flow, plan) in &ready {
+            let verdict = self.state().refusals.judge(flow, |ring| plan.places.get(ring).copied());
+            match verdict {
+                Verdict::Again(list) => drop(refused.insert(flow.name.clone(), list)),
+                Verdict::Enough(why) => self.fail_flow(work, &flow.name, &why).await,
+            }
+        }
+        ready.retain(|(flow, _)| refused.contains_key(&flow.name));
+        let mut ready = all_fetched(agents, ready).await;
         let rings = ready.iter_mut().flat_map(|(_, plan)| std::mem::take(&mut plan.rings));
         let calls = grouped(rings).into_iter().map(|(host, rings)| {
             let (agents, whom) = (agents.clone(), host.clone());
@@ -342,37 +420,26 @@ impl Controller {
         for worker in ready.iter().flat_map(|(_, plan)| &plan.ended) {
             work.switch.packet_out(admin::close(*worker)).await?;
         }
-        let (mut updates, mut run) = (Vec::new(), Ticks::new());
+        let (mut bells, mut run) = (Vec::new(), Ticks::new());
         let around = Surroundings::of(&self.state());
         for (flow, _) in &mut ready {
-            let before = self.0.plane.entities(flow, &around.context(false))?;
-            flow.adrift = false;
-            work.journal.note(&flow.name, Some(flow));
-            run.extend(self.0.plane.tick_groups(flow));
-            updates.extend(
-                Diff::between(before, self.0.plane.entities(flow, &around.context(false))?).additions(),
-            );
+            bells.extend(self.0.plane.doorbells(flow, &around.context(false), |ring| flow.waits(ring))?);
+            let waited = std::mem::take(&mut flow.adrift_workers);
+            let ticks = self.0.plane.tick_groups(flow);
+            run.extend(ticks.into_iter().filter(|(worker, _)| waited.contains(worker)));
         }
-        work.switch.update(updates.into_iter()).await?;
+        work.journal.note_all(ready.iter().map(|(flow, _)| flow));
+        work.switch.update(Diff::between(Vec::new(), bells).additions().into_iter()).await?;
         self.run_workers(work, &Ticks::new(), &run).await?;
         for (flow, _) in ready {
             let name = flow.name.clone();
             self.state().set(&name, Some(flow));
-            let text = "the switch was started anew; the flow goes on from what its rings hold";
-            self.0.events.emit(EventKind::FlowResumed, of_flow(&name, text));
-        }
-        Ok(())
-    }
-
-    /// Gets the items that consumers lack from those that have them.
-    async fn fetch(&self, plan: &mut Plan) -> Result<(), ControllerError> {
-        for lack in &plan.lacks {
-            let (host, name) = &lack.from;
-            let items = read(&self.0.agents, host, name, lack.head.wrapping_sub(lack.len), lack.len).await?;
-            let rings = plan.rings.iter_mut().map(|(_, ring)| ring);
-            for ring in rings.filter(|ring| ring.name == lack.ring) {
-                (ring.head, ring.items) = (Some(lack.head), items.clone());
+            let refused = refused.remove(&name).unwrap_or_default();
+            if refused.is_empty() {
+                let text = "the switch was started anew; the flow goes on from what its rings hold";
+                self.0.events.emit(EventKind::FlowResumed, of_flow(&name, text));
             }
+            self.tell_renewed(&name, refused);
         }
         Ok(())
     }

@@ -240,9 +240,10 @@ impl Service for Controller {
 
     async fn remove_member(&self, request: Request<proto::RemoveMemberRequest>) -> Answer<proto::Flow> {
         check_flow(request.extensions(), &request.get_ref().flow)?;
-        let proto::RemoveMemberRequest { flow, member, force } = request.into_inner();
+        let proto::RemoveMemberRequest { flow, member, force, others } = request.into_inner();
+        let members: Vec<String> = std::iter::once(member).chain(others).collect();
         let own = self.clone();
-        let flow = self.to_its_end(async move { own.remove_member(&flow, &member, force).await }).await?;
+        let flow = self.to_its_end(async move { own.remove_members(&flow, &members, force).await }).await?;
         Ok(Response::new(self.flow_message(&flow)))
     }
 

@@ -6,7 +6,9 @@ use super::events::of_host;
 use super::pending::UnderWay;
 use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
+use super::watch::consumer_of;
 use super::{Controller, Work};
+use crate::dataplane::model::Flow;
 use crate::p4::ClientError;
 use crate::switch::{Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
@@ -172,7 +174,15 @@ impl Controller {
                 end = self.take_reports(digests) => End::Ended(end),
                 why = self.silence() => End::Silent(why),
             };
-            pause = if begun.elapsed() > LASTING { Duration::ZERO } else { (pause * 2).clamp(AGAIN, RARELY) };
+            pause = match end {
+                // Whoever takes it is left in peace for a while.
+                End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
+                    (pause * 2).clamp(AGAIN, RARELY)
+                }
+                // A switch that died is looked for at once, however short its life was; a server that ends each session is not.
+                _ if begun.elapsed() <= AGAIN => AGAIN,
+                _ => Duration::ZERO,
+            };
             digests = self.next_session(end, pause).await;
             self.look_for_faults();
         }
@@ -327,16 +337,19 @@ impl Controller {
         for flow in self.list_flows() {
             for worker in flow.workers() {
                 let mut work = self.work_at_last().await;
-                let is_it = |f: &crate::dataplane::model::Flow| f.name == flow.name && f.failed.is_none();
-                if !self.state().flow_of_worker(worker).is_some_and(is_it) {
-                    break;
-                }
+                let is_it = |f: &&Flow| f.name == flow.name && f.failed.is_none() && !f.is_adrift();
+                let of_worker = {
+                    let state = self.state();
+                    state.flow_of_worker(worker).filter(is_it).and_then(|f| consumer_of(f, worker, 0))
+                };
+                let Some(user) = of_worker else { break };
                 // A switch that does not answer has a watcher.
                 if self.ask(&mut work, worker).await.is_ok_and(|state| state.has_stopped()) {
-                    let why = format!(
-                        "its worker {worker} has stopped; why, the switch reported while the controller had no session"
-                    );
-                    self.fail_flow(&mut work, &flow.name, &why).await;
+                    drop(work);
+                    let why =
+                        "is of a worker that stopped while the controller had no session with the switch";
+                    // If its producer has broken the ring, it stops again, and says so.
+                    self.refused(worker, user, why.to_owned()).await;
                 }
             }
         }

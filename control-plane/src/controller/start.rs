@@ -118,7 +118,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let holdings = recovery::holdings(&agents, agents.hosts()).await;
     let leaving = recovery::begin_again(&mut recovered, &holdings);
     if !kept {
-        recovered.flows.values_mut().for_each(|flow| flow.adrift = true);
+        recovered.flows.values_mut().for_each(|flow| flow.adrift_workers = flow.workers());
     }
     let text = settle(&mut client, &plane, &bare, &mut state, (&recovered, &leaving), taken_up).await?;
     recovery::close_strays(&agents, &recovery::known(&state), &holdings, &recovered).await;

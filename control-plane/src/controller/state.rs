@@ -6,6 +6,7 @@ use super::asked::{check_name, check_records};
 use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
 use super::members::per_consumer;
+use super::renew::Refusals;
 use crate::dataplane::alloc::{Allocator, Number};
 use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
@@ -91,6 +92,8 @@ pub struct State {
     pub troubles: HashMap<String, String>,
     /// Rings that did not answer for `dead_after`, until they are heard again.
     pub silent: HashMap<String, String>,
+    /// Requests that NICs have refused.
+    pub(super) refusals: Refusals,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
     /// What flows that lose packets are set to.
@@ -207,7 +210,7 @@ impl State {
             consumers: Vec::new(),
             version: 1,
             failed: None,
-            adrift: false,
+            adrift_workers: BTreeSet::new(),
         };
         let mut taken = Vec::new();
         let done = self.fill(&mut flow, new, &mut taken);
@@ -449,7 +452,7 @@ impl State {
         if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.adapted.contains_key(name) {
             Arc::make_mut(&mut self.adapted).remove(name);
         }
-        let Some(flow) = flow else { return };
+        let Some(flow) = flow else { return self.forget_refusals() };
         if flow.failed.is_none() {
             *self.weights.entry(flow.settings.weight).or_insert(0) += 1;
         }
@@ -464,6 +467,15 @@ impl State {
         }
         self.by_worker.extend(flow.workers().into_iter().map(|w| (w, flow.name.clone())));
         self.flows.insert(name.to_owned(), flow);
+        self.forget_refusals();
+    }
+
+    /// Of rings that are not there any more.
+    fn forget_refusals(&mut self) {
+        if !self.refusals.is_empty() {
+            let rings = &self.rings;
+            self.refusals.keep(|user| rings.get(&user.ring) == Some(user));
+        }
     }
 
     /// Another switch is there, which knows nothing: what the flows were is known of their rings alone.
@@ -472,7 +484,7 @@ impl State {
         self.ticking.clear();
         self.idle.clear();
         for flow in self.flows.values_mut() {
-            flow.adrift = true;
+            flow.adrift_workers = flow.workers();
             let numbers: Vec<Number> = flow.numbers().into_iter().collect();
             self.numbers.note(&numbers, flow.connections());
         }

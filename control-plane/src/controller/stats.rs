@@ -43,6 +43,12 @@ impl Controller {
         let time_ns = (now - self.0.started).as_nanos() as u64;
         let mut last = self.0.last.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counted = counted.as_ref().map(|cells| cells.chunks_exact(CELLS));
+        let lost: HashMap<String, (bool, bool)> = {
+            let state = self.state();
+            let known = |name: &String| (state.troubles.contains_key(name), state.silent.contains_key(name));
+            state.troubles.keys().chain(state.silent.keys()).map(|name| (name.clone(), known(name))).collect()
+        };
+        let lost = |ring: &str| lost.get(ring).copied().unwrap_or_default();
         let flows = flows.iter().map(|flow| {
             let ring = |ring: &Ring| {
                 let known = last.entry(ring.name.clone()).or_insert_with(|| Known::of(ring, self.0.started));
@@ -52,7 +58,9 @@ impl Controller {
                 let cells = counted.as_mut().and_then(Iterator::next);
                 let is_new = known.learn(cells, seen.get(&ring.name), now);
                 let age = (now - known.since()).as_millis() as u64;
-                ring_stats(flow, ring, known, if is_new { 0 } else { age.max(1) })
+                let mut stats = ring_stats(flow, ring, known, if is_new { 0 } else { age.max(1) });
+                (stats.died, stats.silent) = lost(&ring.name);
+                stats
             };
             flow_stats(flow, flow.rings().map(ring).collect())
         });
@@ -174,6 +182,7 @@ fn ring_stats(flow: &Flow, ring: &Ring, known: &Known, old_ms: u64) -> proto::Ri
         attached: words.attached,
         closed: words.closed,
         old_ms,
+        ..Default::default()
     }
 }
 

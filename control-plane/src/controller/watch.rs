@@ -97,10 +97,8 @@ impl Controller {
         if let Reach::Lost(why) | Reach::Gone(why) = self.reach() {
             return Some(why);
         }
-        if flow.adrift {
-            return Some(
-                "the switch was started anew: what the flow's rings hold is being looked at".to_owned(),
-            );
+        if flow.is_adrift() {
+            return Some(format!("{}: what the flow's rings hold is being looked at", self.why_adrift(flow)));
         }
         let cut_off =
             flow.members().map(|m| (m, self.0.links.at_host(&m.host))).find(|(_, why)| !why.is_empty());
@@ -360,7 +358,7 @@ impl Controller {
         }
     }
 
-    /// A worker has stopped: whose fault that is, and the end of its flow.
+    /// A worker has stopped: whose fault that is, and the end of its flow, or another attempt.
     async fn fatal(&self, report: &Report) {
         let Report { worker, producer, qp, .. } = *report;
         let who = {
@@ -370,6 +368,9 @@ impl Controller {
             producer.cloned().or_else(|| consumer_of(flow, worker, qp))
         };
         let Some(who) = who else { return };
+        if let Reason::Refused(_) = report.reason {
+            return self.refused(worker, who, report.reason.to_string()).await;
+        }
         let mut work = self.work_at_last().await;
         // Its flow may be gone by now, and another be called so.
         if self.state().flow_of_worker(worker).is_none_or(|flow| flow.name != who.flow) {
@@ -380,7 +381,7 @@ impl Controller {
 }
 
 /// The consumer that connection `qp` belongs to, else the first one of the worker.
-fn consumer_of(flow: &Flow, worker: u16, qp: u16) -> Option<User> {
+pub(super) fn consumer_of(flow: &Flow, worker: u16, qp: u16) -> Option<User> {
     let rings = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
     let here = rings().find(|(_, r)| [r.ids.data.index, r.ids.poll.index].contains(&qp));
     let (member, ring) = here.or_else(|| rings().find(|(_, r)| r.ids.worker == worker))?;

@@ -150,9 +150,7 @@ impl DataPlane {
             self.worker(flow, id, context, &mut out)?;
         }
         // The switch would believe what it hears of a ring and does not know.
-        if flow.settings.doorbell && !flow.adrift {
-            self.doorbells(flow, context, &mut out)?;
-        }
+        out.extend(self.doorbells(flow, context, |ring| !flow.waits(ring))?);
         Ok(out)
     }
 
@@ -211,20 +209,27 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Which datagrams are doorbells of the flow's producer rings, and whose turn they are.
-    fn doorbells(
+    /// Which datagrams are doorbells of the flow's producer rings, if it has doorbells, and whose turn they are. Only of `rings`.
+    ///
+    /// # Errors
+    /// When program and controller do not fit.
+    pub fn doorbells(
         &self,
         flow: &Flow,
         context: &Context<'_>,
-        out: &mut Vec<rt::Entity>,
-    ) -> Result<(), PlanError> {
+        rings: impl Fn(&Ring) -> bool,
+    ) -> Result<Vec<rt::Entity>, PlanError> {
+        if !flow.settings.doorbell {
+            return Ok(Vec::new());
+        }
         let first = flow.workers().first().copied().unwrap_or_default();
-        for ring in flow.producers.iter().flat_map(|p| &p.rings) {
+        let all = flow.producers.iter().flat_map(|p| &p.rings).filter(|ring| rings(ring));
+        let entry = |ring: &Ring| {
             let host = context.host(&ring.host)?;
             let worker = if flow.kind == FlowKind::Shuffle { ring.ids.worker } else { first };
-            out.push(table(doorbell(&self.schema, &host.station, &ring.ids, worker)?));
-        }
-        Ok(())
+            Ok(table(doorbell(&self.schema, &host.station, &ring.ids, worker)?))
+        };
+        all.map(entry).collect()
     }
 
     /// What entries are about.
@@ -276,10 +281,12 @@ impl DataPlane {
         !self.timer.is_named()
     }
 
-    /// The multicast group that makes each worker of a flow tick, by worker.
+    /// The multicast group that makes each worker of a flow tick, by worker; of those that are not adrift.
     pub fn tick_groups(&self, flow: &Flow) -> Ticks {
         let poll = times(&flow.settings).poll_interval;
-        flow.workers().into_iter().map(|w| (w, self.timer.group_of(w, poll))).collect()
+        let workers = flow.workers();
+        let run = workers.difference(&flow.adrift_workers);
+        run.map(|&w| (w, self.timer.group_of(w, poll))).collect()
     }
 
     /// The same of a flow that moves nothing, if its workers tick more rarely then.

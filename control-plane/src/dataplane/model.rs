@@ -108,9 +108,10 @@ pub struct Flow {
     pub version: u64,
     /// Why it has ended.
     pub failed: Option<String>,
-    /// Its switch was started anew and does not know yet how far its rings are: its workers do not run, and nobody rings.
+    /// Workers that do not know how far their rings are, since the switch was started anew, or since a NIC has refused a request of
+    /// theirs: they do not run, and nobody rings for them.
     #[serde(default)]
-    pub adrift: bool,
+    pub adrift_workers: BTreeSet<u16>,
 }
 
 impl Flow {
@@ -131,7 +132,7 @@ impl Flow {
 
     /// The rings that `other` has, too, have its connections: they may have been made anew meanwhile.
     pub fn take_connections_of(&mut self, other: &Flow) {
-        self.adrift = other.adrift;
+        self.adrift_workers = other.adrift_workers.intersection(&self.workers()).copied().collect();
         let known: HashMap<&str, RingIds> = other.rings().map(|r| (r.name.as_str(), r.ids)).collect();
         for ring in self.rings_mut() {
             if let Some(ids) = known.get(ring.name.as_str()) {
@@ -148,6 +149,28 @@ impl Flow {
     /// Numbers of its workers: one per consumer, or one for all of a replicate flow.
     pub fn workers(&self) -> BTreeSet<u16> {
         self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()
+    }
+
+    /// Whether a worker of it is adrift.
+    pub fn is_adrift(&self) -> bool {
+        !self.adrift_workers.is_empty()
+    }
+
+    /// Whether a worker of this ring, which is one of the flow's, is adrift.
+    pub fn waits(&self, ring: &Ring) -> bool {
+        match self.kind {
+            FlowKind::Shuffle => self.adrift_workers.contains(&ring.ids.worker),
+            // Several workers may have it.
+            FlowKind::LoadBalance | FlowKind::Replicate => self.is_adrift(),
+        }
+    }
+
+    /// The workers whose rings `worker` has: itself and, where producers' rings have several, all of them.
+    pub fn workers_beside(&self, worker: u16) -> BTreeSet<u16> {
+        match self.kind {
+            FlowKind::Shuffle => BTreeSet::from([worker]),
+            FlowKind::LoadBalance | FlowKind::Replicate => self.workers(),
+        }
     }
 
     /// Bytes of a record by its schema; 0: they differ, or there is none.

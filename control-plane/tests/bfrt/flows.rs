@@ -295,7 +295,12 @@ fn life(chip: Chip, program: &str) {
     let join = proto::AddMemberRequest { flow: "replicate".into(), member: Some(guest) };
     run.block_on(client.add_consumer(join)).expect("joined");
     assert!(rig.of_flows().0 > before.0);
-    let leave = proto::RemoveMemberRequest { flow: "replicate".into(), member: "guest".into(), force: true };
+    let leave = proto::RemoveMemberRequest {
+        flow: "replicate".into(),
+        member: "guest".into(),
+        force: true,
+        ..Default::default()
+    };
     run.block_on(client.remove_member(leave)).expect("left");
     assert_eq!(rig.of_flows(), before);
     let stats =

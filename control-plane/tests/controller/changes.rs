@@ -138,8 +138,12 @@ fn members_come_and_go_while_the_others_move_items() {
             let member = |host: &str| {
                 Some(proto::Member { name: "guest".into(), host: host.into(), ..Default::default() })
             };
-            let remove =
-                || proto::RemoveMemberRequest { flow: "f".into(), member: "guest".into(), force: false };
+            let remove = || proto::RemoveMemberRequest {
+                flow: "f".into(),
+                member: "guest".into(),
+                force: false,
+                ..Default::default()
+            };
             for round in 0..rounds {
                 let add = proto::AddMemberRequest { flow: "f".into(), member: member("h3") };
                 rig.runtime.block_on(client.add_producer(add)).expect("added");

@@ -43,7 +43,12 @@ fn who_dies_at_a_ring_of_a_former_member_is_not_the_new_one_of_that_name() {
         tx.wait_drained().expect("taken");
         tx.detach();
         rig.runtime.block_on(async {
-            let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h2".into(), force: false };
+            let remove = proto::RemoveMemberRequest {
+                flow: "f".into(),
+                member: "h2".into(),
+                force: false,
+                ..Default::default()
+            };
             client.remove_member(remove).await.expect("removed");
             let member = Some(proto::Member { host: "h2".into(), ..Default::default() });
             client.add_consumer(proto::AddMemberRequest { flow: "f".into(), member }).await.expect("added");
@@ -98,7 +103,12 @@ fn what_an_agent_was_not_there_to_close_goes_when_it_is_met_again() {
     rig.kill_agent(0);
     rig.runtime.block_on(async {
         next(&mut events, EventKind::AgentLost).await;
-        let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h1".into(), force: true };
+        let remove = proto::RemoveMemberRequest {
+            flow: "f".into(),
+            member: "h1".into(),
+            force: true,
+            ..Default::default()
+        };
         client.remove_member(remove).await.expect("removed");
     });
     assert_eq!(rig.agents[0].rings().expect("an agent").len(), 1);
@@ -134,4 +144,27 @@ fn a_flow_whose_nic_is_of_no_use_is_impaired_and_says_why() {
     rig.agents[0].set_link("eth0", None);
     rig.runtime.block_on(next(&mut events, EventKind::LinkUp));
     assert_eq!(get(&rig, &mut client, "f").state(), proto::FlowState::Running);
+}
+
+#[test]
+fn a_program_that_died_at_a_ring_that_is_only_polled_is_told_of_until_another_comes() {
+    let rig = Rig::new(2, "");
+    let (controller, mut client) = rig.control();
+    let mut events = watch(&rig, &mut client);
+    let settings = proto::Settings { doorbell: Some(false), ..Default::default() };
+    let new = proto::CreateFlowRequest { settings: Some(settings), ..shuffle("f", &["h1"], &["h2"]) };
+    rig.runtime.block_on(client.create_flow(new)).expect("created");
+    drop(mortal(&rig, 2, "f.h2"));
+    let told = rig.runtime.block_on(next(&mut events, EventKind::ProgramDied));
+    assert_eq!((&*told.member, &*told.ring), ("h2", "f.h2"));
+    let died = || {
+        let stats = rig.runtime.block_on(controller.stats("f")).expect("counters");
+        stats.flows[0].rings.iter().map(|r| r.died).collect::<Vec<_>>()
+    };
+    assert_eq!(died(), [false, true]);
+    assert_eq!(get(&rig, &mut client, "f").state(), proto::FlowState::Impaired);
+    let rx = consumer(&rig, 2, "f.h2");
+    rig.runtime.block_on(next(&mut events, EventKind::ProgramAttached));
+    assert_eq!(died(), [false, false]);
+    rx.detach();
 }

@@ -18,7 +18,7 @@ fn guest(host: &str) -> proto::AddMemberRequest {
 }
 
 fn leave(member: &str) -> proto::RemoveMemberRequest {
-    proto::RemoveMemberRequest { flow: "f".into(), member: member.into(), force: false }
+    proto::RemoveMemberRequest { flow: "f".into(), member: member.into(), force: false, ..Default::default() }
 }
 
 fn delete(client: &mut Client, rig: &Rig) {

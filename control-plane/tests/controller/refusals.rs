@@ -117,6 +117,7 @@ fn refusals_name_the_object_and_change_nothing() {
         flow: flow.into(),
         member: member.into(),
         force: false,
+        ..Default::default()
     };
     rig.runtime.block_on(async {
         let twice = client.add_producer(add("busy", "h1")).await.expect_err("it is there");

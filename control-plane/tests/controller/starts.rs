@@ -196,7 +196,12 @@ fn who_was_being_taken_out_in_good_order_is_taken_out_in_good_order() {
             },
         );
         if kind == proto::FlowKind::LoadBalance {
-            let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h2".into(), force: true };
+            let remove = proto::RemoveMemberRequest {
+                flow: "f".into(),
+                member: "h2".into(),
+                force: true,
+                ..Default::default()
+            };
             rig.runtime.block_on(client.remove_member(remove)).expect("removed");
         }
         let mut tx = producer(&rig, 1, ring);

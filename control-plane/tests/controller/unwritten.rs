@@ -82,7 +82,12 @@ fn what_was_taken_away_stays_away_though_its_end_was_never_written() {
         rig.runtime.block_on(client.create_flow(shuffle(name, &["h1"], &["h2", "h3"]))).expect("created");
     }
     refuse(&refuses, Some("End"));
-    let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h3".into(), force: false };
+    let remove = proto::RemoveMemberRequest {
+        flow: "f".into(),
+        member: "h3".into(),
+        force: false,
+        ..Default::default()
+    };
     rig.runtime.block_on(client.remove_member(remove)).expect("removed");
     assert!(trouble(&rig, &mut client).contains("No space left"));
     let flows = controller.list_flows();

@@ -144,7 +144,8 @@ impl Churn {
 
     fn remove(&mut self, member: &str) {
         let member = member.to_owned();
-        let request = proto::RemoveMemberRequest { flow: "f".into(), member, force: false };
+        let request =
+            proto::RemoveMemberRequest { flow: "f".into(), member, force: false, ..Default::default() };
         self.client.call(async |c| c.remove_member(request).await);
     }
 

@@ -223,6 +223,11 @@ impl Controlled {
         }
     }
 
+    /// A host's NIC, while the host lives.
+    pub fn nic(&self, number: usize) -> Option<Arc<Mutex<Nic>>> {
+        self.net.node::<HeldNic>(self.hosts[number].node).expect("a NIC").0.clone()
+    }
+
     /// Whether a host lives.
     pub fn lives(&self, number: usize) -> bool {
         self.hosts[number].process.is_some()

@@ -224,6 +224,9 @@ pub struct RemoveMemberRequest {
     /// Even if that loses items.
     #[prost(bool, tag = "3")]
     pub force: bool,
+    /// Members that go together with it: all of them, or none. Those who died in one transfer with each other can only go so.
+    #[prost(string, repeated, tag = "4")]
+    pub others: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteFlowRequest {
@@ -469,6 +472,12 @@ pub struct RingStats {
     /// were never known are 0.
     #[prost(uint64, tag = "20")]
     pub old_ms: u64,
+    /// Its last program died, and none has come since; or its agent was started anew and has lost it.
+    #[prost(bool, tag = "21")]
+    pub died: bool,
+    /// Its host's NIC has not answered the switch for its flow's dead_after.
+    #[prost(bool, tag = "22")]
+    pub silent: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BarrierRequest {
@@ -708,7 +717,8 @@ pub enum EventKind {
     FlowMoves = 41,
     /// All of a flow's producers have closed their streams, and every item is in a consumer ring or taken out of one.
     FlowEnded = 42,
-    /// The switch was started anew, and the flow goes on from what its rings hold. Nothing is lost.
+    /// The switch was started anew, or a NIC has refused a request of the flow (`ring` says whose), and the flow goes on from what its
+    /// rings hold, over connections that were made anew. Nothing is lost.
     FlowResumed = 43,
     /// Frames for the switch came from a host on another VLAN than the topology's; they were dropped. At most once a minute and port.
     WrongVlan = 35,
@@ -1033,7 +1043,7 @@ pub mod controller_client {
                 .insert(GrpcMethod::new("zsr.controller.v1.Controller", "AddConsumer"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a member out of a running flow. Items that are on their way are waited for as long as they move, and programs that push
+        /// Takes a member out of a running flow, or several in one change. Items that are on their way are waited for as long as they move, and programs that push
         /// to a consumer are told first (MEMBER_LEAVING). Refused while items of its rings are undelivered, unless forced. A consumer's
         /// program keeps what its ring holds, and then sees the end of the stream.
         pub async fn remove_member(
@@ -1255,7 +1265,7 @@ pub mod controller_server {
             &self,
             request: tonic::Request<super::AddMemberRequest>,
         ) -> std::result::Result<tonic::Response<super::Flow>, tonic::Status>;
-        /// Takes a member out of a running flow. Items that are on their way are waited for as long as they move, and programs that push
+        /// Takes a member out of a running flow, or several in one change. Items that are on their way are waited for as long as they move, and programs that push
         /// to a consumer are told first (MEMBER_LEAVING). Refused while items of its rings are undelivered, unless forced. A consumer's
         /// program keeps what its ring holds, and then sees the end of the stream.
         async fn remove_member(
