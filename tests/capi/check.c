@@ -306,6 +306,21 @@ static void threads(void) {
     zsr_cancel_free(cancel);
 }
 
+/* The controller is replaced while a producer is attached: SIGPIPE, which ends a program in C, stays away. */
+static void restart(void) {
+    zsr_producer *p = producer("over", NULL);
+    puts("waiting");
+    fflush(stdout);
+    EXPECT(getchar() == 'y');
+    OK(zsr_producer_push(p, ZSR_TO_KEY, "x", 1, ZSR_FOREVER));
+    OK(zsr_producer_leave(p));
+    p = producer("over", NULL);
+    puts("waiting");
+    fflush(stdout);
+    EXPECT(getchar() == 'y');
+    OK(zsr_producer_close(p));
+}
+
 static void *pop_until_down(void *handle) {
     zsr_batch b = ZSR_BATCH_INIT;
     EXPECT(zsr_consumer_peek(handle, ZSR_FOREVER, &b) == ZSR_ERROR_ENDED);
@@ -336,10 +351,10 @@ int main(int argc, char **argv) {
     const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"down", down}};
+    } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"restart", restart}, {"down", down}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
     }
-    fprintf(stderr, "usage: check arguments|records|rows|threads|down\n");
+    fprintf(stderr, "usage: check arguments|records|rows|threads|restart|down\n");
     return 2;
 }

@@ -11,6 +11,7 @@ FLOWS = [
     ["typed", "-c", "h2", "--item-size", "64", "--ring-size", "128", "--schema", "n: u64, x: f64"],
     ["many", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB"],
     ["quiet", "-c", "h2"],
+    ["over", "-c", "h3"],
     ["full", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB"],
     ["words", "-c", "h2", "--item-size", "4KiB"],
     ["numbers", "-c", "h2", "h3", "--item-size", "4KiB", "--schema", "n: u64, x: f64", "--routing", "explicit(n)"],
@@ -18,7 +19,7 @@ FLOWS = [
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
 BUILDS = {
-    "shared": ([], ["arguments", "records", "rows", "threads", "down"]),
+    "shared": ([], ["arguments", "records", "rows", "threads", "restart", "down"]),
     "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "down"]),
     "tsan": (["-fsanitize=thread"], ["records", "threads"]),
 }
@@ -85,25 +86,35 @@ def main(dist, cc, cxx, sanitizers):
                 for flow, *more in FLOWS:
                     system.run("flow", "create", flow, "-p", "h1", *more)
                 for part in parts:
-                    if part not in ("arguments", "down"):
+                    if part not in ("arguments", "restart", "down"):
                         runs(system, check, part, lib=lib)
                 runs(system, plus, lib=lib)
+                if "restart" in parts:
+                    meanwhile(system, check, "restart", lib, 2 * [lambda: system.run("restart", "controller")])
                 if "down" in parts:
-                    goes_down(system, check, lib)
+                    meanwhile(system, check, "down", lib, [system.down])
                 else:
                     system.down()
             print(f"OK capi: {name}: {', '.join(parts)}; C++")
 
 
-def goes_down(system, check, lib):
-    """The system ends while the program waits in it."""
-    program = subprocess.Popen([check, "down"], env=system.env | {"LD_LIBRARY_PATH": lib}, stdout=subprocess.PIPE, text=True)
+def meanwhile(system, check, part, lib, actions):
+    """Something happens each time that the program waits."""
+    env = system.env | {"LD_LIBRARY_PATH": lib}
+    # Programs in C have the default of SIGPIPE, which Python ignores.
+    program = subprocess.Popen([check, part], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, restore_signals=True)
     try:
-        if program.stdout.readline() != "waiting\n":
-            raise Failed(f"down: exit code {program.wait(PATIENCE)} before it waited")
-        system.down()
+        for action in actions:
+            if program.stdout.readline() != "waiting\n":
+                raise Failed(f"{part}: exit code {program.wait(PATIENCE)} before it waited")
+            action()
+            try:
+                program.stdin.write("y")
+                program.stdin.flush()
+            except BrokenPipeError:
+                pass
         if program.wait(PATIENCE) != 0:
-            raise Failed(f"down: exit code {program.returncode}")
+            raise Failed(f"{part}: exit code {program.returncode}")
     finally:
         program.kill()
         program.communicate()

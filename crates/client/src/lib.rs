@@ -37,6 +37,7 @@ mod producer;
 pub mod pu;
 mod reach;
 mod session;
+mod sigpipe;
 mod waiting;
 
 pub use barrier::barrier;
