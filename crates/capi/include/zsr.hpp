@@ -15,6 +15,8 @@
 #include "zsr.h"
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <memory>
