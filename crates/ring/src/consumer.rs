@@ -48,8 +48,9 @@ pub struct Consumer {
     published: u32,
     /// How many bytes may be popped before `tail` is stored.
     lag: u32,
-    /// Where the oldest item that was popped and is still read in its place begins: `tail` stays there. Beyond all if there is none.
-    held: u64,
+    /// Where the oldest item that was popped and is still read in its place begins, if there is one: `tail` stays there.
+    held: u32,
+    holds: bool,
     item: u32,
     item_mask: u32,
     size: u32,
@@ -78,7 +79,8 @@ impl Consumer {
             available: tail.counter,
             published: tail.counter,
             lag: 0,
-            held: u64::MAX,
+            held: 0,
+            holds: false,
             item: spec.item_size(),
             item_mask: spec.item_size() - 1,
             size: spec.ring_size(),
@@ -253,14 +255,20 @@ impl Consumer {
     /// Gives back all that is popped in front of the item that was [held](View::hold) as number `first`, which is now the oldest
     /// that is held; without a number, all that is popped.
     pub fn give_back(&mut self, first: Option<u64>) {
-        // What was given back is not taken again.
-        self.held = first.map_or(u64::MAX, |first| first.max(self.held));
+        match first {
+            None => self.holds = false,
+            // What was given back is not taken again.
+            Some(first) if self.tail().wrapping_sub(first as u32) < self.tail().wrapping_sub(self.held) => {
+                self.held = first as u32;
+            }
+            Some(_) => {}
+        }
         self.publish();
     }
 
     /// How many items are popped and not given back.
     pub fn held(&self) -> usize {
-        (self.position.saturating_sub(self.held) >> self.item.trailing_zeros()) as usize
+        (self.tail().wrapping_sub(self.oldest()) >> self.item.trailing_zeros()) as usize
     }
 
     /// Gives the handle up without a word to the other side; the ring can be attached again. Items that are held stay in it.
@@ -302,7 +310,7 @@ impl Consumer {
     /// Where `tail` may be: in front of all that is still read.
     #[inline]
     fn oldest(&self) -> u32 {
-        self.position.min(self.held) as u32
+        if self.holds { self.held } else { self.tail() }
     }
 
     #[inline]
@@ -498,7 +506,9 @@ impl View<'_> {
     /// popped behind them too, until they are [given back](Consumer::give_back). Says by which number.
     pub fn hold(mut self) -> u64 {
         let first = self.consumer.position;
-        self.consumer.held = self.consumer.held.min(first);
+        if !self.consumer.holds {
+            (self.consumer.held, self.consumer.holds) = (first as u32, true);
+        }
         self.advance(usize::MAX);
         first
     }
