@@ -59,8 +59,14 @@ impl Shared {
             self.give_back(consumer);
         }
         if last && self.leaving.load(Ordering::Relaxed) {
-            inner.take().map(FlowConsumer::leave);
+            leave(&mut inner);
         }
+    }
+}
+
+fn leave(inner: &mut Option<FlowConsumer>) {
+    if let Some(consumer) = inner.take() {
+        consumer.leave();
     }
 }
 
@@ -262,7 +268,7 @@ impl Drop for Consumer {
         }
         self.shared.leaving.store(true, Ordering::Relaxed);
         if self.shared.out.load(Ordering::Acquire) == 0 {
-            inner.take().map(FlowConsumer::leave);
+            leave(&mut inner);
         }
     }
 }
