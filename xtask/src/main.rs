@@ -1,10 +1,13 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
-//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask crates`.
+//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask header [--check]`, `cargo xtask dist [--prefix DIR] [--debug]`,
+//! `cargo xtask crates`.
 
 #![forbid(unsafe_code)]
 
 mod cli;
 mod crates;
+mod dist;
+mod header;
 mod names;
 mod p4;
 mod proto;
@@ -31,10 +34,14 @@ fn main() -> ExitCode {
         ["proto", "--check"] => proto::run(root, true),
         ["cli"] => cli::run(root, false),
         ["cli", "--check"] => cli::run(root, true),
+        ["header"] => header::run(root, false),
+        ["header", "--check"] => header::run(root, true),
+        ["dist", rest @ ..] => dist::run(root, rest),
         ["crates"] => crates::run(root),
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
-                  cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask crates"
+                  cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask header [--check] | \
+                  cargo xtask dist [--prefix DIR] [--debug] | cargo xtask crates"
                 .into(),
         ),
     };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramError};
+use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramError, To, Wait};
 
 use super::system::{HOSTS, System, done};
 
@@ -126,5 +126,76 @@ fn events_come_one_after_the_other() {
     let mut coming = session.events(past.last().map(|e| e.number), true).expect("events");
     system.well(&["flow", "delete", "f"]);
     assert!(coming.any(|e| e.expect("one").kind() == zsr::api::EventKind::FlowDeleted));
+    system.down();
+}
+
+#[test]
+fn rows_go_in_side_by_side_and_in_place_and_are_read_where_they_lie() {
+    let system = System::up(HOSTS);
+    // Items of eight rows each, two of which fit a ring.
+    let create = ["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "64", "--ring-size", "128"];
+    system.well(&[&create[..], &["--schema", "n: u32"]].concat());
+    let place = Place::at(system.root().join("s"));
+    let schema = |text: &str| Options { schema: zsr::Schema::parse(text).ok(), ..Options::default() };
+    let other = FlowConsumer::attach(&place, "f", &schema("n: u64")).err().expect("another schema");
+    let said = "flow `f` has tuples (n: u32), the program expects tuples (n: u64)";
+    assert_eq!(other.to_string(), said);
+    let mut producer = FlowProducer::attach(&place, "f", &schema("n:u32")).expect("a producer");
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    let rows: Vec<u8> = (0..100u32).flat_map(u32::to_le_bytes).collect();
+
+    // Nobody pops: four items are taken.
+    let mut taken = producer.push_rows(&rows, To::Key, Wait::No).expect("pushed");
+    assert!(taken >= 16, "{taken}");
+    while taken < 32 {
+        taken +=
+            producer.push_rows(&rows[taken * 4..], To::Key, Wait::For(Duration::from_millis(1))).unwrap();
+    }
+    assert!(!producer.try_push(&rows[128..132]).expect("no failure"));
+    assert!(!producer.push_timeout(b"none", Duration::from_millis(1)).expect("no failure"));
+    assert_eq!(producer.counts().records(), taken as u64);
+    assert!(matches!(producer.publish(4), Err(ProgramError::NotReserved { .. })));
+    assert!(
+        producer
+            .push_to(&rows[..4], To::Consumer(1), Wait::No)
+            .is_err_and(|e| e.to_string().contains("consumer 1"))
+    );
+
+    let mut got = Vec::new();
+    let mut held = Vec::new();
+    // What is held stays, and others are popped meanwhile.
+    while held.len() < 2 {
+        let batch = consumer.pop().expect("popped").expect("no end");
+        assert_eq!(batch.as_they_lie().1, Some(4));
+        got.extend_from_slice(batch.as_they_lie().0);
+        held.push(batch.hold());
+    }
+    let all = consumer.pop().err().expect("the whole ring is held").to_string();
+    assert_eq!(all, "flow `f`: the whole ring of 2 items is held: give batches back before popping more");
+    // In any order.
+    consumer.give_back(&held[1]);
+    assert!(matches!(consumer.try_pop(), Err(ProgramError::AllHeld { .. })));
+    consumer.give_back(&held[0]);
+    while taken < 100 {
+        while let Popped::Batch(batch) = consumer.pop_timeout(Duration::from_millis(1)).expect("popped") {
+            got.extend(batch.records().flat_map(|r| r.expect("sound").to_vec()));
+        }
+        let Some(room) = producer.reserve(rows.len() - taken * 4, To::Key, Wait::No).expect("reserved")
+        else {
+            continue;
+        };
+        let used = room.len();
+        room.copy_from_slice(&rows[taken * 4..taken * 4 + used]);
+        producer.publish(used).expect("published");
+        taken += used / 4;
+    }
+    producer.close().expect("closed");
+    while let Some(batch) = consumer.pop().expect("popped") {
+        got.extend_from_slice(batch.as_they_lie().0);
+    }
+    assert!(got == rows, "{} bytes of {}", got.len(), rows.len());
+    assert_eq!(consumer.counts().records(), 100);
+    drop(consumer);
+    system.well(&["flow", "delete", "f"]);
     system.down();
 }

@@ -1,5 +1,6 @@
 //! A program that pops records of a flow, where they lie in its ring.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct FlowConsumer {
     member: String,
     schema: Option<Schema>,
     reader: SegmentReader,
+    /// Numbers of items whose batches are held, in order.
+    held: VecDeque<u64>,
     counts: Arc<Counts>,
 }
 
@@ -68,6 +71,7 @@ impl FlowConsumer {
                             member: member.name.clone(),
                             schema,
                             reader: if some { reader.with_gaps() } else { reader },
+                            held: VecDeque::new(),
                             counts,
                         });
                     }
@@ -106,6 +110,7 @@ impl FlowConsumer {
     /// [`ProgramError`]: cancelled, the flow has failed, its member was taken out, or, after which popping may go on, what came is
     /// no segment or does not follow the last one ([`ProgramError::Pop`]).
     pub fn pop(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
+        self.has_room()?;
         let waited = self.reader.consumer().wait_some();
         match self.found(waited)? {
             Popped::Batch(batch) => Ok(Some(batch)),
@@ -118,6 +123,7 @@ impl FlowConsumer {
     /// # Errors
     /// As [`pop`](Self::pop).
     pub fn try_pop(&mut self) -> Result<Popped<'_>, ProgramError> {
+        self.has_room()?;
         self.found(Ok(()))
     }
 
@@ -126,6 +132,7 @@ impl FlowConsumer {
     /// # Errors
     /// As [`pop`](Self::pop).
     pub fn pop_timeout(&mut self, time: Duration) -> Result<Popped<'_>, ProgramError> {
+        self.has_room()?;
         let waited = self.reader.consumer().wait_timeout(time).map(|view| view.keep());
         self.found(waited)
     }
@@ -137,7 +144,10 @@ impl FlowConsumer {
             Err(e) => Err(e.into()),
         };
         match segment {
-            Ok(segment) => Ok(Popped::Batch(Batch { segment: Some(segment), counts: &self.counts })),
+            Ok(segment) => {
+                let (counts, held) = (&*self.counts, &mut self.held);
+                Ok(Popped::Batch(Batch { segment: Some(segment), counts, held }))
+            }
             Err(SegmentReadError::Ring(PopError::Closed)) => Ok(Popped::End),
             Err(SegmentReadError::Ring(PopError::Empty | PopError::TimedOut)) => Ok(Popped::Nothing),
             Err(SegmentReadError::Ring(e @ PopError::Aborted(_))) => Err(ended(&self.session, &self.flow, e)),
@@ -145,7 +155,31 @@ impl FlowConsumer {
         }
     }
 
-    /// Leaves: what was not popped, or [kept](Batch::keep), is for the next program.
+    /// Gives back the memory of a batch that was [held](Batch::hold). What is held no more, or was not, is passed over.
+    pub fn give_back(&mut self, held: &HeldBatch) {
+        if let Some(at) = self.held.iter().position(|number| *number == held.number) {
+            self.held.remove(at);
+            self.reader.consumer().give_back(self.held.front().copied());
+        }
+    }
+
+    /// Whether more can come before batches that are [held](Batch::hold) are given back.
+    ///
+    /// # Errors
+    /// [`ProgramError::AllHeld`].
+    fn has_room(&mut self) -> Result<(), ProgramError> {
+        let ring = self.reader.consumer();
+        let items = ring.spec().capacity();
+        if ring.held() < items as usize {
+            return Ok(());
+        }
+        match ring.peek_at_most(1).map(|view| view.keep()) {
+            Err(PopError::Empty) => Err(ProgramError::AllHeld { flow: self.flow.clone(), items }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves: what was not popped, or [kept](Batch::keep), or is [held](Batch::hold), is for the next program.
     pub fn leave(self) {
         Consumer::detach(self.reader.into_consumer());
     }
@@ -168,6 +202,22 @@ pub struct Batch<'c> {
     /// There until it is dropped or kept.
     segment: Option<Segment<'c>>,
     counts: &'c Counts,
+    held: &'c mut VecDeque<u64>,
+}
+
+/// Records that are popped and still lie in the ring, until they are [given back](FlowConsumer::give_back). For languages whose
+/// objects have no lifetimes.
+#[derive(Debug)]
+pub struct HeldBatch {
+    number: u64,
+    /// The first record's first byte, or that of its length. It can be read until the batch is given back or the consumer is dropped.
+    pub begin: *const u8,
+    /// How many bytes.
+    pub bytes: usize,
+    /// How many records.
+    pub records: usize,
+    /// Bytes of each record, which lie side by side; `None`: each lies behind its length, which is a `u32`, little-endian.
+    pub record_size: Option<u32>,
 }
 
 impl Batch<'_> {
@@ -185,6 +235,26 @@ impl Batch<'_> {
     pub fn records(&self) -> impl Iterator<Item = Result<&[u8], ProgramError>> {
         let records = self.segment.as_ref().map(Segment::records);
         records.into_iter().flatten().map(|record| record.map_err(ProgramError::from))
+    }
+
+    /// The records as they lie in the ring, side by side and of this size; where there is none, each behind its length, which is
+    /// a `u32`, little-endian.
+    pub fn as_they_lie(&self) -> (&[u8], Option<u32>) {
+        self.segment.as_ref().map_or((&[], None), Segment::as_they_lie)
+    }
+
+    /// Takes the records out of the stream; others can be popped while they are read where they lie. Their room is not given back
+    /// before [`FlowConsumer::give_back`].
+    pub fn hold(mut self) -> HeldBatch {
+        let ((bytes, record_size), records) = (self.as_they_lie(), self.len());
+        let (begin, bytes) = (bytes.as_ptr(), bytes.len());
+        let mut number = 0;
+        if let Some(segment) = self.segment.take() {
+            self.counts.add(records as u64, segment.record_bytes() as u64);
+            number = segment.hold();
+            self.held.push_back(number);
+        }
+        HeldBatch { number, begin, bytes, records, record_size }
     }
 
     /// Leaves the batch in the ring without the first `done` of its records: the others come next again, here or at the next

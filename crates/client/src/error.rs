@@ -70,6 +70,38 @@ pub enum ProgramError {
         /// What the program wants to push.
         asked: u32,
     },
+    /// The program takes the flow's records for something else.
+    #[error("flow `{flow}` has {}, the program expects tuples ({asked})", what(schema))]
+    OtherSchema {
+        /// The flow.
+        flow: String,
+        /// What it carries; empty: it does not say.
+        schema: String,
+        /// What the program expects.
+        asked: String,
+    },
+    /// The program pushes many records at once, and they have no size.
+    #[error(
+        "flow `{flow}` does not say how many bytes its records have: records can be pushed side by side by a program that attaches          with a record size"
+    )]
+    NoSize {
+        /// The flow.
+        flow: String,
+    },
+    /// Something is published for which there is no room.
+    #[error("flow `{flow}`: nothing is reserved: a reservation ends with the next call")]
+    NotReserved {
+        /// The flow.
+        flow: String,
+    },
+    /// A consumer has popped all there is in its ring, and given nothing back.
+    #[error("flow `{flow}`: the whole ring of {items} items is held: give batches back before popping more")]
+    AllHeld {
+        /// The flow.
+        flow: String,
+        /// How many items the ring has.
+        items: u32,
+    },
     /// The flow's schema is not known to this version.
     #[error("flow `{flow}`: {why}")]
     Schema {
@@ -126,6 +158,35 @@ pub enum ProgramError {
     Route(String),
 }
 
+/// Of what kind a [`ProgramError`] is: what a program can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No such system, flow or member, or none on this machine.
+    NotFound,
+    /// The controller, or a host's agent, does not answer or refuses.
+    Controller,
+    /// The ring can't be had.
+    Ring,
+    /// The flow's records are not what the program takes them for.
+    Schema,
+    /// A record has a size that it can't have.
+    Size,
+    /// There is no consumer for a record.
+    Route,
+    /// A [`Cancel`](zsr_ring::Cancel) has ended the call.
+    Cancelled,
+    /// The flow is over for this program.
+    Ended,
+    /// Records that were pushed before are lost; the flow goes on.
+    Lost,
+    /// What came is damaged or out of order; popping may go on.
+    Damaged,
+    /// The call does not go with those before it.
+    Misuse,
+    /// Others did not come in time.
+    Alone,
+}
+
 /// Records that nobody has taken out of a ring before it left its flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
@@ -147,7 +208,45 @@ impl fmt::Display for Lost {
     }
 }
 
+fn what(schema: &str) -> String {
+    if schema.is_empty() { "no schema".to_owned() } else { format!("tuples ({schema})") }
+}
+
 impl ProgramError {
+    /// Of what kind it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ProgramError::Place(_)
+            | ProgramError::NoMember { .. }
+            | ProgramError::Elsewhere { .. }
+            | ProgramError::Controller(
+                ClientError::Place(_) | ClientError::Refused { code: tonic::Code::NotFound, .. },
+            ) => ErrorKind::NotFound,
+            ProgramError::Controller(_) | ProgramError::NoAgent { .. } => ErrorKind::Controller,
+            ProgramError::Ring(_) => ErrorKind::Ring,
+            ProgramError::Tuples { .. }
+            | ProgramError::OtherSchema { .. }
+            | ProgramError::Schema { .. }
+            | ProgramError::NoSize { .. }
+            | ProgramError::Records(_) => ErrorKind::Schema,
+            ProgramError::NotReserved { .. } | ProgramError::AllHeld { .. } => ErrorKind::Misuse,
+            error if error.is_cancelled() => ErrorKind::Cancelled,
+            ProgramError::Push(
+                SegmentPushError::RecordTooLong { .. } | SegmentPushError::TupleSize { .. },
+            ) => ErrorKind::Size,
+            ProgramError::Pop(SegmentReadError::Fault(_) | SegmentReadError::Sequence { .. }) => {
+                ErrorKind::Damaged
+            }
+            ProgramError::Push(_)
+            | ProgramError::Pop(_)
+            | ProgramError::Failed { .. }
+            | ProgramError::Ended { .. } => ErrorKind::Ended,
+            ProgramError::Lost { .. } => ErrorKind::Lost,
+            ProgramError::Alone { .. } => ErrorKind::Alone,
+            ProgramError::Route(_) => ErrorKind::Route,
+        }
+    }
+
     /// Whether a [`Cancel`](zsr_ring::Cancel) has ended the call.
     pub fn is_cancelled(&self) -> bool {
         matches!(

@@ -3,6 +3,7 @@
 use zsr_api::controller as proto;
 
 use crate::session::{ClientError, PATIENCE, Session, refused};
+use crate::sigpipe;
 
 /// Events of a system, in order; see [`Session::events`].
 pub struct Events<'s> {
@@ -20,6 +21,7 @@ impl Session {
         let mut client = self.client.clone();
         let request = proto::WatchEventsRequest { after, past_only: !follow };
         let asked = self.answer(Some(PATIENCE), client.watch_events(request));
+        let _quiet = sigpipe::block();
         Ok(Events { session: self, stream: self.runtime.block_on(asked)? })
     }
 }
@@ -28,6 +30,7 @@ impl Iterator for Events<'_> {
     type Item = Result<proto::Event, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let _quiet = sigpipe::block();
         let next = self.session.runtime.block_on(self.stream.message());
         next.map_err(|status| refused(&status)).transpose()
     }

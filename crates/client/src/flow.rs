@@ -15,6 +15,8 @@ pub struct Options {
     pub member: Option<String>,
     /// Bytes of a record; `None`: those of the flow's tuples, or they differ.
     pub record_size: Option<u32>,
+    /// What the program takes the flow's records for; `None`: whatever the flow says they are.
+    pub schema: Option<Schema>,
     /// Ends blocking calls.
     pub cancel: Cancel,
 }
@@ -32,6 +34,10 @@ impl Found {
     pub(crate) fn of(session: &Session, flow: &str, options: &Options) -> Result<Self, ProgramError> {
         let flow = get(session, flow)?;
         let schema = schema_of(&flow)?;
+        if let Some(asked) = options.schema.as_ref().filter(|asked| schema.as_ref() != Some(*asked)) {
+            let (flow, schema) = (flow.name, flow.schema);
+            return Err(ProgramError::OtherSchema { flow, schema, asked: asked.to_string() });
+        }
         let record_size = check_size(&flow, schema.as_ref(), options.record_size)?;
         Ok(Found { flow, schema, record_size })
     }

@@ -37,20 +37,21 @@ mod producer;
 pub mod pu;
 mod reach;
 mod session;
+mod sigpipe;
 mod waiting;
 
 pub use barrier::barrier;
-pub use consumer::{Batch, FlowConsumer, Popped};
+pub use consumer::{Batch, FlowConsumer, HeldBatch, Popped};
 pub use contact::Contact;
 pub use counts::Counts;
-pub use error::{Lost, ProgramError};
+pub use error::{ErrorKind, Lost, ProgramError};
 pub use events::Events;
 pub use flow::{Options, check_size, schema_of};
 pub use place::{Place, PlaceError};
-pub use producer::{FlowProducer, Held, KeyRoute, Route};
+pub use producer::{FlowProducer, Held, KeyRoute, Route, To, Wait};
 pub use reach::Elsewhere;
 pub use session::{Client, ClientError, Session, refused};
 
 pub use zsr_api::controller as api;
-pub use zsr_records::Schema;
+pub use zsr_records::{Column, ColumnType, Schema, fixed_width};
 pub use zsr_ring::Cancel;

@@ -2,7 +2,7 @@
 
 use crate::contact::Contact;
 use crate::place::{Place, PlaceError};
-use crate::waiting;
+use crate::{sigpipe, waiting};
 use std::error::Error;
 use std::future::Future;
 use std::io::Write;
@@ -115,6 +115,7 @@ impl Session {
                 ClientError::Unreachable { address: address.clone(), reason }
             }
         };
+        let _quiet = sigpipe::block();
         let connect = async { tokio::time::timeout(PATIENCE, contact.connect()).await };
         let connected =
             runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
@@ -172,6 +173,7 @@ impl Session {
     fn wait<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         let mut done = Err(ClientError::Lost("it was not asked".into()));
         let work: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async { done = work.await });
+        let _quiet = sigpipe::block();
         self.runtime.block_on(work);
         done
     }

@@ -48,6 +48,9 @@ pub struct Consumer {
     published: u32,
     /// How many bytes may be popped before `tail` is stored.
     lag: u32,
+    /// Where the oldest item that was popped and is still read in its place begins, if there is one: `tail` stays there.
+    held: u32,
+    holds: bool,
     item: u32,
     item_mask: u32,
     size: u32,
@@ -76,6 +79,8 @@ impl Consumer {
             available: tail.counter,
             published: tail.counter,
             lag: 0,
+            held: 0,
+            holds: false,
             item: spec.item_size(),
             item_mask: spec.item_size() - 1,
             size: spec.ring_size(),
@@ -247,19 +252,38 @@ impl Consumer {
         self.peek()
     }
 
-    /// Gives the handle up without a word to the other side; the ring can be attached again.
+    /// Gives back all that is popped in front of the item that was [held](View::hold) as number `first`, which is now the oldest
+    /// that is held; without a number, all that is popped.
+    pub fn give_back(&mut self, first: Option<u64>) {
+        match first {
+            None => self.holds = false,
+            // What was given back is not taken again.
+            Some(first) if self.tail().wrapping_sub(first as u32) < self.tail().wrapping_sub(self.held) => {
+                self.held = first as u32;
+            }
+            Some(_) => {}
+        }
+        self.publish();
+    }
+
+    /// How many items are popped and not given back.
+    pub fn held(&self) -> usize {
+        (self.tail().wrapping_sub(self.oldest()) >> self.item.trailing_zeros()) as usize
+    }
+
+    /// Gives the handle up without a word to the other side; the ring can be attached again. Items that are held stay in it.
     pub fn detach(mut self) {
         self.finished = true;
     }
 
     /// How many records of the oldest item a program before this one has dealt with, if items hold records.
     pub fn begun(&self) -> u32 {
-        self.ring.begun.at(self.tail())
+        self.ring.begun.at(self.oldest())
     }
 
     /// Tells whoever attaches next how many records of the oldest item were dealt with. Popping that item ends it.
     pub fn set_begun(&mut self, records: u32) {
-        self.ring.begun.set(self.tail(), records);
+        self.ring.begun.set(self.oldest(), records);
     }
 
     /// What was popped through this handle and those before it.
@@ -281,6 +305,12 @@ impl Consumer {
     #[inline]
     fn tail(&self) -> u32 {
         self.position as u32
+    }
+
+    /// Where `tail` may be: in front of all that is still read.
+    #[inline]
+    fn oldest(&self) -> u32 {
+        if self.holds { self.held } else { self.tail() }
     }
 
     #[inline]
@@ -353,9 +383,9 @@ impl Consumer {
 
     #[inline(always)]
     fn publish(&mut self) {
-        let word = ControlWord { counter: self.tail(), flags: self.flags };
+        let word = ControlWord { counter: self.oldest(), flags: self.flags };
         if self.lag != 0 {
-            self.published = word.counter;
+            self.published = self.tail();
         }
         self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
     }
@@ -470,6 +500,17 @@ impl View<'_> {
     /// Ends the view; what was not [advanced](Self::advance) over stays in the ring.
     pub fn keep(mut self) {
         self.bytes = 0;
+    }
+
+    /// Ends the view: its items are popped, and the next view shows those behind them. They stay as they are in memory, and what is
+    /// popped behind them too, until they are [given back](Consumer::give_back). Says by which number.
+    pub fn hold(mut self) -> u64 {
+        let first = self.consumer.position;
+        if !self.consumer.holds {
+            (self.consumer.held, self.consumer.holds) = (first as u32, true);
+        }
+        self.advance(usize::MAX);
+        first
     }
 }
 

@@ -470,6 +470,14 @@ pub struct Reservation<'a> {
     producer: &'a mut Producer,
 }
 
+impl<'a> Reservation<'a> {
+    /// The memory of all reserved items, for as long as the handle is borrowed. Nothing is pushed.
+    pub(crate) fn into_bytes(self) -> &'a mut [u8] {
+        // SAFETY: as in `bytes`; the handle stays borrowed for `'a`, so nobody can push or reserve meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.slots, self.bytes as usize) }
+    }
+}
+
 impl Reservation<'_> {
     /// How many items are reserved: at least one.
     #[allow(clippy::len_without_is_empty, reason = "never empty")]

@@ -294,3 +294,93 @@ fn a_writer_knows_what_is_lost_with_its_ring() {
     assert!(writer.is_aborted());
     assert_eq!(writer.abandon(), 4);
 }
+
+#[test]
+fn records_are_written_where_they_lie() {
+    let (tx, rx) = ring(64, 128);
+    let mut writer = SegmentWriter::records(tx, config(1)).expect("64 B are enough");
+    // Room is for one record: at most 28 B, and what is published may be less.
+    let room = writer.try_reserve(28).expect("room").into_bytes().expect("memory");
+    room[..5].copy_from_slice(b"three");
+    writer.try_reserve(28).expect("still there").publish(5).expect("published");
+    writer.try_reserve(3).expect("room").into_bytes().expect("memory").copy_from_slice(b"two");
+    // What was not published is not there, and another record takes its place.
+    writer.try_push(b"one").expect("room");
+    let refused = writer.try_reserve(4).expect("room").publish(5);
+    assert!(matches!(refused, Err(SegmentPushError::RecordTooLong { record: 5, max: 4, .. })), "{refused:?}");
+    assert!(matches!(writer.try_reserve(29), Err(SegmentPushError::RecordTooLong { record: 29, .. })));
+    writer.close().expect("closed");
+    let mut reader = SegmentReader::new(rx);
+    let segment = reader.next_segment().expect("a segment");
+    let records: Vec<_> = segment.records().map(|r| r.expect("sound")).collect();
+    assert_eq!(records, [&b"three"[..], b"one"]);
+    assert_eq!(segment.as_they_lie(), (&b"\x05\0\0\0three\x03\0\0\0one"[..], None));
+}
+
+#[test]
+fn many_tuples_go_in_at_once() {
+    let (tx, rx) = ring(64, 128);
+    let mut writer = SegmentWriter::tuples(tx, config(1), 4).expect("64 B are enough");
+    let tuples: Vec<u8> = (0..21u32).flat_map(u32::to_le_bytes).collect();
+    // Eight fit a segment, and two segments the ring.
+    assert_eq!(writer.try_push_tuples(&tuples[..8]), Ok(2));
+    assert_eq!(writer.try_push_tuples(&tuples[8..]), Ok(6));
+    let room = writer.try_reserve(100).expect("room");
+    let room = room.into_bytes().expect("memory");
+    assert_eq!(room.len(), 32);
+    room[..8].copy_from_slice(&tuples[32..40]);
+    writer.try_reserve(100).expect("still there").publish(8).expect("published");
+    assert_eq!(writer.try_push_tuples(&tuples[40..]), Ok(6));
+    let full = writer.try_push_tuples(&tuples[64..]);
+    assert_eq!(full, Err(SegmentPushError::Ring(PushError::Full)));
+    let odd = SegmentPushError::TupleSize { expected: 4, got: 6 };
+    assert_eq!(writer.try_push_tuples(&tuples[..6]), Err(odd));
+    assert_eq!(writer.records_taken(), 16);
+    let mut reader = SegmentReader::new(rx);
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        let segment = reader.try_next_segment().expect("a segment");
+        assert_eq!((segment.len(), segment.as_they_lie().1), (8, Some(4)));
+        got.extend_from_slice(segment.as_they_lie().0);
+    }
+    assert_eq!(got, tuples[..64]);
+    writer.abandon();
+}
+
+#[test]
+fn segments_that_are_held_stay_as_they_are() {
+    let (tx, rx) = ring(64, 128);
+    let mut writer = SegmentWriter::tuples(tx, config(1), 32).expect("64 B are enough");
+    let mut reader = SegmentReader::new(rx);
+    let push = |writer: &mut SegmentWriter, n: u8| {
+        writer.try_push(&[n; 32])?;
+        writer.flush()
+    };
+    for n in 0..2 {
+        push(&mut writer, n).expect("room");
+    }
+    let numbers = [0, 1].map(|n| {
+        let segment = reader.try_next_segment().expect("a segment");
+        assert_eq!(segment.as_they_lie().0, [n; 32]);
+        segment.hold()
+    });
+    // Both are popped, and the room of neither is free.
+    let none = reader.try_next_segment().map(|_| ());
+    assert_eq!(none, Err(SegmentReadError::Ring(PopError::Empty)));
+    assert_eq!(push(&mut writer, 2), Err(SegmentPushError::Ring(PushError::Full)));
+    assert_eq!(reader.consumer().held(), 2);
+    reader.consumer().give_back(Some(numbers[1]));
+    push(&mut writer, 2).expect("room");
+    assert_eq!(push(&mut writer, 3), Err(SegmentPushError::Ring(PushError::Full)));
+    // One that is popped while an older one is held gives no room back either.
+    assert_eq!(reader.try_next_segment().expect("a segment").as_they_lie().0, [2; 32]);
+    assert_eq!(push(&mut writer, 3), Err(SegmentPushError::Ring(PushError::Full)));
+    reader.consumer().give_back(None);
+    assert_eq!((reader.consumer().held(), writer.untaken()), (0, 0));
+    // Whoever leaves with one held leaves it to the next.
+    push(&mut writer, 3).expect("room");
+    reader.try_next_segment().expect("a segment").hold();
+    drop(reader);
+    assert_eq!(writer.untaken(), 1);
+    writer.abandon();
+}

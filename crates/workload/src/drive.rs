@@ -293,6 +293,7 @@ impl Done {
 }
 
 /// An endpoint before its thread starts.
+#[allow(clippy::large_enum_variant, reason = "one per thread, and moved once")]
 enum Job<'a> {
     Producer {
         flow: usize,

@@ -18,8 +18,12 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
         return Err(Stop::Output(why));
     }
     let (cancel, _) = cancelled_by_signals()?;
-    let options =
-        Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };
+    let options = Options {
+        member: args.stream.member.clone(),
+        record_size: args.stream.record_size,
+        cancel,
+        ..Options::default()
+    };
     let mut consumer = FlowConsumer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
     let counts = consumer.counts();
     // Where records are seen there is no room for a line.

@@ -34,8 +34,12 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let header = if args.header { Some(input.header(style)?) } else { None };
     check_header(header.as_deref(), schema.as_ref())?;
     let route = route(args, &flow, schema.as_ref(), header.as_deref())?;
-    let options =
-        Options { member: args.stream.member.clone(), record_size: args.stream.record_size, cancel };
+    let options = Options {
+        member: args.stream.member.clone(),
+        record_size: args.stream.record_size,
+        cancel,
+        ..Options::default()
+    };
     let producer = FlowProducer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
     let counts = producer.counts();
     let text = args.stream.record_size.is_none();

@@ -2,6 +2,7 @@
 
 use crate::contact::Contact;
 use crate::session::{ClientError, Session, refused};
+use crate::sigpipe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,6 +43,7 @@ impl Follower {
         let shared = Arc::new(Shared::default());
         let (tell, contact, flow) = (shared.clone(), contact.clone(), flow.to_owned());
         let follow = move || {
+            let _quiet = sigpipe::block();
             while !tell.is_over.load(Ordering::Relaxed) {
                 if let Ok(session) = Session::open(&contact)
                     && session.runtime.block_on(listen(&session, &flow, &tell))

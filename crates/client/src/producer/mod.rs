@@ -8,6 +8,7 @@
 
 mod delivered;
 mod follow;
+mod put;
 mod rings;
 mod route;
 
@@ -25,8 +26,10 @@ use crate::flow::{Found, Options};
 use crate::reach::members_here;
 use crate::session::Session;
 use follow::Follower;
+use put::Until;
 
 pub use delivered::Held;
+pub use put::{To, Wait};
 pub use route::KeyRoute;
 
 /// Between two looks at what a change of the flow has come to.
@@ -61,6 +64,8 @@ pub struct FlowProducer {
     lost: Vec<Lost>,
     /// Why it can't go on.
     over: Option<String>,
+    /// The lane and length of what was reserved last, if nothing has happened since.
+    reserved: Option<(usize, usize)>,
     counts: Arc<Counts>,
 }
 
@@ -94,6 +99,7 @@ impl FlowProducer {
             version: found.version,
             lost: Vec::new(),
             over: None,
+            reserved: None,
             counts: Arc::default(),
         };
         let mut why = None;
@@ -137,15 +143,7 @@ impl FlowProducer {
     /// [`ProgramError`]: the flow has failed, the record has no key or no such consumer, it is too long, cancelled. The record was
     /// not taken then, nor with [`ProgramError::Lost`], which is about records before it: push it again.
     pub fn push(&mut self, record: &[u8]) -> Result<(), ProgramError> {
-        let mut own = self.route.take();
-        let number = self.counts.records();
-        let pushed = self.push_by(record, &mut |record, consumers| match &mut own {
-            Some(Ok(route)) => route.choose(record, consumers, number),
-            Some(Err(why)) => Err(why.to_string()),
-            None => Err("the flow's routing is not known".into()),
-        });
-        self.route = own;
-        pushed
+        self.push_to(record, To::Key, Wait::Forever).map(|_| ())
     }
 
     /// Pushes a record to the consumer that `route` chooses, whatever the flow's routing is, waiting for room as long as it takes.
@@ -154,57 +152,10 @@ impl FlowProducer {
     /// # Errors
     /// As [`push`](Self::push), or `route` has refused.
     pub fn push_by(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
-        let mut chosen = None;
-        loop {
-            if self.refresh()? {
-                chosen = None;
-            }
-            self.tell_losses()?;
-            // All consumers are leaving at this moment: one will stay, or another come.
-            if self.lanes.is_empty() {
-                if self.options.cancel.sleep(LOOK) {
-                    return Err(SegmentPushError::from(PushError::Cancelled).into());
-                }
-                continue;
-            }
-            let lane = match chosen {
-                Some(lane) => lane,
-                None => *chosen.insert(self.choose(record, route)?),
-            };
-            let writer = &mut self.lanes[lane].writer;
-            let pushed = match writer.try_push(record) {
-                Err(SegmentPushError::Ring(PushError::Full)) => {
-                    self.counts.wait_for(format!("room in ring `{}`", self.lanes[lane].ring));
-                    let writer = &mut self.lanes[lane].writer;
-                    match writer.producer().wait_unless(|| self.follower.has_news()) {
-                        Ok(()) => continue,
-                        Err(e) => Err(e.into()),
-                    }
-                }
-                done => done,
-            };
-            match pushed {
-                Err(SegmentPushError::Ring(PushError::Aborted(_))) => {
-                    self.given_up(lane)?;
-                    chosen = None;
-                }
-                Ok(()) => {
-                    self.counts.add(1, record.len() as u64);
-                    return Ok(());
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
-    /// The lane of the consumer that `route` chooses.
-    fn choose(&self, record: &[u8], route: Route<'_>) -> Result<usize, ProgramError> {
-        let consumers = self.lanes.len();
-        let lane = if consumers == 1 { 0 } else { route(record, consumers).map_err(ProgramError::Route)? };
-        if lane < consumers {
-            return Ok(lane);
-        }
-        Err(ProgramError::Route(format!("consumer {lane} was chosen, there are {consumers}, from 0")))
+        let choose = |consumers| if consumers == 1 { Ok(0) } else { route(record, consumers) };
+        self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
+        self.counts.add(1, record.len() as u64);
+        Ok(())
     }
 
     /// Pushes what is kept to fill items.
@@ -217,6 +168,7 @@ impl FlowProducer {
     }
 
     fn flush_all(&mut self) -> Result<(), ProgramError> {
+        self.reserved = None;
         self.refresh()?;
         let mut lane = 0;
         while let Some(to) = self.lanes.get_mut(lane) {

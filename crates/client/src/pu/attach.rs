@@ -13,6 +13,7 @@ use prost::Message;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
 use super::{PuError, lease};
+use crate::sigpipe;
 use zsr_api::{
     agent as proto,
     program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
@@ -31,6 +32,7 @@ const PARTING: Duration = Duration::from_secs(1);
 pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
     let lost = |source| PuError::Lost { socket: socket.to_owned(), source };
     let nonsense = |reason: &str| PuError::Protocol { socket: socket.to_owned(), reason: reason.to_owned() };
+    let _quiet = sigpipe::block();
     let mut stream = UnixStream::connect(socket)
         .map_err(|source| PuError::Connect { socket: socket.to_owned(), source })?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(lost)?;
@@ -140,6 +142,7 @@ impl Drop for Leased {
         lease::forget(self.number, &self.agent);
         // Handles are gone before their memory, so all that they had to write is written. An agent that is gone
         // needs no farewell.
+        let _quiet = sigpipe::block();
         let _ = self.say_farewell();
     }
 }

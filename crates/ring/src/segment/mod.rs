@@ -42,7 +42,7 @@ mod writer;
 
 pub use header::{Header, SegmentFault};
 pub use reader::{Records, Segment, SegmentReadError, SegmentReader};
-pub use writer::{SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
+pub use writer::{Room, SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
 
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 32;

@@ -177,6 +177,18 @@ impl Segment<'_> {
         (self.header.used as usize).saturating_sub(lengths)
     }
 
+    /// The records that were not read before as they lie: side by side and of this size, or, where there is none, each behind
+    /// its length.
+    pub fn as_they_lie(&self) -> (&[u8], Option<u32>) {
+        (self.records().left, self.header.tuple_size())
+    }
+
+    /// Takes the segment out of the order in which segments are popped. Its item stays as it is in memory until it is [given
+    /// back](Consumer::give_back) by the number that this says.
+    pub fn hold(self) -> u64 {
+        self.view.hold()
+    }
+
     /// Leaves the segment in the ring without the first `done` of its records: it comes next again, here or at whoever
     /// attaches next.
     pub fn keep(self, done: u32) {

@@ -171,6 +171,37 @@ impl SegmentWriter {
         self.write(len, fill)
     }
 
+    /// Room for records that the caller writes where they lie in the ring, if that needs no waiting: for one record of at most
+    /// `len` bytes, or, of tuples, for as many as the open segment takes of `len` bytes of them, and for at least one.
+    ///
+    /// # Errors
+    /// As [`try_push`](Self::try_push).
+    pub fn try_reserve(&mut self, len: usize) -> Result<Room<'_>, SegmentPushError> {
+        let tuple = self.tuple as usize;
+        if tuple > 0 && (len == 0 || !len.is_multiple_of(tuple)) {
+            return Err(SegmentPushError::TupleSize { expected: self.tuple, got: len });
+        }
+        self.make_room(if tuple > 0 { tuple } else { len })?;
+        if self.count == 0 {
+            self.producer.reserve(1)?;
+        }
+        let left = self.room - self.used;
+        let len = if tuple > 0 { len.min(left - left % tuple) } else { len };
+        Ok(Room { writer: self, len })
+    }
+
+    /// Adds as many of the tuples that lie side by side in `tuples` as the open segment takes, at least one, and says how many;
+    /// of records of any length, the one that `tuples` is.
+    ///
+    /// # Errors
+    /// As [`try_push`](Self::try_push).
+    pub fn try_push_tuples(&mut self, tuples: &[u8]) -> Result<usize, SegmentPushError> {
+        let Room { writer, len } = self.try_reserve(tuples.len())?;
+        let records = len.checked_div(writer.tuple as usize).unwrap_or(1);
+        writer.write_all(len, records, |place| place.copy_from_slice(&tuples[..len]))?;
+        Ok(records)
+    }
+
     /// Checks the length, and pushes the open segment if a record of that length does not fit it.
     #[inline]
     fn make_room(&mut self, len: usize) -> Result<(), SegmentPushError> {
@@ -196,6 +227,17 @@ impl SegmentWriter {
     /// Writes a record that fits into the item that is known to be free.
     #[inline]
     fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SegmentPushError> {
+        self.write_all(len, 1, fill)
+    }
+
+    /// As [`write`](Self::write): `records` of them, in `len` bytes.
+    #[inline]
+    fn write_all(
+        &mut self,
+        len: usize,
+        records: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SegmentPushError> {
         let needs = self.needs(len);
         let mut slot = self.producer.reserve(1)?;
         let start = HEADER_LEN + self.used;
@@ -206,8 +248,8 @@ impl SegmentWriter {
         length.copy_from_slice(&(len as u32).to_le_bytes()[..length.len()]);
         fill(place);
         self.used += needs;
-        self.count += 1;
-        self.records += 1;
+        self.count += records as u32;
+        self.records += records as u64;
         Ok(())
     }
 
@@ -289,5 +331,43 @@ impl SegmentWriter {
     /// The ring's handle, for its statistics.
     pub fn producer(&mut self) -> &mut Producer {
         &mut self.producer
+    }
+}
+
+/// Room for records in the open segment of a [`SegmentWriter`], where they are to lie in the ring. Dropping it pushes nothing.
+#[derive(Debug)]
+pub struct Room<'w> {
+    writer: &'w mut SegmentWriter,
+    len: usize,
+}
+
+impl<'w> Room<'w> {
+    /// The ring's memory, which holds anything before.
+    ///
+    /// # Errors
+    /// The ring was aborted meanwhile.
+    pub fn into_bytes(self) -> Result<&'w mut [u8], SegmentPushError> {
+        let Room { writer, len } = self;
+        let start = HEADER_LEN + writer.used + (writer.needs(len) - len);
+        let item = writer.producer.reserve(1)?.into_bytes();
+        item.get_mut(start..start + len).ok_or(PushError::Full.into())
+    }
+
+    /// Adds what was written to the first `used` bytes of the memory: one record, or as many tuples as that is.
+    ///
+    /// # Errors
+    /// The ring was aborted meanwhile; `used` is more than there is, or no whole tuples.
+    pub fn publish(self, used: usize) -> Result<(), SegmentPushError> {
+        let Room { writer, len } = self;
+        let tuple = writer.tuple;
+        if tuple > 0 && (used > len || !used.is_multiple_of(tuple as usize)) {
+            return Err(SegmentPushError::TupleSize { expected: tuple, got: used });
+        }
+        if used > len {
+            let item = writer.producer.spec().item_size();
+            return Err(SegmentPushError::RecordTooLong { record: used, max: len, item });
+        }
+        let records = if tuple > 0 { used / tuple as usize } else { 1 };
+        writer.write_all(used, records, |_| ())
     }
 }

@@ -1,0 +1,556 @@
+/*
+ * zsr: programs at the rings of a running system of zsr, in C. C++ has zsr.hpp.
+ *
+ *     cc program.c $(pkg-config --cflags --libs zsr)
+ *
+ * A program attaches to a flow by its name, as one of its producers or consumers, on the machine whose agent has the rings. A push is
+ * a store to memory: no call reaches the network.
+ *
+ * What holds for all functions:
+ * - They return a zsr_status. What is below 0 is an error; zsr_last_error() says it in words, for the thread that called.
+ * - Times are microseconds, sizes and lengths bytes. Texts are UTF-8 and end with a zero byte.
+ * - A handle (zsr_producer, zsr_consumer) takes one call at a time, from any thread; a second one at the same time returns
+ *   ZSR_ERROR_BUSY. Different handles are independent.
+ * - NULL where nothing says that it may be NULL is ZSR_ERROR_INVALID. A handle that was ended must not be used any more: nothing can
+ *   notice that.
+ * - After fork(), the child must not use handles of its parent.
+ * - Neither signals nor exceptions are raised. SIGPIPE is not raised either.
+ *
+ * This file is made of crates/capi by `cargo xtask header`.
+ */
+
+#ifndef ZSR_H
+#define ZSR_H
+
+#include <stddef.h>
+#include <stdint.h>
+/* As `timeout_us`: as long as it takes. */
+#define ZSR_FOREVER (-1)
+/* As `consumer` of a push: the one that the flow's routing says, by the record's key. */
+#define ZSR_TO_KEY (-1)
+/* As `records` of zsr_consumer_release(): all. */
+#define ZSR_ALL SIZE_MAX
+
+// The ABI of this header. It grows when a program that was compiled with an older header no longer works.
+#define ZSR_ABI_VERSION 1
+
+// How a call went. What is below 0 is an error, with a text in zsr_last_error().
+enum zsr_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // It is done.
+    ZSR_OK = 0,
+    // No room, or no record, within the time given. Try again.
+    ZSR_AGAIN = 1,
+    // The end of the stream: all producers have closed, and all is popped.
+    ZSR_END = 2,
+    // An argument is null or makes no sense, or the call does not go with the calls before it.
+    ZSR_ERROR_INVALID = -1,
+    // The program was compiled with a zsr.h that does not go with this library.
+    ZSR_ERROR_ABI = -2,
+    // Another thread is in a call with this handle.
+    ZSR_ERROR_BUSY = -3,
+    // The cancel of the handle was triggered.
+    ZSR_ERROR_CANCELLED = -4,
+    // No such system, flow or member, or none on this machine.
+    ZSR_ERROR_NOT_FOUND = -5,
+    // The controller, or a host's agent, does not answer or refuses.
+    ZSR_ERROR_CONTROLLER = -6,
+    // The ring can't be had: another program is at it, or it was closed.
+    ZSR_ERROR_RING = -7,
+    // The flow's records are not what the program takes them for.
+    ZSR_ERROR_SCHEMA = -8,
+    // A record is too long, or has another size than the flow's, or the buffer for it is too small.
+    ZSR_ERROR_SIZE = -9,
+    // The flow's routing, or the call, names no consumer that there is.
+    ZSR_ERROR_ROUTE = -10,
+    // The flow has failed, ended or was deleted, or the member was taken out of it. The handle can only be ended.
+    ZSR_ERROR_ENDED = -11,
+    // Records that were pushed before are lost with their consumer. The flow goes on: push the record of this call again.
+    ZSR_ERROR_LOST = -12,
+    // What came is damaged or not in order. What can't be read was passed over. Popping may go on.
+    ZSR_ERROR_DAMAGED = -13,
+    // A fault of the library itself. The handle can only be ended.
+    ZSR_ERROR_INTERNAL = -14,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zsr_status zsr_status;
+#else
+typedef int32_t zsr_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Type of a column.
+enum zsr_type
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // A signed integer of `width` bytes.
+    ZSR_TYPE_INT = 0,
+    // An unsigned integer of `width` bytes.
+    ZSR_TYPE_UINT = 1,
+    // A floating point number of `width` bytes.
+    ZSR_TYPE_FLOAT = 2,
+    // `width` bytes.
+    ZSR_TYPE_BYTES = 3,
+    // A decimal number as text.
+    ZSR_TYPE_DECIMAL = 4,
+    // A day as text, YYYY-MM-DD.
+    ZSR_TYPE_DATE = 5,
+    // Text.
+    ZSR_TYPE_TEXT = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zsr_type zsr_type;
+#else
+typedef int32_t zsr_type;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Ends blocking calls of all handles that were attached with it.
+typedef struct zsr_cancel zsr_cancel;
+
+// The popping side of one member of a flow.
+typedef struct zsr_consumer zsr_consumer;
+
+// The pushing side of one member of a flow.
+typedef struct zsr_producer zsr_producer;
+
+// Records where they lie in the ring. Begin with ZSR_BATCH_INIT. Where `record_size` is not 0, record `i` is at
+// `data + i * record_size`; zsr_batch_next() goes through records of any kind.
+typedef struct zsr_batch {
+    // sizeof(zsr_batch).
+    size_t size;
+    // The first record, or its length.
+    const uint8_t *data;
+    // Bytes of all that lies there.
+    size_t bytes;
+    // How many records.
+    size_t count;
+    // Bytes of each record, which lie side by side; 0: each lies behind its length, a uint32_t with the least significant byte
+    // first.
+    size_t record_size;
+    // How many records zsr_batch_next() has given.
+    size_t next;
+    // Bytes that zsr_batch_next() has passed.
+    size_t passed;
+    // The library's: by which number it was taken.
+    uint64_t taken;
+} zsr_batch;
+
+// What a program says when it attaches. Begin with ZSR_OPTIONS_INIT, which sets `size` and `abi`, and set what is to be
+// otherwise. Nothing of it is needed after the call.
+typedef struct zsr_options {
+    // sizeof(zsr_options).
+    size_t size;
+    // ZSR_ABI_VERSION.
+    uint32_t abi;
+    // Bytes of each record; 0: those of the flow's schema, or records differ in length.
+    uint32_t record_size;
+    // Name of the system on this machine; NULL: the only one that is up.
+    const char *system;
+    // HOST:PORT of a controller elsewhere (`zsr up --listen`); NULL: that of `system`. The rings are on this machine in any case.
+    const char *controller;
+    // Which member of the flow to be; NULL: the first one whose rings are free.
+    const char *member;
+    // What the program takes the records for, as `id: u64, price: f64`; the attach fails if the flow's schema is another.
+    // NULL: whatever the flow says they are.
+    const char *schema;
+    // Ends blocking calls of the handle; NULL: nothing does.
+    const struct zsr_cancel *cancel;
+} zsr_options;
+
+// A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.
+typedef struct zsr_column {
+    // Its name.
+    const char *name;
+    // Its type.
+    zsr_type kind;
+    // Bytes; 0 for a column without a width: records are then lines of text, whose columns are divided by commas.
+    uint32_t width;
+    // Bytes in front of it in a record; 0 where records are lines of text.
+    uint32_t offset;
+} zsr_column;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The next record of a batch: `*length` bytes at `*record`.
+//
+// Ownership: `batch` stays the caller's; `*record` is the ring's, and valid as long as `batch->data`.
+// Blocks: no.
+// Threads: any, one at a time per zsr_batch; copies of one are independent.
+// Errors: ZSR_END behind the last record; ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_DAMAGED (a record says that it is longer than
+// the batch: what is behind it can't be read).
+zsr_status zsr_batch_next(struct zsr_batch *batch,
+                          const uint8_t **record,
+                          size_t *length);
+
+// Makes a cancel.
+//
+// Ownership: the caller's, until zsr_cancel_free().
+// Blocks: no.
+// Threads: any.
+// Errors: returns NULL when there is no memory.
+struct zsr_cancel *zsr_cancel_new(void);
+
+// Ends all blocking calls of handles that were attached with this cancel, now and from now on: they return
+// ZSR_ERROR_CANCELLED.
+//
+// Ownership: `cancel` stays the caller's.
+// Blocks: no. It takes a lock, so a signal handler must not call it; a thread that waits for signals may.
+// Threads: any, also several at once.
+// Errors: ZSR_ERROR_INVALID if `cancel` is NULL.
+zsr_status zsr_cancel_trigger(const struct zsr_cancel *cancel);
+
+// Frees a cancel. Handles that were attached with it go on.
+//
+// Ownership: takes `cancel`, which may be NULL.
+// Blocks: no.
+// Threads: any, but not while another call has this cancel.
+// Errors: none.
+void zsr_cancel_free(struct zsr_cancel *cancel);
+
+// Takes the ring of a consumer of `flow`.
+//
+// Ownership: `*consumer` is the caller's, until zsr_consumer_leave() or zsr_consumer_abort(). `flow` and `options`, which may be
+// NULL, stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
+// (another program is there), ZSR_ERROR_SCHEMA. `*consumer` is NULL then.
+zsr_status zsr_consumer_attach(const char *flow,
+                               const struct zsr_options *options,
+                               struct zsr_consumer **consumer);
+
+// The member that it is.
+//
+// Ownership: `*member` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_member(const struct zsr_consumer *consumer, const char **member);
+
+// What the flow's records are, as `id: u64, price: f64`; an empty text if the flow does not say.
+//
+// Ownership: `*schema` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_schema(const struct zsr_consumer *consumer, const char **schema);
+
+// The columns of the flow's schema, in order; none if the flow has no schema.
+//
+// Ownership: `*columns` and all in it is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_columns(const struct zsr_consumer *consumer,
+                                const struct zsr_column **columns,
+                                size_t *count);
+
+// Pops one record into `buffer`, which has `capacity` bytes; the record has `*length`.
+//
+// Ownership: the record is copied; all arguments stay the caller's.
+// Blocks: until there is a record, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when none came in time, ZSR_END at the end of the stream; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_SIZE (it
+// has `*length` bytes, more than `capacity`, and stays in the ring), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED, ZSR_ERROR_DAMAGED.
+zsr_status zsr_consumer_pop(struct zsr_consumer *consumer,
+                            void *buffer,
+                            size_t capacity,
+                            int64_t timeout_us,
+                            size_t *length);
+
+// Pops up to `count` records of a flow whose records have a size (of the producer's zsr_options.record_size, or the schema's) into
+// `records`, side by side; `*popped` of them came.
+//
+// Ownership: the records are copied; all arguments stay the caller's.
+// Blocks: until there is at least one record, as zsr_consumer_pop(). Takes what is there then.
+// Threads: any, one call with a handle at a time.
+// Errors: as zsr_consumer_pop(); ZSR_ERROR_SIZE also if records do not have `record_size` bytes each.
+zsr_status zsr_consumer_pop_rows(struct zsr_consumer *consumer,
+                                 void *records,
+                                 size_t record_size,
+                                 size_t count,
+                                 int64_t timeout_us,
+                                 size_t *popped);
+
+// Shows the next records where they lie in the ring, as many as came together. They stay there: the same ones are shown again
+// until zsr_consumer_release().
+//
+// Ownership: `batch` is the caller's, and `batch->size` has to be sizeof(zsr_batch) (ZSR_BATCH_INIT). `batch->data` is the
+// ring's, and may be read until the records are released or the handle ends.
+// Blocks: as zsr_consumer_pop().
+// Threads: any, one call with a handle at a time; the records may be read by any threads.
+// Errors: as zsr_consumer_pop(); ZSR_ERROR_ABI if `batch->size` is wrong.
+zsr_status zsr_consumer_peek(struct zsr_consumer *consumer,
+                             int64_t timeout_us,
+                             struct zsr_batch *batch);
+
+// Pops the first `records` of the records that zsr_consumer_peek() has shown (ZSR_ALL: all of them), whose memory may be
+// overwritten from then on.
+//
+// Ownership: what is released is no longer the caller's to read.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID (nothing is peeked), ZSR_ERROR_BUSY, ZSR_ERROR_DAMAGED (some of the records could not be read; all
+// are popped).
+zsr_status zsr_consumer_release(struct zsr_consumer *consumer,
+                                size_t records);
+
+// Pops the next records, as many as came together, and leaves them where they lie in the ring. Others can be popped before they
+// are given back, in any order, with zsr_consumer_give_back().
+//
+// Ownership: `batch` is the caller's, and `batch->size` has to be sizeof(zsr_batch) (ZSR_BATCH_INIT). `batch->data` is the
+// ring's, and may be read until the batch is given back or the handle ends.
+// Blocks: as zsr_consumer_pop(). The ring has room for more when batches are given back.
+// Threads: any, one call with a handle at a time; the records may be read by any threads.
+// Errors: as zsr_consumer_peek(); ZSR_ERROR_INVALID when the whole ring is taken.
+zsr_status zsr_consumer_take(struct zsr_consumer *consumer,
+                             int64_t timeout_us,
+                             struct zsr_batch *batch);
+
+// Gives back the memory of a batch that was taken.
+//
+// Ownership: `batch` stays the caller's, its `data` is no longer the caller's to read.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID (it is not one that this handle has taken, or was given back), ZSR_ERROR_ABI, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_give_back(struct zsr_consumer *consumer,
+                                  const struct zsr_batch *batch);
+
+// Leaves. Records that are not popped are for the next program at this member, and so are those of batches that were taken and not
+// given back.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY. No batch of it may be read any more.
+// Blocks: until the agent has the ring back, for at most 1 s.
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_leave(struct zsr_consumer *consumer);
+
+// Gives up: before the end of the stream, the flow does what its policy says when a program dies.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY. No batch of it may be read any more.
+// Blocks: as zsr_consumer_leave().
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_consumer_abort(struct zsr_consumer *consumer);
+
+// The ABI of the library that is loaded, which has to be ZSR_ABI_VERSION. Calls that take a zsr_options check that, too.
+//
+// Ownership: nothing.
+// Blocks: no.
+// Threads: any.
+// Errors: none.
+uint32_t zsr_abi_version(void);
+
+// The library's version, as `0.1.0`.
+//
+// Ownership: the library's; never freed.
+// Blocks: no.
+// Threads: any.
+// Errors: none.
+const char *zsr_version(void);
+
+// What the last error of this thread was, in words; an empty text if there was none. Calls that succeed leave it.
+//
+// Ownership: the library's; valid until this thread's next call that fails, and until the thread ends.
+// Blocks: no.
+// Threads: any; each has its own.
+// Errors: none.
+const char *zsr_last_error(void);
+
+// The name of a status, as `ZSR_END`; `unknown` if it is none.
+//
+// Ownership: the library's; never freed.
+// Blocks: no.
+// Threads: any.
+// Errors: none.
+const char *zsr_status_name(int32_t status);
+
+// Waits until `participants` programs, on any hosts of the system, wait at the barrier `name`. Of `options`, `system` and
+// `controller` count.
+//
+// Ownership: all arguments stay the caller's. `options` may be NULL.
+// Blocks: until they are there, for at most `timeout_us` microseconds; below 0: as long as it takes.
+// Threads: any.
+// Errors: ZSR_AGAIN when they did not come in time; ZSR_ERROR_INVALID (others wait there for another number, too),
+// ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND, ZSR_ERROR_CONTROLLER.
+zsr_status zsr_barrier(const char *name,
+                       uint32_t participants,
+                       int64_t timeout_us,
+                       const struct zsr_options *options);
+
+// Takes all rings of a producer of `flow`.
+//
+// Ownership: `*producer` is the caller's, until zsr_producer_close(), zsr_producer_leave() or zsr_producer_abort(). `flow` and
+// `options`, which may be NULL, stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
+// (another program is there, the stream has ended), ZSR_ERROR_SCHEMA. `*producer` is NULL then.
+zsr_status zsr_producer_attach(const char *flow,
+                               const struct zsr_options *options,
+                               struct zsr_producer **producer);
+
+// The member that it is.
+//
+// Ownership: `*member` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_member(const struct zsr_producer *producer, const char **member);
+
+// What the flow's records are, as `id: u64, price: f64`; an empty text if the flow does not say.
+//
+// Ownership: `*schema` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_schema(const struct zsr_producer *producer, const char **schema);
+
+// The columns of the flow's schema, in order; none if the flow has no schema.
+//
+// Ownership: `*columns` and all in it is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_columns(const struct zsr_producer *producer,
+                                const struct zsr_column **columns,
+                                size_t *count);
+
+// Bytes of each record, by the flow's schema or zsr_options.record_size; 0: records differ in length.
+//
+// Ownership: nothing.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_record_size(const struct zsr_producer *producer, uint32_t *size);
+
+// How many consumers a push can choose from. 1 for flows in which all consumers share the producer's one ring.
+//
+// Ownership: nothing.
+// Blocks: no. Consumers that join or leave are noticed by the next push.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_consumers(const struct zsr_producer *producer,
+                                  size_t *count);
+
+// Pushes one record of `length` bytes to `consumer`: ZSR_TO_KEY, or a number from 0 in the flow's order. It is on its way when
+// its item is full, or with zsr_producer_flush().
+//
+// Ownership: the record is copied; it stays the caller's. It may be NULL if `length` is 0.
+// Blocks: until there is room, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes. A change of
+// the flow that is under way may add up to 10 s.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when there was no room in time; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_SIZE, ZSR_ERROR_ROUTE,
+// ZSR_ERROR_CANCELLED, ZSR_ERROR_LOST, ZSR_ERROR_ENDED, ZSR_ERROR_RING, ZSR_ERROR_CONTROLLER. The record was not taken then.
+zsr_status zsr_producer_push(struct zsr_producer *producer,
+                             int32_t consumer,
+                             const void *record,
+                             size_t length,
+                             int64_t timeout_us);
+
+// Pushes `count` records that lie side by side in `records`, each of the record size, to `consumer` as zsr_producer_push().
+// `*pushed` of them, the first ones, were taken, whatever the call returns.
+//
+// Ownership: the records are copied; they stay the caller's. `pushed` may be NULL.
+// Blocks: until all are taken, for at most `timeout_us` microseconds; 0: takes what there is room for; ZSR_FOREVER: as long as it
+// takes. A change of the flow that is under way may add up to 10 s.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when not all were taken in time; ZSR_ERROR_SCHEMA if records have no size; the others of
+// zsr_producer_push().
+zsr_status zsr_producer_push_rows(struct zsr_producer *producer,
+                                  int32_t consumer,
+                                  const void *records,
+                                  size_t count,
+                                  int64_t timeout_us,
+                                  size_t *pushed);
+
+// Room in the ring for records that the caller writes in place: for one record of at most `length` bytes; where records have a
+// size, for as many of them as the item takes, but no more than `length` bytes, and at least for one. `consumer` is as for
+// zsr_producer_push(); where a flow has several, ZSR_TO_KEY is refused, as the record is not there yet.
+//
+// Ownership: `*place`, with `*room` bytes, is the ring's. It holds anything, and may be written until zsr_producer_publish() or any
+// other call with the handle, which forgets the reservation.
+// Blocks: as zsr_producer_push().
+// Threads: any, one call with a handle at a time; `*place` may be written by any threads before the publish.
+// Errors: as zsr_producer_push(). `*place` is NULL then, and `*room` 0.
+zsr_status zsr_producer_reserve(struct zsr_producer *producer,
+                                int32_t consumer,
+                                size_t length,
+                                int64_t timeout_us,
+                                uint8_t **place,
+                                size_t *room);
+
+// Pushes the first `used` bytes of what was reserved: one record, or, where records have a size, as many as that is.
+//
+// Ownership: the memory that was reserved is no longer the caller's to write.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID (nothing is reserved), ZSR_ERROR_BUSY, ZSR_ERROR_SIZE (more than was reserved, or no whole records:
+// the reservation stays), ZSR_ERROR_ENDED.
+zsr_status zsr_producer_publish(struct zsr_producer *producer,
+                                size_t used);
+
+// Sends what is kept to fill items.
+//
+// Ownership: nothing.
+// Blocks: no. A change of the flow that is under way may take up to 10 s.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_LOST, ZSR_ERROR_ENDED, ZSR_ERROR_RING, ZSR_ERROR_CONTROLLER.
+zsr_status zsr_producer_flush(struct zsr_producer *producer);
+
+// Sends what is kept, and waits until all that was pushed lies in the rings of its consumers. `*left` records lie in the
+// producer's own rings when nothing has moved for so long; they are delivered when there is room, also without this program.
+//
+// Ownership: nothing. `left` may be NULL.
+// Blocks: until nothing has moved for `patience_us` microseconds; below 0: until all is delivered, or the cancel is triggered.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when some are left; as zsr_producer_flush().
+zsr_status zsr_producer_settle(struct zsr_producer *producer,
+                               int64_t patience_us,
+                               uint64_t *left);
+
+// Ends the stream. All that was pushed is still delivered, also when this program has ended.
+//
+// Ownership: takes the handle, whatever the call returns, other than ZSR_ERROR_BUSY.
+// Blocks: until the controller has answered, for at most 10 s.
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_LOST (the stream has ended all the same), ZSR_ERROR_ENDED, ZSR_ERROR_RING,
+// ZSR_ERROR_CONTROLLER.
+zsr_status zsr_producer_close(struct zsr_producer *producer);
+
+// Leaves without ending the stream: all that was pushed is delivered, and another program can go on.
+//
+// Ownership: takes the handle, whatever the call returns, other than ZSR_ERROR_BUSY.
+// Blocks: until the agent has the rings back, for at most 1 s each.
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: as zsr_producer_close().
+zsr_status zsr_producer_leave(struct zsr_producer *producer);
+
+// Gives up: what is kept to fill items is not sent, and the flow does what its policy says when a program dies.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
+// Blocks: as zsr_producer_leave().
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_producer_abort(struct zsr_producer *producer);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ZSR_H */
+
+/* What a zsr_options begins with. */
+#define ZSR_OPTIONS_INIT { sizeof(zsr_options), ZSR_ABI_VERSION, 0, NULL, NULL, NULL, NULL, NULL }
+/* What a zsr_batch begins with. */
+#define ZSR_BATCH_INIT { sizeof(zsr_batch), NULL, 0, 0, 0, 0, 0, 0 }

@@ -1,0 +1,308 @@
+// zsr in C++17: a thin layer over zsr.h, which says what each call does. Handles end with their objects, errors are exceptions.
+//
+//     zsr::producer producer("rows");
+//     producer.push("1,ada");
+//     producer.close();
+//
+//     zsr::consumer consumer("rows");
+//     while (auto batch = consumer.pop())
+//         for (std::string_view record : batch) { ... }
+//
+// Threads: as in zsr.h, one call with an object at a time.
+#ifndef ZSR_HPP
+#define ZSR_HPP
+
+#include "zsr.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace zsr {
+
+// What a call says when it fails. what() is zsr_last_error().
+class error : public std::runtime_error {
+public:
+    error(zsr_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+    zsr_status status() const noexcept { return status_; }
+
+private:
+    zsr_status status_;
+};
+
+// Throws an error's text; gives back what is none.
+inline zsr_status check(zsr_status status) {
+    if (status < 0) throw error(status, zsr_last_error());
+    return status;
+}
+
+// Microseconds of a time that is not negative.
+template <class Rep, class Period> std::int64_t micros(std::chrono::duration<Rep, Period> time) {
+    auto us = std::chrono::ceil<std::chrono::microseconds>(time).count();
+    return us < 0 ? 0 : static_cast<std::int64_t>(us);
+}
+
+// Ends blocking calls of what was attached with it. Has to outlive the attach only.
+class cancel {
+public:
+    cancel() : cancel_(zsr_cancel_new()) {
+        if (!cancel_) throw std::bad_alloc();
+    }
+    void trigger() const { check(zsr_cancel_trigger(cancel_.get())); }
+    const zsr_cancel *get() const noexcept { return cancel_.get(); }
+
+private:
+    struct free {
+        void operator()(zsr_cancel *c) const noexcept { zsr_cancel_free(c); }
+    };
+    std::unique_ptr<zsr_cancel, free> cancel_;
+};
+
+// What a program says when it attaches; what is empty or 0 is found out.
+struct options {
+    std::string system = {}, controller = {}, member = {}, schema = {};
+    std::uint32_t record_size = 0;
+    const class cancel *cancel = nullptr;
+
+    // Points into this object.
+    zsr_options get() const noexcept {
+        zsr_options o = ZSR_OPTIONS_INIT;
+        auto text = [](const std::string &s) { return s.empty() ? nullptr : s.c_str(); };
+        o.record_size = record_size;
+        o.system = text(system);
+        o.controller = text(controller);
+        o.member = text(member);
+        o.schema = text(schema);
+        o.cancel = cancel ? cancel->get() : nullptr;
+        return o;
+    }
+};
+
+// Waits until so many programs wait at the barrier `name`. False: they did not come in time.
+inline bool barrier(const std::string &name, std::uint32_t participants, const options &with = {},
+                    std::int64_t timeout_us = ZSR_FOREVER) {
+    zsr_options o = with.get();
+    return check(zsr_barrier(name.c_str(), participants, timeout_us, &o)) == ZSR_OK;
+}
+
+// The pushing side of one member of a flow. One that is destroyed before close() or leave() leaves: the stream does not end.
+class producer {
+public:
+    explicit producer(const std::string &flow, const options &with = {}) {
+        zsr_options o = with.get();
+        zsr_producer *p = nullptr;
+        check(zsr_producer_attach(flow.c_str(), &o, &p));
+        producer_.reset(p);
+    }
+
+    // Waits for room as long as it takes.
+    void push(std::string_view record, std::int32_t consumer = ZSR_TO_KEY) { put(record, consumer, ZSR_FOREVER); }
+    // False: no room now.
+    bool try_push(std::string_view record, std::int32_t consumer = ZSR_TO_KEY) { return put(record, consumer, 0); }
+    // False: no room in time.
+    template <class Rep, class Period>
+    bool push_for(std::string_view record, std::chrono::duration<Rep, Period> time, std::int32_t consumer = ZSR_TO_KEY) {
+        return put(record, consumer, micros(time));
+    }
+    // A record that is the bytes of a value.
+    template <class T> void push_value(const T &value, std::int32_t consumer = ZSR_TO_KEY) {
+        static_assert(std::is_trivially_copyable_v<T>, "its bytes are the record");
+        push({reinterpret_cast<const char *>(&value), sizeof value}, consumer);
+    }
+    // `count` records side by side. Says how many were taken: all, unless the time is over.
+    template <class T>
+    std::size_t push_rows(const T *rows, std::size_t count, std::int64_t timeout_us = ZSR_FOREVER,
+                          std::int32_t consumer = ZSR_TO_KEY) {
+        static_assert(std::is_trivially_copyable_v<T>, "its bytes are the record");
+        if (sizeof(T) != record_size()) {
+            throw error(ZSR_ERROR_SIZE, "rows of " + std::to_string(sizeof(T)) + " B for a flow of records of " +
+                                            std::to_string(record_size()) + " B");
+        }
+        std::size_t pushed = 0;
+        check(zsr_producer_push_rows(get(), consumer, rows, count, timeout_us, &pushed));
+        return pushed;
+    }
+    // Room in the ring, to be written and then published; {nullptr, 0}: none in time.
+    std::pair<std::uint8_t *, std::size_t> reserve(std::size_t length, std::int64_t timeout_us = ZSR_FOREVER,
+                                                   std::int32_t consumer = ZSR_TO_KEY) {
+        std::pair<std::uint8_t *, std::size_t> room{nullptr, 0};
+        check(zsr_producer_reserve(get(), consumer, length, timeout_us, &room.first, &room.second));
+        return room;
+    }
+    void publish(std::size_t used) { check(zsr_producer_publish(get(), used)); }
+    void flush() { check(zsr_producer_flush(get())); }
+    // How many records still lie in its own rings when nothing has moved for so long.
+    std::uint64_t settle(std::int64_t patience_us = ZSR_FOREVER) {
+        std::uint64_t left = 0;
+        check(zsr_producer_settle(get(), patience_us, &left));
+        return left;
+    }
+    // Ends the stream.
+    void close() { check(zsr_producer_close(producer_.release())); }
+    void leave() { check(zsr_producer_leave(producer_.release())); }
+    // Gives up, as a program that dies.
+    void abort() { check(zsr_producer_abort(producer_.release())); }
+
+    std::string member() const { return text(zsr_producer_member); }
+    std::string schema() const { return text(zsr_producer_schema); }
+    std::uint32_t record_size() const {
+        std::uint32_t size = 0;
+        check(zsr_producer_record_size(get(), &size));
+        return size;
+    }
+    std::size_t consumers() const {
+        std::size_t count = 0;
+        check(zsr_producer_consumers(get(), &count));
+        return count;
+    }
+    zsr_producer *get() const noexcept { return producer_.get(); }
+
+private:
+    struct end {
+        void operator()(zsr_producer *p) const noexcept { zsr_producer_leave(p); }
+    };
+    bool put(std::string_view record, std::int32_t consumer, std::int64_t timeout_us) {
+        return check(zsr_producer_push(get(), consumer, record.data(), record.size(), timeout_us)) == ZSR_OK;
+    }
+    std::string text(zsr_status (*of)(const zsr_producer *, const char **)) const {
+        const char *text = nullptr;
+        check(of(get(), &text));
+        return text;
+    }
+    std::unique_ptr<zsr_producer, end> producer_;
+};
+
+// Records where they lie in the ring; destroying it gives them back. False: none came in time, or, if ended(), none will come.
+class batch {
+public:
+    batch(batch &&other) noexcept
+        : consumer_(std::exchange(other.consumer_, nullptr)), batch_(other.batch_), ended_(other.ended_) {}
+    batch &operator=(batch &&other) noexcept {
+        if (this != &other) {
+            give_back();
+            consumer_ = std::exchange(other.consumer_, nullptr);
+            batch_ = other.batch_;
+            ended_ = other.ended_;
+        }
+        return *this;
+    }
+    ~batch() { give_back(); }
+
+    explicit operator bool() const noexcept { return consumer_ != nullptr; }
+    bool ended() const noexcept { return ended_; }
+    std::size_t size() const noexcept { return consumer_ ? batch_.count : 0; }
+    // Bytes of each record; 0: they differ in length.
+    std::size_t record_size() const noexcept { return batch_.record_size; }
+    // The value whose bytes record `i` is. The records have its size.
+    template <class T> T value(std::size_t i) const {
+        static_assert(std::is_trivially_copyable_v<T>, "the record is its bytes");
+        if (i >= size() || sizeof(T) != batch_.record_size) {
+            throw error(ZSR_ERROR_SIZE, "record " + std::to_string(i) + " of " + std::to_string(size()) + ", of " +
+                                            std::to_string(batch_.record_size) + " B, is no value of " +
+                                            std::to_string(sizeof(T)) + " B");
+        }
+        T value;
+        std::memcpy(&value, batch_.data + i * sizeof(T), sizeof(T));
+        return value;
+    }
+    const zsr_batch &get() const noexcept { return batch_; }
+    // As the destructor, now.
+    void give_back() noexcept {
+        if (consumer_) zsr_consumer_give_back(consumer_, &batch_);
+        consumer_ = nullptr;
+    }
+
+    // Goes through the records.
+    class iterator {
+    public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = std::string_view;
+        using difference_type = std::ptrdiff_t;
+        using pointer = const std::string_view *;
+        using reference = const std::string_view &;
+        iterator() = default;
+        explicit iterator(const zsr_batch &batch) : batch_(batch) { ++*this; }
+        reference operator*() const noexcept { return record_; }
+        pointer operator->() const noexcept { return &record_; }
+        iterator &operator++() {
+            const std::uint8_t *record = nullptr;
+            std::size_t length = 0;
+            more_ = check(zsr_batch_next(&batch_, &record, &length)) == ZSR_OK;
+            record_ = {reinterpret_cast<const char *>(record), length};
+            return *this;
+        }
+        bool operator==(const iterator &other) const noexcept {
+            return more_ == other.more_ && (!more_ || batch_.next == other.batch_.next);
+        }
+        bool operator!=(const iterator &other) const noexcept { return !(*this == other); }
+
+    private:
+        zsr_batch batch_ = ZSR_BATCH_INIT;
+        std::string_view record_ = {};
+        bool more_ = false;
+    };
+    iterator begin() const { return consumer_ ? iterator(batch_) : iterator(); }
+    iterator end() const { return iterator(); }
+
+private:
+    friend class consumer;
+    batch(zsr_consumer *consumer, std::int64_t timeout_us) {
+        zsr_status status = check(zsr_consumer_take(consumer, timeout_us, &batch_));
+        if (status == ZSR_OK) consumer_ = consumer;
+        ended_ = status == ZSR_END;
+    }
+    zsr_consumer *consumer_ = nullptr;
+    zsr_batch batch_ = ZSR_BATCH_INIT;
+    bool ended_ = false;
+};
+
+// The popping side of one member of a flow. One that is destroyed leaves: what is not popped is for the next program. Batches have to
+// be destroyed before it.
+class consumer {
+public:
+    explicit consumer(const std::string &flow, const options &with = {}) {
+        zsr_options o = with.get();
+        zsr_consumer *c = nullptr;
+        check(zsr_consumer_attach(flow.c_str(), &o, &c));
+        consumer_.reset(c);
+    }
+
+    // The next records, as many as came together, waiting for them as long as it takes. False at the end of the stream.
+    batch pop() { return batch(get(), ZSR_FOREVER); }
+    // Those that are there now.
+    batch try_pop() { return batch(get(), 0); }
+    template <class Rep, class Period> batch pop_for(std::chrono::duration<Rep, Period> time) {
+        return batch(get(), micros(time));
+    }
+    void leave() { check(zsr_consumer_leave(consumer_.release())); }
+    // Gives up, as a program that dies.
+    void abort() { check(zsr_consumer_abort(consumer_.release())); }
+
+    std::string member() const { return text(zsr_consumer_member); }
+    std::string schema() const { return text(zsr_consumer_schema); }
+    zsr_consumer *get() const noexcept { return consumer_.get(); }
+
+private:
+    struct end {
+        void operator()(zsr_consumer *c) const noexcept { zsr_consumer_leave(c); }
+    };
+    std::string text(zsr_status (*of)(const zsr_consumer *, const char **)) const {
+        const char *text = nullptr;
+        check(of(get(), &text));
+        return text;
+    }
+    std::unique_ptr<zsr_consumer, end> consumer_;
+};
+
+} // namespace zsr
+
+#endif

@@ -1,0 +1,19 @@
+//! `zsr._zsr`: the crate `zsr` for Python. The package's own classes, in `zsr/`, are made of these.
+
+mod consumer;
+mod errors;
+mod options;
+mod place;
+mod producer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _zsr(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<producer::Producer>()?;
+    module.add_class::<place::Place>()?;
+    module.add_class::<consumer::Consumer>()?;
+    module.add_class::<consumer::Held>()?;
+    module.add_function(wrap_pyfunction!(options::barrier, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

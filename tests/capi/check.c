@@ -1,0 +1,360 @@
+/* What zsr.h promises, on a running system. check PART; parts are below, and tests/capi/check.py makes the flows that they need. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zsr.h>
+
+#define EXPECT(what) \
+    ((what) ? (void)0 : (fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #what, zsr_last_error()), exit(1)))
+#define SAYS(words) EXPECT(strstr(zsr_last_error(), words))
+#define OK(call) EXPECT((call) == ZSR_OK)
+
+typedef struct {
+    uint64_t n;
+    double x;
+} row;
+
+static zsr_producer *producer(const char *flow, const zsr_options *options) {
+    zsr_producer *p;
+    OK(zsr_producer_attach(flow, options, &p));
+    return p;
+}
+
+static zsr_consumer *consumer(const char *flow, const zsr_options *options) {
+    zsr_consumer *c;
+    OK(zsr_consumer_attach(flow, options, &c));
+    return c;
+}
+
+/* Without a system: nothing that can be checked is undefined. */
+static void arguments(void) {
+    zsr_producer *p = NULL;
+    zsr_consumer *c = NULL;
+    size_t n = 0;
+    const uint8_t *data;
+    EXPECT(zsr_abi_version() == ZSR_ABI_VERSION);
+    EXPECT(!strcmp(zsr_last_error(), ""));
+    EXPECT(!strcmp(zsr_status_name(ZSR_END), "ZSR_END") && !strcmp(zsr_status_name(77), "unknown"));
+    EXPECT(zsr_producer_attach("f", NULL, NULL) == ZSR_ERROR_INVALID);
+    SAYS("producer is null");
+    EXPECT(zsr_producer_push(NULL, ZSR_TO_KEY, "x", 1, 0) == ZSR_ERROR_INVALID);
+    SAYS("the handle is null");
+    EXPECT(zsr_consumer_pop(NULL, &n, sizeof n, 0, &n) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_close(NULL) == ZSR_ERROR_INVALID && zsr_consumer_leave(NULL) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_cancel_trigger(NULL) == ZSR_ERROR_INVALID);
+    zsr_cancel_free(NULL);
+
+    zsr_options o = ZSR_OPTIONS_INIT;
+    o.abi = 2;
+    EXPECT(zsr_producer_attach("f", &o, &p) == ZSR_ERROR_ABI && !p);
+    SAYS("ABI version 2");
+    o.abi = ZSR_ABI_VERSION;
+    o.size = 8;
+    EXPECT(zsr_consumer_attach("f", &o, &c) == ZSR_ERROR_ABI && !c);
+    SAYS("options.size is 8, expected");
+    /* A later header's options, which ask for nothing that is new, or for something. */
+    struct {
+        zsr_options o;
+        uint64_t later;
+    } later = {ZSR_OPTIONS_INIT, 0};
+    later.o.size = sizeof later;
+    EXPECT(zsr_producer_attach("f", &later.o, &p) == ZSR_ERROR_NOT_FOUND);
+    later.later = 1;
+    EXPECT(zsr_producer_attach("f", &later.o, &p) == ZSR_ERROR_ABI);
+    zsr_options bad = ZSR_OPTIONS_INIT;
+    bad.schema = "id: u7";
+    EXPECT(zsr_producer_attach("f", &bad, &p) == ZSR_ERROR_INVALID);
+    SAYS("options.schema: column `id`: `u7` is no type");
+    bad.schema = "\xff";
+    EXPECT(zsr_producer_attach("f", &bad, &p) == ZSR_ERROR_INVALID);
+    SAYS("not UTF-8");
+    zsr_options where = ZSR_OPTIONS_INIT;
+    where.system = "nowhere";
+    EXPECT(zsr_producer_attach("f", &where, &p) == ZSR_ERROR_NOT_FOUND);
+    SAYS("no system `nowhere` is up; start it with: zsr up");
+    EXPECT(zsr_barrier("b", 2, 0, NULL) == ZSR_ERROR_NOT_FOUND);
+
+    /* Batches of no handle, such as a program could make up. */
+    zsr_batch b = ZSR_BATCH_INIT;
+    EXPECT(zsr_batch_next(&b, &data, &n) == ZSR_END);
+    EXPECT(zsr_batch_next(NULL, &data, &n) == ZSR_ERROR_INVALID && zsr_batch_next(&b, NULL, &n) == ZSR_ERROR_INVALID);
+    b.size = 1;
+    EXPECT(zsr_batch_next(&b, &data, &n) == ZSR_ERROR_ABI);
+    const uint8_t lies[] = {2, 0, 0, 0, 'o', 'k', 9, 0, 0, 0, 'n', 'o'};
+    zsr_batch l = {sizeof l, lies, sizeof lies, 2, 0, 0, 0, 0};
+    OK(zsr_batch_next(&l, &data, &n));
+    EXPECT(n == 2 && !memcmp(data, "ok", 2));
+    EXPECT(zsr_batch_next(&l, &data, &n) == ZSR_ERROR_DAMAGED);
+}
+
+/* Flow `rows`: records of any length. */
+static void records(void) {
+    zsr_producer *p = producer("rows", NULL), *second = NULL;
+    zsr_consumer *c = consumer("rows", NULL);
+    const char *text;
+    size_t n = 9;
+    uint8_t *place, buffer[64];
+    const uint8_t *data;
+    uint32_t size = 9;
+    OK(zsr_producer_member(p, &text));
+    EXPECT(!strcmp(text, "h1"));
+    OK(zsr_consumer_schema(c, &text));
+    EXPECT(!strcmp(text, ""));
+    OK(zsr_producer_record_size(p, &size));
+    OK(zsr_producer_consumers(p, &n));
+    EXPECT(size == 0 && n == 1);
+    EXPECT(zsr_producer_attach("rows", NULL, &second) == ZSR_ERROR_RING && !second);
+    SAYS("has its producer already");
+    EXPECT(zsr_producer_attach("no-such", NULL, &second) == ZSR_ERROR_NOT_FOUND);
+    SAYS("no-such");
+
+    /* Nothing there, at once and in time. */
+    EXPECT(zsr_consumer_pop(c, buffer, sizeof buffer, 0, &n) == ZSR_AGAIN && n == 0);
+    EXPECT(zsr_consumer_pop(c, buffer, sizeof buffer, 1000, &n) == ZSR_AGAIN);
+    OK(zsr_producer_push(p, ZSR_TO_KEY, "one", 3, ZSR_FOREVER));
+    OK(zsr_producer_push(p, 0, NULL, 0, 0));
+    EXPECT(zsr_producer_push(p, 1, "x", 1, 0) == ZSR_ERROR_ROUTE);
+    EXPECT(zsr_producer_push(p, -2, "x", 1, 0) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_push(p, 0, NULL, 1, 0) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_push(p, 0, buffer, SIZE_MAX, 0) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_push_rows(p, 0, buffer, 2, 0, NULL) == ZSR_ERROR_SCHEMA);
+    SAYS("does not say how many bytes its records have");
+    /* In place: what is not published is not there. */
+    EXPECT(zsr_producer_publish(p, 1) == ZSR_ERROR_INVALID);
+    OK(zsr_producer_reserve(p, ZSR_TO_KEY, 10, 0, &place, &n));
+    EXPECT(n == 10);
+    memcpy(place, "in place??", 10);
+    EXPECT(zsr_producer_publish(p, 11) == ZSR_ERROR_SIZE);
+    OK(zsr_producer_publish(p, 8));
+    OK(zsr_producer_reserve(p, ZSR_TO_KEY, 10, 0, &place, &n));
+    OK(zsr_producer_flush(p));
+    EXPECT(zsr_producer_publish(p, 8) == ZSR_ERROR_INVALID);
+
+    /* A record that is too long for the buffer stays. */
+    EXPECT(zsr_consumer_pop(c, buffer, 2, ZSR_FOREVER, &n) == ZSR_ERROR_SIZE && n == 3);
+    OK(zsr_consumer_pop(c, buffer, sizeof buffer, 0, &n));
+    EXPECT(n == 3 && !memcmp(buffer, "one", 3));
+    /* What is peeked is what is left, until it is released. */
+    zsr_batch b = ZSR_BATCH_INIT;
+    for (int i = 0; i < 2; i++) {
+        OK(zsr_consumer_peek(c, 0, &b));
+        EXPECT(b.count == 2 && b.record_size == 0);
+        OK(zsr_batch_next(&b, &data, &n));
+        EXPECT(n == 0);
+        OK(zsr_batch_next(&b, &data, &n));
+        EXPECT(n == 8 && !memcmp(data, "in place", 8));
+        EXPECT(zsr_batch_next(&b, &data, &n) == ZSR_END);
+    }
+    OK(zsr_consumer_release(c, 1));
+    /* Whoever leaves with a batch half done leaves the rest to the next. */
+    OK(zsr_consumer_leave(c));
+    c = consumer("rows", NULL);
+    OK(zsr_consumer_peek(c, ZSR_FOREVER, &b));
+    EXPECT(b.count == 1);
+    OK(zsr_consumer_release(c, ZSR_ALL));
+    EXPECT(zsr_consumer_release(c, ZSR_ALL) == ZSR_ERROR_INVALID);
+    b.size = 1;
+    EXPECT(zsr_consumer_peek(c, 0, &b) == ZSR_ERROR_ABI);
+
+    /* Batches that are taken stay while others are popped, and are given back in any order. */
+    zsr_batch taken[3] = {ZSR_BATCH_INIT, ZSR_BATCH_INIT, ZSR_BATCH_INIT};
+    for (int i = 0; i < 3; i++) {
+        OK(zsr_producer_push(p, 0, &"abc"[i], 1, ZSR_FOREVER));
+        OK(zsr_producer_flush(p));
+        OK(zsr_consumer_take(c, ZSR_FOREVER, &taken[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        zsr_batch copy = taken[i];
+        OK(zsr_batch_next(&copy, &data, &n));
+        EXPECT(n == 1 && *data == "abc"[i]);
+    }
+    OK(zsr_consumer_give_back(c, &taken[1]));
+    OK(zsr_consumer_give_back(c, &taken[0]));
+    EXPECT(zsr_consumer_give_back(c, &taken[0]) == ZSR_ERROR_INVALID);
+    OK(zsr_consumer_give_back(c, &taken[2]));
+
+    uint64_t left = 9;
+    OK(zsr_producer_settle(p, ZSR_FOREVER, &left));
+    EXPECT(left == 0);
+    OK(zsr_producer_leave(p));
+    p = producer("rows", NULL);
+    OK(zsr_producer_close(p));
+    EXPECT(zsr_consumer_peek(c, ZSR_FOREVER, (b.size = sizeof b, &b)) == ZSR_END);
+    OK(zsr_consumer_leave(c));
+    EXPECT(zsr_producer_attach("rows", NULL, &second) == ZSR_ERROR_RING);
+}
+
+/* Flow `typed`: `n: u64, x: f64`, rings of two items of 64 B, which hold two rows each. */
+static void rows(void) {
+    zsr_options o = ZSR_OPTIONS_INIT;
+    zsr_producer *p = NULL;
+    o.schema = "n: u64";
+    EXPECT(zsr_producer_attach("typed", &o, &p) == ZSR_ERROR_SCHEMA);
+    SAYS("has tuples (n: u64, x: f64), the program expects tuples (n: u64)");
+    o.schema = NULL;
+    o.record_size = 5;
+    EXPECT(zsr_producer_attach("typed", &o, &p) == ZSR_ERROR_SCHEMA);
+    o.record_size = 0;
+    o.member = "h9";
+    EXPECT(zsr_producer_attach("typed", &o, &p) == ZSR_ERROR_NOT_FOUND);
+    o.member = "h1";
+    o.schema = "n: u64, x: f64";
+    p = producer("typed", &o);
+    zsr_consumer *c = consumer("typed", NULL);
+    const zsr_column *columns;
+    size_t n, sent, got = 0;
+    OK(zsr_consumer_columns(c, &columns, &n));
+    EXPECT(n == 2 && !strcmp(columns[1].name, "x") && columns[1].kind == ZSR_TYPE_FLOAT);
+    EXPECT(columns[0].width == 8 && columns[1].offset == 8);
+    row all[100], back[100];
+    for (int i = 0; i < 100; i++) all[i] = (row){(uint64_t)i, i / 2.0};
+    EXPECT(zsr_producer_push(p, 0, all, 15, 0) == ZSR_ERROR_SIZE);
+    SAYS("a tuple of 15 B was given to a writer of tuples of 16 B");
+    EXPECT(zsr_producer_push_rows(p, 0, all, SIZE_MAX / 2, 0, &n) == ZSR_ERROR_INVALID);
+    /* Nobody pops: eight rows fit the rings, whatever the patience. */
+    EXPECT(zsr_producer_push_rows(p, ZSR_TO_KEY, all, 100, 0, &sent) == ZSR_AGAIN);
+    while (sent < 8) {
+        EXPECT(zsr_producer_push_rows(p, ZSR_TO_KEY, all + sent, 100 - sent, 1000, &n) == ZSR_AGAIN);
+        sent += n;
+    }
+    EXPECT(sent == 8 && zsr_producer_push(p, 0, &all[8], sizeof(row), 1000) == ZSR_AGAIN);
+    uint8_t *place;
+    EXPECT(zsr_producer_reserve(p, 0, sizeof(row), 0, &place, &n) == ZSR_AGAIN && !place && !n);
+    EXPECT(zsr_consumer_pop_rows(c, back, 15, 100, ZSR_FOREVER, &n) == ZSR_ERROR_SIZE && n == 0);
+    while (sent < 100) {
+        zsr_status status = zsr_consumer_pop_rows(c, back + got, sizeof(row), 3, 0, &n);
+        EXPECT(status == ZSR_OK ? n >= 1 && n <= 3 : status == ZSR_AGAIN && n == 0);
+        got += n;
+        status = zsr_producer_reserve(p, 0, 3 * sizeof(row), 0, &place, &n);
+        if (status == ZSR_AGAIN) continue;
+        OK(status);
+        EXPECT(n == sizeof(row) || n == 2 * sizeof(row));
+        if (n > (100 - sent) * sizeof(row)) n = (100 - sent) * sizeof(row);
+        memcpy(place, all + sent, n);
+        EXPECT(zsr_producer_publish(p, 7) == ZSR_ERROR_SIZE);
+        OK(zsr_producer_publish(p, n));
+        sent += n / sizeof(row);
+    }
+    OK(zsr_producer_close(p));
+    zsr_status status;
+    while ((status = zsr_consumer_pop_rows(c, back + got, sizeof(row), 100 - got ? 100 - got : 1, ZSR_FOREVER, &n)) == ZSR_OK) got += n;
+    EXPECT(status == ZSR_END && got == 100 && !memcmp(all, back, sizeof all));
+    OK(zsr_consumer_leave(c));
+}
+
+#define MANY 20000
+
+static void *push_many(void *handle) {
+    for (uint64_t i = 0; i < MANY; i++) OK(zsr_producer_push(handle, ZSR_TO_KEY, &i, sizeof i, ZSR_FOREVER));
+    EXPECT(zsr_producer_push(handle, 7, "x", 1, 0) == ZSR_ERROR_ROUTE);
+    SAYS("consumer 7 was chosen");
+    OK(zsr_producer_close(handle));
+    return NULL;
+}
+
+static void *pop_many(void *handle) {
+    uint64_t expected = 0, value;
+    zsr_batch b = ZSR_BATCH_INIT;
+    zsr_status status;
+    /* Errors of other threads are not this one's. */
+    EXPECT(!strcmp(zsr_last_error(), ""));
+    while ((status = zsr_consumer_take(handle, ZSR_FOREVER, &b)) == ZSR_OK) {
+        zsr_batch copy = b;
+        const uint8_t *data;
+        size_t n;
+        while (zsr_batch_next(&copy, &data, &n) == ZSR_OK) {
+            EXPECT(n == sizeof value);
+            memcpy(&value, data, n);
+            EXPECT(value == expected++);
+        }
+        OK(zsr_consumer_give_back(handle, &b));
+    }
+    EXPECT(status == ZSR_END && expected == MANY);
+    return NULL;
+}
+
+static void *wait_for_cancel(void *handle) {
+    size_t n;
+    EXPECT(zsr_consumer_pop(handle, &n, sizeof n, ZSR_FOREVER, &n) == ZSR_ERROR_CANCELLED);
+    SAYS("cancelled");
+    return NULL;
+}
+
+/* Flow `many`: a thread that pushes and one that pops; flow `quiet`: one that waits, and is cancelled. */
+static void threads(void) {
+    pthread_t pushing, popping, waiting;
+    zsr_cancel *cancel = zsr_cancel_new();
+    zsr_options o = ZSR_OPTIONS_INIT;
+    o.cancel = cancel;
+    zsr_consumer *quiet = consumer("quiet", &o), *c = consumer("many", NULL);
+    pthread_create(&waiting, NULL, wait_for_cancel, quiet);
+    pthread_create(&pushing, NULL, push_many, producer("many", NULL));
+    pthread_create(&popping, NULL, pop_many, c);
+    pthread_join(pushing, NULL);
+    pthread_join(popping, NULL);
+    OK(zsr_consumer_leave(c));
+    /* The other thread is in its call, or about to be: then this one is in first, and there is nothing to pop. */
+    size_t n;
+    zsr_status status;
+    while ((status = zsr_consumer_pop(quiet, &n, sizeof n, 0, &n)) == ZSR_AGAIN) {}
+    EXPECT(status == ZSR_ERROR_BUSY && zsr_consumer_leave(quiet) == ZSR_ERROR_BUSY);
+    OK(zsr_cancel_trigger(cancel));
+    pthread_join(waiting, NULL);
+    OK(zsr_consumer_leave(quiet));
+    zsr_cancel_free(cancel);
+}
+
+/* The controller is replaced while a producer is attached: SIGPIPE, which ends a program in C, stays away. */
+static void restart(void) {
+    zsr_producer *p = producer("over", NULL);
+    puts("waiting");
+    fflush(stdout);
+    EXPECT(getchar() == 'y');
+    OK(zsr_producer_push(p, ZSR_TO_KEY, "x", 1, ZSR_FOREVER));
+    OK(zsr_producer_leave(p));
+    p = producer("over", NULL);
+    puts("waiting");
+    fflush(stdout);
+    EXPECT(getchar() == 'y');
+    OK(zsr_producer_close(p));
+}
+
+static void *pop_until_down(void *handle) {
+    zsr_batch b = ZSR_BATCH_INIT;
+    EXPECT(zsr_consumer_peek(handle, ZSR_FOREVER, &b) == ZSR_ERROR_ENDED);
+    SAYS("quiet");
+    return NULL;
+}
+
+/* The system goes down while a consumer and a producer wait. */
+static void down(void) {
+    pthread_t popping;
+    zsr_consumer *c = consumer("quiet", NULL);
+    zsr_producer *p = producer("full", NULL);
+    char record[3000] = "x";
+    zsr_status status;
+    pthread_create(&popping, NULL, pop_until_down, c);
+    puts("waiting");
+    fflush(stdout);
+    while ((status = zsr_producer_push(p, ZSR_TO_KEY, record, sizeof record, ZSR_FOREVER)) == ZSR_OK) {}
+    EXPECT(status == ZSR_ERROR_ENDED);
+    SAYS("flow `full`");
+    EXPECT(zsr_producer_push(p, ZSR_TO_KEY, record, sizeof record, 0) == ZSR_ERROR_ENDED);
+    pthread_join(popping, NULL);
+    EXPECT(zsr_producer_close(p) < 0);
+    OK(zsr_consumer_leave(c));
+}
+
+int main(int argc, char **argv) {
+    const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"restart", restart}, {"down", down}};
+    for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
+        if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
+    }
+    fprintf(stderr, "usage: check arguments|records|rows|threads|restart|down\n");
+    return 2;
+}

@@ -1,0 +1,244 @@
+"""The Python package on a running system, which tests/python/run has brought up. Each test has a flow of its own."""
+import os, re, signal, subprocess, sys, threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import zsr
+
+
+def sh(*args):
+    done = subprocess.run([os.environ["ZSR"], *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def flow(request):
+    """Makes a flow named as the test, from h1 to h2; takes more arguments of `zsr flow create`."""
+    name = re.sub(r"\W", "-", request.node.name).strip("-")
+
+    def create(*args):
+        sh("flow", "create", name, "-p", "h1", "-c", "h2", *args)
+        return name
+
+    yield create
+    subprocess.run([os.environ["ZSR"], "flow", "delete", name, "--force"], capture_output=True)
+
+
+TABLE = np.array([(n, n / 2, str(n).encode()) for n in range(10_000)], dtype=[("id", "<u8"), ("price", "<f8"), ("note", "S6")])
+SCHEMA = "id: u64, price: f64, note: bytes(6)"
+
+
+def test_a_table_goes_through_as_it_is(flow):
+    name = flow("--schema", SCHEMA, "--item-size", "4KiB")
+    came = []
+    with zsr.Consumer(name, schema=TABLE.dtype) as consumer:
+        assert consumer.dtype == TABLE.dtype and consumer.schema == SCHEMA and consumer.member == "h2"
+
+        def push():
+            with zsr.Producer(name, schema=SCHEMA) as producer:
+                assert producer.push_rows(TABLE) == len(TABLE)
+                assert producer.push_rows(TABLE[:0]) == 0
+                assert producer.push_rows(TABLE[::2][:10].tobytes()) == 10
+
+        pushing = threading.Thread(target=push)
+        pushing.start()
+        for batch in consumer:
+            rows = batch.numpy()
+            assert not rows.flags.writeable and not rows.flags.owndata
+            came.append(rows.copy())
+        pushing.join()
+    np.testing.assert_array_equal(np.concatenate(came), np.concatenate([TABLE, TABLE[::2][:10]]))
+
+
+def test_rows_lie_in_the_ring_until_they_are_let_go(flow):
+    name = flow("--schema", "n: u64", "--item-size", "64", "--ring-size", "128")
+    producer, consumer = zsr.Producer(name), zsr.Consumer(name)
+    one = lambda n: np.array([(n,)], producer.dtype)
+    kept = []
+    for n in range(2):
+        producer.push_rows(one(n))
+        producer.flush()
+        batch = consumer.pop()
+        kept.append(batch.numpy())
+        # The array is at the ring's own address.
+        assert kept[-1].ctypes.data == batch._held.address
+        with pytest.raises(BufferError, match="still there"):
+            batch.release()
+    del batch
+    with pytest.raises(zsr.Misuse, match="the whole ring of 2 items is held"):
+        consumer.pop()
+    assert [int(rows["n"][0]) for rows in kept] == [0, 1]
+    kept.clear()
+    producer.push_rows(one(2))
+    producer.close()
+    with consumer.pop() as batch:
+        assert batch.numpy()["n"].tolist() == [2]
+    with pytest.raises(BufferError, match="was released"):
+        batch.numpy()
+    assert consumer.pop() is None and consumer.ended and list(consumer) == []
+    consumer.leave()
+    with pytest.raises(zsr.Misuse, match="closed"):
+        consumer.pop()
+
+
+def test_arrays_outlive_their_consumer(flow):
+    name = flow("--schema", "n: u64")
+    with zsr.Producer(name) as producer:
+        producer.push_rows(np.arange(3, dtype="<u8").view(producer.dtype))
+    with zsr.Consumer(name) as consumer:
+        for batch in consumer:
+            rows = batch.numpy()
+    del batch, consumer
+    assert rows["n"].tolist() == [0, 1, 2]
+    with pytest.raises(zsr.RingError, match="has its consumer already"):
+        zsr.Consumer(name)
+    del rows
+    zsr.Consumer(name).leave()
+
+
+def test_records_of_any_length(flow):
+    name = flow()
+    with zsr.Producer(name) as producer, zsr.Consumer(name) as consumer:
+        producer.push("text")
+        producer.push(b"", to=0)
+        assert producer.try_push(memoryview(b"view"))
+        with producer.in_place(100) as room:
+            room.view()[:4] = b"here"
+            room.used = 4
+        with pytest.raises(RuntimeError, match="not this one"):
+            with producer.in_place(100):
+                raise RuntimeError("not this one")
+        with pytest.raises(BufferError, match="still there"):
+            with producer.in_place(100) as room:
+                array = room.numpy()
+        # Whoever holds room keeps others from it.
+        with pytest.raises(BufferError, match="is reserved"):
+            producer.push(b"x")
+        del array, room
+        with pytest.raises(zsr.RouteError, match="consumer 1 was chosen"):
+            producer.push(b"x", to=1)
+        with pytest.raises(zsr.SchemaError, match="does not say how many bytes"):
+            producer.push_rows(b"1234")
+        producer.flush()
+        assert producer.settle() == 0
+        batch = consumer.pop(timeout=60)
+        assert [bytes(record) for record in batch] == [b"text", b"", b"view", b"here"]
+        assert len(batch) == 4 and batch.record_size is None
+        with pytest.raises(zsr.SchemaError):
+            batch.numpy()
+
+
+def test_arrow_batches_are_read_in_the_ring(flow):
+    name = flow("--item-size", "64KiB")
+    sent = pa.RecordBatch.from_pydict({"id": list(range(1000)), "word": [None if n % 3 else f"w{n}" for n in range(1000)]})
+    with zsr.Consumer(name) as consumer:
+        with zsr.Producer(name) as producer:
+            producer.push_arrow(sent)
+            producer.push_arrow(sent.slice(10, 5))
+        batch = consumer.pop()
+        first, second = batch.arrow_batches()
+        assert first.equals(sent) and second.equals(sent.slice(10, 5))
+        begin, end = batch._held.address, batch._held.address + len(memoryview(batch._held))
+        for buffer in first.column("id").buffers()[1:] + first.column("word").buffers():
+            assert begin <= buffer.address < end and buffer.address % 8 == 0
+        del batch
+        # Arrow keeps the batch.
+        assert first.column("id")[999].as_py() == 999
+
+
+def test_rows_become_arrow_columns(flow):
+    name = flow("--schema", SCHEMA, "--item-size", "4KiB")
+    with zsr.Consumer(name) as consumer:
+        with zsr.Producer(name) as producer:
+            producer.push_rows(TABLE[:50])
+        batch = consumer.pop()
+        assert batch.arrow().to_pydict() == {
+            "id": list(range(50)), "price": [n / 2 for n in range(50)], "note": [str(n).encode() for n in range(50)]}
+        rows = batch.arrow_rows()
+        assert rows.buffers()[1].address == batch._held.address
+        assert [row.as_py() for row in rows] == [row.tobytes() for row in TABLE[:50]]
+
+
+def test_what_is_wrong_is_said(flow):
+    name = flow("--schema", "id: u64, at: f32", "--routing", "hash(id)")
+    for wrong, kind, words in [
+        (lambda: zsr.Producer("no-such"), zsr.NotFound, "no-such"),
+        (lambda: zsr.Consumer(name, system="nowhere"), zsr.NotFound, "no system `nowhere` is up"),
+        (lambda: zsr.Consumer(name, member="h9"), zsr.NotFound, "no such member `h9`"),
+        (lambda: zsr.Producer(name, schema="id: u64"), zsr.SchemaError, r"the program expects tuples \(id: u64\)"),
+        (lambda: zsr.Producer(name, schema=np.dtype([("id", ">u8")])), zsr.SchemaError, "little-endian"),
+        (lambda: zsr.Producer(name, schema=np.dtype([("a", "u1"), ("b", "u4")], align=True)), zsr.SchemaError, "gaps"),
+        (lambda: zsr.Producer(name, record_size=5), zsr.SchemaError, "not records of 5 B"),
+        (lambda: zsr.barrier("b", 2, timeout=0.001), zsr.TimedOut, "not all 2 participants came"),
+    ]:
+        with pytest.raises(kind, match=words) as raised:
+            wrong()
+        assert isinstance(raised.value, zsr.Error)
+    with zsr.Producer(name) as producer:
+        with pytest.raises(zsr.RingError, match="has its producer already"):
+            zsr.Producer(name)
+        with pytest.raises(zsr.SchemaError, match="rows of"):
+            producer.push_rows(np.zeros(3, [("id", "<u8"), ("at", "<f8")]))
+        with pytest.raises(zsr.SizeError, match="11 B"):
+            producer.push(bytes(11))
+        with pytest.raises(ValueError, match="-1"):
+            producer.push(bytes(12), timeout=-1)
+        with pytest.raises((BufferError, TypeError)):
+            producer.push(12)
+    with pytest.raises(zsr.Misuse, match="closed"):
+        producer.push(bytes(12))
+    producer.close()
+
+
+def test_threads_run_while_one_waits(flow):
+    name = flow("--item-size", "64", "--ring-size", "128")
+    consumer, producer = zsr.Consumer(name), zsr.Producer(name)
+    waiting, came = threading.Event(), []
+
+    def pop():
+        waiting.set()
+        came.append(consumer.pop())
+
+    thread = threading.Thread(target=pop)
+    thread.start()
+    waiting.wait()
+    # It waits, and this one goes on; a second call at the same object is refused.
+    while True:
+        try:
+            assert consumer.try_pop() is None
+        except zsr.Misuse as e:
+            assert "another thread" in str(e)
+            break
+    with pytest.raises(zsr.TimedOut):
+        while True:
+            producer.push(bytes(28), timeout=0.01)
+    thread.join()
+    assert len(came[0]) == 1
+    producer.leave()
+    came.clear()
+    consumer.leave()
+
+
+@pytest.mark.parametrize("what", ["pop", "push"])
+def test_ctrl_c_ends_a_call_that_waits(flow, what):
+    name = flow("--item-size", "64", "--ring-size", "128")
+    script = {
+        "pop": f"c = zsr.Consumer({name!r})\nprint('waiting', flush=True)\nc.pop()",
+        "push": f"p = zsr.Producer({name!r})\nwhile p.try_push(bytes(28)): pass\nprint('waiting', flush=True)\nwhile True: p.push(bytes(28))",
+    }[what]
+    program = subprocess.Popen([sys.executable, "-c", "import zsr\n" + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "waiting\n"
+    program.send_signal(signal.SIGINT)
+    _, said = program.communicate(timeout=60)
+    assert program.returncode == -signal.SIGINT and "KeyboardInterrupt" in said, said
+    # It has left in good order: another one can go on.
+    (zsr.Consumer if what == "pop" else zsr.Producer)(name).leave()
+
+
+def test_the_example_counts_all(flow):
+    name = flow("--schema", "id: u64, price: f64")
+    example = os.path.join(os.environ["EXAMPLES"], "rate.py")
+    said = subprocess.run([sys.executable, example, name, "rate.png"], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0 and "16000000 bytes" in said.stdout and "the prices' sum is 500000.0" in said.stdout, said.stdout + said.stderr

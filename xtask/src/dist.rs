@@ -1,0 +1,101 @@
+//! `cargo xtask dist [--prefix DIR] [--debug]`: a tree that programs in C and C++ are built from, without this repository.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What of the repository goes where below the prefix.
+const FILES: [(&str, &str); 9] = [
+    ("crates/capi/include/zsr.h", "include/zsr.h"),
+    ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
+    ("crates/capi/examples/rows.c", "share/zsr/examples/rows.c"),
+    ("crates/capi/examples/rows.cpp", "share/zsr/examples/rows.cpp"),
+    ("topologies/shuffle-2x2.yaml", "share/zsr/topologies/shuffle-2x2.yaml"),
+    ("docs/libraries.md", "share/doc/zsr/libraries.md"),
+    ("docs/guide.md", "share/doc/zsr/guide.md"),
+    ("docs/reference.md", "share/doc/zsr/reference.md"),
+    ("LICENSE", "share/doc/zsr/LICENSE"),
+];
+
+/// Builds library and command, and installs them.
+pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let (mut prefix, mut profile) = (target.join("dist"), "release");
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match *arg {
+            "--prefix" => prefix = args.next().map(PathBuf::from).ok_or("--prefix needs a folder")?,
+            "--debug" => profile = "debug",
+            other => return Err(format!("dist: `{other}` is not known: expected --prefix DIR, --debug")),
+        }
+    }
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    for what in [&["-p", "zsr-capi"][..], &["-p", "zsr-control-plane", "--bin", "zsr"]] {
+        let mut build = Command::new(&cargo);
+        build.current_dir(root).args(["build", "--locked"]).args(what);
+        if profile == "release" {
+            build.arg("--release");
+        }
+        let status = build.status().map_err(|e| format!("cargo: {e}"))?;
+        if !status.success() {
+            return Err(format!("cargo build {}: {status}", what.join(" ")));
+        }
+    }
+    let built = target.join(profile);
+    for (from, to) in [("libzsr_c.so", "lib/libzsr.so.1"), ("libzsr_c.a", "lib/libzsr.a"), ("zsr", "bin/zsr")]
+    {
+        copy(&built.join(from), &prefix.join(to))?;
+    }
+    for (from, to) in FILES {
+        copy(&root.join(from), &prefix.join(to))?;
+    }
+    let link = prefix.join("lib/libzsr.so");
+    if link.is_symlink() {
+        std::fs::remove_file(&link).map_err(at(&link))?;
+    }
+    symlink("libzsr.so.1", &link).map_err(at(&link))?;
+    let pc = prefix.join("lib/pkgconfig/zsr.pc");
+    make_folder(&pc)?;
+    std::fs::write(&pc, pkg_config()).map_err(at(&pc))?;
+    println!(
+        "{}: bin/zsr, lib/libzsr.so, lib/libzsr.a, include/zsr.h, include/zsr.hpp, share/",
+        prefix.display()
+    );
+    Ok(())
+}
+
+/// The tree can be moved: paths are found from the file's own.
+fn pkg_config() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         libdir=${{prefix}}/lib\n\
+         includedir=${{prefix}}/include\n\
+         archive=${{libdir}}/libzsr.a -lgcc_s -lpthread -lm -ldl\n\
+         \n\
+         Name: zsr\n\
+         Description: Push and pop at the rings of a running system of zsr\n\
+         Version: {}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -lzsr\n\
+         Libs.private: -lgcc_s -lpthread -lm -ldl\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    make_folder(to)?;
+    // A new file: programs that run keep the old one.
+    if to.exists() {
+        std::fs::remove_file(to).map_err(at(to))?;
+    }
+    std::fs::copy(from, to).map(|_| ()).map_err(at(from))
+}
+
+fn make_folder(file: &Path) -> Result<(), String> {
+    let folder = file.parent().unwrap_or(file);
+    std::fs::create_dir_all(folder).map_err(at(folder))
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |e| format!("{}: {e}", path.display())
+}
