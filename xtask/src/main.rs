@@ -1,10 +1,11 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
-//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask crates`.
+//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask crates`, `cargo xtask mutants [--list | --check | NAME...]`.
 
 #![forbid(unsafe_code)]
 
 mod cli;
 mod crates;
+mod mutants;
 mod names;
 mod p4;
 mod proto;
@@ -32,9 +33,13 @@ fn main() -> ExitCode {
         ["cli"] => cli::run(root, false),
         ["cli", "--check"] => cli::run(root, true),
         ["crates"] => crates::run(root),
+        ["mutants", "--list"] => mutants::list(root),
+        ["mutants", "--check"] => mutants::check(root),
+        ["mutants", names @ ..] => mutants::run(root, names),
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
-                  cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask crates"
+                  cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask crates | \
+                  cargo xtask mutants [--list | --check | NAME...]"
                 .into(),
         ),
     };
