@@ -116,9 +116,8 @@ fn says_why(seed: u64) -> bool {
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload().downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.payload().downcast_ref::<&str>().copied()).unwrap_or_default();
-        let text = text.lines().next().unwrap_or_default();
         if !said.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            println!("why: {text}");
+            println!("seed {seed}: {}", text.lines().next().unwrap_or_default());
         }
     }));
     apart(Schedule::new(seed), false).is_some()
@@ -154,7 +153,8 @@ fn many(args: &Args) -> ExitCode {
     // Loaded once, for all schedules.
     let loaded = zsr_tests::controlled::load();
     let seeds = args.from..args.from.saturating_add(args.seeds);
-    if let Err(e) = pool::run(seeds, jobs, |seed| passes(seed, |_| true), done) {
+    let work = |seed| if args.until_failure { says_why(seed) } else { passes(seed, |_| true) };
+    if let Err(e) = pool::run(seeds, jobs, work, done) {
         println!("\nno process can be made for a schedule: {e}");
         return ExitCode::from(2);
     }
@@ -165,8 +165,6 @@ fn many(args: &Args) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     if args.until_failure {
-        // What is wrong is told by another run of it: it is the same one.
-        let _ = pool::run(std::iter::once(seed), 1, says_why, |_, _| true);
         println!("first failure: seed {seed}: {outcome:?}");
         return ExitCode::FAILURE;
     }

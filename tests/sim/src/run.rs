@@ -21,6 +21,9 @@ use crate::schedule::{HOSTS, NewFlow, Schedule, Step, What};
 
 /// Virtual time between two turns of the programs.
 const STEP: Duration = Duration::from_micros(100);
+/// The same when something has been waited for so long: it will hardly come.
+const RARELY: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(5);
 /// Turns of the programs between two looks for rings without a program.
 const LOOK: u64 = 5;
 /// Between two attempts to start a controller.
@@ -200,10 +203,10 @@ impl Run<'_> {
 
     /// Lets time pass until `lacking` says that nothing is.
     fn until(&mut self, what: &str, mut lacking: impl FnMut(&mut Self) -> Option<String>) {
-        let end = self.now() + DRAINED;
+        let (begun, end) = (self.now(), self.now() + DRAINED);
         loop {
             for _ in 0..10 {
-                self.turn();
+                self.turn_of(if self.now() - begun > LONG { RARELY } else { STEP });
             }
             let Some(still) = lacking(self) else { return };
             if self.now() > end {
@@ -218,7 +221,11 @@ impl Run<'_> {
 
     /// Virtual time passes, the programs do a little, and what has ended meanwhile is looked at.
     fn turn(&mut self) {
-        self.sim.run_for(STEP);
+        self.turn_of(STEP);
+    }
+
+    fn turn_of(&mut self, time: Duration) {
+        self.sim.run_for(time);
         self.turn += 1;
         if self.turn.is_multiple_of(LOOK) {
             for (number, agent) in self.sim.agents.iter().enumerate().filter(|(n, _)| self.sim.lives(*n)) {

@@ -49,6 +49,9 @@ const SPAN: u64 = 20_000;
 const QUIET_SPAN: u64 = 200_000;
 /// Spans without a word after which it is quiet.
 const QUIET: u32 = 50;
+/// The same where it has been quiet for long.
+const SILENT_SPAN: u64 = 1_000_000;
+const SILENT: u32 = 1000;
 /// Packets that may wait for another pass through the switch.
 const QUEUED: usize = 4096;
 /// Turns that the processes may have at one time.
@@ -206,7 +209,9 @@ impl Controlled {
         for timer in ticks::timers(spec.tick) {
             switch.add_timer(timer).expect("a timer");
         }
-        SwitchNode { pass_ns: self.pass_ns, ..SwitchNode::new(switch, Wire::default()) }
+        let mut node = SwitchNode::new(switch, Wire::default());
+        node.pass_ns = self.pass_ns;
+        node
     }
 
     /// A switch that knows nothing.
@@ -410,7 +415,11 @@ impl Controlled {
     }
 
     fn span_until(&mut self, end: u64) {
-        let span = if self.silent_spans > QUIET { QUIET_SPAN } else { SPAN };
+        let span = match self.silent_spans {
+            0..=QUIET => SPAN,
+            ..=SILENT => QUIET_SPAN,
+            _ => SILENT_SPAN,
+        };
         assert_eq!(self.net.run_for(span.min(end - self.net.now())), Stop::Time);
         let now = self.net.now();
         // Agents may have given their NICs something to send.

@@ -51,13 +51,13 @@ impl Judge {
         if done.status.success() {
             return Ok(Verdict::Survived);
         }
-        let of = |what| said.lines().find_map(|line: &str| line.strip_prefix(what));
+        let of = |what: &str| said.lines().find_map(|line| line.strip_prefix(what));
         let found = of("first failure: seed ").and_then(|rest| rest.split_once(": "));
         let Some((Ok(seed), how)) = found.map(|(seed, how)| (seed.parse::<u64>(), how)) else {
             let wrong = String::from_utf8_lossy(&done.stderr);
             return Err(format!("the simulator did not run ({}): {said}{wrong}", done.status));
         };
-        let why = of("why: ").unwrap_or(how).to_owned();
+        let why = of(&format!("seed {seed}: ")).unwrap_or(how).to_owned();
         Ok(Verdict::Caught { seed, after: seed - from + 1, why })
     }
 }

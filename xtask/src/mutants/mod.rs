@@ -65,17 +65,12 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
         return Err(format!("no mutant is called `{name}`: `cargo xtask mutants --list` names them"));
     }
     let scratch = root.join(SCRATCH);
-    let simulator = build(root, &scratch, &mutants)?;
-    let judge = Judge { simulator };
-    if let Verdict::Caught { seed, .. } = judge.product(SOUND)? {
-        return Err(format!("the product itself fails with seed {seed}: no mutant can be judged"));
-    }
     let chosen = mutants.iter().filter(|m| names.is_empty() || names.contains(&m.name.as_str()));
     let (in_p4, in_rust): (Vec<&Mutant>, Vec<&Mutant>) = chosen.partition(|m| m.is_p4());
     let mut tally = Tally::default();
     let compiler = crate::p4::compiler();
     std::thread::scope(|scope| {
-        // Programs are compiled while other mutants are judged.
+        // Programs are compiled while the simulator is built and other mutants are judged.
         let (compiled, programs) = mpsc::channel();
         if compiler.is_ok() {
             let (in_p4, programs) = (&in_p4, Programs::new(root, &scratch, &mutants));
@@ -84,6 +79,10 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
             });
         } else {
             drop(compiled);
+        }
+        let judge = Judge { simulator: build(root, &scratch, &mutants)? };
+        if let Verdict::Caught { seed, why, .. } = judge.product(SOUND)? {
+            return Err(format!("the product itself fails with seed {seed}, so no mutant can be judged: {why}"));
         }
         for mutant in in_rust {
             tally.note(mutant, judge.rust(mutant)?);
