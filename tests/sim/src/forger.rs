@@ -68,7 +68,7 @@ impl Forger {
     }
 
     fn frame(&mut self, host: usize) -> Option<Vec<u8>> {
-        Some(match self.rng.below(8) {
+        Some(match self.rng.below(11) {
             // Commands of the controller.
             0 => self.reset().packet(),
             1 => admin::close(self.number()),
@@ -84,6 +84,14 @@ impl Forger {
                 if frame.len() > IP_AT {
                     icrc::write(&mut frame[IP_AT..]);
                 }
+                frame
+            }
+            // What it has sent itself, damaged.
+            7..10 => {
+                let mut frame = self.known(|from| from == host)?;
+                let behind_ip = frame.len().saturating_sub(IP_AT) as u64;
+                let at = frame.len() - 1 - self.rng.below(behind_ip.max(1)) as usize;
+                frame[at] ^= 1 << self.rng.below(8);
                 frame
             }
             _ => (0..self.rng.below(200)).map(|_| self.rng.bits() as u8).collect(),

@@ -91,6 +91,19 @@ pub enum What {
 }
 
 impl What {
+    /// The flow that an operator's wish is about.
+    pub fn flow(&self) -> Option<usize> {
+        match self {
+            What::Create(flow) => Some(flow.name),
+            What::SetRateAndWeight { flow, .. }
+            | What::AddProducer { flow, .. }
+            | What::AddConsumer { flow, .. }
+            | What::Remove { flow, .. }
+            | What::Delete { flow } => Some(*flow),
+            _ => None,
+        }
+    }
+
     /// Whether an operator asks for it, or only packets suffer: nothing that could end a flow.
     pub fn is_asked_for(&self) -> bool {
         let operation = matches!(
@@ -319,6 +332,15 @@ impl Schedule {
         let bandwidth_bps = maker.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]);
         for _ in 0..maker.rng.below(3) {
             maker.misuse(flows);
+        }
+        // Much at a time.
+        if maker.rng.chance(0.25) {
+            for _ in 0..maker.rng.below(8) {
+                maker.operation(flows);
+            }
+            for _ in 0..maker.rng.below(12) {
+                maker.fault();
+            }
         }
         // Just before they wrap, and so close that those of different connections can be taken for each other.
         let first_psn = maker.pick(&[None, None, Some(0), Some(0xff_fff0), Some(0x7f_fff0)]);
