@@ -82,7 +82,12 @@ impl Handle {
         let items = self.kept.len() / consumer.spec().item_size() as usize;
         if items > 0 {
             let mut view = consumer.peek_at_most(items).expect("it was there");
-            assert!(view.bytes() == self.kept, "f{}.{}: items have changed in the ring", self.flow, self.member);
+            assert!(
+                view.bytes() == self.kept,
+                "f{}.{}: items have changed in the ring",
+                self.flow,
+                self.member
+            );
             view.advance(items);
             view.keep();
             self.kept.clear();
@@ -156,7 +161,14 @@ impl Programs {
     /// Somebody has asked for a flow.
     pub fn know(&mut self, flow: &NewFlow) {
         let founders = flow.consumers.iter().map(|host| format!("c{host}")).collect();
-        let book = Book { asked: flow.clone(), order: Vec::new(), founders, paused: false, excused: None, nonsense: None };
+        let book = Book {
+            asked: flow.clone(),
+            order: Vec::new(),
+            founders,
+            paused: false,
+            excused: None,
+            nonsense: None,
+        };
         self.books.insert(flow.name, book);
     }
 

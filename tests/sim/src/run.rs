@@ -293,7 +293,10 @@ impl Run<'_> {
                 }
                 EventKind::FlowFailed => self.flow_failed(flow, &event.text),
                 EventKind::MemberRemoved if self.blameless && !self.is_removed(flow) => {
-                    panic!("member {} of f{flow} was taken out, though it did nothing: {}", event.member, event.text)
+                    panic!(
+                        "member {} of f{flow} was taken out, though it did nothing: {}",
+                        event.member, event.text
+                    )
                 }
                 _ => {}
             }
@@ -467,11 +470,15 @@ impl Run<'_> {
         for flow in controller.list_flows() {
             let number = flow.name[1..].parse().unwrap_or(usize::MAX);
             let lacking = match (&flow.failed, programs.excused(number)) {
-                (Some(_), _) => programs.present(number).map(|who| format!("{who} does not know that {} failed", flow.name)),
+                (Some(_), _) => programs
+                    .present(number)
+                    .map(|who| format!("{who} does not know that {} failed", flow.name)),
                 (None, None) => programs.lacking(number).or_else(|| programs.unended(number)),
                 (None, Some(_)) => {
-                    let unnoticed = programs.nonsense(number) == Some(Nonsense::Beyond) && !programs.has_ended(number);
-                    unnoticed.then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
+                    let unnoticed =
+                        programs.nonsense(number) == Some(Nonsense::Beyond) && !programs.has_ended(number);
+                    unnoticed
+                        .then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
                 }
             };
             if lacking.is_some() {

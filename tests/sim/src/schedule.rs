@@ -152,6 +152,8 @@ pub struct Schedule {
 
 /// Held back this long, a frame is overtaken by many.
 const LATE_NS: u64 = 20_000;
+/// And so long, by whole transfers.
+const VERY_LATE_NS: u64 = 1_000_000;
 const FLOWS: u64 = 4;
 
 struct Maker {
@@ -351,6 +353,16 @@ impl Schedule {
                 && maker.rng.chance(0.15)
             {
                 flow.rate_cap = Some(1_000_000 << maker.rng.below(10));
+            }
+        }
+        let mut rates = rates;
+        let of_steps = maker.steps.iter_mut().filter_map(|step| match &mut step.what {
+            What::Faults { rates, .. } => Some(rates),
+            _ => None,
+        });
+        for rates in of_steps.chain([&mut rates]) {
+            if maker.rng.chance(0.3) {
+                rates.reorder_ns = VERY_LATE_NS;
             }
         }
         let Maker { mut steps, calm_us, .. } = maker;

@@ -46,7 +46,8 @@ impl Mutant {
     }
 
     fn parse(name: String, text: &str) -> Result<Mutant, String> {
-        let mut mutant = Mutant { name, why: String::new(), seeds: 0, from: 1, alone: false, changes: Vec::new() };
+        let mut mutant =
+            Mutant { name, why: String::new(), seeds: 0, from: 1, alone: false, changes: Vec::new() };
         let (mut file, mut lines) = (String::new(), text.lines());
         while let Some(line) = lines.next() {
             if line == "--- old" {
@@ -136,7 +137,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("zsr-mutant-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mutant = Mutant::parse("m".into(), TEXT).unwrap();
-        for (text, fits) in [("x\nlet a;\nb\n", true), ("let a;\n", false), ("let a;\nb\nlet a;\nb\n", false)] {
+        for (text, fits) in [("x\nlet a;\nb\n", true), ("let a;\n", false), ("let a;\nb\nlet a;\nb\n", false)]
+        {
             std::fs::write(folder.join("a.rs"), text).unwrap();
             assert_eq!(mutant.check(&folder).is_ok(), fits, "{text:?}");
         }

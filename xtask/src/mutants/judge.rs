@@ -13,7 +13,11 @@ pub struct Judge {
 #[derive(Debug)]
 pub enum Verdict {
     /// This seed was the first one that failed, so many had been run by then.
-    Caught { seed: u64, after: u64, why: String },
+    Caught {
+        seed: u64,
+        after: u64,
+        why: String,
+    },
     Survived,
 }
 

@@ -82,7 +82,9 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
         }
         let judge = Judge { simulator: build(root, &scratch, &mutants)? };
         if let Verdict::Caught { seed, why, .. } = judge.product(SOUND)? {
-            return Err(format!("the product itself fails with seed {seed}, so no mutant can be judged: {why}"));
+            return Err(format!(
+                "the product itself fails with seed {seed}, so no mutant can be judged: {why}"
+            ));
         }
         for mutant in in_rust {
             tally.note(mutant, judge.rust(mutant)?);
@@ -134,7 +136,16 @@ fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf, Str
     println!("building the simulator with all mutants in {SCRATCH}");
     let built = Command::new(cargo)
         .current_dir(&copy)
-        .args(["build", "--quiet", "--locked", "--profile", "mutants", "--package", "zsr-sim", "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--profile",
+            "mutants",
+            "--package",
+            "zsr-sim",
+            "--target-dir",
+        ])
         .arg(&target)
         // Code that a mutant takes away is code that nobody uses.
         .env("RUSTFLAGS", "--cap-lints=allow")

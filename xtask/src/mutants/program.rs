@@ -52,7 +52,8 @@ impl<'a> Programs<'a> {
         let mut files = mixed(self.root, self.mixed.iter().copied(), either)?;
         for name in [METADATA, MAIN] {
             if !files.contains_key(name) {
-                let text = std::fs::read_to_string(self.root.join(name)).map_err(|e| format!("{name}: {e}"))?;
+                let text =
+                    std::fs::read_to_string(self.root.join(name)).map_err(|e| format!("{name}: {e}"))?;
                 files.insert(name.to_owned(), text);
             }
         }

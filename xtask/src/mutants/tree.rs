@@ -132,7 +132,8 @@ mod tests {
         let root = std::env::temp_dir().join(format!("zsr-tree-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         std::fs::write(root.join("a.rs"), "one(); two(); three();").unwrap();
-        let text = |mutants: &[Mutant]| rust_files(&root, mutants).map(|mut files| files.remove("a.rs").unwrap());
+        let text =
+            |mutants: &[Mutant]| rust_files(&root, mutants).map(|mut files| files.remove("a.rs").unwrap());
         let mixed = text(&[mutant("a", "two()"), mutant("b", "one()"), mutant("c", "two()")]).unwrap();
         assert!(mixed.starts_with(&format!("{}; ", switched("b", "b()", "one()"))), "{mixed}");
         let both = switched("c", "c()", &switched("a", "a()", "two()"));
