@@ -110,12 +110,13 @@ impl Forger {
         }
     }
 
+    /// One that is `whose`: first of all one of the lengths that there are, since there are few kinds of each.
     fn known(&mut self, whose: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
         let known = self.seen.borrow();
-        let theirs: Vec<&Vec<u8>> = known.iter().filter(|(from, _)| whose(*from)).map(|(_, f)| f).collect();
-        if theirs.is_empty() {
-            return None;
-        }
-        Some(theirs[self.rng.below(theirs.len() as u64) as usize].clone())
+        let theirs = || known.iter().filter(|(from, _)| whose(*from)).map(|(_, frame)| frame);
+        let lengths: Vec<usize> = theirs().map(Vec::len).collect::<BTreeSet<_>>().into_iter().collect();
+        let length = *lengths.get(self.rng.below(lengths.len().max(1) as u64) as usize)?;
+        let count = theirs().filter(|frame| frame.len() == length).count() as u64;
+        theirs().filter(|frame| frame.len() == length).nth(self.rng.below(count) as usize).cloned()
     }
 }

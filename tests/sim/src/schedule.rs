@@ -352,7 +352,7 @@ impl Schedule {
             if let What::Create(flow) = &mut step.what
                 && maker.rng.chance(0.15)
             {
-                flow.rate_cap = Some(1_000_000 << maker.rng.below(10));
+                flow.rate_cap = Some(8_000_000 << maker.rng.below(8));
             }
         }
         let mut rates = rates;
@@ -375,5 +375,35 @@ impl Schedule {
     pub fn keeping(&self, keep: impl Fn(usize) -> bool) -> Schedule {
         let steps = self.steps.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect();
         Schedule { steps, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_seeds_have_every_fault() {
+        let schedules: Vec<Schedule> = (0..1000).map(Schedule::new).collect();
+        let steps = || schedules.iter().flat_map(|s| &s.steps).map(|step| &step.what);
+        let faults: [fn(&What) -> bool; 8] = [
+            |what| matches!(what, What::Nonsense(_)),
+            |what| matches!(what, What::Forges(_, true)),
+            |what| matches!(what, What::ControllerJumps(_)),
+            |what| matches!(what, What::AgentJumps(..)),
+            |what| matches!(what, What::KillSwitch),
+            |what| matches!(what, What::JournalCut(_)),
+            |what| matches!(what, What::Faults { rates, .. } if rates.reorder_ns == VERY_LATE_NS),
+            |what| matches!(what, What::Create(flow) if flow.rate_cap.is_some()),
+        ];
+        for (number, is_it) in faults.iter().enumerate() {
+            let times = steps().filter(|what| is_it(what)).count();
+            assert!(times > 20, "fault {number}: {times} times");
+        }
+        for pass_ns in [0, 100, 400] {
+            assert!(schedules.iter().filter(|s| s.pass_ns == pass_ns).count() > 50);
+        }
+        assert!(schedules.iter().filter(|s| s.first_psn == Some(0xff_fff0)).count() > 50);
+        assert!(schedules.iter().filter(|s| !s.big_endian.is_empty()).count() > 50);
     }
 }
