@@ -34,6 +34,8 @@ pub struct Mutant {
     pub from: u64,
     /// Of the P4 program: it needs a program of its own, since what it changes is neither statements nor an expression.
     pub alone: bool,
+    /// It is not caught yet.
+    pub is_open: bool,
     pub changes: Vec<Change>,
 }
 
@@ -46,8 +48,15 @@ impl Mutant {
     }
 
     fn parse(name: String, text: &str) -> Result<Mutant, String> {
-        let mut mutant =
-            Mutant { name, why: String::new(), seeds: 0, from: 1, alone: false, changes: Vec::new() };
+        let mut mutant = Mutant {
+            name,
+            why: String::new(),
+            seeds: 0,
+            from: 1,
+            alone: false,
+            is_open: false,
+            changes: Vec::new(),
+        };
         let (mut file, mut lines) = (String::new(), text.lines());
         while let Some(line) = lines.next() {
             if line == "--- old" {

@@ -124,7 +124,15 @@ mod tests {
 
     fn mutant(name: &str, old: &str) -> Mutant {
         let change = Change { file: "a.rs".into(), old: old.into(), new: format!("{name}()") };
-        Mutant { name: name.into(), why: "w".into(), seeds: 1, from: 1, alone: false, changes: vec![change] }
+        Mutant {
+            name: name.into(),
+            why: "w".into(),
+            seeds: 1,
+            from: 1,
+            alone: false,
+            is_open: false,
+            changes: vec![change],
+        }
     }
 
     #[test]
