@@ -40,6 +40,9 @@ fn without_tag(bytes: &[u8]) -> Frame {
     frame
 }
 
+/// Packets that have another pass at one time, where they are queued.
+const PASSES: usize = 2;
+
 /// ECN bits of the type of service; all of them: marked.
 const ECN: u8 = 3;
 
@@ -71,6 +74,10 @@ pub struct SwitchNode {
     pub filter: Filter,
     /// Ports on a VLAN, and which. What leaves there has its tag and the priority of RoCE; the witness sees it without.
     pub vlans: BTreeMap<u16, u16>,
+    /// How long a packet takes for another pass, nanoseconds, if the switch queues them; others come in meanwhile.
+    pub pass_ns: u64,
+    /// When the next ones of those that wait have theirs.
+    pass_at: Option<u64>,
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
     depths: BTreeMap<u16, usize>,
@@ -87,6 +94,8 @@ impl SwitchNode {
             wire,
             filter: Box::new(|_, _| false),
             vlans: BTreeMap::new(),
+            pass_ns: 0,
+            pass_at: None,
             out: Vec::new(),
             queue: VecDeque::new(),
             depths: BTreeMap::new(),
@@ -122,12 +131,20 @@ impl SwitchNode {
     pub fn serve(&mut self, now_ns: u64, control: &ControlQueue) -> bool {
         let served = control.drain(&mut self.switch) > 0;
         let mut pool = std::mem::take(&mut self.pool);
-        while self.switch.has_pending() {
+        while self.pass_ns == 0 && self.switch.has_pending() {
             self.switch.run_pending(now_ns, 16, &mut pool, &mut self.out);
             self.send(now_ns, None, &mut pool);
         }
         self.pool = pool;
+        self.plan(now_ns);
         served
+    }
+
+    /// What waits for another pass has it in a while.
+    fn plan(&mut self, now_ns: u64) {
+        if self.pass_ns > 0 && self.switch.has_pending() {
+            self.pass_at.get_or_insert(now_ns + self.pass_ns);
+        }
     }
 
     /// One more waits at a port, or one fewer.
@@ -173,6 +190,7 @@ impl Node for SwitchNode {
         self.wire.arrives(port, &bytes);
         self.switch.process(now_ns, port, frame, pool, &mut self.out);
         self.send(now_ns, Some((port, &bytes)), pool);
+        self.plan(now_ns);
     }
 
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
@@ -182,14 +200,21 @@ impl Node for SwitchNode {
     }
 
     fn next_timer(&self) -> Option<u64> {
-        self.switch.next_timer()
+        [self.switch.next_timer(), self.pass_at].into_iter().flatten().min()
     }
 
     fn on_timer(&mut self, now_ns: u64) {
         let mut pool = std::mem::take(&mut self.pool);
-        self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
-        self.send(now_ns, None, &mut pool);
+        if self.pass_at.take_if(|at| *at <= now_ns).is_some() {
+            self.switch.run_pending(now_ns, PASSES, &mut pool, &mut self.out);
+            self.send(now_ns, None, &mut pool);
+        }
+        if self.switch.next_timer().is_some_and(|at| at <= now_ns) {
+            self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
+            self.send(now_ns, None, &mut pool);
+        }
         self.pool = pool;
+        self.plan(now_ns);
     }
 }
 

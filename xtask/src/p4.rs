@@ -12,27 +12,54 @@ const P4INFO: &str = "p4/artifacts/zsr-v1model.p4info.txtpb";
 const NAMES: &str = "p4/artifacts/names.rs";
 const MANIFEST: &str = "p4/artifacts/zsr-v1model.manifest.json";
 
+/// What is in p4/artifacts of a compiled program.
+pub const FILES: [&str; 3] = ["zsr-v1model.json", "zsr-v1model.p4info.txtpb", "zsr-v1model.manifest.json"];
+
 /// Compiles with `p4c-bm2-ss` (from `$P4C`, or PATH); warnings are errors. With `check`, only says whether the artifacts
 /// are those of the sources.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
-    let sources = hash_of_sources(&root.join("p4")).map_err(|e| format!("p4/: {e}"))?;
     if check {
-        let manifest: serde_json::Value = read(root, MANIFEST)
-            .and_then(|t| serde_json::from_slice(&t).map_err(|e| format!("{MANIFEST}: {e}")))?;
-        if manifest["sources_sha256"] != sources.as_str() {
-            return Err(format!("{MANIFEST} is stale: p4/ has changed since. Run `cargo xtask p4`."));
-        }
+        let sources = fits(root)?;
         if read(root, NAMES)? != names_of(root)?.as_bytes() {
             return Err(format!("{NAMES} is not what `cargo xtask p4 --names` writes. Run it."));
         }
         println!("{MANIFEST}, {NAMES}: fit the sources ({sources})");
         return Ok(());
     }
+    compile(root)?;
+    println!("{JSON}\n{P4INFO}\n{MANIFEST}");
+    write_names(root)
+}
 
+/// The hash of the sources, if the manifest has the same one.
+fn fits(root: &Path) -> Result<String, String> {
+    let sources = hash_of_sources(&root.join("p4")).map_err(|e| format!("p4/: {e}"))?;
+    let manifest: serde_json::Value = read(root, MANIFEST)
+        .and_then(|t| serde_json::from_slice(&t).map_err(|e| format!("{MANIFEST}: {e}")))?;
+    if manifest["sources_sha256"] != sources.as_str() {
+        return Err(format!("{MANIFEST} is stale: p4/ has changed since. Run `cargo xtask p4`."));
+    }
+    Ok(sources)
+}
+
+/// Whether the compiled program is that of the sources.
+pub fn is_fresh(root: &Path) -> bool {
+    fits(root).is_ok()
+}
+
+/// The compiler and what it says of its version.
+pub fn compiler() -> Result<(String, String), String> {
     let p4c = std::env::var("P4C").unwrap_or_else(|_| "p4c-bm2-ss".into());
     let version = output(Command::new(&p4c).arg("--version")).map_err(|e| {
         format!("{p4c}: {e}. Put p4c-bm2-ss (p4lang/p4c) on PATH or name it in $P4C; users need no compiler.")
     })?;
+    Ok((p4c, version))
+}
+
+/// Compiles the program and writes its manifest.
+pub fn compile(root: &Path) -> Result<(), String> {
+    let sources = hash_of_sources(&root.join("p4")).map_err(|e| format!("p4/: {e}"))?;
+    let (p4c, version) = compiler()?;
     output(Command::new(&p4c).current_dir(root).args([
         "--arch",
         "v1model",
@@ -52,9 +79,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
         "p4info_sha256": hash_of(&read(root, P4INFO)?),
     });
     let text = serde_json::to_string_pretty(&manifest).map_err(|e| e.to_string())? + "\n";
-    std::fs::write(root.join(MANIFEST), text).map_err(|e| format!("{MANIFEST}: {e}"))?;
-    println!("{JSON}\n{P4INFO}\n{MANIFEST}");
-    write_names(root)
+    std::fs::write(root.join(MANIFEST), text).map_err(|e| format!("{MANIFEST}: {e}"))
 }
 
 /// Writes the Rust module of names anew, from the artifacts that there are. Needs no P4 compiler.

@@ -2,6 +2,7 @@
 //! faults; a seed says everything, so that what has gone wrong once goes wrong again.
 
 mod entropy;
+mod forger;
 mod pool;
 mod programs;
 mod run;
@@ -38,6 +39,12 @@ struct Args {
     /// With --seed: only these steps of the schedule, as a failure prints them
     #[arg(long, requires = "seed", value_delimiter = ',')]
     steps: Option<Vec<usize>>,
+    /// Stop at the first seed that fails, without making its schedule shorter
+    #[arg(long, conflicts_with = "seed")]
+    until_failure: bool,
+    /// Give the switch the compiled P4 program of this folder, in place of the built-in one
+    #[arg(long)]
+    artifacts: Option<std::path::PathBuf>,
     /// With --seed: write the packets that the switch sees to this folder
     #[arg(long, requires = "seed")]
     pcap: Option<std::path::PathBuf>,
@@ -45,6 +52,12 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(folder) = &args.artifacts
+        && let Err(e) = zsr_tests::controlled::use_program(folder)
+    {
+        eprintln!("zsr-sim: {e}");
+        return ExitCode::from(2);
+    }
     match args.seed {
         Some(seed) => one(seed, args.steps.as_deref(), args.pcap.as_deref()),
         None => many(&args),
@@ -62,9 +75,12 @@ fn one(seed: u64, steps: Option<&[usize]>, pcap: Option<&std::path::Path>) -> Ex
         None => schedule,
     };
     println!(
-        "seed {seed}: MTU {}, {} Gbit/s, faults {:?}",
+        "seed {seed}: MTU {}, {} Gbit/s, first PSN {:?}, big-endian hosts {:?}, {} ns for a pass, faults {:?}",
         schedule.mtu,
         schedule.bandwidth_bps / 1_000_000_000,
+        schedule.first_psn,
+        schedule.big_endian,
+        schedule.pass_ns,
         schedule.rates
     );
     schedule.steps.iter().enumerate().for_each(|(at, step)| println!("{at:>4} {step}"));
@@ -94,6 +110,19 @@ fn passes(seed: u64, keep: impl Fn(usize) -> bool) -> bool {
     apart(Schedule::new(seed).keeping(keep), false).is_some()
 }
 
+/// Runs a schedule, and says in one line what is wrong first.
+fn says_why(seed: u64) -> bool {
+    let said = std::sync::atomic::AtomicBool::new(false);
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.payload().downcast_ref::<&str>().copied()).unwrap_or_default();
+        if !said.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            println!("seed {seed}: {}", text.lines().next().unwrap_or_default());
+        }
+    }));
+    apart(Schedule::new(seed), false).is_some()
+}
+
 fn many(args: &Args) -> ExitCode {
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let (begun, mut ran, mut failed) = (Instant::now(), 0u64, Vec::new());
@@ -103,6 +132,9 @@ fn many(args: &Args) -> ExitCode {
         if outcome != Outcome::Passed {
             println!("{}seed {seed}: {outcome:?}", if is_terminal { "\n" } else { "" });
             failed.push((seed, outcome));
+        }
+        if args.until_failure && !failed.is_empty() {
+            return false;
         }
         let often = if is_terminal { Duration::from_millis(500) } else { Duration::from_secs(20) };
         if shown.elapsed() > often || ran == args.seeds {
@@ -121,7 +153,8 @@ fn many(args: &Args) -> ExitCode {
     // Loaded once, for all schedules.
     let loaded = zsr_tests::controlled::load();
     let seeds = args.from..args.from.saturating_add(args.seeds);
-    if let Err(e) = pool::run(seeds, jobs, |seed| passes(seed, |_| true), done) {
+    let work = |seed| if args.until_failure { says_why(seed) } else { passes(seed, |_| true) };
+    if let Err(e) = pool::run(seeds, jobs, work, done) {
         println!("\nno process can be made for a schedule: {e}");
         return ExitCode::from(2);
     }
@@ -131,6 +164,10 @@ fn many(args: &Args) -> ExitCode {
         println!("{ran} schedules passed in {:.0} s", begun.elapsed().as_secs_f64());
         return ExitCode::SUCCESS;
     };
+    if args.until_failure {
+        println!("first failure: seed {seed}: {outcome:?}");
+        return ExitCode::FAILURE;
+    }
     println!("the first seed that failed is {seed} ({outcome:?}); it is made shorter");
     let steps = shrink::shrink(seed);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();

@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use zsr_api::controller::FlowKind;
 use zsr_host_agent::agent::{Agent, RingInfo, RingState};
 use zsr_link::Rng;
-use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Role};
+use zsr_ring::{Cancel, Consumer, ControlWord, Flags, PopError, Producer, PushError, Role};
 
 use crate::schedule::NewFlow;
 
 /// Most items that a program pushes or pops at one time.
 const AT_ONCE: u64 = 8;
+
+/// Where a ring's memory has the words that its program writes: a producer's, and a consumer's.
+const HEAD: usize = 0;
+const TAIL: usize = 64;
 
 /// What one producer ring was given, and what of it has arrived.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ struct Book {
     paused: bool,
     /// Why items of this flow may be missing.
     excused: Option<String>,
+    /// A program of its wrote nonsense: what comes out of it is nobody's concern.
+    nonsense: Option<Nonsense>,
 }
 
 /// A consumer ring: how far its programs are.
@@ -65,6 +71,37 @@ struct Handle {
     end: End,
     flow: usize,
     member: String,
+    /// Items that the program has looked at, and not given back yet.
+    kept: Vec<u8>,
+}
+
+impl Handle {
+    /// What was looked at is as it was, and goes back.
+    fn give_back(&mut self) {
+        let End::Pop(consumer, _) = &mut self.end else { return };
+        let items = self.kept.len() / consumer.spec().item_size() as usize;
+        if items > 0 {
+            let mut view = consumer.peek_at_most(items).expect("it was there");
+            assert!(
+                view.bytes() == self.kept,
+                "f{}.{}: items have changed in the ring",
+                self.flow,
+                self.member
+            );
+            view.advance(items);
+            view.keep();
+            self.kept.clear();
+        }
+    }
+}
+
+/// A program has written nonsense into its control word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nonsense {
+    /// The switch can tell, and has to end the flow.
+    Beyond,
+    /// It may as well be a counter.
+    Unknown,
 }
 
 /// All programs, and what they know.
@@ -78,6 +115,10 @@ pub struct Programs {
     taken: BTreeSet<(usize, u64)>,
     paused: BTreeSet<usize>,
     leaving: BTreeSet<(usize, String)>,
+    /// Consumers, by flow, that were told that it is over.
+    aborted: BTreeSet<(usize, String)>,
+    /// Flows of which a consumer has seen the end.
+    ended: BTreeSet<usize>,
     /// Items popped.
     pub popped: u64,
 }
@@ -111,6 +152,8 @@ impl Programs {
             taken: BTreeSet::new(),
             paused: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            aborted: BTreeSet::new(),
+            ended: BTreeSet::new(),
             popped: 0,
         }
     }
@@ -118,7 +161,14 @@ impl Programs {
     /// Somebody has asked for a flow.
     pub fn know(&mut self, flow: &NewFlow) {
         let founders = flow.consumers.iter().map(|host| format!("c{host}")).collect();
-        let book = Book { asked: flow.clone(), order: Vec::new(), founders, paused: false, excused: None };
+        let book = Book {
+            asked: flow.clone(),
+            order: Vec::new(),
+            founders,
+            paused: false,
+            excused: None,
+            nonsense: None,
+        };
         self.books.insert(flow.name, book);
     }
 
@@ -187,7 +237,10 @@ impl Programs {
         }
     }
 
-    fn put_back(&mut self, handle: Handle) {
+    fn put_back(&mut self, mut handle: Handle) {
+        if self.books[&handle.flow].nonsense.is_none() {
+            handle.give_back();
+        }
         let (Handle { host, end, .. }, lanes) = (handle, &self.lanes);
         match end {
             End::Push(producer, lane) => {
@@ -199,6 +252,69 @@ impl Programs {
                 consumer.detach();
             }
         }
+    }
+
+    /// A program of a host writes nonsense into the control word of one of its rings, and is gone. Its flow, if there is one.
+    pub fn spoil(&mut self, host: usize) -> Option<(usize, Nonsense)> {
+        let here: Vec<usize> =
+            self.handles.iter().enumerate().filter(|(_, h)| h.host == host).map(|(at, _)| at).collect();
+        let at = *here.get(self.rng.below(here.len().max(1) as u64) as usize)?;
+        let Handle { end, flow, .. } = self.handles.swap_remove(at);
+        let (ring, offset) = match &end {
+            End::Push(producer, _) => (producer.ring().clone(), HEAD),
+            End::Pop(consumer, _) => (consumer.ring().clone(), TAIL),
+        };
+        match end {
+            End::Push(producer, _) => producer.detach(),
+            End::Pop(consumer, _) => consumer.detach(),
+        }
+        let (words, size, bits) = (ring.snapshot(), ring.spec().ring_size(), self.rng.bits() as u32);
+        let (word, nonsense) = match (offset, self.rng.chance(0.6)) {
+            (HEAD, true) => {
+                let counter = words.tail.counter.wrapping_add(size).wrapping_add(4 + (bits & 0xf_fffc));
+                (ControlWord { counter, ..words.head }, Nonsense::Beyond)
+            }
+            _ => (ControlWord { counter: bits, flags: Flags(self.rng.bits() as u32) }, Nonsense::Unknown),
+        };
+        let bytes = word.to_bytes(ring.spec().byte_order());
+        // SAFETY: the word lies within the ring's memory, which the handle keeps; no other thread is there.
+        unsafe { ring.memory().base().add(offset).cast::<[u8; 8]>().write_volatile(bytes) };
+        self.excuse(flow, "a program of it wrote nonsense");
+        self.books.get_mut(&flow)?.nonsense.get_or_insert(nonsense);
+        Some((flow, nonsense))
+    }
+
+    /// What a program of the flow has written.
+    pub fn nonsense(&self, flow: usize) -> Option<Nonsense> {
+        self.books.get(&flow)?.nonsense
+    }
+
+    /// Whether a consumer of the flow has seen its end.
+    pub fn has_ended(&self, flow: usize) -> bool {
+        self.ended.contains(&flow)
+    }
+
+    /// Consumers of a flow that were told that it is over, though it may not be.
+    pub fn aborted(&self, flow: usize) -> impl Iterator<Item = &str> {
+        self.aborted.iter().filter(move |(of, _)| *of == flow).map(|(_, member)| member.as_str())
+    }
+
+    /// A program of a flow that has a ring of its.
+    pub fn present(&self, flow: usize) -> Option<String> {
+        self.handles.iter().find(|h| h.flow == flow).map(|h| format!("{} on h{}", h.member, h.host))
+    }
+
+    /// A consumer that has not seen the end of its stream, though all of the flow's producers have ended theirs, and all has arrived.
+    pub fn unended(&self, flow: usize) -> Option<String> {
+        let book = self.books.get(&flow).filter(|book| book.asked.closes && !book.paused)?;
+        let mut lanes = self.lanes.iter().filter(|l| l.flow == flow && !l.told).peekable();
+        lanes.peek()?;
+        if lanes.any(|l| !l.closed) || !self.leaving.is_empty() || book.excused.is_some() {
+            return None;
+        }
+        let handles = self.handles.iter().filter(|h| h.flow == flow);
+        let mut left = handles.filter(|h| matches!(h.end, End::Pop(..)));
+        left.next().map(|h| format!("f{flow}.{} has not seen the end of its stream", h.member))
     }
 
     /// Takes rings that have no program yet.
@@ -249,7 +365,7 @@ impl Programs {
         };
         // A ring that came with a consumer of a flow whose producers have ended their streams is closed already.
         let Ok(end) = end else { return };
-        self.handles.push(Handle { host, end, flow, member: member.to_owned() });
+        self.handles.push(Handle { host, end, flow, member: member.to_owned(), kept: Vec::new() });
     }
 
     /// Every program does a little. Those that have pushed everything end their streams, where they do.
@@ -284,9 +400,32 @@ impl Programs {
     /// Whether the program still has its ring.
     fn work(&mut self, handle: &mut Handle) -> bool {
         let flow = handle.flow;
+        if self.books[&flow].nonsense.is_some() {
+            return self.work_in_vain(handle);
+        }
+        handle.give_back();
         match &mut handle.end {
             End::Push(producer, lane) => self.push(flow, producer, *lane),
-            End::Pop(consumer, sink) => self.pop(flow, consumer, *sink, &handle.member),
+            End::Pop(consumer, sink) => self.pop(flow, consumer, *sink, &handle.member, &mut handle.kept),
+        }
+    }
+
+    /// In a flow in which somebody wrote nonsense: whatever comes, programs go on.
+    fn work_in_vain(&mut self, handle: &mut Handle) -> bool {
+        match &mut handle.end {
+            End::Push(producer, _) => !producer.is_aborted(),
+            End::Pop(consumer, sink) => {
+                let mut item = vec![0; consumer.spec().item_size() as usize];
+                match consumer.try_pop(&mut item) {
+                    Ok(()) | Err(PopError::Empty) => true,
+                    Err(PopError::Closed) => {
+                        self.sinks.entry(*sink).or_default().ended = true;
+                        self.ended.insert(handle.flow);
+                        false
+                    }
+                    Err(_) => false,
+                }
+            }
         }
     }
 
@@ -319,30 +458,63 @@ impl Programs {
         !(book.asked.closes && lane.pushed == book.asked.items)
     }
 
-    fn pop(&mut self, flow: usize, consumer: &mut Consumer, number: (usize, u64), member: &str) -> bool {
-        let size = self.books[&flow].asked.item_size as usize;
-        let (mut item, mut expected) = (vec![0; size], vec![0; size]);
-        for _ in 0..self.rng.below(AT_ONCE) {
-            match consumer.try_pop(&mut item) {
-                Ok(()) => {}
-                Err(PopError::Empty) => return true,
-                Err(PopError::Closed) => {
-                    self.sinks.entry(number).or_default().ended = true;
-                    return false;
+    /// Takes some items, or looks at some and leaves them in the ring for now.
+    fn pop(
+        &mut self,
+        flow: usize,
+        consumer: &mut Consumer,
+        number: (usize, u64),
+        member: &str,
+        kept: &mut Vec<u8>,
+    ) -> bool {
+        let most = self.rng.below(AT_ONCE) as usize;
+        if most > 0 && self.rng.chance(0.2) {
+            match consumer.peek_at_most(most) {
+                Ok(view) => {
+                    *kept = view.bytes().to_vec();
+                    view.keep();
                 }
-                Err(PopError::Aborted(_)) => {
-                    self.sinks.entry(number).or_default().told = true;
-                    return false;
-                }
-                Err(wrong) => panic!("f{flow}.{member}: {wrong}"),
+                Err(wrong) => return self.no_item(flow, number, member, &wrong),
             }
-            let word = |at: usize| u32::from_le_bytes(item[at..at + 4].try_into().expect("4 bytes"));
-            let (lane, which) = (word(0), word(4));
-            fill(lane, which, &mut expected);
-            assert!(item == expected, "f{flow}.{member}: an item is damaged, or none");
-            self.arrived(flow, number, member, lane, which);
+            let size = consumer.spec().item_size() as usize;
+            kept.chunks_exact(size).for_each(|item| self.popped(flow, number, member, item));
+            return true;
+        }
+        let mut item = vec![0; consumer.spec().item_size() as usize];
+        for _ in 0..most {
+            if let Err(wrong) = consumer.try_pop(&mut item) {
+                return self.no_item(flow, number, member, &wrong);
+            }
+            self.popped(flow, number, member, &item);
         }
         true
+    }
+
+    /// Whether the program stays for all that.
+    fn no_item(&mut self, flow: usize, number: (usize, u64), member: &str, why: &PopError) -> bool {
+        let sink = self.sinks.entry(number).or_default();
+        match why {
+            PopError::Empty => return true,
+            PopError::Closed => {
+                sink.ended = true;
+                self.ended.insert(flow);
+            }
+            PopError::Aborted(_) => {
+                sink.told = true;
+                self.aborted.insert((flow, member.to_owned()));
+            }
+            wrong => panic!("f{flow}.{member}: {wrong}"),
+        }
+        false
+    }
+
+    fn popped(&mut self, flow: usize, number: (usize, u64), member: &str, item: &[u8]) {
+        let mut expected = vec![0; item.len()];
+        let word = |at: usize| u32::from_le_bytes(item[at..at + 4].try_into().expect("4 bytes"));
+        let (lane, which) = (word(0), word(4));
+        fill(lane, which, &mut expected);
+        assert!(item == expected, "f{flow}.{member}: an item is damaged, or none");
+        self.arrived(flow, number, member, lane, which);
     }
 
     fn arrived(&mut self, flow: usize, sink_number: (usize, u64), member: &str, number: u32, which: u32) {

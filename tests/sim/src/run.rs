@@ -1,6 +1,6 @@
 //! One schedule in one system: carries the steps out, lets the programs work, and looks whether every guarantee holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -15,11 +15,15 @@ use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore, Task};
 use zsr_topology::RingRole;
 
-use crate::programs::Programs;
+use crate::forger::Forger;
+use crate::programs::{Nonsense, Programs};
 use crate::schedule::{HOSTS, NewFlow, Schedule, Step, What};
 
 /// Virtual time between two turns of the programs.
 const STEP: Duration = Duration::from_micros(100);
+/// The same when something has been waited for so long: it will hardly come.
+const RARELY: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_secs(5);
 /// Turns of the programs between two looks for rings without a program.
 const LOOK: u64 = 5;
 /// Between two attempts to start a controller.
@@ -76,7 +80,12 @@ struct Run<'s> {
     events: Option<Events>,
     asked: Vec<(What, Asked)>,
     told: BTreeMap<usize, Told>,
+    /// Flows of which nobody knows whether somebody joined or left as was asked.
+    unsure: BTreeSet<usize>,
     turn: u64,
+    /// Nothing goes wrong but packets: no flow has a reason to end.
+    blameless: bool,
+    forger: Option<Forger>,
     trace: bool,
 }
 
@@ -85,8 +94,11 @@ fn host(number: usize) -> String {
 }
 
 fn topology(schedule: &Schedule) -> String {
-    let hosts: Vec<String> = (0..HOSTS).map(host).collect();
-    format!("defaults: {{mtu: {}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
+    let order = |number| if schedule.big_endian.contains(&number) { "big" } else { "little" };
+    let hosts = (0..HOSTS).map(|n| format!("{{name: {}, byte_order: {}}}", host(n), order(n)));
+    let hosts: Vec<String> = hosts.collect();
+    let psn = schedule.first_psn.map_or(String::new(), |psn| format!(", first_psn: {psn}"));
+    format!("defaults: {{mtu: {}{psn}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
 }
 
 fn member(prefix: char, number: usize) -> proto::Member {
@@ -98,6 +110,7 @@ fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
         max_batch: Some(flow.max_batch),
         doorbell: Some(flow.doorbell),
         policy: Some(flow.policy.into()),
+        rate_cap_bps: flow.rate_cap,
         ..Default::default()
     };
     proto::CreateFlowRequest {
@@ -116,6 +129,11 @@ fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
 pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     let link = LinkConfig { bandwidth_bps: Some(schedule.bandwidth_bps), ..LinkConfig::FAST };
     let mut sim = Controlled::new(&topology(schedule), link.with_faults(schedule.rates), schedule.seed);
+    if schedule.pass_ns > 0 {
+        sim.set_pass_time(schedule.pass_ns);
+    }
+    let forges = schedule.steps.iter().any(|step| matches!(step.what, What::Forges(..)));
+    let forger = forges.then(|| Forger::new(schedule.seed, &mut sim));
     let store = MemoryStore::default();
     let controller = sim.controller(Some(Box::new(store.clone()))).expect("the first controller");
     let empty = sim.switch_holds();
@@ -129,7 +147,10 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
         events: None,
         asked: Vec::new(),
         told: BTreeMap::new(),
+        unsure: BTreeSet::new(),
         turn: 0,
+        blameless: schedule.steps.iter().all(|step| step.what.is_asked_for()),
+        forger,
         trace,
         sim,
     };
@@ -185,10 +206,10 @@ impl Run<'_> {
 
     /// Lets time pass until `lacking` says that nothing is.
     fn until(&mut self, what: &str, mut lacking: impl FnMut(&mut Self) -> Option<String>) {
-        let end = self.now() + DRAINED;
+        let (begun, end) = (self.now(), self.now() + DRAINED);
         loop {
             for _ in 0..10 {
-                self.turn();
+                self.turn_of(if self.now() - begun > LONG { RARELY } else { STEP });
             }
             let Some(still) = lacking(self) else { return };
             if self.now() > end {
@@ -203,7 +224,11 @@ impl Run<'_> {
 
     /// Virtual time passes, the programs do a little, and what has ended meanwhile is looked at.
     fn turn(&mut self) {
-        self.sim.run_for(STEP);
+        self.turn_of(STEP);
+    }
+
+    fn turn_of(&mut self, time: Duration) {
+        self.sim.run_for(time);
         self.turn += 1;
         if self.turn.is_multiple_of(LOOK) {
             for (number, agent) in self.sim.agents.iter().enumerate().filter(|(n, _)| self.sim.lives(*n)) {
@@ -211,6 +236,9 @@ impl Run<'_> {
             }
         }
         self.programs.step();
+        if let Some(forger) = &mut self.forger {
+            forger.step(&mut self.sim);
+        }
         if self.store.died() {
             self.say("the controller dies in the middle of a line of its journal");
             self.kill_controller();
@@ -263,10 +291,32 @@ impl Run<'_> {
                 EventKind::FlowChanged if event.text.ends_with("stays") => {
                     self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
                 }
-                EventKind::FlowFailed => self.programs.excuse(flow, &event.text),
+                EventKind::FlowFailed => self.flow_failed(flow, &event.text),
+                EventKind::MemberRemoved if self.blameless && !self.is_removed(flow) => {
+                    panic!(
+                        "member {} of f{flow} was taken out, though it did nothing: {}",
+                        event.member, event.text
+                    )
+                }
                 _ => {}
             }
         }
+    }
+
+    /// A flow was ended: was there a reason?
+    fn flow_failed(&mut self, flow: usize, why: &str) {
+        // By what its own programs have put into its rings, or NICs that have forgotten it.
+        let is_its_fault = why.contains("refused a request") || why.contains("outside of its ring");
+        if self.programs.excused(flow).is_none() && (is_its_fault || self.blameless) {
+            panic!("f{flow} was ended, though nobody did it harm: {why}");
+        }
+        self.programs.excuse(flow, why);
+    }
+
+    /// Whether the operator may have taken somebody out of the flow.
+    fn is_removed(&self, flow: usize) -> bool {
+        let removes = |what: &What| matches!(what, What::Remove { flow: of, .. } if *of == flow);
+        self.schedule.steps.iter().any(|step| removes(&step.what))
     }
 
     fn kill_controller(&mut self) {
@@ -297,6 +347,14 @@ impl Run<'_> {
             What::JournalCut(part) => self.store.cut_next(*part),
             What::ProgramsPause(host, pause) => self.programs.pause_host(*host, *pause),
             What::ProgramsChange(host) => self.programs.change(*host),
+            What::Nonsense(host) => {
+                if let Some((flow, nonsense)) = self.programs.spoil(*host) {
+                    self.say(&format!("a program of f{flow} on h{host} writes nonsense: {nonsense:?}"));
+                }
+            }
+            What::Forges(host, forges) => self.forger.iter_mut().for_each(|f| f.set(*host, *forges)),
+            What::ControllerJumps(by) => sim.jump_controller(*by),
+            What::AgentJumps(host, by) => sim.jump_agent(*host, *by),
             asked => self.ask(asked),
         }
     }
@@ -353,6 +411,10 @@ impl Run<'_> {
             Some(Err(e)) => self.say(&format!("refused: {what:?}: {e}")),
             None => self.say(&format!("nobody answers: {what:?}")),
         }
+        let is_change = matches!(what, What::AddConsumer { .. } | What::Remove { .. });
+        if is_change && !matches!(result, Some(Ok(_))) {
+            self.unsure.extend(what.flow());
+        }
         match (what, result) {
             (What::Create(flow), Some(Ok(_))) => drop(self.told.insert(flow.name, Told::Exists)),
             (What::Create(flow), Some(Err(_))) => drop(self.told.insert(flow.name, Told::Gone)),
@@ -378,6 +440,7 @@ impl Run<'_> {
             self.sim.set_reachable(number, true);
             self.sim.set_faults(number, FaultRates::NONE);
             self.programs.pause_host(number, false);
+            self.forger.iter_mut().for_each(|f| f.set(number, false));
         }
         self.sim.return_switch();
         self.sim.set_switch_reachable(true);
@@ -403,10 +466,26 @@ impl Run<'_> {
             Ok(controller) => controller,
             Err(why) => return Some(why),
         };
-        let running = controller.list_flows().into_iter().filter(|f| f.failed.is_none());
-        let numbers: Vec<usize> = running.filter_map(|f| f.name[1..].parse().ok()).collect();
         let programs = &mut self.programs;
-        numbers.into_iter().find_map(|f| programs.excused(f).is_none().then(|| programs.lacking(f)).flatten())
+        for flow in controller.list_flows() {
+            let number = flow.name[1..].parse().unwrap_or(usize::MAX);
+            let lacking = match (&flow.failed, programs.excused(number)) {
+                (Some(_), _) => programs
+                    .present(number)
+                    .map(|who| format!("{who} does not know that {} failed", flow.name)),
+                (None, None) => programs.lacking(number).or_else(|| programs.unended(number)),
+                (None, Some(_)) => {
+                    let unnoticed =
+                        programs.nonsense(number) == Some(Nonsense::Beyond) && !programs.has_ended(number);
+                    unnoticed
+                        .then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
+                }
+            };
+            if lacking.is_some() {
+                return lacking;
+            }
+        }
+        None
     }
 
     /// What operators and programs were told is so.
@@ -427,6 +506,13 @@ impl Run<'_> {
         let rings = self.rings();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
             let number = flow.name[1..].parse().unwrap_or(usize::MAX);
+            // Who is taken out sees the end of its stream.
+            if self.programs.excused(number).is_none()
+                && !self.unsure.contains(&number)
+                && let Some(member) = self.programs.aborted(number).next()
+            {
+                panic!("consumer {member} of {} was told that the flow is over; it runs", flow.name);
+            }
             if let Some(ring) = self.programs.misled(number, &rings) {
                 panic!("the program at `{ring}` was told that its flow has failed; it runs");
             }

@@ -26,6 +26,8 @@ pub struct NewFlow {
     pub closes: bool,
     /// Items that each producer ring gets.
     pub items: u32,
+    /// Bits per second that it may move, if there is a limit.
+    pub rate_cap: Option<u64>,
 }
 
 /// What happens.
@@ -78,6 +80,43 @@ pub enum What {
     ProgramsPause(usize, bool),
     /// The programs of a host leave their rings, and others come.
     ProgramsChange(usize),
+    /// A program of a host writes nonsense into its ring's control word.
+    Nonsense(usize),
+    /// A host sends the switch what it has no right to, or stops to.
+    Forges(usize, bool),
+    /// The clock of the controller alone jumps ahead.
+    ControllerJumps(Duration),
+    /// The same of a host's agent.
+    AgentJumps(usize, Duration),
+}
+
+impl What {
+    /// The flow that an operator's wish is about.
+    pub fn flow(&self) -> Option<usize> {
+        match self {
+            What::Create(flow) => Some(flow.name),
+            What::SetRateAndWeight { flow, .. }
+            | What::AddProducer { flow, .. }
+            | What::AddConsumer { flow, .. }
+            | What::Remove { flow, .. }
+            | What::Delete { flow } => Some(*flow),
+            _ => None,
+        }
+    }
+
+    /// Whether an operator asks for it, or only packets suffer: nothing that could end a flow.
+    pub fn is_asked_for(&self) -> bool {
+        let operation = matches!(
+            self,
+            What::Create(_)
+                | What::SetRateAndWeight { .. }
+                | What::AddProducer { .. }
+                | What::AddConsumer { .. }
+                | What::Remove { .. }
+                | What::Delete { .. }
+        );
+        operation || matches!(self, What::Faults { .. } | What::Mend { .. } | What::Forges(..))
+    }
 }
 
 /// Something happens at a time.
@@ -100,6 +139,12 @@ pub struct Schedule {
     pub mtu: u32,
     pub rates: FaultRates,
     pub bandwidth_bps: u64,
+    /// First PSN of all connections, if they have the same.
+    pub first_psn: Option<u32>,
+    /// Hosts whose control words are big-endian.
+    pub big_endian: Vec<usize>,
+    /// How long a packet takes for another pass through the switch, in nanoseconds; 0: it has it at once.
+    pub pass_ns: u64,
     /// From when on nothing more goes wrong, and everything has to come to its end.
     pub calm: Duration,
     pub steps: Vec<Step>,
@@ -107,6 +152,8 @@ pub struct Schedule {
 
 /// Held back this long, a frame is overtaken by many.
 const LATE_NS: u64 = 20_000;
+/// And so long, by whole transfers.
+const VERY_LATE_NS: u64 = 1_000_000;
 const FLOWS: u64 = 4;
 
 struct Maker {
@@ -187,6 +234,7 @@ impl Maker {
             policy: self.pick(&[Policy::Wait, Policy::Wait, Policy::DropMember, Policy::Abort]),
             closes: self.rng.chance(0.4),
             items: 1 + self.rng.below(most) as u32,
+            rate_cap: None,
         }
     }
 
@@ -214,6 +262,39 @@ impl Maker {
             _ => {
                 let at = self.time();
                 self.add(at, What::ProgramsChange(host));
+            }
+        }
+    }
+
+    /// What hosts and clocks do that they should not.
+    fn misuse(&mut self, flows: usize) {
+        let host = self.host();
+        match self.rng.below(6) {
+            0 => {
+                let at = self.time();
+                self.add(at, What::Nonsense(host));
+            }
+            1 | 2 => self.passing(What::Forges(host, true), What::Forges(host, false)),
+            // Above what a stall makes of it, and below what an agent may be silent.
+            3 => {
+                let (at, by) = (self.time(), self.rng.below(7_000));
+                self.add(at, What::ControllerJumps(Duration::from_millis(by)));
+            }
+            4 => {
+                let (at, by) = (self.time(), self.rng.below(100_000));
+                self.add(at, What::AgentJumps(host, Duration::from_millis(by)));
+            }
+            // An agent hangs while flows go.
+            _ => {
+                let (at, longest) = (self.time(), self.pick(&[200, 3_000, 15_000]));
+                let lasts = Duration::from_millis(self.rng.below(longest));
+                self.add(at, What::StallHost(host, true));
+                for flow in 0..flows {
+                    if self.rng.chance(0.5) {
+                        self.add(at + lasts / 4, What::Delete { flow });
+                    }
+                }
+                self.add(at + lasts, What::StallHost(host, false));
             }
         }
     }
@@ -251,14 +332,78 @@ impl Schedule {
         }
         let mtu = maker.pick(&[256, 1024, 4096]);
         let bandwidth_bps = maker.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]);
+        for _ in 0..maker.rng.below(3) {
+            maker.misuse(flows);
+        }
+        // Much at a time.
+        if maker.rng.chance(0.25) {
+            for _ in 0..maker.rng.below(8) {
+                maker.operation(flows);
+            }
+            for _ in 0..maker.rng.below(12) {
+                maker.fault();
+            }
+        }
+        // Just before they wrap, and so close that those of different connections can be taken for each other.
+        let first_psn = maker.pick(&[None, None, Some(0), Some(0xff_fff0), Some(0x7f_fff0)]);
+        let big_endian = if maker.rng.chance(0.3) { maker.hosts(HOSTS as u64) } else { Vec::new() };
+        let pass_ns = maker.pick(&[0, 0, 0, 100, 400]);
+        for step in &mut maker.steps {
+            if let What::Create(flow) = &mut step.what
+                && maker.rng.chance(0.15)
+            {
+                flow.rate_cap = Some(8_000_000 << maker.rng.below(8));
+            }
+        }
+        let mut rates = rates;
+        let of_steps = maker.steps.iter_mut().filter_map(|step| match &mut step.what {
+            What::Faults { rates, .. } => Some(rates),
+            _ => None,
+        });
+        for rates in of_steps.chain([&mut rates]) {
+            if maker.rng.chance(0.3) {
+                rates.reorder_ns = VERY_LATE_NS;
+            }
+        }
         let Maker { mut steps, calm_us, .. } = maker;
         steps.sort_by_key(|step| step.at);
-        Schedule { seed, mtu, rates, bandwidth_bps, calm: Duration::from_micros(calm_us), steps }
+        let calm = Duration::from_micros(calm_us);
+        Schedule { seed, mtu, rates, bandwidth_bps, first_psn, big_endian, pass_ns, calm, steps }
     }
 
     /// The schedule without some of its steps.
     pub fn keeping(&self, keep: impl Fn(usize) -> bool) -> Schedule {
         let steps = self.steps.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect();
         Schedule { steps, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_seeds_have_every_fault() {
+        let schedules: Vec<Schedule> = (0..1000).map(Schedule::new).collect();
+        let steps = || schedules.iter().flat_map(|s| &s.steps).map(|step| &step.what);
+        let faults: [fn(&What) -> bool; 8] = [
+            |what| matches!(what, What::Nonsense(_)),
+            |what| matches!(what, What::Forges(_, true)),
+            |what| matches!(what, What::ControllerJumps(_)),
+            |what| matches!(what, What::AgentJumps(..)),
+            |what| matches!(what, What::KillSwitch),
+            |what| matches!(what, What::JournalCut(_)),
+            |what| matches!(what, What::Faults { rates, .. } if rates.reorder_ns == VERY_LATE_NS),
+            |what| matches!(what, What::Create(flow) if flow.rate_cap.is_some()),
+        ];
+        for (number, is_it) in faults.iter().enumerate() {
+            let times = steps().filter(|what| is_it(what)).count();
+            assert!(times > 20, "fault {number}: {times} times");
+        }
+        for pass_ns in [0, 100, 400] {
+            assert!(schedules.iter().filter(|s| s.pass_ns == pass_ns).count() > 50);
+        }
+        assert!(schedules.iter().filter(|s| s.first_psn == Some(0xff_fff0)).count() > 50);
+        assert!(schedules.iter().filter(|s| !s.big_endian.is_empty()).count() > 50);
     }
 }

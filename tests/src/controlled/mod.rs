@@ -15,7 +15,7 @@ use std::future::Future;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use tokio::task::JoinHandle as Task;
@@ -23,15 +23,18 @@ use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
 use zsr_control_plane::controller::{self, Controller, Setup, StartError};
 use zsr_control_plane::dataplane::model::Flow;
+use zsr_control_plane::dataplane::ticks;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::parts::{bare_switch, nic_config};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
-use zsr_p4runtime_server::P4RuntimeServer;
+use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
-use zsr_soft_switch::{ControlQueue, Program, TableEntry, TableId, control_queue};
+use zsr_soft_switch::{
+    ControlQueue, Program, Recirculation, Switch, SwitchConfig, TableEntry, TableId, control_queue,
+};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
@@ -48,13 +51,32 @@ const SPAN: u64 = 20_000;
 const QUIET_SPAN: u64 = 200_000;
 /// Spans without a word after which it is quiet.
 const QUIET: u32 = 50;
+/// The same where it has been quiet for long.
+const SILENT_SPAN: u64 = 1_000_000;
+const SILENT: u32 = 1000;
+/// Packets that may wait for another pass through the switch.
+const QUEUED: usize = 4096;
 /// Turns that the processes may have at one time.
 const TURNS: usize = 64;
 
+static PROGRAM: OnceLock<Artifacts> = OnceLock::new();
+
+/// From now on switches are given the compiled program of this folder, in place of the built-in one.
+///
+/// # Errors
+/// When there is none, or one is used already.
+pub fn use_program(folder: &Path) -> Result<(), String> {
+    let artifacts = Artifacts::load(folder).map_err(|e| e.to_string())?;
+    PROGRAM.set(artifacts).map_err(|_| "a program is used already".to_owned())
+}
+
+fn program() -> &'static Artifacts {
+    PROGRAM.get_or_init(|| Artifacts::built_in().expect("the program"))
+}
+
 /// Loads the program. As long as the result is there, systems are made in a fraction of the time.
 pub fn load() -> Program {
-    let artifacts = Artifacts::built_in().expect("the program");
-    Program::from_json(std::str::from_utf8(&artifacts.json).expect("text")).expect("a sound program")
+    Program::from_json(std::str::from_utf8(&program().json).expect("text")).expect("a sound program")
 }
 
 /// A host's NIC, which its agent calls in the same thread; none while the host is dead.
@@ -120,6 +142,7 @@ pub struct Controlled {
     /// Who does not run at the moment: hosts, and the controller.
     stalled: BTreeSet<usize>,
     controller_stalled: bool,
+    pass_ns: u64,
 }
 
 impl Controlled {
@@ -160,6 +183,7 @@ impl Controlled {
             controller: None,
             stalled: BTreeSet::new(),
             controller_stalled: false,
+            pass_ns: 0,
         };
         sim.start_switch();
         for host in 0..sim.hosts.len() {
@@ -169,11 +193,33 @@ impl Controlled {
         sim
     }
 
+    /// Has the switch queue what goes round, and each packet take so long for a pass, in nanoseconds, while others come in: a chip rather
+    /// than a thread. To be called before anything else.
+    pub fn set_pass_time(&mut self, ns: u64) {
+        self.pass_ns = ns;
+        self.start_switch();
+    }
+
+    fn fresh_switch(&self) -> SwitchNode {
+        let spec = &self.topology.switches[0];
+        if self.pass_ns == 0 {
+            return SwitchNode::new(bare_switch(spec).expect("a switch"), Wire::default());
+        }
+        let recirculation = Recirculation::Queued { capacity: QUEUED };
+        let config = SwitchConfig { cpu_port: spec.cpu_port as u16, recirculation, ..Default::default() };
+        let mut switch = Switch::new(&empty_program().expect("the empty program"), config);
+        for timer in ticks::timers(spec.tick) {
+            switch.add_timer(timer).expect("a timer");
+        }
+        let mut node = SwitchNode::new(switch, Wire::default());
+        node.pass_ns = self.pass_ns;
+        node
+    }
+
     /// A switch that knows nothing.
     fn start_switch(&mut self) {
         let (handle, control) = control_queue(|| ());
-        let fresh = bare_switch(&self.topology.switches[0]).expect("a switch");
-        *self.switch() = SwitchNode::new(fresh, Wire::default());
+        *self.switch() = self.fresh_switch();
         let process = Process::new(self.net.now());
         let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
         process.spawn(server.serve(self.p4runtime.listen(), std::future::pending()));
@@ -182,8 +228,7 @@ impl Controlled {
 
     /// The switch dies, and with it its tables and registers, and the packets in it.
     pub fn kill_switch(&mut self) {
-        let nothing = bare_switch(&self.topology.switches[0]).expect("a switch");
-        *self.switch() = SwitchNode::new(nothing, Wire::default());
+        *self.switch() = self.fresh_switch();
         self.server = None;
     }
 
@@ -246,6 +291,33 @@ impl Controlled {
         self.controller_stalled = stalls;
     }
 
+    /// The controller's clock, and no other one, jumps ahead.
+    pub fn jump_controller(&mut self, by: Duration) {
+        self.controller.iter_mut().for_each(|process| process.jump(by));
+    }
+
+    /// The clock of a host's agent, and no other one, jumps ahead.
+    pub fn jump_agent(&mut self, number: usize, by: Duration) {
+        self.hosts[number].process.iter_mut().for_each(|process| process.jump(by));
+    }
+
+    /// A frame comes in at the switch as if from this host.
+    pub fn inject(&mut self, number: usize, bytes: &[u8]) {
+        let (now, port) = (self.net.now(), self.hosts[number].port);
+        self.switch().inject(now, port, bytes);
+    }
+
+    /// Calls `seen` with each frame that comes in at the switch, and the host that it is from.
+    pub fn observe(&mut self, mut seen: impl FnMut(usize, &[u8]) + 'static) {
+        let ports: Vec<u16> = self.hosts.iter().map(|host| host.port).collect();
+        let switch = self.switch;
+        self.net.observe(move |_, end, bytes| {
+            if let Some(host) = ports.iter().position(|port| end == End { node: switch, port: *port }) {
+                seen(host, bytes);
+            }
+        });
+    }
+
     /// Whether controller and agent of a host reach each other.
     pub fn set_reachable(&mut self, number: usize, is: bool) {
         self.hosts[number].way.set_open(is);
@@ -286,7 +358,7 @@ impl Controlled {
             let setup = Setup {
                 name: "sim".into(),
                 topology: &topology,
-                artifacts: &Artifacts::built_in().expect("the program"),
+                artifacts: program(),
                 p4runtime,
                 listens: None,
                 agents,
@@ -350,7 +422,11 @@ impl Controlled {
     }
 
     fn span_until(&mut self, end: u64) {
-        let span = if self.silent_spans > QUIET { QUIET_SPAN } else { SPAN };
+        let span = match self.silent_spans {
+            spans if spans <= QUIET => SPAN,
+            spans if spans <= SILENT => QUIET_SPAN,
+            _ => SILENT_SPAN,
+        };
         assert_eq!(self.net.run_for(span.min(end - self.net.now())), Stop::Time);
         let now = self.net.now();
         // Agents may have given their NICs something to send.

@@ -16,6 +16,8 @@ pub struct Process {
     runtime: Runtime,
     began: Instant,
     began_ns: u64,
+    /// How far its clock has jumped ahead.
+    jumped: Duration,
 }
 
 impl Process {
@@ -24,7 +26,7 @@ impl Process {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
         let began = runtime.block_on(async { Instant::now() });
-        Process { runtime, began, began_ns: now_ns }
+        Process { runtime, began, began_ns: now_ns, jumped: Duration::ZERO }
     }
 
     /// Starts a task.
@@ -32,10 +34,15 @@ impl Process {
         self.runtime.spawn(work)
     }
 
+    /// Its clock, and no other one, jumps ahead.
+    pub fn jump(&mut self, by: Duration) {
+        self.jumped += by;
+    }
+
     /// Lets the tasks run until they wait, with the clock at `now_ns`. A process that was not called for a while has stalled, and its
     /// clock jumps.
     pub fn advance(&self, now_ns: u64) {
-        let due = self.began + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
+        let due = self.began + self.jumped + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
         self.runtime.block_on(async {
             let behind = due.saturating_duration_since(Instant::now());
             if !behind.is_zero() {

@@ -1,0 +1,175 @@
+//! `cargo xtask mutants`: breaks the product in one place at a time and lets the simulator find out.
+//!
+//! A mutant is a file of `tests/mutants` ([`entry`]). All mutants of Rust sources are built into one simulator, where `ZSR_MUTANT` picks one; a
+//! mutant of the P4 program is compiled, and the simulator is given that program ([`program`]). The tree of the user is never touched ([`tree`]).
+
+mod entry;
+mod judge;
+mod program;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+
+use entry::Mutant;
+use judge::{Judge, Verdict};
+use program::Programs;
+
+/// Where the mutants are, and where everything is that is made of them.
+const MUTANTS: &str = "tests/mutants";
+const SCRATCH: &str = "target/mutants";
+/// Seeds that the product itself has to pass before a mutant is judged.
+const SOUND: u64 = 20;
+
+/// Mutants in this folder beside the others are not caught yet: they are judged when they are named.
+const OPEN: &str = "open";
+
+/// All mutants, in order of name.
+fn all(root: &Path) -> Result<Vec<Mutant>, String> {
+    let folder = root.join(MUTANTS);
+    let mut mutants = Vec::new();
+    for (folder, is_open) in [(folder.clone(), false), (folder.join(OPEN), true)] {
+        if is_open && !folder.exists() {
+            continue;
+        }
+        for file in std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))? {
+            let path = file.map_err(|e| format!("{MUTANTS}: {e}"))?.path();
+            if path.extension().is_some_and(|e| e == "mutant") {
+                mutants.push(Mutant { is_open, ..Mutant::read(&path)? });
+            }
+        }
+    }
+    mutants.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(mutants)
+}
+
+/// Names all mutants with what each breaks.
+pub fn list(root: &Path) -> Result<(), String> {
+    for mutant in all(root)? {
+        let open = if mutant.is_open { " (not caught yet)" } else { "" };
+        println!("{:<32} {:>5} seeds  {}{open}", mutant.name, mutant.seeds, mutant.why);
+    }
+    Ok(())
+}
+
+/// Says which mutants no longer fit the sources. Builds nothing.
+///
+/// # Errors
+/// What does not fit.
+pub fn check(root: &Path) -> Result<(), String> {
+    let mutants = all(root)?;
+    let faults: Vec<String> = mutants.iter().filter_map(|mutant| mutant.check(root).err()).collect();
+    if !faults.is_empty() {
+        return Err(format!("mutants that do not fit the sources:\n{}", faults.join("\n")));
+    }
+    tree::rust_files(root, &mutants)?;
+    println!("{MUTANTS}: {} mutants fit the sources", mutants.len());
+    Ok(())
+}
+
+/// Judges the mutants of these names, or all but those that are known not to be caught.
+///
+/// # Errors
+/// When one survives, does not fit, or nothing can be judged.
+pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
+    check(root)?;
+    let mutants = all(root)?;
+    if let Some(name) = names.iter().find(|name| mutants.iter().all(|m| m.name != **name)) {
+        return Err(format!("no mutant is called `{name}`: `cargo xtask mutants --list` names them"));
+    }
+    let scratch = root.join(SCRATCH);
+    let is_chosen =
+        |m: &&Mutant| if names.is_empty() { !m.is_open } else { names.contains(&m.name.as_str()) };
+    let chosen = mutants.iter().filter(is_chosen);
+    let (in_p4, in_rust): (Vec<&Mutant>, Vec<&Mutant>) = chosen.partition(|m| m.is_p4());
+    let mut tally = Tally::default();
+    let compiler = crate::p4::compiler();
+    std::thread::scope(|scope| {
+        // Programs are compiled while the simulator is built and other mutants are judged.
+        let (compiled, programs) = mpsc::channel();
+        if compiler.is_ok() {
+            let (in_p4, programs) = (&in_p4, Programs::new(root, &scratch, &mutants));
+            scope.spawn(move || {
+                let _ = in_p4.iter().all(|m| compiled.send(programs.with(m)).is_ok());
+            });
+        } else {
+            drop(compiled);
+        }
+        let judge = Judge { simulator: build(root, &scratch, &mutants)? };
+        if let Verdict::Caught { seed, why, .. } = judge.product(SOUND)? {
+            return Err(format!(
+                "the product itself fails with seed {seed}, so no mutant can be judged: {why}"
+            ));
+        }
+        for mutant in in_rust {
+            tally.note(mutant, judge.rust(mutant)?);
+        }
+        for (mutant, program) in in_p4.iter().zip(programs) {
+            tally.note(mutant, judge.p4(mutant, &program?)?);
+        }
+        Ok::<_, String>(())
+    })?;
+    if let (Err(why), false) = (&compiler, in_p4.is_empty()) {
+        let names: Vec<&str> = in_p4.iter().map(|m| m.name.as_str()).collect();
+        println!("SKIPPED {} mutants of the P4 program ({}): {why}", names.len(), names.join(", "));
+    }
+    println!("{} caught, {} survived", tally.caught, tally.survived.len());
+    match tally.survived.is_empty() {
+        true => Ok(()),
+        false => Err(format!("these mutants survived: {}", tally.survived.join(", "))),
+    }
+}
+
+/// What became of all.
+#[derive(Default)]
+struct Tally {
+    caught: usize,
+    survived: Vec<String>,
+}
+
+impl Tally {
+    fn note(&mut self, mutant: &Mutant, verdict: Verdict) {
+        match verdict {
+            Verdict::Caught { seed, after, why } => {
+                self.caught += 1;
+                println!("{:<32} caught by seed {seed} ({after} of {}): {why}", mutant.name, mutant.seeds);
+            }
+            Verdict::Survived => {
+                println!("{:<32} SURVIVED {} seeds: {}", mutant.name, mutant.seeds, mutant.why);
+                self.survived.push(mutant.name.clone());
+            }
+        }
+    }
+}
+
+/// The simulator with all Rust mutants in it, none of them at work.
+fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf, String> {
+    let copy = scratch.join("tree");
+    tree::copy(root, &copy, &tree::rust_files(root, mutants)?)?;
+    let target = scratch.join("build");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    println!("building the simulator with all mutants in {SCRATCH}");
+    let built = Command::new(cargo)
+        .current_dir(&copy)
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--profile",
+            "mutants",
+            "--package",
+            "zsr-sim",
+            "--target-dir",
+        ])
+        .arg(&target)
+        // Code that a mutant takes away is code that nobody uses.
+        .env("RUSTFLAGS", "--cap-lints=allow")
+        .env_remove("ZSR_MUTANT")
+        .status();
+    match built {
+        Ok(status) if status.success() => Ok(target.join("mutants/zsr-sim")),
+        Ok(status) => Err(format!("the simulator with mutants does not build: {status}")),
+        Err(e) => Err(format!("cargo: {e}")),
+    }
+}
