@@ -54,6 +54,9 @@ fn policy(policy: Policy) -> proto::Settings {
     proto::Settings { policy: Some(policy.into()), dead_after_us: Some(1_000_000), ..Default::default() }
 }
 
+/// Items, as (producer ring, number).
+type Log = Vec<(u32, u32)>;
+
 /// A program that pushes into a producer ring.
 struct Pusher {
     /// The ring's place among the flow's.
@@ -80,8 +83,8 @@ impl Pusher {
 struct Programs {
     kind: FlowKind,
     producers: Vec<Pusher>,
-    /// By ring: the program, its host, and what it has popped, as (producer ring, number).
-    consumers: Vec<(Consumer, String, Vec<(u32, u32)>)>,
+    /// By ring: the program, its host, and what it has popped.
+    consumers: Vec<(Consumer, String, Log)>,
 }
 
 impl Programs {
@@ -469,7 +472,7 @@ fn who_is_only_polled_and_gone_is_told_of() {
 /// A flow of each kind, with its programs.
 fn of_each_kind(sim: &mut Controlled, controller: &Controller, of: proto::Settings) -> Vec<Programs> {
     let make = |(kind, name): (FlowKind, &str)| {
-        let request = with(of.clone(), request(name, kind, &["h1", "h2"], &["h3", "h4"]));
+        let request = with(of, request(name, kind, &["h1", "h2"], &["h3", "h4"]));
         let flow = sim.create(controller, request);
         Programs::of(sim, &flow, kind)
     };
