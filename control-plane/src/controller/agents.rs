@@ -255,7 +255,7 @@ impl Agents {
         Ok(())
     }
 
-    /// Has the agents destroy rings, which [`told`](Self::told) waits for; programs in them are told `reason`, or, if they pop and
+    /// Has the agents destroy rings, which `told` waits for; programs in them are told `reason`, or, if they pop and
     /// the ring has `finished`, that the stream ends behind what is in it. Agents that do not answer are passed over: what
     /// they had is gone with them, or is found when they are met again.
     pub fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
@@ -311,7 +311,7 @@ impl Agents {
         self.ask(&ring.host, &format!("connect ring `{}` anew", ring.name), connect).await.map(|_| ())
     }
 
-    /// Tells the programs of rings that their flow has ended, and disconnects the rings. [`told`](Self::told) waits for that.
+    /// Tells the programs of rings that their flow has ended, and disconnects the rings. `told` waits for that.
     pub fn abort<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str) {
         for (host, rings) in by_host(rings) {
             let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
