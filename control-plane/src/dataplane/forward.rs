@@ -61,12 +61,14 @@ pub(crate) fn member_groups(id: u16, members: &[(u32, RingIds)]) -> [rt::PacketR
     [group(id.into(), data), group(u32::from(id) + 1, polls)]
 }
 
-/// A multicast group of (port, instance) replicas.
+/// A multicast group of (port, instance) replicas, in the order in which switches give them back.
 pub(crate) fn group(id: u32, replicas: impl Iterator<Item = (u32, u32)>) -> rt::PacketReplicationEngineEntry {
+    let mut replicas: Vec<(u32, u32)> = replicas.collect();
+    replicas.sort_by_key(|&(port, instance)| (instance, port));
     rt::PacketReplicationEngineEntry {
         r#type: Some(Type::MulticastGroupEntry(rt::MulticastGroupEntry {
             multicast_group_id: id,
-            replicas: replicas.map(|(port, instance)| replica(port, instance)).collect(),
+            replicas: replicas.into_iter().map(|(port, instance)| replica(port, instance)).collect(),
             ..Default::default()
         })),
     }
