@@ -53,7 +53,7 @@ fn a_change_that_waits_for_an_agent_says_so_and_goes_on() {
     let mut first = String::new();
     said.read_line(&mut first).expect("text");
     let part = "waiting for the agent of host `h2` at unix://";
-    assert!(first.contains(part) && first.contains("to make a ring (creating flow `f`)"), "{first}");
+    assert!(first.contains(part) && first.contains("to say that it is there (creating flow `f`)"), "{first}");
     assert!(first.contains(&format!("agent.h2 is stopped: kill -CONT {agent}")), "{first}");
     let listed = system.json(&["flow", "list"]).remove(0);
     assert_eq!((&listed["name"], &listed["state"]), (&"f".into(), &"creating".into()));

@@ -293,7 +293,7 @@ fn an_interrupted_input_is_taken_up_where_it_was_left() {
 
 #[test]
 fn programs_find_their_rings_with_the_controllers_address_alone() {
-    let system = System::new(HOSTS);
+    let system = System::new(&format!("insecure: true\n{HOSTS}"));
     system.well(&["up", system.path(), "--listen", "0"]);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
     let address = || {
