@@ -108,7 +108,7 @@ impl Bounds {
     /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen.
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>) -> Adapted {
         // Nothing moves but by timeouts: they are much too long.
-        let rto = pace.map_or(now.rto / 2, |p| p.round_trip * MARGIN);
+        let rto = pace.map_or(now.rto / 4, |p| p.round_trip * MARGIN);
         let rto = rto.clamp(self.least_rto.min(self.own.rto), self.own.rto);
         let near = |a: f64, b: f64| a / b < WORTH && b / a < WORTH;
         let same = near(rto.as_secs_f64(), now.rto.as_secs_f64());
@@ -200,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_timeouts_become_shorter_step_by_step() {
+    fn without_an_answer_timeouts_become_much_shorter_step_by_step() {
         let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
         let once = bounds.next(bounds.own, more, None);
-        assert_eq!(once, Adapted { rto: 10_000 * US, ..bounds.own });
+        assert_eq!(once, Adapted { rto: 5_000 * US, ..bounds.own });
         assert_eq!((0..9).fold(once, |now, _| bounds.next(now, more, None)).rto, 160 * US);
     }
 
