@@ -228,7 +228,11 @@ def test_ctrl_c_ends_a_call_that_waits(flow, what):
         "pop": f"c = zsr.Consumer({name!r})\nprint('waiting', flush=True)\nc.pop()",
         "push": f"p = zsr.Producer({name!r})\nwhile p.try_push(bytes(28)): pass\nprint('waiting', flush=True)\nwhile True: p.push(bytes(28))",
     }[what]
-    program = subprocess.Popen([sys.executable, "-c", "import zsr\n" + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # In the background, shells have programs ignore it.
+    obey = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    program = subprocess.Popen(
+        [sys.executable, "-c", "import zsr\n" + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=obey
+    )
     assert program.stdout.readline() == "waiting\n"
     program.send_signal(signal.SIGINT)
     _, said = program.communicate(timeout=60)
