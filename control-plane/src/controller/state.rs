@@ -446,10 +446,11 @@ impl State {
             }
             old.workers().iter().for_each(|w| drop(self.by_worker.remove(w)));
         }
-        if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.limits.contains_key(name) {
+        // Of one that has failed the switch still holds what they say.
+        if flow.is_none() && self.limits.contains_key(name) {
             Arc::make_mut(&mut self.limits).remove(name);
         }
-        if flow.as_ref().is_none_or(|f| f.failed.is_some()) && self.adapted.contains_key(name) {
+        if flow.is_none() && self.adapted.contains_key(name) {
             Arc::make_mut(&mut self.adapted).remove(name);
         }
         let Some(flow) = flow else { return self.forget_refusals() };
