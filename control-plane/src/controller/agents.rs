@@ -230,20 +230,29 @@ impl Agents {
             });
         }
         let mut failure = None;
+        let mut silent = BTreeSet::new();
         let mut opened: HashMap<String, RingAddress> = HashMap::new();
         while let Some(done) = calls.join_next().await {
             match done {
                 Ok((_, Ok(answer))) => {
                     opened.extend(answer.rings.into_iter().map(|r| (r.name.clone(), address(&r))))
                 }
-                Ok((_, Err(refusal))) => failure = failure.or(Some(refusal)),
+                Ok((host, Err(refusal))) => {
+                    if refusal.kind == ErrorKind::Unavailable {
+                        silent.insert(host);
+                    }
+                    failure = failure.or(Some(refusal));
+                }
                 Err(e) => {
                     failure = failure.or(Some(ControllerError::new(ErrorKind::Internal, e.to_string())))
                 }
             }
         }
         if let Some(refusal) = failure {
-            let made: Vec<Ring> = flow.rings().filter(|r| opened.contains_key(&r.name)).cloned().collect();
+            // An agent that has not answered may make them when it goes on.
+            let made =
+                |r: &&Ring| opened.contains_key(&r.name) || r.address.is_none() && silent.contains(&r.host);
+            let made: Vec<Ring> = flow.rings().filter(made).cloned().collect();
             self.close(made.iter(), &refusal.message, false);
             return Err(refusal);
         }
