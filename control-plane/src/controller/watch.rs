@@ -181,6 +181,16 @@ impl Controller {
             if failure.is_some() {
                 return;
             }
+            // A controller that gave the flow up and died before it could note that.
+            if let Some(ring) = found.values().find(|r| r.state() == agent::RingState::Aborted) {
+                let why = format!(
+                    "ring `{}` was given up by a controller that ended before it could say why",
+                    ring.name
+                );
+                let mut work = self.work_at_last().await;
+                self.fail_flow(&mut work, &flow.name, &why).await;
+                continue;
+            }
             // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
             let lost = |r: &&Ring| r.host == host && !found.contains_key(&r.name);
             let members = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
