@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_control_plane::controller::error::ControllerError;
+use zsr_control_plane::controller::error::{ControllerError, ErrorKind};
 use zsr_control_plane::controller::state::NewMember;
 use zsr_control_plane::controller::{Controller, StartError};
 use zsr_control_plane::dataplane::model::Flow;
@@ -427,6 +427,11 @@ impl Run<'_> {
                 self.told.insert(*flow, Told::Gone);
             }
             (What::Delete { flow }, None) => drop(self.told.insert(*flow, Told::Nothing)),
+            // What could not be finished is, by the next controller.
+            (What::Delete { flow }, Some(Err(e))) if e.kind == ErrorKind::Unavailable => {
+                self.told.insert(*flow, Told::Nothing);
+                self.programs.pause_flow(*flow, false);
+            }
             (What::Delete { flow } | What::Remove { flow, .. }, _) => self.programs.pause_flow(*flow, false),
             _ => {}
         }
