@@ -19,7 +19,7 @@ use crate::dataplane::model::{Flow, FlowKind, Member, Ring};
 use crate::dataplane::ticks;
 use crate::p4::ClientError;
 use p4runtime_proto::p4::v1 as rt;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +75,9 @@ impl<E: Into<ControllerError>> From<E> for Failure {
         Failure { refusal: e.into(), touched: false }
     }
 }
+
+/// Values of flows, by name.
+type ByFlow<V> = Arc<BTreeMap<String, V>>;
 
 /// What the entries of flows depend on, as it was when the change began.
 #[derive(Clone)]
@@ -356,6 +359,29 @@ impl Controller {
         }
         work.switch.update(additions.into_iter()).await?;
         Ok(work.switch.update(removals.into_iter()).await?)
+    }
+
+    /// Has `wanted`, by the names of flows, stand around them in place of what stands in `field`, and writes what that makes other. Flows
+    /// that have failed get nothing of it.
+    pub(super) async fn rewrite_by_flow<V: PartialEq>(
+        &self,
+        work: &mut Work,
+        field: fn(&mut Surroundings) -> &mut ByFlow<V>,
+        mut wanted: BTreeMap<String, V>,
+    ) -> Result<ByFlow<V>, ControllerError> {
+        let (before, mut after, flows) = {
+            let state = self.state();
+            wanted.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
+            let before = Surroundings::of(&state);
+            let mut after = before.clone();
+            let had = std::mem::replace(field(&mut after), Arc::new(wanted));
+            let has = field(&mut after);
+            let changed = |f: &&Flow| had.get(&f.name) != has.get(&f.name);
+            let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
+            (before, after, flows)
+        };
+        self.rewrite(work, &flows, (&before, &after)).await?;
+        Ok(field(&mut after).clone())
     }
 
     /// Has workers stop, if the switch answers: one that does not runs none.

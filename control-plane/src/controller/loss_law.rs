@@ -20,7 +20,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was added since `before`.
+    /// The counts that were added since `before`.
     pub fn since(self, before: Counts) -> Counts {
         Counts {
             transfers: self.transfers.saturating_sub(before.transfers),
@@ -84,7 +84,7 @@ impl Clocking {
     }
 }
 
-/// What bounds that.
+/// The bounds of what a flow may be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// What the flow's settings say, which is the most.

@@ -2,7 +2,6 @@
 //! ([`super::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
 
 use super::Controller;
-use super::change::Surroundings;
 use super::error::ControllerError;
 use super::loss_law::{Bounds, Clocking, Counts, Pace};
 use crate::dataplane::flow::{Adapted, AdaptedFlows};
@@ -10,7 +9,6 @@ use crate::dataplane::model::{Flow, FlowKind};
 use crate::dataplane::{GROUP_TICK, PlanError};
 use crate::p4::names::counter::{RETRIES, SENT, TRANSFERS};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,6 +25,11 @@ const CLOCKED: usize = 16;
 /// A worker, and the connection on which a consumer of its gets items.
 type Worker = (u16, u16);
 
+/// What workers have done, as the counter and the cell of each.
+type Counter = (&'static str, fn(&Worker) -> u16);
+const DONE: [Counter; 2] = [(TRANSFERS, |w| w.0), (RETRIES, |w| w.0)];
+const DONE_AND_SENT: [Counter; 3] = [DONE[0], DONE[1], (SENT, |w| w.1)];
+
 /// A flow at the last look.
 struct Seen {
     version: u64,
@@ -35,10 +38,18 @@ struct Seen {
     lost: Option<Instant>,
 }
 
+impl Seen {
+    fn is_calm(&self, now: Instant) -> bool {
+        self.lost.is_none_or(|lost| now.duration_since(lost) >= CALM)
+    }
+}
+
 /// A flow to look at.
 struct Looked {
-    flow: Flow,
+    name: String,
+    version: u64,
     workers: Vec<Worker>,
+    bounds: Bounds,
     now: Adapted,
 }
 
@@ -71,24 +82,21 @@ impl Controller {
             seen.clear();
             return Ok(0);
         }
-        let (counted, now) = (self.counts(&workers).await?, Instant::now());
+        let (counted, now) = (self.counts(&workers, &DONE).await?, Instant::now());
         let (mut counted, mut before) = (counted.into_iter(), std::mem::take(seen));
-        let (mut lossy, mut calm) = (Vec::new(), Vec::new());
+        let mut lossy = Vec::new();
         for looked in flows {
             let counts: Vec<Counts> = counted.by_ref().take(looked.workers.len()).collect();
-            let was = before.remove(&looked.flow.name).filter(|was| was.version == looked.flow.version);
+            let was = before.remove(&looked.name).filter(|was| was.version == looked.version);
             let more = was.as_ref().map_or(Counts::default(), |was| since(&counts, &was.counts));
             let loses = more.retries > 0;
             let lost = if loses { Some(now) } else { was.and_then(|was| was.lost) };
-            let version = looked.flow.version;
-            seen.insert(looked.flow.name.clone(), Seen { version, counts, lost });
+            seen.insert(looked.name.clone(), Seen { version: looked.version, counts, lost });
             if loses {
                 lossy.push(Lossy { looked, more });
-            } else if lost.is_none_or(|lost| now.duration_since(lost) >= CALM) {
-                calm.push(looked.flow.name);
             }
         }
-        self.adapt(lossy, &calm).await?;
+        self.adapt(lossy, |name| seen.get(name).is_some_and(|seen| seen.is_calm(now))).await?;
         Ok(workers.len() as u32)
     }
 
@@ -104,24 +112,26 @@ impl Controller {
                 .filter(|id| !is_idle(*id))
                 .filter_map(|id| Some((id, of(id)?.ids.data.index)))
                 .collect();
-            let now = state.adapted.get(&flow.name).copied().unwrap_or(own(flow));
-            (!workers.is_empty()).then(|| Looked { flow: flow.clone(), workers, now })
+            let (name, version, bounds) = (flow.name.clone(), flow.version, self.bounds(flow));
+            let now = state.adapted.get(&name).copied().unwrap_or(bounds.own);
+            (!workers.is_empty()).then_some(Looked { name, version, workers, bounds, now })
         };
         state.flows.values().filter(|f| f.failed.is_none() && !f.is_adrift()).filter_map(looked).collect()
     }
 
-    async fn counts(&self, workers: &[Worker]) -> Result<Vec<Counts>, ControllerError> {
-        let id = |name| self.0.plane.schema().counter(name).map_err(PlanError::from);
-        let (transfers, retries, sent) = (id(TRANSFERS)?, id(RETRIES)?, id(SENT)?);
-        let cells: Vec<(u32, u16)> =
-            workers.iter().flat_map(|(w, qp)| [(transfers, *w), (retries, *w), (sent, *qp)]).collect();
+    /// The counters `of` workers; `sent` is 0 where it is not among them.
+    async fn counts(&self, workers: &[Worker], of: &[Counter]) -> Result<Vec<Counts>, ControllerError> {
+        let id = |(name, _): &Counter| self.0.plane.schema().counter(name).map_err(PlanError::from);
+        let ids = of.iter().map(id).collect::<Result<Vec<u32>, _>>()?;
+        let of_worker = |w| ids.iter().zip(of).map(move |(id, (_, cell))| (*id, cell(w)));
+        let cells: Vec<(u32, u16)> = workers.iter().flat_map(of_worker).collect();
         let cells = self.reader().cells(&cells).await?;
         let counts = |c: &[crate::p4::reader::Cell]| Counts {
             transfers: c[0].packets,
             retries: c[1].packets,
-            sent: c[2].packets,
+            sent: c.get(2).map_or(0, |sent| sent.packets),
         };
-        Ok(cells.chunks_exact(3).map(counts).collect())
+        Ok(cells.chunks_exact(of.len()).map(counts).collect())
     }
 
     /// What each of these workers seems to see of the network.
@@ -129,7 +139,7 @@ impl Controller {
         let start = Instant::now();
         let mut clockings = vec![Clocking::default(); workers.len()];
         for _ in 0..READS {
-            let counts = self.counts(workers).await?;
+            let counts = self.counts(workers, &DONE_AND_SENT).await?;
             let at = start.elapsed();
             clockings.iter_mut().zip(counts).for_each(|(clocking, counts)| clocking.note(at, counts));
             if at >= CLOCKING {
@@ -139,26 +149,30 @@ impl Controller {
         Ok(clockings.iter().map(Clocking::pace).collect())
     }
 
-    /// Sets what `lossy` flows need, and gives back to those that are `calm` what their settings say.
-    async fn adapt(&self, lossy: Vec<Lossy>, calm: &[String]) -> Result<(), ControllerError> {
+    /// Sets what `lossy` flows need, and gives back to those that are calm what their settings say.
+    async fn adapt(&self, lossy: Vec<Lossy>, is_calm: impl Fn(&str) -> bool) -> Result<(), ControllerError> {
         let mut wanted = AdaptedFlows::clone(&self.state().adapted);
-        wanted.retain(|name, _| !calm.contains(name));
+        wanted.retain(|name, _| !is_calm(name));
         for Lossy { looked, more } in lossy {
             let some = &looked.workers[..looked.workers.len().min(CLOCKED)];
             let pace = self.clock(some).await?.into_iter().flatten().min_by_key(|pace| pace.round_trip);
-            let next = self.bounds(&looked.flow).next(looked.now, more, pace);
-            if next == own(&looked.flow) {
-                wanted.remove(&looked.flow.name);
+            let next = looked.bounds.next(looked.now, more, pace);
+            if next == looked.bounds.own {
+                wanted.remove(&looked.name);
             } else {
-                wanted.insert(looked.flow.name, next);
+                wanted.insert(looked.name, next);
             }
         }
         self.adapt_to(wanted).await
     }
 
+    /// The bounds of what a flow may be set to.
     fn bounds(&self, flow: &Flow) -> Bounds {
         Bounds {
-            own: own(flow),
+            own: Adapted {
+                rto: Duration::from_micros(flow.settings.rto_us),
+                max_batch: flow.settings.max_batch,
+            },
             least_rto: self.0.plane.least_timeout(),
             item_size: flow.item_size,
             mtu: flow.mtu,
@@ -166,28 +180,15 @@ impl Controller {
         }
     }
 
-    async fn adapt_to(&self, mut wanted: AdaptedFlows) -> Result<(), ControllerError> {
+    async fn adapt_to(&self, wanted: AdaptedFlows) -> Result<(), ControllerError> {
         if *self.state().adapted == wanted {
             return Ok(());
         }
         let mut work = self.0.work.lock().await;
-        let (before, flows) = {
-            let state = self.state();
-            wanted.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
-            let changed = |f: &&Flow| state.adapted.get(&f.name) != wanted.get(&f.name);
-            let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
-            (Surroundings::of(&state), flows)
-        };
-        let after = Surroundings { adapted: Arc::new(wanted), ..before.clone() };
-        self.rewrite(&mut work, &flows, (&before, &after)).await?;
-        self.state().adapted = after.adapted;
+        let adapted = self.rewrite_by_flow(&mut work, |around| &mut around.adapted, wanted).await?;
+        self.state().adapted = adapted;
         Ok(())
     }
-}
-
-/// What the settings of `flow` say.
-fn own(flow: &Flow) -> Adapted {
-    Adapted { rto: Duration::from_micros(flow.settings.rto_us), max_batch: flow.settings.max_batch }
 }
 
 /// What all workers of a flow have done since `before`.

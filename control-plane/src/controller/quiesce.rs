@@ -6,17 +6,12 @@ use super::{Controller, Work};
 use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::alloc::{Number, Resting};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use zsr_api::agent;
-
-// Phases (p4/common/types.p4).
-const IDLE: u8 = 0;
-const CLOSING: u8 = 4;
-const CLOSED: u8 = 5;
-const FAULT: u8 = 6;
 
 /// How long an answer may take before the question is repeated, for the first time, and between two of the last ones.
 const ANSWER: Duration = Duration::from_millis(100);
@@ -53,17 +48,17 @@ pub(super) struct Rest {
 
 impl WorkerState {
     fn at_rest(&self) -> bool {
-        [IDLE, CLOSED, FAULT].contains(&self.phase)
+        [PHASE_IDLE, PHASE_CLOSED, PHASE_FAULT].contains(&self.phase)
     }
 
     /// Whether it moves nothing any more, because of something that it has reported.
     pub(super) fn has_stopped(&self) -> bool {
-        self.phase == FAULT
+        self.phase == PHASE_FAULT
     }
 
     /// Whether it has written its last commit record, or is about to.
     pub(super) fn has_ended(&self) -> bool {
-        [CLOSING, CLOSED].contains(&self.phase)
+        [PHASE_CLOSING, PHASE_CLOSED].contains(&self.phase)
     }
 }
 

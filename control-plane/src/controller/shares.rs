@@ -1,14 +1,12 @@
 //! Weights of flows, kept: measures what flows move and whether they would move more, asks [`Sharing`] what each may move, and
 //! has the switch hold them to it, by the means of rate caps.
 
-use super::change::Surroundings;
 use super::error::ControllerError;
 use super::fair_share::{Demand, Sharing};
 use super::{Controller, Work};
 use crate::dataplane::flow::Limits;
 use crate::dataplane::model::Flow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_api::agent::Ring as Seen;
@@ -129,17 +127,9 @@ impl Controller {
         let _ = self.write_limits(&mut work, limits).await;
     }
 
-    async fn write_limits(&self, work: &mut Work, mut limits: Limits) -> Result<(), ControllerError> {
-        let (before, flows) = {
-            let state = self.state();
-            limits.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
-            let changed = |f: &&Flow| state.limits.get(&f.name) != limits.get(&f.name);
-            let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
-            (Surroundings::of(&state), flows)
-        };
-        let after = Surroundings { limits: Arc::new(limits), ..before.clone() };
-        self.rewrite(work, &flows, (&before, &after)).await?;
-        self.state().limits = after.limits;
+    async fn write_limits(&self, work: &mut Work, limits: Limits) -> Result<(), ControllerError> {
+        let limits = self.rewrite_by_flow(work, |around| &mut around.limits, limits).await?;
+        self.state().limits = limits;
         Ok(())
     }
 }
