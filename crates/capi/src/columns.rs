@@ -4,6 +4,10 @@ use std::ffi::{CString, c_char};
 
 use zsr::{ColumnType, Schema, fixed_width};
 
+use crate::fault::Fault;
+use crate::handle::put;
+use crate::status::zsr_status::{self, *};
+
 /// Type of a column.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +33,9 @@ use zsr_type::*;
 /// A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.
 #[repr(C)]
 pub struct zsr_column {
-    /// Its name.
+    /// The column's name.
     pub name: *const c_char,
-    /// Its type.
+    /// The column's type.
     pub kind: zsr_type,
     /// Bytes; 0 for a column without a width: records are then lines of text, whose columns are divided by commas.
     pub width: u32,
@@ -44,7 +48,7 @@ pub(crate) struct Described {
     pub(crate) member: CString,
     pub(crate) schema: CString,
     pub(crate) columns: Vec<zsr_column>,
-    /// What the columns' names point to.
+    /// The names that the columns point to.
     _names: Vec<CString>,
 }
 
@@ -77,5 +81,22 @@ impl Described {
         }
         let schema = schema.map(ToString::to_string).unwrap_or_default();
         Described { member: text(member), schema: text(&schema), columns, _names: names }
+    }
+
+    /// Puts the columns, and their number, where a caller wants them.
+    ///
+    /// # Safety
+    /// `columns` is null, or points to room for a pointer, and `count` likewise for a number.
+    pub(crate) unsafe fn put_columns(
+        &self,
+        columns: *mut *const zsr_column,
+        count: *mut usize,
+    ) -> Result<zsr_status, Fault> {
+        // SAFETY: by contract.
+        unsafe {
+            put(columns, "columns", self.columns.as_ptr())?;
+            put(count, "count", self.columns.len())?;
+        }
+        Ok(ZSR_OK)
     }
 }

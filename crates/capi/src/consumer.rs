@@ -70,6 +70,18 @@ unsafe fn within(
     with(unsafe { consumer.as_ref() }.map(|consumer| &consumer.0), work)
 }
 
+/// The last call with a handle, which takes it.
+///
+/// # Safety
+/// `consumer` is null, or came from an attach and was not ended.
+unsafe fn ended(
+    consumer: *mut zsr_consumer,
+    work: impl FnOnce(Popping) -> Result<zsr_status, Fault>,
+) -> zsr_status {
+    // SAFETY: by contract.
+    unsafe { end(consumer, |c| &c.0, |c| c.0, work) }
+}
+
 /// Takes the ring of a consumer of `flow`.
 ///
 /// Ownership: `*consumer` is the caller's, until zsr_consumer_leave() or zsr_consumer_abort(). `flow` and `options`, which may be
@@ -144,13 +156,7 @@ pub unsafe extern "C" fn zsr_consumer_columns(
     count: *mut usize,
 ) -> zsr_status {
     // SAFETY: the caller's promises: a handle, and room for a pointer and a number.
-    unsafe {
-        within(consumer, |c| {
-            put(columns, "columns", c.described.columns.as_ptr())?;
-            put(count, "count", c.described.columns.len())?;
-            Ok(ZSR_OK)
-        })
-    }
+    unsafe { within(consumer, |c| c.described.put_columns(columns, count)) }
 }
 
 /// Pops one record into `buffer`, which has `capacity` bytes; the record has `*length`.
@@ -369,17 +375,12 @@ pub unsafe extern "C" fn zsr_consumer_give_back(
 pub unsafe extern "C" fn zsr_consumer_leave(consumer: *mut zsr_consumer) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            consumer,
-            |c| &c.0,
-            |c| c.0,
-            |mut c| {
-                // What can't be said any more is popped again by the next program.
-                let _ = c.settle(false);
-                c.flow.leave();
-                Ok(ZSR_OK)
-            },
-        )
+        ended(consumer, |mut c| {
+            // What can't be said any more is popped again by the next program.
+            let _ = c.settle(false);
+            c.flow.leave();
+            Ok(ZSR_OK)
+        })
     }
 }
 
@@ -393,15 +394,10 @@ pub unsafe extern "C" fn zsr_consumer_leave(consumer: *mut zsr_consumer) -> zsr_
 pub unsafe extern "C" fn zsr_consumer_abort(consumer: *mut zsr_consumer) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            consumer,
-            |c| &c.0,
-            |c| c.0,
-            |c| {
-                drop(c);
-                Ok(ZSR_OK)
-            },
-        )
+        ended(consumer, |c| {
+            drop(c);
+            Ok(ZSR_OK)
+        })
     }
 }
 

@@ -32,6 +32,18 @@ unsafe fn within(
     with(unsafe { producer.as_ref() }.map(|producer| &producer.0), work)
 }
 
+/// The last call with a handle, which takes it.
+///
+/// # Safety
+/// `producer` is null, or came from an attach and was not ended.
+unsafe fn ended(
+    producer: *mut zsr_producer,
+    work: impl FnOnce(Pushing) -> Result<zsr_status, Fault>,
+) -> zsr_status {
+    // SAFETY: by contract.
+    unsafe { end(producer, |p| &p.0, |p| p.0, work) }
+}
+
 /// Takes all rings of a producer of `flow`.
 ///
 /// Ownership: `*producer` is the caller's, until zsr_producer_close(), zsr_producer_leave() or zsr_producer_abort(). `flow` and
@@ -106,13 +118,7 @@ pub unsafe extern "C" fn zsr_producer_columns(
     count: *mut usize,
 ) -> zsr_status {
     // SAFETY: the caller's promises: a handle, and room for a pointer and a number.
-    unsafe {
-        within(producer, |p| {
-            put(columns, "columns", p.described.columns.as_ptr())?;
-            put(count, "count", p.described.columns.len())?;
-            Ok(ZSR_OK)
-        })
-    }
+    unsafe { within(producer, |p| p.described.put_columns(columns, count)) }
 }
 
 /// Bytes of each record, by the flow's schema or zsr_options.record_size; 0: records differ in length.
@@ -317,15 +323,10 @@ pub unsafe extern "C" fn zsr_producer_settle(
 pub unsafe extern "C" fn zsr_producer_close(producer: *mut zsr_producer) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            producer,
-            |p| &p.0,
-            |p| p.0,
-            |p| {
-                p.flow.close()?;
-                Ok(ZSR_OK)
-            },
-        )
+        ended(producer, |p| {
+            p.flow.close()?;
+            Ok(ZSR_OK)
+        })
     }
 }
 
@@ -339,15 +340,10 @@ pub unsafe extern "C" fn zsr_producer_close(producer: *mut zsr_producer) -> zsr_
 pub unsafe extern "C" fn zsr_producer_leave(producer: *mut zsr_producer) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            producer,
-            |p| &p.0,
-            |p| p.0,
-            |p| {
-                p.flow.leave()?;
-                Ok(ZSR_OK)
-            },
-        )
+        ended(producer, |p| {
+            p.flow.leave()?;
+            Ok(ZSR_OK)
+        })
     }
 }
 
@@ -361,14 +357,9 @@ pub unsafe extern "C" fn zsr_producer_leave(producer: *mut zsr_producer) -> zsr_
 pub unsafe extern "C" fn zsr_producer_abort(producer: *mut zsr_producer) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            producer,
-            |p| &p.0,
-            |p| p.0,
-            |p| {
-                drop(p);
-                Ok(ZSR_OK)
-            },
-        )
+        ended(producer, |p| {
+            drop(p);
+            Ok(ZSR_OK)
+        })
     }
 }
