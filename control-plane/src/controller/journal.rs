@@ -383,9 +383,30 @@ mod tests {
         }
     }
 
-    /// A store with room for so many bytes.
+    /// A store with room for so many bytes, which counts how often the disk is waited for.
     #[derive(Debug)]
-    struct Small(Arc<Mutex<(Vec<u8>, usize)>>);
+    struct Small(Arc<Mutex<Disk>>);
+
+    #[derive(Debug)]
+    struct Disk {
+        text: Vec<u8>,
+        room: usize,
+        appended: usize,
+    }
+
+    impl Small {
+        fn new(room: usize) -> Self {
+            Small(Arc::new(Mutex::new(Disk { text: Vec::new(), room, appended: 0 })))
+        }
+
+        fn same(&self) -> Box<dyn Store> {
+            Box::new(Small(self.0.clone()))
+        }
+
+        fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
+            self.0.lock().unwrap()
+        }
+    }
 
     impl Store for Small {
         fn path(&self) -> &Path {
@@ -393,28 +414,29 @@ mod tests {
         }
 
         fn read(&mut self) -> io::Result<Vec<u8>> {
-            Ok(self.0.lock().unwrap().0.clone())
+            Ok(self.disk().text.clone())
         }
 
         fn replace(&mut self, text: &[u8]) -> io::Result<()> {
-            self.0.lock().unwrap().0 = text.to_vec();
+            self.disk().text = text.to_vec();
             Ok(())
         }
 
         fn append(&mut self, line: &[u8]) -> io::Result<()> {
-            let mut inner = self.0.lock().unwrap();
-            if inner.0.len() + line.len() > inner.1 {
+            let mut disk = self.disk();
+            if disk.text.len() + line.len() > disk.room {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            inner.0.extend_from_slice(line);
+            disk.text.extend_from_slice(line);
+            disk.appended += 1;
             Ok(())
         }
     }
 
     #[test]
     fn what_could_not_be_written_is_written_first_when_there_is_room() {
-        let inner = Arc::new(Mutex::new((Vec::new(), 100)));
-        let (mut journal, _) = Journal::on(Box::new(Small(inner.clone()))).unwrap();
+        let small = Small::new(100);
+        let (mut journal, _) = Journal::on(small.same()).unwrap();
         let trouble = journal.trouble();
         journal.begin("a", None).unwrap();
         assert!(journal.end("a", Some(&flow("a"))).unwrap_err().to_string().contains("small"));
@@ -425,48 +447,22 @@ mod tests {
         journal.note("b", Some(&flow("b")));
         journal.try_again();
         assert!(journal.begin("c", None).is_err(), "nothing begins that may not be written");
-        inner.lock().unwrap().1 = 1 << 20;
+        small.disk().room = 1 << 20;
         journal.try_again();
         assert_eq!(*trouble.borrow(), None);
-        let found = Journal::on(Box::new(Small(inner))).unwrap().1;
+        let found = Journal::on(small.same()).unwrap().1;
         assert_eq!(found.flows.keys().collect::<Vec<_>>(), ["b"]);
         assert!(found.unfinished.is_empty());
     }
 
-    /// A store that counts how often the disk is waited for.
-    #[derive(Debug, Default)]
-    struct Counting(Arc<Mutex<(Vec<u8>, usize)>>);
-
-    impl Store for Counting {
-        fn path(&self) -> &Path {
-            Path::new("counting")
-        }
-
-        fn read(&mut self) -> io::Result<Vec<u8>> {
-            Ok(self.0.lock().unwrap().0.clone())
-        }
-
-        fn replace(&mut self, text: &[u8]) -> io::Result<()> {
-            self.0.lock().unwrap().0 = text.to_vec();
-            Ok(())
-        }
-
-        fn append(&mut self, line: &[u8]) -> io::Result<()> {
-            let mut inner = self.0.lock().unwrap();
-            inner.0.extend_from_slice(line);
-            inner.1 += 1;
-            Ok(())
-        }
-    }
-
     #[test]
     fn the_disk_is_waited_for_once_for_many_flows() {
-        let inner = Arc::<Mutex<(Vec<u8>, usize)>>::default();
-        let (mut journal, _) = Journal::on(Box::new(Counting(inner.clone()))).unwrap();
+        let store = Small::new(usize::MAX);
+        let (mut journal, _) = Journal::on(store.same()).unwrap();
         let flows: Vec<Flow> = (0..AT_ONCE).map(|n| flow(&format!("f{n}"))).collect();
         journal.note_all(flows.iter());
-        assert_eq!(inner.lock().unwrap().1, 1);
-        let found = Journal::on(Box::new(Counting(inner))).unwrap().1;
+        assert_eq!(store.disk().appended, 1);
+        let found = Journal::on(store.same()).unwrap().1;
         assert!(found.flows.len() == AT_ONCE && flows.iter().all(|f| found.flows[&f.name] == *f));
     }
 
