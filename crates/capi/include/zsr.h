@@ -167,9 +167,9 @@ typedef struct zsr_options {
 
 // A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.
 typedef struct zsr_column {
-    // Its name.
+    // The column's name.
     const char *name;
-    // Its type.
+    // The column's type.
     zsr_type kind;
     // Bytes; 0 for a column without a width: records are then lines of text, whose columns are divided by commas.
     uint32_t width;
