@@ -7,7 +7,7 @@ use std::path::Path;
 use zsr_control_plane::dataplane::{RingIds, ticks};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
-use zsr_soft_switch::RegisterId;
+use zsr_soft_switch::{RegisterId, Switch};
 use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
 
 use crate::items::{self, Received};
@@ -53,6 +53,30 @@ pub struct Spec {
     pub faults: FaultRates,
     /// Seed of faults, and of how processing units behave.
     pub seed: u64,
+}
+
+/// Two producers and two consumers, to be attacked: small rings, items of half a packet.
+pub const TWO_BY_TWO: Spec = Spec {
+    kind: zsr_topology::FlowKind::Shuffle,
+    producers: 2,
+    consumers: 2,
+    item_size: 256,
+    ring_size: 4096,
+    max_batch: 4096,
+    mtu: 512,
+    big_endian: [false; 2],
+    items: 60,
+    counters_from: 0,
+    psn_from: 0,
+    vlans: [None; 2],
+    faults: zsr_simnet::FaultRates::NONE,
+    seed: 3,
+};
+
+/// Packets that a switch dropped for a reason (P4: `DROP_*`).
+pub fn drops(switch: &Switch, reason: usize) -> u64 {
+    let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
+    switch.counter_read(id, reason).expect("a cell").packets
 }
 
 impl Default for Spec {
@@ -291,9 +315,7 @@ impl System {
 
     /// Packets that the switch dropped for a reason (P4: `DROP_*`).
     pub fn drops(&mut self, reason: usize) -> u64 {
-        let switch = &self.switch().switch;
-        let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
-        switch.counter_read(id, reason).expect("a cell").packets
+        drops(&self.switch().switch, reason)
     }
 
     /// Packets for the switch that came at a port on another VLAN than its own.

@@ -9,26 +9,11 @@ use zsr_ring::doorbell;
 use zsr_simnet::{LinkConfig, Rng};
 use zsr_soft_switch::{RegisterId, Switch};
 use zsr_tests::rig::Rig;
-use zsr_tests::system::{Spec, System};
+use zsr_tests::system::{Spec, System, TWO_BY_TWO, drops};
 use zsr_wire::roce::{BTH_AT, EXT_AT, IP_AT, UDP_AT};
 use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
-const SPEC: Spec = Spec {
-    kind: zsr_topology::FlowKind::Shuffle,
-    producers: 2,
-    consumers: 2,
-    item_size: 256,
-    ring_size: 4096,
-    max_batch: 4096,
-    mtu: 512,
-    big_endian: [false; 2],
-    items: 40,
-    counters_from: 0,
-    psn_from: 0,
-    vlans: [None; 2],
-    faults: zsr_simnet::FaultRates::NONE,
-    seed: 3,
-};
+const SPEC: Spec = Spec { items: 40, ..TWO_BY_TWO };
 const PORTS: u16 = 4;
 /// Cells of registers that a flow of [`SPEC`] may touch.
 const CELLS: usize = 32;
@@ -43,20 +28,19 @@ fn registers(switch: &Switch) -> Vec<Vec<u8>> {
     cells.map(|cell| cell.to_vec()).collect()
 }
 
-fn drops(switch: &Switch, cause: u8) -> u64 {
-    let id = switch.info().counter("IngressShell.count_arrival.drops").expect("a counter");
-    switch.counter_read(id, cause.into()).expect("a cell").packets
-}
-
 /// Something comes in at `port`, and nothing comes of it but that it is counted under `cause`.
 #[track_caller]
 fn comes_to_nothing(switch: &mut Switch, now: u64, port: u16, bytes: &[u8], cause: u8) {
-    let (before, counted) = (registers(switch), drops(switch, cause));
+    let (before, counted) = (registers(switch), drops(switch, cause.into()));
     let mut out = Vec::new();
     let frame = Frame::copy_from(bytes).expect("a frame that fits");
     switch.process(now, port, frame, &mut FramePool::default(), &mut out);
     assert!(out.is_empty(), "{} frames leave for {bytes:02x?} at port {port}", out.len());
-    assert_eq!(drops(switch, cause), counted + 1, "{bytes:02x?} at port {port} was not counted as {cause}");
+    assert_eq!(
+        drops(switch, cause.into()),
+        counted + 1,
+        "{bytes:02x?} at port {port} was not counted as {cause}"
+    );
     assert!(registers(switch) == before, "{bytes:02x?} at port {port} has changed a register");
 }
 

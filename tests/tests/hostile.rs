@@ -5,27 +5,12 @@ use std::rc::Rc;
 
 use zsr_simnet::Rng;
 use zsr_tests::nodes::NicNode;
-use zsr_tests::system::{Spec, System};
+use zsr_tests::system::{Spec, System, TWO_BY_TWO};
 use zsr_tests::wire::mended;
 use zsr_wire::roce::{BTH_AT, IP_AT, UDP_AT};
 use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
-const SPEC: Spec = Spec {
-    kind: zsr_topology::FlowKind::Shuffle,
-    producers: 2,
-    consumers: 2,
-    item_size: 256,
-    ring_size: 4096,
-    max_batch: 4096,
-    mtu: 512,
-    big_endian: [false; 2],
-    items: 60,
-    counters_from: 0,
-    psn_from: 0,
-    vlans: [None; 2],
-    faults: zsr_simnet::FaultRates::NONE,
-    seed: 3,
-};
+const SPEC: Spec = Spec { items: 60, ..TWO_BY_TWO };
 const PORTS: u64 = 4;
 
 // Indices of the counter `drops` (p4/common/types.p4).
