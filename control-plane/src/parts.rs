@@ -6,7 +6,7 @@ use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
 use zsr_p4runtime_server::empty_program;
 use zsr_soft_nic::NicConfig;
 use zsr_soft_switch::{Switch, SwitchConfig};
-use zsr_topology::{Host, Link, Switch as SwitchSpec, Topology, Traffic};
+use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 use zsr_wire::Mac;
 
 /// Why there is no switch.
@@ -42,15 +42,18 @@ pub fn switch_without_timers(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     Ok(Switch::new(&program, config))
 }
 
-/// What a host's soft NIC is made with where a run is to be repeatable: its keys follow from its addresses. All of its packets have the
-/// priority of data.
-pub fn nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
-    NicConfig { tci: traffic.tci(host.vlan, false), ..NicConfig::new(Mac(host.mac.0), host.ip) }
+/// What the soft NIC of host `number` is made with where a run is to be repeatable: its keys follow from its addresses. All of its packets
+/// have the priority of data. If the topology says the rate of its link, it slows down when it is told of congestion.
+pub fn nic_config(topology: &Topology, number: usize) -> NicConfig {
+    let host = &topology.hosts[number];
+    let line_rate = topology.link_of(number).and_then(|link| link.rate);
+    let tci = topology.traffic.tci(host.vlan, false);
+    NicConfig { tci, line_rate, ..NicConfig::new(Mac(host.mac.0), host.ip) }
 }
 
 /// As [`nic_config`], for a NIC whose keys and numbers nobody is to work out.
-pub fn secret_nic_config(host: &Host, traffic: &Traffic) -> NicConfig {
-    NicConfig { seed: None, ..nic_config(host, traffic) }
+pub fn secret_nic_config(topology: &Topology, number: usize) -> NicConfig {
+    NicConfig { seed: None, ..nic_config(topology, number) }
 }
 
 /// `port` with the latency, the rate and the faults of `link`, if it has any.

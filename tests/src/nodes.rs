@@ -81,6 +81,8 @@ pub struct SwitchNode {
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
     depths: BTreeMap<u16, usize>,
+    /// Most packets that have waited at a port.
+    pub deepest: BTreeMap<u16, usize>,
     pool: FramePool,
     /// Packets that links have not damaged: the switch passes damaged items on.
     capture: Option<PcapSink>,
@@ -99,6 +101,7 @@ impl SwitchNode {
             out: Vec::new(),
             queue: VecDeque::new(),
             depths: BTreeMap::new(),
+            deepest: BTreeMap::new(),
             pool: FramePool::with_frames(64),
             capture: capture(),
         }
@@ -151,6 +154,8 @@ impl SwitchNode {
     fn queued(&mut self, port: u16, change: isize) {
         let depth = self.depths.entry(port).or_default();
         *depth = depth.saturating_add_signed(change);
+        let deepest = self.deepest.entry(port).or_default();
+        *deepest = (*deepest).max(*depth);
         self.switch.set_queue_depth(port, *depth);
     }
 

@@ -1,6 +1,7 @@
 //! Any topology in a simulated network, with producers that always have something to push and consumers that pop at a given
 //! speed: for what flows get, and when.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -183,6 +184,11 @@ impl Rig {
     /// The switch.
     pub fn switch(&mut self) -> &mut Switch {
         &mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").switch
+    }
+
+    /// Most packets that have waited at each port of the switch since this was called last.
+    pub fn deepest(&mut self) -> BTreeMap<u16, usize> {
+        std::mem::take(&mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").deepest)
     }
 
     /// The NIC of the topology's host number `host`.

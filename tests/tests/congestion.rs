@@ -66,3 +66,44 @@ fn nobody_is_told_of_queues_that_are_short() {
     let cnps = cnps(&flows.map(|members| flow(members, "16KiB")).concat());
     assert_eq!(cnps, vec![(0, 0); PRODUCERS + 2]);
 }
+
+/// Eight hosts push to one. What each flow brought, and the longest queue at the switch in front of the consumer, in packets, in the last
+/// 20 of 60 ms.
+fn incast(link: &str) -> (Vec<u64>, usize) {
+    const SENDERS: u16 = 8;
+    let link_of = |h| format!("  - {{from: h{h}, to: 's1:{h}'{link}}}\n");
+    let flow_of = |h| flow(&format!("name: f{h}, producers: [h{h}], consumers: [h9]"), "128KiB");
+    let yaml = format!(
+        "
+hosts: [h1, h2, h3, h4, h5, h6, h7, h8, h9]
+links:
+{}flows:
+{}workload: {{kind: synthetic, items: 1}}
+",
+        (1..=SENDERS + 1).map(link_of).collect::<String>(),
+        (1..=SENDERS).map(flow_of).collect::<String>(),
+    );
+    let mut rig = Rig::new(&yaml, LINK, 1 << 40);
+    rig.run_for(40 * MS);
+    rig.deepest();
+    let popped = rig.popped_in(20 * MS);
+    (popped, rig.deepest()[&(SENDERS + 1)])
+}
+
+/// NICs that know how fast their links are slow down by DCQCN until the queue is short; the link stays full, and its users share it.
+#[test]
+fn many_to_one_keeps_the_queue_short_and_the_link_full() {
+    let (_, alone) = incast("");
+    assert!(alone > 500, "{alone} packets wait where nobody slows down: nothing is shown");
+    let (popped, deepest) = incast(", rate: 10Gbit");
+    assert!(deepest < 128, "{deepest} packets wait");
+    let sum = popped.iter().sum::<u64>() as f64;
+    assert!(sum * 8.0 > 0.9 * 10.0 * 20e6, "{popped:?}");
+    let squares = popped.iter().map(|b| (*b as f64).powi(2)).sum::<f64>();
+    let jain = sum * sum / (popped.len() as f64 * squares);
+    assert!(jain >= 0.95, "{jain}: {popped:?}");
+    println!(
+        "queue {deepest} packets ({alone} if nobody slows down), {:.2} Gbit/s, Jain {jain:.4}",
+        sum * 8.0 / 20e6
+    );
+}

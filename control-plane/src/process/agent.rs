@@ -146,7 +146,7 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     }
     let link = topology.links.iter().position(|l| l.host == number);
     let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
-    let config = secret_nic_config(host, &topology.traffic);
+    let config = secret_nic_config(topology, number);
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, queue) = nic_queue(move || wake.wake());

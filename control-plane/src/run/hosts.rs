@@ -42,8 +42,8 @@ impl Hosts {
     ) -> Result<(Self, Vec<OwnedNic>), RunError> {
         let mut hosts = Vec::new();
         let mut nics = Vec::new();
-        for host in &topology.hosts {
-            let config = secret_nic_config(host, &topology.traffic);
+        for (number, host) in topology.hosts.iter().enumerate() {
+            let config = secret_nic_config(topology, number);
             let to_wake = fabric.clone();
             let (handle, queue) = nic_queue(move || {
                 if let Some(thread) = to_wake.get() {

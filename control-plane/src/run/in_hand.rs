@@ -38,8 +38,8 @@ impl InHand {
     /// What the controller would refuse, and rings for which there is no memory.
     pub fn new(topology: &Topology, artifacts: &Artifacts, start: u32) -> Result<InHand, RunError> {
         let mut draft = Draft::new(topology, Schema::new(&artifacts.p4info))?;
-        let nic = |h: &zsr_topology::Host| Nic::new(nic_config(h, &topology.traffic));
-        let mut nics: Vec<Nic> = topology.hosts.iter().map(nic).collect();
+        let nic = |number| Nic::new(nic_config(topology, number));
+        let mut nics: Vec<Nic> = (0..topology.hosts.len()).map(nic).collect();
         let (mut rings, mut addresses) = (Vec::new(), Vec::new());
         for drafted in draft.rings().to_vec() {
             let spec = &topology.rings[drafted.index];

@@ -92,8 +92,8 @@ impl Rig {
             }
         };
         let mut stations = Vec::new();
-        for host in &topology.hosts {
-            let config = nic_config(host, &topology.traffic);
+        for (number, host) in topology.hosts.iter().enumerate() {
+            let config = nic_config(&topology, number);
             let (handle, queue) = nic_queue(wake.clone());
             let backend = SoftNicBackend::new("soft0", handle, &config, host.mtu).expect("a NIC");
             let agent = Agent::with_shared_memory(&host.name, backend, None);

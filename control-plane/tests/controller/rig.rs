@@ -25,7 +25,7 @@ use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind_unix};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_soft_switch::control_queue;
-use zsr_topology::{Host, Topology, Traffic};
+use zsr_topology::Topology;
 
 pub type Client = ControllerClient<Channel>;
 
@@ -90,7 +90,7 @@ impl Rig {
     }
 
     /// With NICs that may be other than the topology says.
-    pub fn with_nics(text: &str, config: impl Fn(&Host, &Traffic) -> NicConfig) -> Self {
+    pub fn with_nics(text: &str, config: impl Fn(&Topology, usize) -> NicConfig) -> Self {
         let topology = Topology::parse("rig.yaml".as_ref(), text.as_bytes()).expect("a sound topology");
         let folder = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -111,7 +111,7 @@ impl Rig {
         let (handle, control) = control_queue(wake.clone());
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
-            let config = config(host, &topology.traffic);
+            let config = config(&topology, at);
             let (nic_handle, queue) = nic_queue(wake.clone());
             let backend = SoftNicBackend::new("soft0", nic_handle, &config, host.mtu).expect("a NIC");
             agents.push(Agent::with_shared_memory(&host.name, backend, None));

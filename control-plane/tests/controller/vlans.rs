@@ -33,8 +33,8 @@ fn a_host_on_a_vlan_feeds_one_that_is_on_none() {
 
 #[test]
 fn frames_on_another_vlan_are_told_with_port_host_and_vlan() {
-    let rig = Rig::with_nics(HOSTS, |host, traffic| {
-        let config = nic_config(host, traffic);
+    let rig = Rig::with_nics(HOSTS, |topology, number| {
+        let config = nic_config(topology, number);
         NicConfig { tci: if config.tci == 0 { 0 } else { vlan::tci(200, 0) }, ..config }
     });
     let (_controller, mut client) = rig.control();

@@ -17,16 +17,20 @@ pub struct NicConfig {
     pub seed: Option<u64>,
     /// Shortest time between two congestion notifications of one queue pair, in nanoseconds.
     pub cnp_interval_ns: u64,
+    /// Rate of its link in bit/s, from which queue pairs come down when they get congestion notifications (DCQCN). `None`: notifications are
+    /// only counted.
+    pub line_rate: Option<u64>,
     /// Tag of all frames that it sends ([`zsr_wire::vlan::tci`]); 0: none. It takes frames of that VLAN only.
     pub tci: u16,
 }
 
 impl NicConfig {
-    /// A NIC for tests and simulations, with these addresses and seeded by them, on no VLAN, and a congestion notification at most every 50 µs per queue pair.
+    /// A NIC for tests and simulations, with these addresses and seeded by them, on no VLAN, at a link of no known rate, and with a congestion
+    /// notification at most every 50 µs per queue pair.
     pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
         let [a, b, c, d, e, f] = mac.0;
         let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
-        NicConfig { mac, ip, seed: Some(seed), cnp_interval_ns: 50_000, tci: 0 }
+        NicConfig { mac, ip, seed: Some(seed), cnp_interval_ns: 50_000, line_rate: None, tci: 0 }
     }
 }
 

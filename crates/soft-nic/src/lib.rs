@@ -15,13 +15,16 @@
 //! pairs whose next response is an acknowledgement go first; the others share the transmitter round-robin, one
 //! packet each. READ responses are made one packet at a time, straight from memory, when the transmitter asks.
 //!
-//! Knowingly not there: SEND, atomics, shared receive queues, path migration, rate control on congestion
-//! notifications (they are counted and, for marked packets, sent). A SEND or an atomic is answered with a NAK
+//! A queue pair that gets congestion notifications sends more slowly for a while (DCQCN), if the NIC knows the rate of its link
+//! ([`NicConfig::line_rate`]); marked packets are answered with notifications in any case.
+//!
+//! Knowingly not there: SEND, atomics, shared receive queues, path migration. A SEND or an atomic is answered with a NAK
 //! "invalid request" (0x61), as by a responder that does not support it.
 
 mod access;
 mod config;
 mod datagram;
+mod dcqcn;
 mod memory;
 mod mr;
 mod nic;

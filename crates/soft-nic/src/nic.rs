@@ -132,7 +132,7 @@ impl Nic {
                 qp.resp.disconnect();
                 qp.req.disconnect();
                 (qp.conn, qp.access) = (None, Access::NONE);
-                (qp.cnp_due, qp.cnp_last) = (false, None);
+                (qp.cnp_due, qp.cnp_last, qp.rate) = (false, None, None);
             }
             (QpState::Reset | QpState::Init, Modify::Init { access }) => qp.access = access,
             (QpState::Init, Modify::Rtr(attr)) => {
@@ -220,11 +220,21 @@ impl Nic {
     /// When [`Nic::on_timeout`] should be called, in the caller's nanoseconds; `None` if no timer runs.
     #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
-        self.sched.timers.iter().filter_map(|&slot| self.qps.at(slot)?.req.deadline()).min()
+        let retries = self.sched.timers.iter().filter_map(|&slot| self.qps.at(slot)?.req.deadline());
+        let paced = self.sched.paced.iter().filter_map(|&slot| Some(self.qps.at(slot)?.free_at()));
+        retries.chain(paced).min()
     }
 
     /// Carries out what timers until `now_ns` ask for. Calling it early or often does no harm.
     pub fn on_timeout(&mut self, now_ns: u64) {
+        let (qps, data) = (&self.qps, &mut self.sched.data);
+        self.sched.paced.retain(|&slot| {
+            let waits = qps.at(slot).is_some_and(|qp| qp.free_at() > now_ns);
+            if !waits {
+                data.push_back(slot);
+            }
+            waits
+        });
         let mut i = 0;
         while let Some(&slot) = self.sched.timers.get(i) {
             let Some(qp) = self.qps.at_mut(slot) else {

@@ -7,6 +7,7 @@ use zsr_wire::roce::Path;
 use zsr_wire::{Mac, Psn, Qpn};
 
 use crate::config::{Access, Mtu};
+use crate::dcqcn::Dcqcn;
 use crate::numbers::Numbers;
 use crate::requester::Requester;
 use crate::responder::{Responder, Response};
@@ -212,6 +213,8 @@ pub(crate) struct Qp {
     pub(crate) cnp_due: bool,
     /// When the last one was asked for.
     pub(crate) cnp_last: Option<u64>,
+    /// How fast it may send, while that is less than its link carries.
+    pub(crate) rate: Option<Dcqcn>,
     /// The requester transmits next, if both sides have something.
     pub(crate) requester_turn: bool,
     pub(crate) in_control: bool,
@@ -231,6 +234,7 @@ impl Qp {
             req: Requester::new(caps.send_depth),
             cnp_due: false,
             cnp_last: None,
+            rate: None,
             requester_turn: false,
             in_control: false,
             in_data: false,
@@ -247,6 +251,12 @@ impl Qp {
     pub(crate) fn wants_data(&self) -> bool {
         matches!(self.resp.front(), Some(Response::Read(_)))
             || (self.state == QpState::ReadyToSend && self.req.sendable())
+    }
+
+    /// When it may send the next packet; 0 if its rate is not limited.
+    #[inline]
+    pub(crate) fn free_at(&self) -> u64 {
+        self.rate.as_ref().map_or(0, Dcqcn::free_at)
     }
 
     /// Whether requests are taken.

@@ -3,6 +3,8 @@
 use zsr_wire::roce::Packet;
 use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, arp, ethernet, vlan};
 
+use crate::config::NicConfig;
+use crate::dcqcn::Dcqcn;
 use crate::nic::{ArpReply, Nic};
 use crate::qp::{Qp, QpState};
 use crate::responder::Env;
@@ -49,7 +51,7 @@ impl Nic {
         let qp = self.qps.at_mut(slot).ok_or(DropReason::UnknownQp)?;
         let env =
             &mut Env { mrs: &self.mrs, stats: &mut self.stats, completions: &mut self.completions, now };
-        deliver(env, qp, &packet, self.config.cnp_interval_ns)?;
+        deliver(env, qp, &packet, &self.config)?;
         self.sched.update(slot, qp);
         Ok(())
     }
@@ -88,7 +90,7 @@ fn deliver(
     env: &mut Env<'_>,
     qp: &mut Qp,
     packet: &Packet<&[u8]>,
-    cnp_interval: u64,
+    config: &NicConfig,
 ) -> Result<(), DropReason> {
     let (true, Some(conn)) = (qp.receives(), &qp.conn) else { return Err(DropReason::QpState) };
     if packet.src_ip() != conn.peer_ip {
@@ -97,7 +99,9 @@ fn deliver(
     if packet.pkey() & PKEY_BITS != PKEY_BITS {
         return Err(DropReason::PKey);
     }
-    if packet.tos() & 3 == ECN_CE && qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= cnp_interval) {
+    if packet.tos() & 3 == ECN_CE
+        && qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= config.cnp_interval_ns)
+    {
         qp.cnp_last = Some(env.now);
         qp.cnp_due = true;
     }
@@ -109,6 +113,10 @@ fn deliver(
         }
     } else if opcode == Opcode::Cnp {
         env.stats.cnps_received += 1;
+        if let Some(line) = config.line_rate {
+            let cut = qp.rate.get_or_insert_with(|| Dcqcn::new(line, env.now)).notified(env.now);
+            env.stats.rate_cuts += u64::from(cut);
+        }
     } else if qp.state != QpState::ReadyToSend {
         return Err(DropReason::QpState);
     } else if qp.req.receive(env, qp.qpn, mtu, packet).is_err() {

@@ -93,6 +93,8 @@ pub struct Stats {
     pub arp_replies: u64,
     /// Congestion notifications received.
     pub cnps_received: u64,
+    /// Times that a queue pair's rate was cut because of them.
+    pub rate_cuts: u64,
     /// Congestion notifications sent.
     pub cnps_sent: u64,
     /// Times that the requester went back to send again, for whatever reason.

@@ -55,10 +55,22 @@ impl Nic {
             let made = if control {
                 qp.in_control = false;
                 send_control(env, qp, &mut frame)
+            } else if qp.free_at() > now_ns {
+                self.sched.paced.push(slot);
+                continue;
             } else {
                 qp.in_data = false;
                 send_data(env, qp, &mut frame)
             };
+            if !control
+                && made
+                && let Some(rate) = &mut qp.rate
+            {
+                rate.sent(now_ns, frame.len());
+                if rate.is_over() {
+                    qp.rate = None;
+                }
+            }
             self.sched.update(slot, qp);
             if made {
                 self.stats.tx_frames += 1;

@@ -241,8 +241,8 @@ impl Controlled {
 
     /// A NIC and an agent, both without a memory of what was.
     fn start_host(&mut self, number: usize) -> Agent {
-        let (host, traffic) = (&self.topology.hosts[number], &self.topology.traffic);
-        let config = nic_config(host, traffic);
+        let host = &self.topology.hosts[number];
+        let config = nic_config(&self.topology, number);
         let nic = Arc::new(Mutex::new(Nic::new(config)));
         let backend = SoftNicBackend::new("soft0", NicHandle::held(nic.clone()), &config, host.mtu);
         let agent = Agent::new(&host.name, backend.expect("a NIC"));

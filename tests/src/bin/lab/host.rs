@@ -150,7 +150,7 @@ pub fn run(topology: &Topology, options: &HostOptions) -> Result<()> {
     let mut running: Option<LoopThread<NicNode>> = None;
     let agent = match (&options.link, &options.verbs) {
         (Some(link), _) => {
-            let config = secret_nic_config(host, &topology.traffic);
+            let config = secret_nic_config(topology, number);
             let waker = Waker::new()?;
             let to_wake = waker.clone();
             let (handle, queue) = nic_queue(move || to_wake.wake());
