@@ -1,6 +1,7 @@
 //! The popping end of a flow.
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -175,16 +176,17 @@ fn take(consumer: &mut FlowConsumer, wait: Wait) -> Result<Option<Came>, Program
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, schema=None))]
+    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, certificate=None, schema=None))]
     fn new(
         py: Python<'_>,
         flow: &str,
         member: Option<String>,
         system: Option<&str>,
         controller: Option<&str>,
+        certificate: Option<PathBuf>,
         schema: Option<&str>,
     ) -> PyResult<Self> {
-        let (contact, options) = attach(py, system, controller, member, None, schema)?;
+        let (contact, options) = attach(py, system, controller, certificate, member, None, schema)?;
         let attached = py.detach(|| FlowConsumer::attach(contact, flow, &options));
         let inner = attached.map_err(|e| raised(py, e))?;
         let (member, schema) = (inner.member().to_owned(), inner.schema().map(ToString::to_string));

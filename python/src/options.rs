@@ -1,5 +1,6 @@
 //! What a program says when it attaches, and how long it waits.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
@@ -16,11 +17,12 @@ pub(crate) fn attach(
     py: Python<'_>,
     system: Option<&str>,
     controller: Option<&str>,
+    certificate: Option<PathBuf>,
     member: Option<String>,
     record_size: Option<u32>,
     schema: Option<&str>,
 ) -> PyResult<(Contact, Options)> {
-    let contact = Contact::find(controller, None, system).map_err(|e| raised(py, ProgramError::from(e)))?;
+    let contact = Contact::find(controller, certificate.as_deref(), system).map_err(|e| raised(py, ProgramError::from(e)))?;
     let schema = schema.map(Schema::parse).transpose();
     let schema = schema.map_err(|e| named(py, "SchemaError", &format!("schema: {e}")))?;
     Ok((contact, Options { member, record_size, schema, ..Options::default() }))
@@ -69,7 +71,7 @@ pub(crate) fn wait<T: Send>(
 
 /// Waits until `participants` programs, on any hosts of the system, wait at the barrier `name`.
 #[pyfunction]
-#[pyo3(signature = (name, participants, *, timeout=None, system=None, controller=None))]
+#[pyo3(signature = (name, participants, *, timeout=None, system=None, controller=None, certificate=None))]
 pub(crate) fn barrier(
     py: Python<'_>,
     name: &str,
@@ -77,8 +79,9 @@ pub(crate) fn barrier(
     timeout: Option<f64>,
     system: Option<&str>,
     controller: Option<&str>,
+    certificate: Option<PathBuf>,
 ) -> PyResult<()> {
-    let (contact, _) = attach(py, system, controller, None, None, None)?;
+    let (contact, _) = attach(py, system, controller, certificate, None, None, None)?;
     let time = patience(timeout)?;
     py.detach(|| zsr::barrier(contact, name, participants, time)).map_err(|e| raised(py, e))
 }

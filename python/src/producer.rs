@@ -1,5 +1,6 @@
 //! The pushing end of a flow.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -79,17 +80,19 @@ fn bytes(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, record_size=None, schema=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, certificate=None, record_size=None, schema=None))]
     fn new(
         py: Python<'_>,
         flow: &str,
         member: Option<String>,
         system: Option<&str>,
         controller: Option<&str>,
+        certificate: Option<PathBuf>,
         record_size: Option<u32>,
         schema: Option<&str>,
     ) -> PyResult<Self> {
-        let (contact, options) = attach(py, system, controller, member, record_size, schema)?;
+        let (contact, options) = attach(py, system, controller, certificate, member, record_size, schema)?;
         let attached = py.detach(|| FlowProducer::attach(contact, flow, &options));
         let inner = attached.map_err(|e| raised(py, e))?;
         Ok(Producer {

@@ -26,6 +26,8 @@ from ._zsr import __version__, barrier
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # Python 3.12
+    from os import PathLike
+
     import numpy as np
     import pyarrow as pa
 
@@ -42,14 +44,15 @@ class Producer(_zsr.Producer):
     """The pushing side of one member of a flow. With `with`, it closes at the end, or leaves when the block raises.
 
     `member`: which one; the first whose rings are free. `system`: of this machine; the only one. `controller`: HOST:PORT of one
-    elsewhere. `schema`: what the program takes the records for, as text or dtype. `record_size`: bytes of each record, where the flow
-    has no schema. Raises NotFound, ControllerError, RingError, SchemaError.
+    elsewhere, to which `certificate` is shown: NAME.pem, with NAME.key and ca.pem beside it (`zsr ca`). `schema`: what the program
+    takes the records for, as text or dtype. `record_size`: bytes of each record, where the flow has no schema. Raises NotFound, ControllerError, RingError, SchemaError.
     """
 
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
-                record_size: int | None = None, schema: str | np.dtype | None = None) -> Producer:
-        return super().__new__(cls, flow, member=member, system=system, controller=controller, record_size=record_size,
-                               schema=schema_of(schema))
+                certificate: str | PathLike[str] | None = None, record_size: int | None = None,
+                schema: str | np.dtype | None = None) -> Producer:
+        return super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
+                               record_size=record_size, schema=schema_of(schema))
 
     @property
     def dtype(self) -> np.dtype | None:
@@ -164,8 +167,9 @@ class Consumer(_zsr.Consumer):
     """
 
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
-                schema: str | np.dtype | None = None) -> Consumer:
-        return super().__new__(cls, flow, member=member, system=system, controller=controller, schema=schema_of(schema))
+                certificate: str | PathLike[str] | None = None, schema: str | np.dtype | None = None) -> Consumer:
+        return super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
+                               schema=schema_of(schema))
 
     @property
     def dtype(self) -> np.dtype | None:

@@ -1,11 +1,12 @@
 from collections.abc import Buffer
+from os import PathLike
 from typing import Self
 
 __version__: str
 
 class Producer:
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
-                record_size: int | None = None, schema: str | None = None) -> Self: ...
+                certificate: str | PathLike[str] | None = None, record_size: int | None = None, schema: str | None = None) -> Self: ...
     @property
     def member(self) -> str: ...
     @property
@@ -38,7 +39,7 @@ class Place:
 
 class Consumer:
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
-                schema: str | None = None) -> Self: ...
+                certificate: str | PathLike[str] | None = None, schema: str | None = None) -> Self: ...
     @property
     def member(self) -> str: ...
     @property
@@ -58,5 +59,5 @@ class Held:
     def release(self) -> None: ...
 
 def barrier(name: str, participants: int, *, timeout: float | None = None, system: str | None = None,
-            controller: str | None = None) -> None:
+            controller: str | None = None, certificate: str | PathLike[str] | None = None) -> None:
     """Waits until so many programs, on any hosts, wait at the barrier `name`. Raises TimedOut, NotFound, ControllerError."""

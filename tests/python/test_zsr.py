@@ -246,3 +246,21 @@ def test_the_example_counts_all(flow):
     example = os.path.join(os.environ["EXAMPLES"], "rate.py")
     said = subprocess.run([sys.executable, example, name, "rate.png"], capture_output=True, text=True, timeout=300)
     assert said.returncode == 0 and "16000000 bytes" in said.stdout and "the prices' sum is 500000.0" in said.stdout, said.stdout + said.stderr
+
+
+def test_a_controller_at_an_address_wants_a_certificate(flow):
+    name = flow("--item-size", "64")
+    runtime = os.environ["XDG_RUNTIME_DIR"]
+    with open(os.path.join(runtime, "zsr", "s", "controller-address")) as f:
+        address = f.read().strip()
+    certificate = lambda of: os.path.join(runtime, "certs", of + ".pem")
+    with zsr.Consumer(name, controller=address, certificate=certificate("pusher")) as consumer:
+        zsr.Producer(name, controller=address, certificate=certificate("pusher")).close()
+        assert consumer.pop() is None
+    with pytest.raises(zsr.ControllerError, match="TLS"):
+        zsr.Producer(name, controller=address)
+    # Confined to flows whose names begin with `test-`.
+    with pytest.raises(zsr.ControllerError, match="other"):
+        zsr.Producer("other", controller=address, certificate=certificate("pusher"))
+    with pytest.raises(zsr.Error, match="nobody.pem"):
+        zsr.Producer(name, controller=address, certificate=certificate("nobody"))

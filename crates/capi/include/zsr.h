@@ -163,6 +163,9 @@ typedef struct zsr_options {
     const char *schema;
     // Ends blocking calls of the handle; NULL: nothing does.
     const struct zsr_cancel *cancel;
+    // File of the certificate that a controller elsewhere wants to see (NAME.pem, with NAME.key and ca.pem beside it; `zsr ca`). NULL: there
+    // is none, which a `controller` on this machine, such as at the end of a tunnel, takes.
+    const char *certificate;
 } zsr_options;
 
 // A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.

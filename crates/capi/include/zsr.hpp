@@ -69,7 +69,7 @@ private:
 
 // What a program says when it attaches; what is empty or 0 is found out.
 struct options {
-    std::string system = {}, controller = {}, member = {}, schema = {};
+    std::string system = {}, controller = {}, member = {}, schema = {}, certificate = {};
     std::uint32_t record_size = 0;
     const class cancel *cancel = nullptr;
 
@@ -82,6 +82,7 @@ struct options {
         o.controller = text(controller);
         o.member = text(member);
         o.schema = text(schema);
+        o.certificate = text(certificate);
         o.cancel = cancel ? cancel->get() : nullptr;
         return o;
     }

@@ -1,6 +1,7 @@
 //! What a program says when it attaches.
 
 use std::ffi::c_char;
+use std::path::Path;
 
 use zsr::{Cancel, Contact, Options, ProgramError, Schema};
 
@@ -31,6 +32,9 @@ pub struct zsr_options {
     pub schema: *const c_char,
     /// Ends blocking calls of the handle; NULL: nothing does.
     pub cancel: *const zsr_cancel,
+    /// File of the certificate that a controller elsewhere wants to see (NAME.pem, with NAME.key and ca.pem beside it; `zsr ca`). NULL: there
+    /// is none, which a `controller` on this machine, such as at the end of a tunnel, takes.
+    pub certificate: *const c_char,
 }
 
 /// The longest struct that a later zsr.h may have.
@@ -83,6 +87,9 @@ pub(crate) unsafe fn read(options: *const zsr_options) -> Result<Attach, Fault> 
         // SAFETY: a cancel that was not freed, by contract.
         false => unsafe { at(o.cancel, "options.cancel") }?.0.clone(),
     };
+    // SAFETY: as above.
+    let certificate = unsafe { text(o.certificate, "options.certificate") }?.map(Path::new);
+    let contact = Contact::find(controller, certificate, system).map_err(ProgramError::from)?;
     let schema = schema.map(Schema::parse).transpose();
     let options = Options {
         member: member.map(str::to_owned),
@@ -90,5 +97,5 @@ pub(crate) unsafe fn read(options: *const zsr_options) -> Result<Attach, Fault> 
         schema: schema.map_err(|e| invalid(format!("options.schema: {e}")))?,
         cancel,
     };
-    Ok(Attach { contact: Contact::find(controller, None, system).map_err(ProgramError::from)?, options })
+    Ok(Attach { contact, options })
 }
