@@ -9,7 +9,9 @@
 
 #![forbid(unsafe_code)]
 
+mod accumulate;
 mod columns;
+mod combine;
 mod fault;
 mod key;
 mod model;
@@ -21,6 +23,7 @@ mod value;
 mod words;
 
 pub use columns::{COLUMN_TYPE_HELP, column_type, fixed_width, type_name};
+pub use combine::{AGGREGATES_HELP, Combiner, SumError};
 pub use fault::Fault;
 pub use key::{KeyError, KeyReader};
 pub use model::{Bound, Column, ColumnType, Content, FileFormat, KeyRef, Routing};
