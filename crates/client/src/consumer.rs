@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_records::Schema;
+use zsr_records::{Combiner, Schema};
 use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
 use zsr_ring::{Consumer, PopError};
 
@@ -116,6 +116,31 @@ impl FlowConsumer {
             Popped::Batch(batch) => Ok(Some(batch)),
             Popped::Nothing | Popped::End => Ok(None),
         }
+    }
+
+    /// Pops until the end of the stream, and gives all records to `combiner`, where they lie. `combiner` keeps what it was given before an
+    /// error.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop), and [`ProgramError::Combine`]: records are not of the size of the combiner's tuples.
+    pub fn combine(&mut self, combiner: &mut Combiner) -> Result<(), ProgramError> {
+        let flow = self.flow.clone();
+        while let Some(batch) = self.pop()? {
+            let (records, size) = batch.as_they_lie();
+            let taken = match size {
+                Some(_) => combiner.add(records),
+                None => batch.records().try_for_each(|record| match record {
+                    Ok(record) => combiner.add(record),
+                    // What is behind it can't be read: the next pop says so.
+                    Err(_) => Ok(()),
+                }),
+            };
+            if let Err(why) = taken {
+                batch.keep(0);
+                return Err(ProgramError::Combine { flow, why });
+            }
+        }
+        Ok(())
     }
 
     /// The next records if there are some now.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use zsr_records::SchemaTextError;
+use zsr_records::{SchemaTextError, TupleError};
 use zsr_ring::segment::{SegmentFault, SegmentPushError, SegmentReadError, SegmentSetupError};
 use zsr_ring::{PopError, PushError};
 
@@ -109,6 +109,14 @@ pub enum ProgramError {
         flow: String,
         /// What is not known.
         why: SchemaTextError,
+    },
+    /// Records are no tuples that a [`Combiner`](zsr_records::Combiner) takes.
+    #[error("flow `{flow}`: what comes can't be combined: {why}")]
+    Combine {
+        /// The flow.
+        flow: String,
+        /// Why.
+        why: TupleError,
     },
     /// Records do not fit into the flow's items.
     #[error(transparent)]
@@ -228,6 +236,7 @@ impl ProgramError {
             | ProgramError::OtherSchema { .. }
             | ProgramError::Schema { .. }
             | ProgramError::NoSize { .. }
+            | ProgramError::Combine { .. }
             | ProgramError::Records(_) => ErrorKind::Schema,
             ProgramError::NotReserved { .. } | ProgramError::AllHeld { .. } => ErrorKind::Misuse,
             error if error.is_cancelled() => ErrorKind::Cancelled,

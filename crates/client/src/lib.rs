@@ -16,7 +16,8 @@
 //!
 //! - [`FlowProducer`] pushes into a flow as one of its producers, each record to the consumer that the flow's routing says;
 //!   [`FlowConsumer`] pops from it as one of its consumers.
-//! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back.
+//! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back. A [`Combiner`] keeps sums, counts and
+//!   the like of them by group ([`FlowConsumer::combine`]).
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
 //!   ([`api`]).
 //! - [`Place`] finds a system of this machine, [`Contact`] also one at an address.
@@ -53,5 +54,5 @@ pub use reach::Elsewhere;
 pub use session::{Client, ClientError, Session, refused};
 
 pub use zsr_api::controller as api;
-pub use zsr_records::{Column, ColumnType, Schema, fixed_width};
+pub use zsr_records::{Column, ColumnType, Combiner, Schema, fixed_width};
 pub use zsr_ring::Cancel;

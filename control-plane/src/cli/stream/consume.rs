@@ -6,7 +6,7 @@ use crate::cli::closed::no_output;
 use crate::cli::live_args::ConsumeArgs;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use zsr::{FlowConsumer, Options};
+use zsr::{Combiner, FlowConsumer, Options};
 
 /// `zsr consume`.
 pub(in crate::cli) fn consume(args: &ConsumeArgs) -> u8 {
@@ -28,7 +28,11 @@ fn pop_all(args: &ConsumeArgs) -> Result<(), Stop> {
     let counts = consumer.counts();
     // Where records are seen there is no room for a line.
     let mut screen = Screen::new(counts.clone(), !io::stdout().is_terminal(), args.stream.quiet);
-    let done = match copy_out(args, &mut consumer) {
+    let done = match &args.aggregate {
+        Some(functions) => combine(args, functions, &mut consumer),
+        None => copy_out(args, &mut consumer),
+    };
+    let done = match done {
         // The stream's own end: there was nothing left to give back.
         Ok(true) => Ok(()),
         Ok(false) | Err(Stop::Quietly) => {
@@ -127,6 +131,35 @@ fn copy_out(args: &ConsumeArgs, consumer: &mut FlowConsumer) -> Result<bool, Sto
         }
     }
     Ok(false)
+}
+
+/// Prints what all records come to, at the end of the stream (true) or when a signal has ended it (false).
+fn combine(args: &ConsumeArgs, functions: &str, consumer: &mut FlowConsumer) -> Result<bool, Stop> {
+    let Some(schema) = consumer.schema().cloned() else {
+        return Err(Stop::Usage("--aggregate takes the columns of a schema, and the flow has none".into()));
+    };
+    let group_by = args.group_by.as_deref().unwrap_or_default();
+    let mut combiner = Combiner::new(&schema, group_by, functions).map_err(|e| Stop::Usage(e.to_string()))?;
+    let ended = match consumer.combine(&mut combiner) {
+        Ok(()) => true,
+        Err(e) if e.is_cancelled() => false,
+        Err(e) => return Err(e.into()),
+    };
+    let lost = |why: String| Stop::Failed(format!("{why}: what the records came to is lost"));
+    let (style, mut lines) = (args.stream.style(), Vec::new());
+    if args.header {
+        style.write(combiner.schema().columns().iter().map(|c| c.name.as_bytes()), &mut lines);
+        lines.push(b'\n');
+    }
+    for result in combiner.results().map_err(|e| lost(e.to_string()))? {
+        combiner.schema().decode(&result, style, &mut lines).map_err(|e| lost(e.to_string()))?;
+        lines.push(b'\n');
+    }
+    match io::stdout().write_all(&lines).and_then(|()| io::stdout().flush()) {
+        Ok(()) => Ok(ended),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Stop::Quietly),
+        Err(e) => Err(lost(format!("standard output: {e}"))),
+    }
 }
 
 fn written(e: &io::Error) -> Stop {
