@@ -56,6 +56,7 @@ fn create(
 
 impl Attacked {
     fn new() -> Attacked {
+        super::services::keep_program();
         let mut sim = Controlled::new("hosts: [h1, h2, h3, h4]\nflows: []\n", LinkConfig::FAST, 1);
         let controller = sim.controller(None).expect("a controller");
         let mine = create(&mut sim, &controller, "mine", "h1", "h2");
