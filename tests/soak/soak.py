@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from live import Failed, System
+from live import PATIENCE, Failed, System
 from programs import ITEM, Consumer, Producer, Wrong, check
 
 ZSR, ENTRIES, HOURS, SEED = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
@@ -173,7 +173,8 @@ class Soak:
     def round(self, until):
         """Flows of all kinds, and what comes over them; then everything is accounted for, and nothing is left."""
         self.flows = [Flow(self, f"f{at}", kind) for at, kind in enumerate(KINDS)]
-        until = min(until, time.monotonic() + ROUND)
+        # The first is a short one: what processes hold then is what they may hold.
+        until = min(until, time.monotonic() + (ROUND if self.rounds else min(ROUND, 3600 * HOURS / 3)))
         while True:
             step = self.dice.choices([s for s, _ in self.STEPS], [w for _, w in self.STEPS])[0]
             flow = self.dice.choice(self.flows)
@@ -190,14 +191,21 @@ class Soak:
         self.rounds += 1
         self.trace = "what is left"
         self.nothing_left()
+        if self.rounds % 10 == 0:
+            print(f"round {self.rounds}: {self.lines} lines so far", flush=True)
+
+    def processes(self):
+        """What the processes do, for who looks for the cause."""
+        pids = [str(pid) for pid in self.system.pids().values() if pid]
+        return subprocess.run(["ps", "-o", "pid,stat,etimes,time,wchan:20,args", "-p", ",".join(pids)], capture_output=True, text=True).stdout
 
     def moves(self, before):
         """Whatever was done, every flow with a producer moves on."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         for flow, had in zip(self.flows, before):
             while flow.alive() and flow.came() <= had:
                 if time.monotonic() > until:
-                    raise Wrong(f"{flow.kind} stands still: {self.system.run('flow', 'list')}{self.system.run('events')[-3000:]}")
+                    raise Wrong(f"{flow.kind} stands still: {self.system.run('flow', 'list')}{self.system.run('events')[-3000:]}{self.processes()}load {os.getloadavg()}")
                 time.sleep(0.05)
 
     def remains(self):
@@ -271,6 +279,8 @@ def main():
     print(f"OK soak: seed {SEED}")
 
 
+# Asked to end: what runs is ended, too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
 try:
     main()
 except Failed as wrong:

@@ -108,6 +108,12 @@ fn rings() -> Vec<Vec<u8>> {
         }
         all.push(script);
     }
+    // A program breaks its own word and leaves; the next one must not go on from there.
+    let broken = |at: u64, script: &[u8]| [&[0][..], &[0x80, at as u8, 4, 0xff, 3, 0, 0], script].concat();
+    all.push(broken(zsr_wire::ring::CONSUMER_TAIL, &[9, 6, 9, 2, 20, 0, 9, 0]));
+    let mut own = broken(zsr_wire::ring::PRODUCER_HEAD, &[5, 6, 5, 2, 20, 20, 5, 0]);
+    own[1] = 0;
+    all.push(own);
     all
 }
 
