@@ -188,9 +188,9 @@ class Soak:
         self.trace = "the end of the flows"
         self.lines += sum(flow.end() for flow in self.flows)
         self.flows = []
-        self.rounds += 1
         self.trace = "what is left"
         self.nothing_left()
+        self.rounds += 1
         if self.rounds % 10 == 0:
             print(f"round {self.rounds}: {self.lines} lines so far", flush=True)
 
@@ -263,7 +263,8 @@ def main():
             soak.nothing_left()
             soak.first.clear()
             try:
-                while time.monotonic() < until:
+                # Two at least: the first says what there is.
+                while soak.rounds < 2 or time.monotonic() < until:
                     soak.round(until)
                 soak.report(begun)
             except (Wrong, Failed, subprocess.TimeoutExpired) as wrong:
