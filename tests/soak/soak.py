@@ -29,10 +29,11 @@ SLACK_KIB = 12 << 10  # memory that a process may grow by
 
 
 class Quiet(System):
-    """Programs say nothing of their progress."""
+    """What programs beside say is shown when something is wrong."""
 
     def start(self, *args, **more):
-        return super().start(*args, **({"stderr": subprocess.DEVNULL} | more))
+        with open(os.path.join(self.folder, "beside.log"), "ab") as log:
+            return super().start(*args, **({"stderr": log} | more))
 
 
 def holds(pid):
