@@ -1,4 +1,6 @@
 //! The controller's store: see `zsr_tests::fuzz::journal`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| zsr_tests::fuzz::journal(bytes));
+use zsr_tests::fuzz;
+
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("journal"), |bytes: &[u8]| fuzz::journal(bytes));

@@ -1,4 +1,6 @@
 //! Compiled programs (bmv2 JSON): see `zsr_tests::fuzz::program`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| zsr_tests::fuzz::program(bytes));
+use zsr_tests::fuzz;
+
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("program"), |bytes: &[u8]| fuzz::program(bytes));

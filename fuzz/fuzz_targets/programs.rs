@@ -1,4 +1,6 @@
 //! What programs say to an agent: see `zsr_tests::fuzz::programs`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| zsr_tests::fuzz::programs(bytes));
+use zsr_tests::fuzz;
+
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("programs"), |bytes: &[u8]| fuzz::programs(bytes));

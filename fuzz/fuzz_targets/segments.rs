@@ -1,4 +1,6 @@
 //! Items of a consumer's ring, read as segments: see `zsr_tests::fuzz::segments`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| zsr_tests::fuzz::segments(bytes));
+use zsr_tests::fuzz;
+
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("segments"), |bytes: &[u8]| fuzz::segments(bytes));

@@ -121,6 +121,6 @@ fn run(data: &[u8]) -> Option<()> {
     Some(())
 }
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: zsr_tests::fuzz::write_seeds("soft_nic"), |data: &[u8]| {
     let _ = run(data);
 });

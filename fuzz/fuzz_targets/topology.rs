@@ -1,4 +1,6 @@
 //! Topology files: see `zsr_tests::fuzz::topology`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| zsr_tests::fuzz::topology(bytes));
+use zsr_tests::fuzz;
+
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("topology"), |bytes: &[u8]| fuzz::topology(bytes));

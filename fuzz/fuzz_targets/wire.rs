@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use zsr_wire::roce::{BTH_AT, IP_AT, Packet, Repr, UDP_AT};
 use zsr_wire::{Frame, aeth, arp, bth, ethernet, icrc, ipv4, reth, udp};
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: zsr_tests::fuzz::write_seeds("wire"), |bytes: &[u8]| {
     let mut out = [0; 64];
     if let Ok(p) = ethernet::Packet::new_checked(bytes) {
         ethernet::Repr::parse(&p).emit(&mut out).unwrap();

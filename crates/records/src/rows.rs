@@ -38,22 +38,44 @@ fn reader(delimiter: u8) -> Reader {
 
 /// Finds the ends of rows.
 #[derive(Clone, Debug)]
-pub struct RowEnds(Box<Reader>);
+pub struct RowEnds {
+    reader: Box<Reader>,
+    /// How much of the mark that a text may begin with has come; all of it: the beginning is over.
+    mark: usize,
+}
 
 impl RowEnds {
     /// Of rows whose columns this byte divides.
     pub fn new(delimiter: u8) -> Self {
-        RowEnds(Box::new(reader(delimiter)))
+        let mut ends = RowEnds { reader: Box::new(reader(delimiter)), mark: 0 };
+        // The reader would look for the mark in the first piece of the input only: an empty line ends its beginning.
+        ends.pass(b"\n");
+        ends
     }
 
     /// How many bytes of `input`, which goes on where the last one ended, belong to the row, and whether its line feed is the
     /// last of them.
     pub fn feed(&mut self, input: &[u8]) -> (usize, bool) {
+        let mut mark = 0;
+        while self.mark < BOM.len() && mark < input.len() {
+            if input[mark] != BOM[self.mark] {
+                // It was text.
+                let begun = std::mem::replace(&mut self.mark, BOM.len());
+                self.pass(&BOM[..begun]);
+                break;
+            }
+            (self.mark, mark) = (self.mark + 1, mark + 1);
+        }
+        let (used, ended) = self.pass(&input[mark..]);
+        (mark + used, ended)
+    }
+
+    fn pass(&mut self, input: &[u8]) -> (usize, bool) {
         // The columns are not looked at here.
         let (mut fields, mut ends) = ([0; 512], [0; 32]);
         let mut used = 0;
         while used < input.len() {
-            let (result, read, _, _) = self.0.read_record(&input[used..], &mut fields, &mut ends);
+            let (result, read, _, _) = self.reader.read_record(&input[used..], &mut fields, &mut ends);
             used += read;
             match result {
                 ReadRecordResult::Record => return (used, true),
@@ -273,6 +295,22 @@ mod tests {
         assert_eq!(CSV.column(b"p,q\r", 1).unwrap().as_ref(), b"q");
         assert_eq!(CSV.column(&found[0], 2), Err(2));
         assert!(!rows(b"a,\"b\nc", 2).1, "the quote is not closed");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_one_in_any_pieces() {
+        for text in [
+            &b"\xef\xbb\xbf\"a\nb\"\nc"[..],
+            b"\xef\xbb\"a\nb\"\nc",
+            b"\xef\xbb\xbf\xef\xbb\xbf\"a\nb\"\nc",
+            b"\xef",
+        ] {
+            let whole = rows(text, text.len());
+            for piece in 1..text.len() {
+                assert_eq!(rows(text, piece), whole, "{} in pieces of {piece}", text.escape_ascii());
+            }
+        }
+        assert_eq!(rows(b"\xef\xbb\xbf\"a\nb\"\nc", 2).0.len(), 2, "the quote opens a column");
     }
 
     #[test]

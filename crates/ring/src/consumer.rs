@@ -70,6 +70,8 @@ impl Consumer {
     pub(crate) fn new(ring: Arc<Ring>, cancel: Cancel) -> Self {
         let spec = ring.spec();
         let tail = from_raw(ring.control.tail.load(Ordering::Acquire), spec.byte_order());
+        // Whoever has the memory may have changed it since it was looked at: what goes on from here stays in the ring.
+        let tail = ControlWord { counter: spec.align_down(tail.counter), ..tail };
         Self {
             items: ring.items.clone(),
             own: ring.control.tail.clone(),

@@ -65,6 +65,8 @@ impl Producer {
     pub(crate) fn new(ring: Arc<Ring>, cancel: Cancel) -> Self {
         let spec = ring.spec();
         let head = from_raw(ring.control.head.load(Ordering::Acquire), spec.byte_order());
+        // Whoever has the memory may have changed it since it was looked at: what goes on from here stays in the ring.
+        let head = ControlWord { counter: spec.align_down(head.counter), ..head };
         Self {
             items: ring.items.clone(),
             own: ring.control.head.clone(),

@@ -82,6 +82,18 @@ pub enum AttachError {
     /// The ring was aborted.
     #[error("the ring was aborted")]
     Aborted,
+    /// This side's word holds a value that no handle writes: a program before has written into it.
+    #[error(
+        "the ring's {word} word is corrupt: {counter} is not a multiple of its items' {item} B; delete the flow and create it again"
+    )]
+    Corrupt {
+        /// `head` or `tail`.
+        word: &'static str,
+        /// What it holds, bytes.
+        counter: u32,
+        /// The ring's item size, bytes.
+        item: u32,
+    },
 }
 
 /// One ring in memory. Handles ([`Producer`], [`Consumer`]) are attached to it, one per side, and keep
@@ -301,7 +313,13 @@ impl Ring {
             self.producer_attached.store(false, Ordering::Release);
             return Err(if own.flags.closed() { AttachError::Closed } else { AttachError::Aborted });
         }
-        Ok(())
+        self.whole("head", own).inspect_err(|_| self.release_producer())
+    }
+
+    /// Whether a side's own word is one from which a handle can go on.
+    fn whole(&self, word: &'static str, own: ControlWord) -> Result<(), AttachError> {
+        let (counter, item) = (own.counter, self.spec.item_size());
+        if counter.is_multiple_of(item) { Ok(()) } else { Err(AttachError::Corrupt { word, counter, item }) }
     }
 
     /// The handle that pops. `cancel` ends its blocking calls.
@@ -319,11 +337,12 @@ impl Ring {
             return Err(AttachError::WrongRole { role: self.role, wanted: Role::Consumer });
         }
         claim(&self.consumer_attached, Role::Consumer)?;
-        if self.snapshot().tail.flags.aborted() {
+        let own = self.snapshot().tail;
+        if own.flags.aborted() {
             self.consumer_attached.store(false, Ordering::Release);
             return Err(AttachError::Aborted);
         }
-        Ok(())
+        self.whole("tail", own).inspect_err(|_| self.release_consumer())
     }
 
     /// Takes the processing unit's side for a program in another process; dropping the lease gives it back.

@@ -237,3 +237,29 @@ fn roles_are_kept_apart() {
     a.attach_producer(Cancel::new()).expect("attach").close();
     assert!(matches!(a.attach_producer(Cancel::new()), Err(AttachError::Closed)));
 }
+
+/// A program may have written into the word of its own side; whoever comes next would read and write beyond the ring.
+#[test]
+fn nobody_goes_on_from_a_word_that_is_no_multiple_of_items() {
+    use zsr_wire::ring::{CONSUMER_TAIL, PRODUCER_HEAD};
+    for (role, word, name) in
+        [(Role::Producer, PRODUCER_HEAD, "head"), (Role::Consumer, CONSUMER_TAIL, "tail")]
+    {
+        let ring = Ring::allocate(role, spec(64, 1024)).expect("memory");
+        let attach = || match role {
+            Role::Consumer => ring.attach_consumer(Cancel::new()).map(drop),
+            _ => ring.attach_producer(Cancel::new()).map(zsr_ring::Producer::detach),
+        };
+        let write = |counter: u32| {
+            // SAFETY: a word of the control page, to which nobody holds references.
+            unsafe { ring.memory().base().as_ptr().add(word as usize).cast::<u32>().write_volatile(counter) };
+        };
+        write(1023);
+        let wrong = AttachError::Corrupt { word: name, counter: 1023, item: 64 };
+        assert_eq!(attach(), Err(wrong));
+        assert!(wrong.to_string().contains("1023 is not a multiple"), "{wrong}");
+        assert_eq!(ring.lease().map(drop), Err(wrong), "nor does a program elsewhere");
+        write(64);
+        assert_eq!(attach(), Ok(()), "the side is free again");
+    }
+}

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use p4runtime_proto::Local;
 pub use tokio::task::JoinHandle as Task;
 use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
@@ -395,6 +396,21 @@ impl Controlled {
     pub fn drive<R: Send + 'static>(&mut self, work: impl Future<Output = R> + Send + 'static) -> R {
         let task = self.begin(work).expect("a controller");
         self.finish(task)
+    }
+
+    /// Starts the work of a client that is no part of the system.
+    pub fn outside<R: Send + 'static>(&self, work: impl Future<Output = R> + Send + 'static) -> Task<R> {
+        self.relay.spawn(work)
+    }
+
+    /// Where a host's agent listens.
+    pub fn agent_place(&self, number: usize) -> Local {
+        self.hosts[number].way.place.clone()
+    }
+
+    /// Where the switch's P4Runtime server listens.
+    pub fn p4runtime_place(&self) -> Local {
+        self.p4runtime.place.clone()
     }
 
     fn finish<R>(&mut self, task: Task<R>) -> R {
