@@ -15,6 +15,7 @@ FLOWS = [
     ["full", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB"],
     ["words", "-c", "h2", "--item-size", "4KiB"],
     ["numbers", "-c", "h2", "h3", "--item-size", "4KiB", "--schema", "n: u64, x: f64", "--routing", "explicit(n)"],
+    ["lent", "-c", "h2", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "n: u64, x: f64", "--doorbell", "false"],
 ]
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
@@ -79,6 +80,7 @@ def main(dist, cc, cxx, sanitizers):
                 continue
             check = build(f"check-{name}", os.path.join(here, "check.c"), *options)
             plus = build(f"plus-{name}", os.path.join(here, "check.cpp"), *options)
+            rings = build(f"rings-{name}", os.path.join(here, "rings.cpp"), *options)
             with System(zsr, topology) as system:
                 if "arguments" in parts:
                     runs(system, check, "arguments", lib=lib)
@@ -89,13 +91,14 @@ def main(dist, cc, cxx, sanitizers):
                     if part not in ("arguments", "restart", "down"):
                         runs(system, check, part, lib=lib)
                 runs(system, plus, lib=lib)
+                runs(system, rings, lib=lib)
                 if "restart" in parts:
                     meanwhile(system, check, "restart", lib, 2 * [lambda: system.run("restart", "controller")])
                 if "down" in parts:
                     meanwhile(system, check, "down", lib, [system.down])
                 else:
                     system.down()
-            print(f"OK capi: {name}: {', '.join(parts)}; C++")
+            print(f"OK capi: {name}: {', '.join(parts)}; C++; rings")
 
 
 def meanwhile(system, check, part, lib, actions):

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What of the repository goes where below the prefix.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 12] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
+    ("host-agent/cuda/zsr.cuh", "include/zsr.cuh"),
+    ("host-agent/cuda/zsr_groups.cuh", "include/zsr_groups.cuh"),
+    ("host-agent/cuda/zsr_segments.cuh", "include/zsr_segments.cuh"),
     ("crates/capi/examples/rows.c", "share/zsr/examples/rows.c"),
     ("crates/capi/examples/rows.cpp", "share/zsr/examples/rows.cpp"),
     ("topologies/shuffle-2x2.yaml", "share/zsr/topologies/shuffle-2x2.yaml"),

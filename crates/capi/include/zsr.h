@@ -121,6 +121,9 @@ typedef struct zsr_consumer zsr_consumer;
 // The pushing side of one member of a flow.
 typedef struct zsr_producer zsr_producer;
 
+// All rings of one member of a flow, whose memory a GPU or another unit reads and writes itself (zsr.cuh).
+typedef struct zsr_rings zsr_rings;
+
 // Records where they lie in the ring. Begin with ZSR_BATCH_INIT. Where `record_size` is not 0, record `i` is at
 // `data + i * record_size`; zsr_batch_next() goes through records of any kind.
 typedef struct zsr_batch {
@@ -179,6 +182,32 @@ typedef struct zsr_column {
     // Bytes in front of it in a record; 0 where records are lines of text.
     uint32_t offset;
 } zsr_column;
+
+// A ring in this process's memory, of ABI version 1. Begin with ZSR_RING_INIT.
+typedef struct zsr_ring {
+    // sizeof(zsr_ring).
+    size_t size;
+    // Its first byte, at a multiple of 4096: a page of control words, and then the items.
+    uint8_t *base;
+    // Bytes of all of it: what a CUDA program registers (cuMemHostRegister).
+    size_t length;
+    // Bytes of items, a power of two.
+    uint32_t ring_size;
+    // Bytes of each item, a power of two.
+    uint32_t item_size;
+    // 1: control words have their most significant byte first; 0: last.
+    uint32_t big_endian;
+    // The epoch in the upper 16 bits of its flags.
+    uint32_t epoch;
+    // What stands in the headers of segments that this program writes there.
+    uint32_t number;
+    // 0.
+    uint32_t reserved;
+    // The ring's name.
+    const char *name;
+    // The consumer that it leads to; an empty text where consumers share it, and for a consumer's ring.
+    const char *consumer;
+} zsr_ring;
 
 #ifdef __cplusplus
 extern "C" {
@@ -547,6 +576,72 @@ zsr_status zsr_producer_leave(struct zsr_producer *producer);
 // Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
 zsr_status zsr_producer_abort(struct zsr_producer *producer);
 
+// Takes all rings of a producer of `flow`, for a unit that pushes there itself. It ends its streams itself, too (`close` of zsr.cuh, or
+// zsr_rings_close()). Nothing rings doorbells: a flow that is to begin fast after a pause is created with `--doorbell false`.
+//
+// Ownership: `*rings` is the caller's, until zsr_rings_leave() or zsr_rings_close(). `flow` and `options`, which may be NULL,
+// stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
+// (another program is there, the stream has ended), ZSR_ERROR_SCHEMA. `*rings` is NULL then.
+zsr_status zsr_rings_produce(const char *flow,
+                             const struct zsr_options *options,
+                             struct zsr_rings **rings);
+
+// Takes the ring of a consumer of `flow`, for a unit that pops there itself.
+//
+// Ownership: `*rings` is the caller's, until zsr_rings_leave(). `flow` and `options`, which may be NULL, stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: as zsr_rings_produce(). `*rings` is NULL then.
+zsr_status zsr_rings_consume(const char *flow,
+                             const struct zsr_options *options,
+                             struct zsr_rings **rings);
+
+// The member that it is.
+//
+// Ownership: `*member` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_rings_member(const struct zsr_rings *rings, const char **member);
+
+// How many rings there are: one, or, of a producer of a shuffle, one to each consumer.
+//
+// Ownership: nothing.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_rings_count(const struct zsr_rings *rings, size_t *count);
+
+// Ring number `index`, from 0, in the order of the flow's consumers.
+//
+// Ownership: `ring` is the caller's, and `ring->size` has to be sizeof(zsr_ring) (ZSR_RING_INIT). What it points to is the
+// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time; the memory is for one producer, or one consumer, at a time.
+// Errors: ZSR_ERROR_INVALID (no such ring), ZSR_ERROR_BUSY, ZSR_ERROR_ABI if `ring->size` is wrong.
+zsr_status zsr_rings_get(const struct zsr_rings *rings,
+                         size_t index,
+                         struct zsr_ring *ring);
+
+// Leaves. Rings whose streams were closed, or drained to their end, have ended; the others are for the next program.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
+// Blocks: until the agent has the rings back, for at most 1 s each.
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_rings_leave(struct zsr_rings *rings);
+
+// Ends the streams of a producer's rings behind what was pushed, and leaves. To be called when no unit pushes any more.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
+// Blocks: as zsr_rings_leave().
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_rings_close(struct zsr_rings *rings);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
@@ -557,3 +652,5 @@ zsr_status zsr_producer_abort(struct zsr_producer *producer);
 #define ZSR_OPTIONS_INIT { sizeof(zsr_options), ZSR_ABI_VERSION, 0, NULL, NULL, NULL, NULL, NULL }
 /* What a zsr_batch begins with. */
 #define ZSR_BATCH_INIT { sizeof(zsr_batch), NULL, 0, 0, 0, 0, 0, 0 }
+/* What a zsr_ring begins with. */
+#define ZSR_RING_INIT { sizeof(zsr_ring), NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }

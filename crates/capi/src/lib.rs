@@ -18,6 +18,7 @@ mod fault;
 mod general;
 mod handle;
 mod producer;
+mod rings;
 mod status;
 
 pub use attach::zsr_options;
@@ -26,6 +27,7 @@ pub use cancel::zsr_cancel;
 pub use columns::{zsr_column, zsr_type};
 pub use consumer::zsr_consumer;
 pub use producer::zsr_producer;
+pub use rings::{zsr_ring, zsr_rings};
 pub use status::zsr_status;
 
 #[cfg(test)]

@@ -21,6 +21,7 @@
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
 //!   ([`api`]).
 //! - [`Place`] finds a system of this machine, [`Contact`] also one at an address.
+//! - [`FlowRings`] holds the rings of a member for a unit that reads and writes their memory itself.
 //! - [`pu`] attaches to one ring by its name, below flows and records.
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -37,6 +38,7 @@ mod place;
 mod producer;
 pub mod pu;
 mod reach;
+mod rings;
 mod session;
 mod sigpipe;
 mod waiting;
@@ -51,8 +53,9 @@ pub use flow::{Options, check_size, schema_of};
 pub use place::{Place, PlaceError};
 pub use producer::{FlowProducer, Held, KeyRoute, Route, To, Wait};
 pub use reach::Elsewhere;
+pub use rings::{FlowRings, HeldRing};
 pub use session::{Client, ClientError, Session, refused};
 
 pub use zsr_api::controller as api;
 pub use zsr_records::{Column, ColumnType, Combiner, Schema, fixed_width};
-pub use zsr_ring::Cancel;
+pub use zsr_ring::{ByteOrder, Cancel, Role};

@@ -89,7 +89,7 @@ impl Case<'_> {
     }
 
     /// zsr.cuh pushes, Rust pops through a null switch: the peer's tail and the commit records are what a switch writes.
-    fn from_peer(&self, end: &str) -> Result<()> {
+    fn read_peer(&self, end: &str) -> Result<()> {
         let (ring, memory) = self.ring(Role::Producer)?;
         let spec = RingSpec::new(self.item.into(), u64::from(self.item * 4))?;
         let there = Ring::with_start(Role::Consumer, spec, 0, 1)?;
@@ -243,8 +243,8 @@ fn main() -> Result<()> {
                 let count = count / if threads > 1 { 4 } else { 1 };
                 let case = Case { peer, item, slots, order, seed, count, threads };
                 let all: [(&str, Result<()>); 5] = [
-                    ("from the peer, closed", case.from_peer("close")),
-                    ("from the peer, aborted", case.from_peer("abort")),
+                    ("from the peer, closed", case.read_peer("close")),
+                    ("from the peer, aborted", case.read_peer("abort")),
                     ("to the peer, closed", case.to_peer("close")),
                     ("to the peer, aborted", case.to_peer("abort")),
                     ("given up", case.given_up()),

@@ -22,9 +22,10 @@ mod attach;
 mod lease;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use zsr_ring::memory::MemoryError;
-use zsr_ring::{AttachError, Cancel, Consumer, GeometryError, Producer, RingError, Role};
+use zsr_ring::{AttachError, Cancel, Consumer, GeometryError, Producer, Ring, RingError, Role};
 
 /// A program could not attach to a ring.
 #[derive(Debug, thiserror::Error)]
@@ -111,4 +112,13 @@ pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Prod
 pub fn attach_consumer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Consumer, PuError> {
     let (joined, _) = attach::join(socket, ring, Role::Consumer)?;
     joined.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+}
+
+/// Ring `ring` of the agent that listens at `socket`, for a unit that reads and writes its memory itself. It is this program's until the
+/// last of its references is gone. Nothing rings its doorbell.
+///
+/// # Errors
+/// As [`attach_producer`].
+pub fn hold(socket: &Path, ring: &str, role: Role) -> Result<Arc<Ring>, PuError> {
+    Ok(attach::join(socket, ring, role)?.0)
 }
