@@ -114,6 +114,8 @@ pub struct Programs {
     /// Rings, by host and number, that some program has or has had to its end.
     taken: BTreeSet<(usize, u64)>,
     paused: BTreeSet<usize>,
+    /// Whatever flows say, programs push as fast as they can.
+    hurry: bool,
     leaving: BTreeSet<(usize, String)>,
     /// Consumers, by flow, that were told that it is over.
     aborted: BTreeSet<(usize, String)>,
@@ -151,6 +153,7 @@ impl Programs {
             handles: Vec::new(),
             taken: BTreeSet::new(),
             paused: BTreeSet::new(),
+            hurry: false,
             leaving: BTreeSet::new(),
             aborted: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -188,6 +191,11 @@ impl Programs {
         if let Some(book) = self.books.get_mut(&flow) {
             book.paused = paused;
         }
+    }
+
+    /// From now on programs push as fast as they can.
+    pub fn hurry(&mut self) {
+        self.hurry = true;
     }
 
     /// Whether the programs of a host do anything.
@@ -438,7 +446,9 @@ impl Programs {
             return false;
         }
         let room = u64::from(book.asked.items - lane.pushed.min(book.asked.items));
-        let most = if book.paused { 0 } else { room.min(self.rng.below(AT_ONCE)) };
+        let every = if self.hurry { 1 } else { book.asked.every };
+        let rests = book.paused || (every > 1 && self.rng.below(every.into()) > 0);
+        let most = if rests { 0 } else { room.min(self.rng.below(AT_ONCE)) };
         for _ in 0..most {
             fill(number, lane.pushed, &mut item);
             match producer.try_push(&item) {

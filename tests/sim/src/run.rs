@@ -17,10 +17,10 @@ use zsr_topology::RingRole;
 
 use crate::forger::Forger;
 use crate::programs::{Nonsense, Programs};
-use crate::schedule::{HOSTS, NewFlow, Schedule, Step, What};
+use crate::schedule::{HOSTS, NewFlow, Schedule, Step, TURN_US, What};
 
 /// Virtual time between two turns of the programs.
-const STEP: Duration = Duration::from_micros(100);
+const STEP: Duration = Duration::from_micros(TURN_US);
 /// The same when something has been waited for so long: it will hardly come.
 const RARELY: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(5);
@@ -439,6 +439,7 @@ impl Run<'_> {
 
     /// Nothing is wrong from now on.
     fn heal(&mut self) {
+        self.programs.hurry();
         for number in 0..HOSTS {
             self.sim.return_host(number);
             self.sim.stall_host(number, false);

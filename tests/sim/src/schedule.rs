@@ -26,6 +26,8 @@ pub struct NewFlow {
     pub closes: bool,
     /// Items that each producer ring gets.
     pub items: u32,
+    /// A program pushes at one of so many turns: with 1 as fast as it can, with more until the faults are over.
+    pub every: u32,
     /// Bits per second that it may move, if there is a limit.
     pub rate_cap: Option<u64>,
 }
@@ -155,6 +157,8 @@ const LATE_NS: u64 = 20_000;
 /// And so long, by whole transfers.
 const VERY_LATE_NS: u64 = 1_000_000;
 const FLOWS: u64 = 4;
+/// Time between two turns of the programs.
+pub const TURN_US: u64 = 100;
 
 struct Maker {
     rng: Rng,
@@ -234,6 +238,7 @@ impl Maker {
             policy: self.pick(&[Policy::Wait, Policy::Wait, Policy::DropMember, Policy::Abort]),
             closes: self.rng.chance(0.4),
             items: 1 + self.rng.below(most) as u32,
+            every: 1,
             rate_cap: None,
         }
     }
@@ -353,6 +358,15 @@ impl Schedule {
                 && maker.rng.chance(0.15)
             {
                 flow.rate_cap = Some(8_000_000 << maker.rng.below(8));
+            }
+        }
+        // What moves nothing any more is not harmed by faults that come later.
+        for step in &mut maker.steps {
+            if let What::Create(flow) = &mut step.what
+                && maker.rng.chance(0.6)
+            {
+                // Three items or so at each of these.
+                flow.every = (3 * maker.calm_us / TURN_US / u64::from(flow.items)).max(1) as u32;
             }
         }
         let mut rates = rates;
