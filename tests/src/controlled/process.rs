@@ -8,7 +8,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
 
 /// How often the tasks that can run have their turn at one time; what is left has it at the next.
-const TURNS: usize = 8;
+const TURNS: usize = 2;
 
 /// Tasks, and their clock, which goes on only when it is told to. To drop it is to kill the process: its tasks vanish where they are.
 #[derive(Debug)]
