@@ -45,7 +45,7 @@ const MASK: [u8; BASE] = {
 #[inline]
 fn masked(base: &[u8; BASE]) -> [u8; BASE] {
     let mut out = *base;
-    for (byte, mask) in out.iter_mut().zip(MASK) {
+    for (byte, mask) in out.iter_mut().zip(&MASK) {
         *byte |= mask;
     }
     out
