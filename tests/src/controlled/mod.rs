@@ -118,6 +118,8 @@ struct HostSide {
     port: u16,
     way: Way,
     process: Option<Process>,
+    /// How often it was started.
+    lives: u64,
 }
 
 /// The system.
@@ -165,7 +167,7 @@ impl Controlled {
             let node = net.add(HeldNic(None));
             let port = topology.link_of(number).expect("a link").port as u16;
             net.connect(End { node: switch, port }, End { node, port: 0 }, link).expect("free ports");
-            HostSide { node, port, way: way(), process: None }
+            HostSide { node, port, way: way(), process: None, lives: 0 }
         });
         let hosts: Vec<HostSide> = hosts.collect();
         let mut sim = Controlled {
@@ -243,7 +245,11 @@ impl Controlled {
     /// A NIC and an agent, both without a memory of what was.
     fn start_host(&mut self, number: usize) -> Agent {
         let host = &self.topology.hosts[number];
-        let config = nic_config(&self.topology, number);
+        let mut config = nic_config(&self.topology, number);
+        // Keys and queue pairs of a host that has come back are others, as the system's generator has them.
+        let lives = &mut self.hosts[number].lives;
+        config.seed = config.seed.map(|seed| seed.wrapping_add(*lives));
+        *lives += 1;
         let nic = Arc::new(Mutex::new(Nic::new(config)));
         let backend = SoftNicBackend::new("soft0", NicHandle::held(nic.clone()), &config, host.mtu);
         let agent = Agent::new(&host.name, backend.expect("a NIC"));
