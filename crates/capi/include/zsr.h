@@ -649,7 +649,7 @@ zsr_status zsr_rings_close(struct zsr_rings *rings);
 #endif  /* ZSR_H */
 
 /* What a zsr_options begins with. */
-#define ZSR_OPTIONS_INIT { sizeof(zsr_options), ZSR_ABI_VERSION, 0, NULL, NULL, NULL, NULL, NULL }
+#define ZSR_OPTIONS_INIT { sizeof(zsr_options), ZSR_ABI_VERSION, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 /* What a zsr_batch begins with. */
 #define ZSR_BATCH_INIT { sizeof(zsr_batch), NULL, 0, 0, 0, 0, 0, 0 }
 /* What a zsr_ring begins with. */
