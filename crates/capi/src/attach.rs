@@ -89,7 +89,6 @@ pub(crate) unsafe fn read(options: *const zsr_options) -> Result<Attach, Fault> 
     };
     // SAFETY: as above.
     let certificate = unsafe { text(o.certificate, "options.certificate") }?.map(Path::new);
-    let contact = Contact::find(controller, certificate, system).map_err(ProgramError::from)?;
     let schema = schema.map(Schema::parse).transpose();
     let options = Options {
         member: member.map(str::to_owned),
@@ -97,5 +96,7 @@ pub(crate) unsafe fn read(options: *const zsr_options) -> Result<Attach, Fault> 
         schema: schema.map_err(|e| invalid(format!("options.schema: {e}")))?,
         cancel,
     };
+    // What makes no sense is said before what is not there.
+    let contact = Contact::find(controller, certificate, system).map_err(ProgramError::from)?;
     Ok(Attach { contact, options })
 }
