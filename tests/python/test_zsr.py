@@ -259,7 +259,7 @@ def test_a_controller_at_an_address_wants_a_certificate(flow):
         assert consumer.pop() is None
     with pytest.raises(zsr.ControllerError, match="TLS"):
         zsr.Producer(name, controller=address)
-    # Confined to flows whose names begin with `test-`.
+    # Confined to flows whose names begin with `test_`.
     with pytest.raises(zsr.ControllerError, match="other"):
         zsr.Producer("other", controller=address, certificate=certificate("pusher"))
     with pytest.raises(zsr.Error, match="nobody.pem"):
