@@ -11,6 +11,7 @@ use crate::columns::fixed_width;
 use crate::fault::Fault;
 use crate::model::{Column, ColumnType};
 use crate::schema::{Schema, TupleError};
+use crate::value::{signed, unsigned};
 use crate::words::nearest;
 
 /// What [`Combiner::new`] takes for aggregates, for messages.
@@ -228,17 +229,6 @@ impl Combiner {
         }
         Ordering::Equal
     }
-}
-
-/// A whole number of up to 8 bytes.
-fn unsigned(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
-
-fn signed(bytes: &[u8], bits: u8) -> i64 {
-    (unsigned(bytes) << (64 - bits)).cast_signed() >> (64 - bits)
 }
 
 fn fields(of: &Schema) -> Vec<Field> {

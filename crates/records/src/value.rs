@@ -46,13 +46,10 @@ pub(super) fn encode(kind: ColumnType, field: &[u8], out: &mut Vec<u8>) -> Resul
 
 /// The text of a value: of as many bytes as its column's width.
 pub(super) fn decode(kind: ColumnType, bytes: &[u8], out: &mut Vec<u8>) {
-    let mut word = [0; 8];
-    let have = bytes.len().min(8);
-    word[..have].copy_from_slice(&bytes[..have]);
-    let word = u64::from_le_bytes(word);
+    let word = unsigned(bytes);
     // Writing into a Vec does not fail.
     let _ = match kind {
-        ColumnType::Int(bits) => write!(out, "{}", (word << (64 - bits)).cast_signed() >> (64 - bits)),
+        ColumnType::Int(bits) => write!(out, "{}", signed(bytes, bits)),
         ColumnType::Uint(_) => write!(out, "{word}"),
         ColumnType::Float(32) => write!(out, "{}", f32::from_bits(word as u32)),
         ColumnType::Float(_) => write!(out, "{}", f64::from_bits(word)),
@@ -61,6 +58,19 @@ pub(super) fn decode(kind: ColumnType, bytes: &[u8], out: &mut Vec<u8>) {
             out.write_all(&bytes[..end])
         }
     };
+}
+
+/// A whole number of up to 8 bytes, least significant first; of more bytes, the first 8.
+pub(super) fn unsigned(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let have = bytes.len().min(8);
+    word[..have].copy_from_slice(&bytes[..have]);
+    u64::from_le_bytes(word)
+}
+
+/// The same with a sign, of so many bits.
+pub(super) fn signed(bytes: &[u8], bits: u8) -> i64 {
+    (unsigned(bytes) << (64 - bits)).cast_signed() >> (64 - bits)
 }
 
 fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {

@@ -6,7 +6,8 @@ use crate::cli::closed::no_output;
 use crate::cli::live_args::ConsumeArgs;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use zsr::{Combiner, FlowConsumer, Options};
+use zsr::{Combiner, FlowConsumer, Options, Schema};
+use zsr_records::rows::Style;
 
 /// `zsr consume`.
 pub(in crate::cli) fn consume(args: &ConsumeArgs) -> u8 {
@@ -73,8 +74,7 @@ fn copy_out(args: &ConsumeArgs, consumer: &mut FlowConsumer) -> Result<bool, Sto
                 "--header prints the names of a schema's columns, and the flow has none".into(),
             ));
         };
-        style.write(schema.columns().iter().map(|c| c.name.as_bytes()), &mut lines);
-        lines.push(b'\n');
+        header(schema, style, &mut lines);
         out.write_all(&lines).map_err(|e| written(&e))?;
         lines.clear();
     }
@@ -148,8 +148,7 @@ fn combine(args: &ConsumeArgs, functions: &str, consumer: &mut FlowConsumer) -> 
     let lost = |why: String| Stop::Failed(format!("{why}: what the records came to is lost"));
     let (style, mut lines) = (args.stream.style(), Vec::new());
     if args.header {
-        style.write(combiner.schema().columns().iter().map(|c| c.name.as_bytes()), &mut lines);
-        lines.push(b'\n');
+        header(combiner.schema(), style, &mut lines);
     }
     for result in combiner.results().map_err(|e| lost(e.to_string()))? {
         combiner.schema().decode(&result, style, &mut lines).map_err(|e| lost(e.to_string()))?;
@@ -160,6 +159,12 @@ fn combine(args: &ConsumeArgs, functions: &str, consumer: &mut FlowConsumer) -> 
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Stop::Quietly),
         Err(e) => Err(lost(format!("standard output: {e}"))),
     }
+}
+
+/// Appends a line with the names of the columns.
+fn header(schema: &Schema, style: Style, lines: &mut Vec<u8>) {
+    style.write(schema.columns().iter().map(|c| c.name.as_bytes()), lines);
+    lines.push(b'\n');
 }
 
 fn written(e: &io::Error) -> Stop {
