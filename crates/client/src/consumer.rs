@@ -127,16 +127,18 @@ impl FlowConsumer {
         let flow = self.flow.clone();
         while let Some(batch) = self.pop()? {
             let (records, size) = batch.as_they_lie();
+            let mut done = 0;
             let taken = match size {
                 Some(_) => combiner.add(records),
-                None => batch.records().try_for_each(|record| match record {
-                    Ok(record) => combiner.add(record),
-                    // What is behind it can't be read: the next pop says so.
-                    Err(_) => Ok(()),
+                // What is behind a record that can't be read can't be, either: the next pop says so.
+                None => batch.records().flatten().try_for_each(|record| {
+                    combiner.add(record)?;
+                    done += 1;
+                    Ok(())
                 }),
             };
             if let Err(why) = taken {
-                batch.keep(0);
+                batch.keep(done);
                 return Err(ProgramError::Combine { flow, why });
             }
         }
