@@ -1,7 +1,7 @@
 //! Records where they lie in the ring.
 
 use crate::fault::{Fault, call};
-use crate::handle::{check, put};
+use crate::handle::{check, check_size, put};
 use crate::status::zsr_status::{self, *};
 
 /// Records where they lie in the ring. Begin with ZSR_BATCH_INIT. Where `record_size` is not 0, record `i` is at
@@ -33,16 +33,8 @@ impl zsr_batch {
     /// # Safety
     /// `batch` is null, or points to as many bytes as its first word says.
     pub(crate) unsafe fn check<'a>(batch: *const zsr_batch) -> Result<&'a zsr_batch, Fault> {
-        check(batch, "batch")?;
-        // SAFETY: its size is its first word, which is there whatever the version.
-        let size = unsafe { batch.cast::<usize>().read() };
-        let known = size_of::<zsr_batch>();
-        if size != known {
-            let text = format!(
-                "batch.size is {size}, expected {known}: begin with ZSR_BATCH_INIT of the zsr.h that came with this library"
-            );
-            return Err(Fault { status: ZSR_ERROR_ABI, text });
-        }
+        // SAFETY: by contract.
+        unsafe { check_size(batch, "batch", "ZSR_BATCH_INIT") }?;
         // SAFETY: it has the size of one.
         Ok(unsafe { &*batch })
     }

@@ -117,6 +117,23 @@ pub(crate) fn check<T>(pointer: *const T, name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Refuses a struct whose first word, its size, is not that of this library's; it was not begun with `init`.
+///
+/// # Safety
+/// `pointer` is null, or points to as many bytes as its first word says.
+pub(crate) unsafe fn check_size<T>(pointer: *const T, name: &str, init: &str) -> Result<(), Fault> {
+    check(pointer, name)?;
+    // SAFETY: its size is its first word, which is there whatever the version.
+    let (size, known) = (unsafe { pointer.cast::<usize>().read() }, size_of::<T>());
+    if size == known {
+        return Ok(());
+    }
+    let text = format!(
+        "{name}.size is {size}, expected {known}: begin with {init} of the zsr.h that came with this library"
+    );
+    Err(Fault { status: ZSR_ERROR_ABI, text })
+}
+
 /// A text that may be missing.
 ///
 /// # Safety

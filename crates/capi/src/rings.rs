@@ -7,7 +7,7 @@ use zsr::{ByteOrder, FlowRings, Role};
 use crate::attach::{read, zsr_options};
 use crate::columns::Described;
 use crate::fault::{Fault, call, invalid};
-use crate::handle::{Handle, check, end, put, text, with};
+use crate::handle::{Handle, check_size, end, put, text, with};
 use crate::status::zsr_status::{self, *};
 
 /// All rings of one member of a flow, whose memory a GPU or another unit reads and writes itself (zsr.cuh).
@@ -121,6 +121,15 @@ unsafe fn within(
     with(unsafe { rings.as_ref() }.map(|rings| &rings.0), work)
 }
 
+/// The last call with a handle, which takes it.
+///
+/// # Safety
+/// `rings` is null, or came from an attach and was not ended.
+unsafe fn ended(rings: *mut zsr_rings, work: impl FnOnce(Held) -> Result<zsr_status, Fault>) -> zsr_status {
+    // SAFETY: by contract.
+    unsafe { end(rings, |r| &r.0, |r| r.0, work) }
+}
+
 /// The member that it is.
 ///
 /// Ownership: `*member` is the handle's, and valid as long as it.
@@ -161,21 +170,13 @@ pub unsafe extern "C" fn zsr_rings_get(
     // SAFETY: the caller's promises: a handle, and a zsr_ring that says its size.
     unsafe {
         within(rings, |r| {
-            check(ring, "ring")?;
-            // Its size is its first word, whatever the version.
-            let (said, known) = (ring.cast::<usize>().read(), size_of::<zsr_ring>());
-            if said != known {
-                let text = format!(
-                    "ring.size is {said}, expected {known}: begin with ZSR_RING_INIT of the zsr.h that came with this library"
-                );
-                return Err(Fault { status: ZSR_ERROR_ABI, text });
-            }
+            check_size(ring, "ring", "ZSR_RING_INIT")?;
             let (Some(held), Some([name, consumer])) = (r.flow.rings().get(index), r.names.get(index)) else {
                 return Err(invalid(format!("there is no ring {index}: there are {}", r.names.len())));
             };
             let (spec, memory) = (held.ring.spec(), held.ring.memory());
             let filled = zsr_ring {
-                size: known,
+                size: size_of::<zsr_ring>(),
                 base: memory.base().as_ptr(),
                 length: spec.memory_len(),
                 ring_size: spec.ring_size(),
@@ -203,15 +204,10 @@ pub unsafe extern "C" fn zsr_rings_get(
 pub unsafe extern "C" fn zsr_rings_leave(rings: *mut zsr_rings) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            rings,
-            |r| &r.0,
-            |r| r.0,
-            |held| {
-                drop(held);
-                Ok(ZSR_OK)
-            },
-        )
+        ended(rings, |held| {
+            drop(held);
+            Ok(ZSR_OK)
+        })
     }
 }
 
@@ -225,16 +221,11 @@ pub unsafe extern "C" fn zsr_rings_leave(rings: *mut zsr_rings) -> zsr_status {
 pub unsafe extern "C" fn zsr_rings_close(rings: *mut zsr_rings) -> zsr_status {
     // SAFETY: the caller's promise: a handle that no call comes to any more.
     unsafe {
-        end(
-            rings,
-            |r| &r.0,
-            |r| r.0,
-            |held| {
-                for held in held.flow.rings().iter().filter(|held| held.ring.role() == Role::Producer) {
-                    held.ring.finish();
-                }
-                Ok(ZSR_OK)
-            },
-        )
+        ended(rings, |held| {
+            for held in held.flow.rings().iter().filter(|held| held.ring.role() == Role::Producer) {
+                held.ring.finish();
+            }
+            Ok(ZSR_OK)
+        })
     }
 }
