@@ -14,6 +14,7 @@ pub mod parts;
 pub mod process;
 pub mod report;
 pub mod run;
+pub mod settings;
 pub mod switch;
 
 pub use zsr_workload as workload;
@@ -23,7 +24,7 @@ mod tests {
     use std::path::Path;
 
     /// Modules from the bottom up: each uses only those before it.
-    const FLOORS: [&str; 13] = [
+    const FLOORS: [&str; 14] = [
         "p4",
         "dataplane",
         "bfrt",
@@ -31,6 +32,7 @@ mod tests {
         "capture",
         "options",
         "report",
+        "settings",
         "controller",
         "parts",
         "run",

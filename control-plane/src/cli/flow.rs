@@ -1,8 +1,6 @@
 //! `zsr flow` and `zsr ring`: one call to the controller each.
 
-use super::live_args::{
-    CreateArgs, FlowArgs, FlowCommand, HintArg, Kind, PolicyArg, RingArgs, RingCommand, SettingsArgs,
-};
+use super::live_args::{CreateArgs, FlowArgs, FlowCommand, Kind, RingArgs, RingCommand};
 use super::{FAILED, OK, USAGE, complain, json, print, tables};
 use tonic::Code;
 use zsr::ClientError;
@@ -61,7 +59,7 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
             shown(session.call(|mut c| async move { c.get_flow(request).await })?)
         }
         FlowCommand::Set { name, settings: changed } => {
-            let settings = settings(changed);
+            let settings = changed.message();
             if settings == proto::Settings::default() {
                 let message =
                     "name at least one setting to change (zsr flow set --help lists them)".to_owned();
@@ -105,7 +103,7 @@ fn request(create: &CreateArgs) -> proto::CreateFlowRequest {
         consumers: members(&create.consumer),
         item_size: create.item_size.unwrap_or(0),
         ring_size: create.ring_size.unwrap_or(0),
-        settings: Some(settings(&create.settings)),
+        settings: Some(create.settings.message()),
         routing: create.routing.clone().unwrap_or_default(),
         schema: create.schema.clone().unwrap_or_default(),
     }
@@ -121,30 +119,6 @@ fn member(text: &str) -> proto::Member {
     };
     let host = rings.first().map_or(place, |r| r.split('.').next().unwrap_or(r));
     proto::Member { name: name.to_owned(), host: host.to_owned(), rings }
-}
-
-/// Settings as the controller takes them.
-pub(super) fn settings(s: &SettingsArgs) -> proto::Settings {
-    let us = |d: Option<std::time::Duration>| d.map(|d| d.as_micros() as u64);
-    proto::Settings {
-        weight: s.weight,
-        rate_cap_bps: s.rate_cap,
-        poll_interval_us: us(s.poll_interval),
-        poll_timeout_us: us(s.poll_timeout),
-        rto_us: us(s.rto),
-        dead_after_us: us(s.dead_after),
-        max_batch: s.max_batch,
-        doorbell: s.doorbell,
-        hint: s.hint.map(|h| match h {
-            HintArg::Bandwidth => proto::Hint::Bandwidth.into(),
-            HintArg::Latency => proto::Hint::Latency.into(),
-        }),
-        policy: s.policy.map(|p| match p {
-            PolicyArg::Wait => proto::Policy::Wait.into(),
-            PolicyArg::DropMember => proto::Policy::DropMember.into(),
-            PolicyArg::Abort => proto::Policy::Abort.into(),
-        }),
-    }
 }
 
 #[cfg(test)]

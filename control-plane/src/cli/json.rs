@@ -1,5 +1,6 @@
 //! The JSON of commands for a running system (docs/json.md). Fields may be added, none is renamed or removed.
 
+use crate::settings::{self, word};
 use serde_json::{Value, json};
 use zsr::lock::is_stopped;
 use zsr_api::controller as proto;
@@ -12,11 +13,6 @@ pub(super) fn one(value: &Value) -> String {
 /// One object per line.
 pub(super) fn lines(values: impl Iterator<Item = Value>) -> String {
     values.map(|v| one(&v)).collect()
-}
-
-/// The name of an enum's value without its prefix, in lower case: `FLOW_KIND_LOAD_BALANCE` is `load-balance`.
-pub(super) fn word(name: &str, prefix: &str) -> String {
-    name.strip_prefix(prefix).unwrap_or(name).to_lowercase().replace('_', "-")
 }
 
 pub(super) fn kind(f: &proto::Flow) -> String {
@@ -47,18 +43,7 @@ pub(super) fn flow(f: &proto::Flow) -> Value {
         "schema": f.schema,
         "tuple_size": f.tuple_size,
         "version": f.version,
-        "settings": {
-            "weight": s.weight(),
-            "rate_cap_bps": s.rate_cap_bps(),
-            "poll_interval_us": s.poll_interval_us(),
-            "poll_timeout_us": s.poll_timeout_us(),
-            "rto_us": s.rto_us(),
-            "dead_after_us": s.dead_after_us(),
-            "max_batch": s.max_batch(),
-            "doorbell": s.doorbell(),
-            "hint": word(s.hint().as_str_name(), "HINT_"),
-            "policy": word(s.policy().as_str_name(), "POLICY_"),
-        },
+        "settings": settings::json(&s),
         "producers": f.producers.iter().map(member).collect::<Vec<_>>(),
         "consumers": f.consumers.iter().map(member).collect::<Vec<_>>(),
     })

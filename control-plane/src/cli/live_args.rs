@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::settings::{SettingsArgs, size, time};
 use zsr::{ClientError, Contact, PlaceError, Session};
-use zsr_topology::{
-    ITEM_SIZES, Layout, MAX_BATCH, RING_SIZES, SIZE_HELP, SwitchKind, parse_delimiter, parse_duration,
-    parse_rate, parse_size, show_size,
-};
+use zsr_topology::{ITEM_SIZES, Layout, RING_SIZES, SwitchKind, parse_delimiter};
 
 /// Which system is meant.
 #[derive(Debug, Clone, Args)]
@@ -306,42 +304,6 @@ pub struct CreateArgs {
     pub settings: SettingsArgs,
 }
 
-/// Settings that can be changed while a flow runs.
-#[derive(Debug, Default, Args)]
-pub struct SettingsArgs {
-    /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
-    #[arg(long, value_name = "N")]
-    pub weight: Option<u32>,
-    /// At most so much, such as 400Mbit; 0 for no cap
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_cap: Option<u64>,
-    /// How often a producer without items is looked at [default: 100us]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub poll_interval: Option<Duration>,
-    /// When an unanswered look is repeated [default: 5ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub poll_timeout: Option<Duration>,
-    /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub rto: Option<Duration>,
-    /// After how long a silent member counts as dead [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub dead_after: Option<Duration>,
-    /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
-    #[arg(long, value_name = "B", value_parser = batch_size)]
-    pub max_batch: Option<u32>,
-    /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
-    /// the flow is created [default: true]
-    #[arg(long, value_name = "BOOL")]
-    pub doorbell: Option<bool>,
-    /// What the flow optimizes for [default: bandwidth]
-    #[arg(long, value_enum)]
-    pub hint: Option<HintArg>,
-    /// What happens when a member is silent, its program dies or its agent ends [default: wait]
-    #[arg(long, value_enum)]
-    pub policy: Option<PolicyArg>,
-}
-
 /// What a flow does with items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -351,26 +313,6 @@ pub enum Kind {
     LoadBalance,
     /// Each to every consumer, in one order
     Replicate,
-}
-
-/// What a flow optimizes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HintArg {
-    /// Many bytes per transfer
-    Bandwidth,
-    /// Few microseconds per item: producers are looked at at least every 20us while something moves
-    Latency,
-}
-
-/// What happens when a member is silent or its program dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// The flow waits for it or a successor
-    Wait,
-    /// It is taken out of the flow, with what it had not popped
-    DropMember,
-    /// The flow fails for all
-    Abort,
 }
 
 /// `zsr ring ...`.
@@ -651,30 +593,12 @@ fn listen_at(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "expected PORT or IP:PORT, such as 7700 or 10.0.0.5:7700".into())
 }
 
-/// A size of at most `most` bytes.
-fn size(text: &str, most: u64) -> Result<u32, String> {
-    let bytes = parse_size(text).ok_or_else(|| format!("expected {SIZE_HELP}"))?;
-    if bytes == 0 {
-        return Err(format!("0 is too small: expected at most {}, and more than nothing", show_size(most)));
-    }
-    let fits = u32::try_from(bytes).ok().filter(|_| bytes <= most);
-    fits.ok_or_else(|| format!("{} is too much: expected at most {}", show_size(bytes), show_size(most)))
-}
-
 fn item_size(text: &str) -> Result<u32, String> {
     size(text, *ITEM_SIZES.end())
 }
 
 fn ring_size(text: &str) -> Result<u32, String> {
     size(text, *RING_SIZES.end())
-}
-
-fn batch_size(text: &str) -> Result<u32, String> {
-    size(text, MAX_BATCH.into())
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -688,13 +612,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .filter(|s| !s.is_zero() && *s <= Duration::from_secs(31_536_000))
         .ok_or_else(|| "expected a number of seconds, such as 2 or 0.5".into())
-}
-
-fn rate(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    parse_rate(text).ok_or_else(|| "expected a number with Kbit, Mbit or Gbit (such as 400Mbit), or 0".into())
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {

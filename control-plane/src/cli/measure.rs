@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::figures::{Bandwidth, Format, Latency};
 use super::measure_args::{BwArgs, LatArgs, MeasureArgs};
-use super::{FAILED, OK, USAGE, complain, flow, print};
+use super::{FAILED, OK, USAGE, complain, print};
 use tonic::Code;
 use zsr::{
     ClientError, Session,
@@ -133,7 +133,7 @@ fn request(args: &MeasureArgs, name: &str, size: u32, latency: bool) -> proto::C
         let name = if args.from == args.to { name.to_owned() } else { String::new() };
         vec![proto::Member { host: host.clone(), name, ..Default::default() }]
     };
-    let mut settings = flow::settings(&args.settings);
+    let mut settings = args.settings.message();
     if latency && args.settings.hint.is_none() {
         settings.hint = Some(proto::Hint::Latency.into());
     }

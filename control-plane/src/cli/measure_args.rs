@@ -2,7 +2,8 @@
 
 use clap::{Args, value_parser};
 
-use super::live_args::{JsonArg, SettingsArgs, SystemArg};
+use super::live_args::{JsonArg, SystemArg};
+use crate::settings::SettingsArgs;
 use zsr_topology::parse_size;
 
 /// Smallest and largest message, as powers of two: those of items.

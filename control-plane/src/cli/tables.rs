@@ -1,6 +1,7 @@
 //! Tables of commands for a running system.
 
-use super::json::{kind, state, word};
+use super::json::{kind, state};
+use crate::settings::{self, word};
 use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
 use zsr::lock::is_stopped;
@@ -56,26 +57,13 @@ pub(super) fn flow(f: &proto::Flow) -> String {
     if !f.pending.is_empty() {
         out += &format!("\n  {}", f.pending);
     }
-    let cap = match s.rate_cap_bps() {
-        0 => "none".to_owned(),
-        bps => format!("{} Mbit/s", bps as f64 / 1e6),
-    };
     out += &format!(
-        "\n  items of {}, path MTU {} B, routing {}, version {}\n  weight {}, rate cap {cap}, batches up to {}, \
-         hint {}, policy {}, doorbell {}\n  poll every {} us (again after {} us), retry after {} us, dead after {} ms\n",
+        "\n  items of {}, path MTU {} B, routing {}, version {}\n{}",
         show_size(f.item_size.into()),
         f.mtu,
         f.routing,
         f.version,
-        s.weight(),
-        show_size(s.max_batch().into()),
-        word(s.hint().as_str_name(), "HINT_"),
-        word(s.policy().as_str_name(), "POLICY_"),
-        s.doorbell(),
-        s.poll_interval_us(),
-        s.poll_timeout_us(),
-        s.rto_us(),
-        s.dead_after_us() / 1000,
+        settings::text(&s),
     );
     if !f.schema.is_empty() {
         let size = if f.tuple_size == 0 { "lines".into() } else { format!("{} B each", f.tuple_size) };

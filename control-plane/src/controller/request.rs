@@ -1,6 +1,7 @@
 //! A flow of a topology, as it is asked for.
 
 use super::convert;
+use crate::settings;
 use crate::workload::input_columns;
 use std::collections::HashSet;
 use zsr_api::controller as proto;
@@ -28,7 +29,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
         settings: Some(proto::Settings {
             // Whoever makes the flow chooses, if the file does not.
             doorbell: flow.doorbell_said.then_some(flow.settings.doorbell),
-            ..convert::settings(&flow.settings)
+            ..settings::message(&flow.settings)
         }),
         // What is not routed has no routing to ask for.
         routing: match flow.kind {

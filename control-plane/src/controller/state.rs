@@ -3,7 +3,6 @@
 
 pub use super::asked::{NewFlow, NewMember};
 use super::asked::{check_name, check_records};
-use super::convert::changed;
 use super::error::{ControllerError, ErrorKind};
 use super::members::per_consumer;
 use super::renew::Refusals;
@@ -11,6 +10,7 @@ use crate::dataplane::alloc::{Allocator, Number};
 use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
 use crate::dataplane::{Chance, RingAddress};
+use crate::settings::changed;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

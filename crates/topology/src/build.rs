@@ -12,7 +12,8 @@ use zsr_records::is_name;
 
 use super::model::{MaxBatch, Topology};
 use super::read::Reader;
-use super::rules::{ITEM_SIZES, POLLS, RING_SIZES};
+use super::rules::{ITEM_SIZES, RING_SIZES};
+use super::settings::POLLS;
 use super::traffic::Traffic;
 use super::yaml::Node;
 
@@ -142,7 +143,7 @@ impl Builder<'_> {
         }
         self.defaults.ring_size =
             self.reader.pow2_size(&table, "ring_size", RING_SIZES).map(|at| at.value as u32);
-        if let Some(at) = self.max_batch_rule(&table) {
+        if let Some(at) = self.max_batch(&table) {
             self.defaults.max_batch = Some(at.value);
         }
         if let Some(at) = self.reader.duration(&table, "poll_interval", POLLS) {
@@ -169,6 +170,6 @@ impl Builder<'_> {
 
     /// Reports something that parses and that this version refuses.
     pub(crate) fn not_yet(&mut self, place: Place, what: &str, instead: &str) {
-        self.reader.error(place, format!("{what} is not yet supported (see Status in README.md)"), instead);
+        self.reader.error(place, format!("{what} is not yet supported (see docs/status.md)"), instead);
     }
 }

@@ -1,39 +1,21 @@
-//! Flows: members, rings, batches and timing.
-
-use std::time::Duration;
+//! Flows: members and rings.
 
 use super::build::Builder;
 use super::diag::Place;
-use zsr_records::{Fault, integer};
-
-use super::model::{Endpoint, Flow, FlowKind, MaxBatch, RingRole, SwitchKind};
-use super::read::{At, Reader, Table};
-use super::rules::{self, DEAD_AFTER, MAX_BATCH, POLLS, TIMEOUTS, WEIGHTS};
-use super::settings::{Hint, Policy, Settings};
-use super::units;
+use super::model::{Endpoint, Flow, FlowKind, RingRole};
+use super::read::{Reader, Table};
+use super::rules;
+use super::settings;
 use super::yaml::Node;
 
-/// Longest poll interval of flows that want their first item soon: a tick of the software switch.
-pub const LATENCY_POLL: Duration = Duration::from_micros(20);
-pub(crate) const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
-
-const KEYS: [&str; 22] = [
+/// Keys of a flow beside its settings'.
+const KEYS: [&str; 12] = [
     "name",
     "kind",
     "producers",
     "consumers",
     "item_size",
     "ring_size",
-    "max_batch",
-    "poll_interval",
-    "poll_timeout",
-    "rto",
-    "dead_after",
-    "hint",
-    "policy",
-    "weight",
-    "rate_cap",
-    "doorbell",
     "schema",
     "routing",
     "workload",
@@ -61,7 +43,8 @@ impl Builder<'_> {
     }
 
     fn flow(&mut self, node: &Node, shared: Option<&Node>) {
-        let Some(mut table) = self.reader.table(node, "this flow", &KEYS) else { return };
+        let known = [&KEYS[..], &settings::KEYS].concat();
+        let Some(mut table) = self.reader.table(node, "this flow", &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };
         table.what = format!("flow '{}'", name.value);
         if let Some(twin) = self.topology.flows.iter().find(|f| f.name == name.value) {
@@ -71,11 +54,8 @@ impl Builder<'_> {
         if self.names.contains_key(&name.value) {
             self.reader.obey(name.place, Err(rules::name_of_node(&name.value)));
         }
-        let (kind, hint) = self.kind_and_hint(&table);
-        let (weight, rate_cap_bps) = self.shares(&table);
-        let doorbell =
-            self.reader.choice(&table, "doorbell", &[("false", false), ("true", true)]).map(|at| at.value);
-        let policy = self.policy(&table);
+        let kinds = [FlowKind::Shuffle, FlowKind::LoadBalance, FlowKind::Replicate].map(|k| (k.word(), k));
+        let kind = self.reader.choice(&table, "kind", &kinds).map_or(FlowKind::Shuffle, |at| at.value);
         self.unsupported(&table);
 
         let producers = self.members(&table, "producers");
@@ -94,42 +74,7 @@ impl Builder<'_> {
         let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
         self.check_hosts(&table, &producers, &consumers);
 
-        let batch = self.max_batch_rule(&table);
-        let pace = self.topology.switches.first().map_or(SwitchKind::Soft.pace(), |s| s.kind.pace());
-        let rule = batch.as_ref().map(|at| at.value).or(self.defaults.max_batch);
-        let rule = rule.unwrap_or(MaxBatch::Bytes(pace.batch.max(item_size)));
-        let max_batch = match check_batch(rule, item_size) {
-            Ok(bytes) => bytes,
-            // The item size itself was refused.
-            Err(_) if item_size == 0 => 0,
-            Err(Fault { message, expected }) => {
-                let place = batch.as_ref().map_or(name.place, |at| at.place);
-                self.reader.error(place, format!("max_batch of {}: {message}", table.what), expected);
-                item_size
-            }
-        };
-        let defaults = Settings::on(&pace, item_size);
-        let poll = self.defaults.poll_interval.map_or(defaults.poll_interval_us, micros);
-        let poll = match hint {
-            Hint::Bandwidth => poll,
-            Hint::Latency => poll.min(micros(LATENCY_POLL)),
-        };
-        let mut time = |key: &str, default: u64, range| {
-            self.reader.duration(&table, key, range).map_or(default, |at| micros(at.value))
-        };
-        let settings = Settings {
-            weight,
-            rate_cap_bps,
-            poll_timeout_us: time("poll_timeout", defaults.poll_timeout_us, TIMEOUTS),
-            rto_us: time("rto", defaults.rto_us, TIMEOUTS),
-            dead_after_us: time("dead_after", defaults.dead_after_us, DEAD_AFTER),
-            poll_interval_us: time("poll_interval", poll, POLLS),
-            max_batch,
-            doorbell: doorbell.unwrap_or(defaults.doorbell),
-            hint,
-            policy,
-        };
-
+        let read = self.settings(&table, name.place, item_size);
         if table.get("routing").is_some() {
             self.reader.obey(table.place_of("routing"), rules::is_routed(&table.what, kind));
         }
@@ -140,41 +85,14 @@ impl Builder<'_> {
             producers,
             consumers,
             item_size,
-            settings,
-            max_batch_rule: rule,
-            doorbell_said: doorbell.is_some(),
+            settings: read.settings,
+            max_batch_rule: read.max_batch,
+            doorbell_said: read.doorbell_said,
             schema: data.schema,
             routing: data.routing,
             workload: data.workload,
             place: name.place,
         });
-    }
-
-    fn kind_and_hint(&mut self, table: &Table<'_>) -> (FlowKind, Hint) {
-        use FlowKind::{LoadBalance, Replicate, Shuffle};
-        let kinds = [Shuffle, LoadBalance, Replicate].map(|k| (k.word(), k));
-        let kind = self.reader.choice(table, "kind", &kinds).map_or(Shuffle, |at| at.value);
-        let hints = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
-        (kind, self.reader.choice(table, "hint", &hints).map_or(Hint::Bandwidth, |at| at.value))
-    }
-
-    fn policy(&mut self, table: &Table<'_>) -> Policy {
-        let words = [("wait", Policy::Wait), ("drop-member", Policy::DropMember), ("abort", Policy::Abort)];
-        self.reader.choice(table, "policy", &words).map_or(Policy::Wait, |at| at.value)
-    }
-
-    /// Weight, and rate cap in bits per second, 0 for none.
-    fn shares(&mut self, table: &Table<'_>) -> (u32, u64) {
-        let weight = self.reader.integer(table, "weight", 0..=u64::MAX).filter(|at| {
-            let rule = rules::in_range(&table.what, "weight", at.value, &WEIGHTS, |w| w.to_string());
-            self.reader.obey(at.place, rule)
-        });
-        let weight = weight.map_or(1, |at| at.value as u32);
-        let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).and_then(|at| {
-            let bytes = at.value / 8;
-            self.reader.obey(at.place, rules::rate_cap(&table.what, bytes)).then_some(bytes.saturating_mul(8))
-        });
-        (weight, cap.unwrap_or(0))
     }
 
     /// What the format has words for and this version can't do: refused, never ignored.
@@ -273,11 +191,6 @@ impl Builder<'_> {
             }
         }
     }
-
-    /// `max_batch` as bytes or items.
-    pub(crate) fn max_batch_rule(&mut self, table: &Table<'_>) -> Option<At<MaxBatch>> {
-        self.reader.opt(table, "max_batch", BATCH_HELP, parse_batch)
-    }
 }
 
 /// What the rings that a flow makes look like.
@@ -336,34 +249,6 @@ impl Builder<'_> {
             .collect();
         (producers, consumers)
     }
-}
-
-/// As settings have times. What is shorter than a microsecond is one.
-fn micros(time: Duration) -> u64 {
-    time.as_micros().max(1) as u64
-}
-
-/// `64KiB`, `8 items`, `1 item`.
-fn parse_batch(text: &str) -> Option<MaxBatch> {
-    let count = text.strip_suffix("items").or_else(|| text.strip_suffix("item"));
-    let (value, is_items) = match count {
-        Some(count) => (integer(count.trim())?, true),
-        None => (units::size(text)?, false),
-    };
-    let value = u32::try_from(value).ok().filter(|v| (1..=MAX_BATCH).contains(v))?;
-    Some(if is_items { MaxBatch::Items(value) } else { MaxBatch::Bytes(value) })
-}
-
-/// The batch in bytes.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn check_batch(rule: MaxBatch, item_size: u32) -> Result<u32, Fault> {
-    let bytes = match rule {
-        MaxBatch::Bytes(bytes) => u64::from(bytes),
-        MaxBatch::Items(items) => u64::from(items) * u64::from(item_size.max(1)),
-    };
-    rules::max_batch(bytes, item_size)
 }
 
 impl Reader {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use zsr_records::{Fault, FileFormat, KEY_HELP, KeyRef, Routing, check_routing, parse_key};
 
 use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
-use super::flows::check_batch;
 use super::model::{FileInput, Flow, Topology, Workload};
 use super::rules::{ITEM_SIZES, RING_SIZES};
+use super::settings::batch_bytes;
 
 /// How an input file divides into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Topology {
         }
         let size = size as u32;
         flow.item_size = size;
-        match check_batch(flow.max_batch_rule, size) {
+        match batch_bytes(flow.max_batch_rule, size) {
             Ok(bytes) => flow.settings.max_batch = bytes,
             Err(Fault { message, expected }) => errors.push(format!(
                 "--item-size {size}: max_batch of flow '{}': {message}; expected {expected}",

@@ -1,5 +1,5 @@
 //! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
-//! (`controller/state.rs`, `settings.rs`). Each rule is here, once, with its words; a topology adds the line and column.
+//! (`controller/state.rs`). Each rule is here, once, with its words, those of settings in `settings.rs`; a topology adds the line and column.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,22 +11,10 @@ use super::limits::{MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
 use super::model::{FlowKind, RingRole};
 use super::units;
 
-/// Shares against other flows.
-pub const WEIGHTS: RangeInclusive<u64> = 1..=1000;
-/// Bytes per second that a flow can be held to.
-const RATE_CAPS: RangeInclusive<u64> = 1000..=1_000_000_000_000;
-/// Poll intervals that make sense.
-pub const POLLS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(10);
-/// Times until something is repeated.
-pub const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(60);
-/// Times until a silent member counts as dead.
-pub const DEAD_AFTER: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(3600);
 /// Item sizes that the ring ABI allows.
 pub const ITEM_SIZES: RangeInclusive<u64> = 4..=1 << 20;
 /// Ring sizes that the ring ABI allows.
 pub const RING_SIZES: RangeInclusive<u64> = 4..=1 << 30;
-/// Largest transfer that the protocol advises.
-pub const MAX_BATCH: u32 = 4 << 20;
 /// Most bytes of a schema as it is written.
 const MAX_SCHEMA: usize = 16 << 10;
 
@@ -83,37 +71,6 @@ pub fn ring_holds_item(what: &str, item_size: u64, ring_size: u64) -> Result<(),
     }
     let message = format!("{what} has items of {item_size} bytes but only {ring_size} bytes of room");
     Err(Fault::new(message, "a ring at least as big as one item"))
-}
-
-/// Bytes per second that a flow is held to.
-pub fn rate_cap(what: &str, bytes: u64) -> Result<(), Fault> {
-    if RATE_CAPS.contains(&bytes) {
-        return Ok(());
-    }
-    Err(Fault::new(format!("rate_cap of {what} is {bytes} bytes per second"), "8 kbit/s to 8 Tbit/s"))
-}
-
-/// Bytes of one transfer.
-pub fn max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
-    let item = u64::from(item_size.max(1));
-    if bytes > u64::from(MAX_BATCH) {
-        let expected = format!("at most 4 MiB ({} items)", u64::from(MAX_BATCH) / item);
-        return Err(Fault::new(format!("{bytes} bytes are too much for one transfer"), expected));
-    }
-    if bytes < item {
-        return Err(Fault::new(
-            format!("{bytes} bytes hold no whole item of {item} bytes"),
-            format!("at least {item} bytes, or '1 item'"),
-        ));
-    }
-    if !bytes.is_multiple_of(item) {
-        let expected = format!("a multiple of {item}, such as {}", bytes - bytes % item);
-        return Err(Fault::new(
-            format!("{bytes} bytes are no multiple of the item size, {item} bytes"),
-            expected,
-        ));
-    }
-    Ok(bytes as u32)
 }
 
 /// A name that hosts and switches do not have.
