@@ -77,6 +77,11 @@ impl Shared {
 /// A node, its ports, and all that is needed to drive them.
 pub struct PortLoop<N> {
     node: N,
+    driver: Driver,
+}
+
+/// What drives a node. It knows none by type, so that it is compiled here, where all is optimized, and not by who makes a loop.
+struct Driver {
     ports: Ports,
     config: LoopConfig,
     waker: Waker,
@@ -112,15 +117,15 @@ impl<N: Node> PortLoop<N> {
     /// [`LinkError::Poll`]: no descriptor left.
     pub fn new(node: N, waker: &Waker, config: LoopConfig) -> Result<PortLoop<N>, LinkError> {
         let (send_commands, commands) = mpsc::channel();
-        Ok(PortLoop {
-            node,
+        let driver = Driver {
             ports: Ports::new(waker)?,
             config,
             waker: waker.clone(),
             shared: Arc::new(Shared { stop: AtomicBool::new(false), stats: Mutex::default() }),
             send_commands,
             commands,
-        })
+        };
+        Ok(PortLoop { node, driver })
     }
 
     /// Connects a link to port `port` of the node.
@@ -128,31 +133,27 @@ impl<N: Node> PortLoop<N> {
     /// # Errors
     /// [`LinkError::PortTaken`], [`LinkError::Poll`].
     pub fn add_port(&mut self, port: u16, link: AnyPort) -> Result<(), LinkError> {
-        self.ports.add(port, link)
+        self.driver.ports.add(port, link)
     }
 
     /// Has `f` told what goes wrong at which port, and when that is over (`None`), from the loop's thread, which waits for it.
     pub fn on_trouble(&mut self, f: impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static) {
-        self.ports.on_trouble(Arc::new(f));
+        self.driver.ports.on_trouble(Arc::new(f));
     }
 
     /// Reaches this loop from other threads, while it runs and before.
     pub fn handle(&self) -> LoopHandle {
         LoopHandle {
-            waker: self.waker.clone(),
-            shared: self.shared.clone(),
-            commands: self.send_commands.clone(),
+            waker: self.driver.waker.clone(),
+            shared: self.driver.shared.clone(),
+            commands: self.driver.send_commands.clone(),
         }
     }
 
     /// Runs in this thread until [`LoopHandle::stop`].
     pub fn run(mut self) -> LoopEnd<N> {
-        // Timers are microseconds apart; the system's default slack is 50 of them.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let mut stats = LoopStats::default();
-        let error = self.rounds(&mut stats).err();
-        self.report(&mut stats);
-        LoopEnd { node: self.node, ports: self.ports.into_links(), stats, error }
+        let (stats, error) = self.driver.run(&mut self.node);
+        LoopEnd { node: self.node, ports: self.driver.ports.into_links(), stats, error }
     }
 
     /// Runs in a thread of its own.
@@ -167,8 +168,20 @@ impl<N: Node> PortLoop<N> {
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || self.run())?;
         Ok(LoopThread { handle, thread })
     }
+}
 
-    fn rounds(&mut self, stats: &mut LoopStats) -> Result<(), LinkError> {
+impl Driver {
+    /// Until it is told to stop: what it did, and why it ended if nobody asked for it.
+    fn run(&mut self, node: &mut dyn Node) -> (LoopStats, Option<LinkError>) {
+        // Timers are microseconds apart; the system's default slack is 50 of them.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let mut stats = LoopStats::default();
+        let error = self.rounds(node, &mut stats).err();
+        self.report(&mut stats);
+        (stats, error)
+    }
+
+    fn rounds(&mut self, node: &mut dyn Node, stats: &mut LoopStats) -> Result<(), LinkError> {
         let start = Instant::now();
         let mut pool = FramePool::with_frames(self.config.frames);
         let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
@@ -187,7 +200,7 @@ impl<N: Node> PortLoop<N> {
             if self.shared.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if self.round(now, &mut pool, &mut out)? > 0 {
+            if self.round(node, now, &mut pool, &mut out)? > 0 {
                 last_work = round;
                 stats.busy_rounds += 1;
                 stats.busy_ns += round.elapsed().as_nanos() as u64;
@@ -198,7 +211,7 @@ impl<N: Node> PortLoop<N> {
             } else if short_sleeps >= BRISK && round.duration_since(last_work) < self.config.spin {
                 std::thread::yield_now();
             } else {
-                let due = [self.node.next_due(), self.ports.next_due()].into_iter().flatten().min();
+                let due = [node.next_due(), self.ports.next_due()].into_iter().flatten().min();
                 let now = start.elapsed().as_nanos() as u64;
                 let time = due.map(|t| Duration::from_nanos(t.saturating_sub(now)));
                 if time.is_none_or(|t| !t.is_zero()) {
@@ -214,11 +227,12 @@ impl<N: Node> PortLoop<N> {
 
     fn round(
         &mut self,
+        node: &mut dyn Node,
         now: u64,
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) -> Result<usize, LinkError> {
-        let (node, ports, burst) = (&mut self.node, &mut self.ports, self.config.burst);
+        let (ports, burst) = (&mut self.ports, self.config.burst);
         let mut moved = node.work(now, pool, out);
         ports.deliver(now, out, pool);
         for i in 0..ports.len() {

@@ -29,7 +29,6 @@ impl SwitchNode {
 }
 
 impl Node for SwitchNode {
-    #[inline]
     fn handle(
         &mut self,
         now_ns: u64,

@@ -16,7 +16,6 @@ pub struct NicNode {
 }
 
 impl Node for NicNode {
-    #[inline]
     fn handle(
         &mut self,
         now_ns: u64,
@@ -37,7 +36,6 @@ impl Node for NicNode {
         done
     }
 
-    #[inline]
     fn transmit(&mut self, now_ns: u64, _port: u16, pool: &mut FramePool) -> Option<Frame> {
         self.nic.poll_transmit(now_ns, pool)
     }
