@@ -9,6 +9,7 @@
 //! from then on.
 
 use super::error::{ControllerError, ErrorKind};
+use super::journal::Journal;
 use super::quiesce::WorkerState;
 use super::session::Reach;
 use super::state::State;
@@ -145,7 +146,7 @@ impl Controller {
         let opening = rings_only_in(new.as_ref(), old.as_ref());
         // What takes rings away can always be completed, what makes some can always be taken back.
         let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
-        let done = match work.journal.begin(name, fallback) {
+        let done = match self.written(work, name, |journal| journal.begin(name, fallback)) {
             Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), removal).await,
             Err(e) => Err(ControllerError::from(e).into()),
         };
@@ -178,6 +179,14 @@ impl Controller {
             self.give_back(old, true);
         }
         Ok(())
+    }
+
+    /// Writes to the journal. Who asks meanwhile is told that the change of `flow` waits for its disk.
+    fn written<T>(&self, work: &mut Work, flow: &str, write: impl FnOnce(&mut Journal) -> T) -> T {
+        self.0.pending.waits_for(flow, &work.journal.disk());
+        let done = write(&mut work.journal);
+        self.0.pending.waits_for(flow, "");
+        done
     }
 
     /// Whether the switch can be changed now.
@@ -262,7 +271,9 @@ impl Controller {
                 work.switch.update(freed.into_iter()).await?;
                 match new.as_deref() {
                     // What only adds has not happened before it is written.
-                    Some(new) if !closes => Ok(work.journal.end(&new.name, Some(new))?),
+                    Some(new) if !closes => {
+                        Ok(self.written(work, &new.name, |journal| journal.end(&new.name, Some(new)))?)
+                    }
                     _ => Ok::<_, ControllerError>(()),
                 }
             };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
 
 /// Lines that are written at once.
@@ -91,6 +92,11 @@ impl Journal {
         });
         let recovered = begun.map_err(|source| JournalError { path: store.path().to_owned(), source })?;
         Ok((Journal { store: Some(store), ..Journal::none() }, recovered))
+    }
+
+    /// What a change waits for while it writes.
+    pub fn disk(&self) -> String {
+        self.store.as_ref().map(|s| format!("the disk of {}", s.path().display())).unwrap_or_default()
     }
 
     /// Says why the journal can't be written, as long as it can't.
@@ -189,7 +195,7 @@ impl Journal {
 
     fn write(&mut self, text: &[u8]) -> Result<(), JournalError> {
         let Some(store) = &mut self.store else { return Ok(()) };
-        match store.append(text) {
+        match waiting(|| store.append(text)) {
             Ok(()) if text.len() < self.refused => Ok(()),
             Ok(()) => {
                 self.refused = 0;
@@ -213,6 +219,14 @@ impl Journal {
     fn failed(&self, source: io::Error) -> JournalError {
         let path = self.store.as_ref().map(|s| s.path().to_owned()).unwrap_or_default();
         JournalError { path, source }
+    }
+}
+
+/// Does what waits for a disk, which may take many seconds where others write a lot. The runtime goes on with its other tasks meanwhile.
+fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 
@@ -464,6 +478,47 @@ mod tests {
         assert_eq!(store.disk().appended, 1);
         let found = Journal::on(store.same()).unwrap().1;
         assert!(found.flows.len() == AT_ONCE && flows.iter().all(|f| found.flows[&f.name] == *f));
+    }
+
+    /// A store whose disk writes when it is told to.
+    #[derive(Debug)]
+    struct Slow(std::sync::mpsc::Receiver<()>);
+
+    impl Store for Slow {
+        fn path(&self) -> &Path {
+            Path::new("slow")
+        }
+
+        fn read(&mut self) -> io::Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        fn replace(&mut self, _text: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn append(&mut self, _line: &[u8]) -> io::Result<()> {
+            // Long enough for a machine that is busy: nobody comes when the runtime stands still.
+            self.0.recv_timeout(std::time::Duration::from_secs(20)).map_err(io::Error::other)
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_holds_up_nobody_else() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let written = runtime.block_on(async {
+            let change = tokio::spawn(async move {
+                let (mut journal, _) = Journal::on(Box::new(Slow(told))).unwrap();
+                begins.send(()).unwrap();
+                journal.begin("a", None)
+            });
+            begun.await.unwrap();
+            tokio::spawn(async move { tell.send(()) });
+            change.await.unwrap()
+        });
+        written.unwrap();
     }
 
     #[test]
