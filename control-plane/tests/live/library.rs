@@ -199,3 +199,87 @@ fn rows_go_in_side_by_side_and_in_place_and_are_read_where_they_lie() {
     system.well(&["flow", "delete", "f"]);
     system.down();
 }
+
+#[test]
+fn who_wants_the_newest_skips_what_is_older() {
+    let system = System::up(HOSTS);
+    // Four items of one record each.
+    let sizes = ["--item-size", "64", "--ring-size", "256"];
+    system.well(&[&["flow", "create", "f", "-p", "h1", "-c", "h2"], &sizes[..]].concat());
+    let place = Place::at(system.root().join("s"));
+    let mut producer = FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    let newest = |consumer: &mut FlowConsumer| {
+        let batch = consumer.pop_newest().expect("popped")?;
+        Some(String::from_utf8_lossy(batch.newest().expect("sound").expect("a record")).into_owned())
+    };
+    let mut push = |from: usize, to: usize| {
+        for n in from..to {
+            producer.push(format!("price {n:02}").as_bytes()).expect("pushed");
+            producer.flush().expect("flushed");
+        }
+        assert!(producer.settle(Duration::MAX, &Cancel::new()).expect("settled").is_empty());
+    };
+    push(0, 3);
+    assert_eq!(newest(&mut consumer).as_deref(), Some("price 02"));
+    // Across the ring's end.
+    push(3, 7);
+    assert_eq!(newest(&mut consumer).as_deref(), Some("price 06"));
+    push(7, 8);
+    assert_eq!(newest(&mut consumer).as_deref(), Some("price 07"));
+    assert_eq!(consumer.counts().records(), 8);
+    producer.close().expect("closed");
+    assert_eq!(newest(&mut consumer), None);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn the_most_urgent_flow_comes_first() {
+    let system = System::up(HOSTS);
+    for flow in ["urgent", "bulk", "doomed"] {
+        system.well(&["flow", "create", flow, "-p", "h1", "-c", "h2"]);
+    }
+    let place = Place::at(system.root().join("s"));
+    let cancel = Cancel::new();
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    let consumers = ["urgent", "bulk", "doomed"].map(|f| FlowConsumer::attach(&place, f, &options));
+    let mut flows = zsr::Priority::new(consumers.map(|c| c.expect("a consumer")).into());
+    let producer = |flow| FlowProducer::attach(&place, flow, &Options::default()).expect("a producer");
+    let (mut urgent, mut bulk) = (producer("urgent"), producer("bulk"));
+    let push = |producer: &mut FlowProducer, text: &str| {
+        producer.push(text.as_bytes()).expect("pushed");
+        assert!(producer.settle(Duration::MAX, &Cancel::new()).expect("settled").is_empty());
+    };
+    let mut next = || match flows.pop_timeout(Duration::from_millis(1)).map_err(|e| e.to_string())? {
+        zsr::PoppedFrom::Batch(at, batch) => Ok((at, texts(&batch).concat())),
+        zsr::PoppedFrom::Nothing => Err("nothing".into()),
+        zsr::PoppedFrom::End => Err("end".into()),
+    };
+    push(&mut bulk, "b1");
+    push(&mut bulk, "b2");
+    push(&mut urgent, "u1");
+    let popped: Vec<Result<(usize, String), String>> = (0..4).map(|_| next()).collect();
+    let some = |at, text: &str| Ok((at, text.to_owned()));
+    assert_eq!(popped, [some(0, "u1"), some(1, "b1"), some(1, "b2"), Err("nothing".to_owned())]);
+    // One that fails says so once.
+    system.well(&["flow", "delete", "doomed", "--force"]);
+    let gone = loop {
+        match next() {
+            Err(e) if e == "nothing" => {}
+            other => break other,
+        }
+    };
+    assert!(gone.as_ref().is_err_and(|e| e.contains("doomed")), "{gone:?}");
+    urgent.close().expect("closed");
+    push(&mut bulk, "b3");
+    assert_eq!(next(), some(1, "b3"));
+    cancel.cancel();
+    assert!(flows.pop().is_err_and(|e| e.is_cancelled()));
+    bulk.close().expect("closed");
+    assert!(flows.pop().expect("the end").is_none());
+    for flow in ["urgent", "bulk"] {
+        system.well(&["flow", "delete", flow]);
+    }
+    system.down();
+}

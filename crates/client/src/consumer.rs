@@ -164,6 +164,51 @@ impl FlowConsumer {
         self.found(waited)
     }
 
+    /// The newest batch, waiting for one as long as it takes; older ones are popped unread, and [counted](Self::counts). `None` at the
+    /// end of the stream. For who wants to know what is so now, such as a price: its ring never fills, however late it looks.
+    ///
+    /// [`Batch::newest`] is the newest record of all. In a flow of several producers, that is the one that came last, whoever pushed it.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_newest(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
+        self.has_room()?;
+        let waited = self.reader.consumer().wait_some();
+        while waited.is_ok() && self.reader.consumer().unread().is_ok_and(|items| items > 1) {
+            self.found(Ok(()))?;
+        }
+        match self.found(waited)? {
+            Popped::Batch(batch) => Ok(Some(batch)),
+            Popped::Nothing | Popped::End => Ok(None),
+        }
+    }
+
+    /// Waits for records for `time`, or until it is cancelled.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub(crate) fn wait(&mut self, time: Duration) -> Result<(), ProgramError> {
+        match self.reader.consumer().wait_timeout(time).map(|view| view.keep()) {
+            Err(e @ PopError::Cancelled) => Err(SegmentReadError::from(e).into()),
+            // The next look says what there is.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there are records now; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub(crate) fn has_some(&mut self) -> Result<Option<bool>, ProgramError> {
+        self.has_room()?;
+        match self.reader.consumer().unread() {
+            Ok(_) => Ok(Some(true)),
+            Err(PopError::Empty) => Ok(Some(false)),
+            Err(PopError::Closed) => Ok(None),
+            Err(e) => self.found(Err(e)).map(|_| Some(false)),
+        }
+    }
+
     /// What is in the ring, if waiting for it has gone well.
     fn found(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
         let segment = match waited {
@@ -262,6 +307,14 @@ impl Batch<'_> {
     pub fn records(&self) -> impl Iterator<Item = Result<&[u8], ProgramError>> {
         let records = self.segment.as_ref().map(Segment::records);
         records.into_iter().flatten().map(|record| record.map_err(ProgramError::from))
+    }
+
+    /// The record that was pushed last.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn newest(&self) -> Result<Option<&[u8]>, ProgramError> {
+        self.records().last().transpose()
     }
 
     /// The records as they lie in the ring, side by side and of this size; where there is none, each behind its length, which is

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! - [`FlowProducer`] pushes into a flow as one of its producers, each record to the consumer that the flow's routing says;
-//!   [`FlowConsumer`] pops from it as one of its consumers.
+//!   [`FlowConsumer`] pops from it as one of its consumers: all records in order, or the [newest](FlowConsumer::pop_newest). [`Priority`]
+//!   pops from several flows, the most urgent first.
 //! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back. A [`Combiner`] keeps sums, counts and
 //!   the like of them by group ([`FlowConsumer::combine`]).
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
@@ -35,6 +36,7 @@ mod events;
 mod flow;
 pub mod lock;
 mod place;
+mod priority;
 mod producer;
 pub mod pu;
 mod reach;
@@ -51,6 +53,7 @@ pub use error::{ErrorKind, Lost, ProgramError};
 pub use events::Events;
 pub use flow::{Options, check_size, schema_of};
 pub use place::{Place, PlaceError};
+pub use priority::{PoppedFrom, Priority};
 pub use producer::{FlowProducer, Held, KeyRoute, Route, To, Wait};
 pub use reach::Elsewhere;
 pub use rings::{FlowRings, HeldRing};

@@ -268,6 +268,15 @@ impl Consumer {
         self.publish();
     }
 
+    /// How many items there are to be popped, also behind the wrap.
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek); [`PopError::Empty`] when there are none.
+    pub fn unread(&mut self) -> Result<usize, PopError> {
+        self.refresh(self.known())?;
+        Ok((self.known() >> self.item.trailing_zeros()) as usize)
+    }
+
     /// How many items are popped and not given back.
     pub fn held(&self) -> usize {
         (self.tail().wrapping_sub(self.oldest()) >> self.item.trailing_zeros()) as usize
