@@ -19,7 +19,7 @@ MASK = 0xFFFF_FFFF
 
 def width(dut):
     """Bytes of a beat."""
-    return len(dut.s_axis_tdata if hasattr(dut, "s_axis_tdata") else dut.m_axis_tdata) // 8
+    return len(dut.m_axi_rdata if hasattr(dut, "m_axi_rdata") else dut.m_axi_wdata) // 8
 
 
 def stalls(rng, share):

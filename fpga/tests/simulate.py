@@ -16,11 +16,12 @@ os.environ.setdefault("CXXFLAGS", "--std=c++20")
 
 HERE = Path(__file__).resolve().parent
 RTL = HERE.parent / "rtl"
-DEVICES = {"producer": "zsr_producer", "consumer": "zsr_consumer"}
+Q1 = HERE.parent / "examples" / "q1"
+DEVICES = {"producer": "zsr_producer", "consumer": "zsr_consumer", "q1": "zsr_q1"}
 
 
 def sources(folder=RTL):
-    return [folder / "zsr_pkg.sv", *sorted(f for f in folder.glob("*.sv") if f.name != "zsr_pkg.sv")]
+    return [folder / "zsr_pkg.sv", *sorted(f for f in folder.glob("*.sv") if f.name != "zsr_pkg.sv"), *sorted(Q1.glob("*.sv"))]
 
 
 def simulate(job, build, rtl=RTL):
@@ -45,7 +46,7 @@ def simulate(job, build, rtl=RTL):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=HERE.parent / "build" / "sim")
-    parser.add_argument("jobs", nargs="*", default=[f"{d}:{w}" for d in ("producer", "consumer") for w in (64, 128, 256, 512)])
+    parser.add_argument("jobs", nargs="*", default=[f"{d}:{w}" for d in DEVICES for w in (64, 128, 256, 512)])
     options = parser.parse_args()
     options.build = options.build.resolve()
     counts = []

@@ -1,0 +1,242 @@
+// A verilated zsr_producer or zsr_consumer at the ring of a flow: clock, registers, control words.
+#ifndef ZSR_COSIM_DEVICE_HPP
+#define ZSR_COSIM_DEVICE_HPP
+
+#include <bit>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "bus.hpp"
+
+namespace cosim {
+
+using clock = std::chrono::steady_clock;
+
+// Bits of CONTROL and STATUS, as in fpga/rtl/zsr_pkg.sv.
+constexpr std::uint32_t run = 1, close_it = 4, abort_it = 8;
+constexpr std::uint32_t attached = 1, closed = 2, aborted = 4, peer_aborted = 8, corrupt = 16, bus_error = 32, bad_config = 64;
+
+inline volatile std::sig_atomic_t stopped = 0;
+inline void stop_on_signals() {
+    struct sigaction how = {};  // without SA_RESTART: a read of the input ends, too
+    how.sa_handler = [](int) { stopped = 1; };
+    for (int which : {SIGINT, SIGTERM}) sigaction(which, &how, nullptr);
+}
+
+struct failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Options of both programs; what is left over are the program's own.
+struct options {
+    std::string flow;
+    const char *system = nullptr, *member = nullptr;
+    double hertz = 0;  // 0: as fast as it goes
+    unsigned latency = 32;
+    std::uint64_t seed = 1;
+    unsigned record_size = 32;
+
+    options(int argc, char **argv, const char *usage) {
+        auto number = [&](const char *text, double least) {
+            char *end;
+            double value = std::strtod(text, &end);
+            if (end == text || *end || !(value >= least) || value > 1e12) throw failure(std::string("`") + text + "` is no number that fits: " + usage);
+            return value;
+        };
+        for (int i = 1; i < argc; ++i) {
+            std::string name = argv[i];
+            if (name == "--help" || name == "-h") {
+                std::printf("%s\n", usage);
+                std::exit(0);
+            }
+            if (name.substr(0, 2) != "--") {
+                if (!flow.empty()) throw failure(std::string("one flow only: ") + usage);
+                flow = name;
+                continue;
+            }
+            if (++i == argc) throw failure(name + " wants a value: " + usage);
+            if (name == "--system") system = argv[i];
+            else if (name == "--member") member = argv[i];
+            else if (name == "--clock") hertz = number(argv[i], 1);
+            else if (name == "--latency") latency = static_cast<unsigned>(number(argv[i], 1));
+            else if (name == "--seed") seed = static_cast<std::uint64_t>(number(argv[i], 0));
+            else if (name == "--record-size") record_size = static_cast<unsigned>(number(argv[i], 1));
+            else throw failure("`" + name + "` is not known: " + usage);
+        }
+        if (flow.empty()) throw failure(std::string("which flow? ") + usage);
+    }
+};
+
+// The one ring of a member.
+class lease {
+public:
+    lease(const options &o, bool produces) {
+        zsr_options how = ZSR_OPTIONS_INIT;
+        how.system = o.system;
+        how.member = o.member;
+        check((produces ? zsr_rings_produce : zsr_rings_consume)(o.flow.c_str(), &how, &rings_));
+        std::size_t count = 0;
+        check(zsr_rings_count(rings_, &count));
+        if (count != 1) throw failure("flow " + o.flow + " has a ring to each of " + std::to_string(count) + " consumers, and this design has one port: use a flow with one consumer, or load-balance or replicate");
+        check(zsr_rings_get(rings_, 0, &ring));
+        const char *name;
+        check(zsr_rings_member(rings_, &name));
+        member = name;
+    }
+    lease(const lease &) = delete;
+    ~lease() {
+        if (rings_) zsr_rings_leave(rings_);
+    }
+    void leave() { check(zsr_rings_leave(std::exchange(rings_, nullptr))); }
+
+    zsr_ring ring = ZSR_RING_INIT;
+    std::string member;
+
+private:
+    static void check(zsr_status got) {
+        if (got != ZSR_OK) throw failure(zsr_last_error());
+    }
+    zsr_rings *rings_ = nullptr;
+};
+
+// Bytes of a pin.
+template <class Pin> constexpr std::size_t bytes_of = sizeof(std::remove_reference_t<Pin>);
+
+// What both designs have. Of the other pins, in each cycle: before() drives them, sample() notes what they say at the rising edge, and
+// after() does what follows from it.
+template <class Top> class device {
+public:
+    device(const options &o, const zsr_ring &r) : memory(r, o.latency, o.seed), ring_(r), hertz_(o.hertz), ctl_read_(memory), ctl_write_(memory) {}
+    virtual ~device() { top.final(); }
+
+    void cycle() {
+        pace();
+        auto &t = top;
+        t.m_ctl_arready = t.m_ctl_awready = t.m_ctl_wready = 1;
+        t.m_ctl_rvalid = ctl_read_.r.valid;
+        t.m_ctl_rresp = ctl_read_.r.resp;
+        std::memcpy(&t.m_ctl_rdata, ctl_read_.r.data, 8);
+        t.m_ctl_bvalid = ctl_write_.valid;
+        t.m_ctl_bresp = ctl_write_.resp;
+        before();
+        t.clk = 0;
+        t.eval();
+        // What both sides see at the rising edge.
+        bool ar = t.m_ctl_arvalid, r = t.m_ctl_rvalid && t.m_ctl_rready, aw = t.m_ctl_awvalid, w = t.m_ctl_wvalid, b = t.m_ctl_bvalid && t.m_ctl_bready;
+        std::uint64_t ar_at = t.m_ctl_araddr, aw_at = t.m_ctl_awaddr, word = t.m_ctl_wdata, strobe = t.m_ctl_wstrb;
+        sample();
+        t.clk = 1;
+        t.eval();
+        memory.step();
+        ctl_read_.take(ar, ar_at, 1, r);
+        ctl_write_.take(aw, aw_at, w, &word, strobe, true, b);
+        after();
+        ++cycles;
+    }
+
+    void reset() {
+        top.rst_n = 0;
+        for (int i = 0; i < 4; ++i) cycle();
+        top.rst_n = 1;
+    }
+
+    // Attaches the design to the ring, and waits until it is.
+    void attach(std::uint32_t id) {
+        reset();
+        if (get(0x00) != id || (get(0x04) & 0xffff) != 1) throw failure("the design is another: ID " + std::to_string(get(0x00)));
+        auto log2 = [](std::uint32_t n) { return static_cast<std::uint32_t>(std::countr_zero(n)); };
+        set(0x10, aperture & 0xffffffff);
+        set(0x14, aperture >> 32);
+        set(0x18, log2(ring_.ring_size) | log2(ring_.item_size) << 8 | ring_.big_endian << 16);
+        set(0x1c, 8);
+        set(0x08, run);
+        while (!(status() & (attached | bad()))) cycle();
+        check();
+    }
+
+    // Lets go of the ring, for the next program.
+    void detach() {
+        set(0x08, 0);
+        while (status() & attached) cycle();
+    }
+
+    std::uint32_t status() const { return top.status; }
+    static constexpr std::uint32_t bad() { return aborted | peer_aborted | corrupt | bus_error | bad_config; }
+    void check() const {
+        std::uint32_t s = status();
+        const char *why = s & bad_config ? "the ring's sizes do not fit the design: its items are smaller than a beat, or too large"
+                          : s & bus_error ? "the bus has refused an address"
+                          : s & corrupt ? "the ring's control words make no sense"
+                          : s & (aborted | peer_aborted) ? "the flow has failed or was given up: zsr flow list says why" : nullptr;
+        if (why) throw failure(std::string("ring ") + ring_.name + ": " + why);
+    }
+
+    void set(std::uint32_t at, std::uint32_t value) { put(top.s_axil_awaddr, top.s_axil_awvalid, top.s_axil_wdata, top.s_axil_wstrb, top.s_axil_wvalid, top.s_axil_bvalid, top.s_axil_bready, at, value); }
+    std::uint32_t get(std::uint32_t at) { return look(top.s_axil_araddr, top.s_axil_arvalid, top.s_axil_rvalid, top.s_axil_rready, top.s_axil_rdata, at); }
+
+    Top top;
+    bus memory;
+    std::uint64_t cycles = 0;
+
+protected:
+    virtual void before() = 0;
+    virtual void sample() = 0;
+    virtual void after() = 0;
+
+    // One register, by the pins of its AXI4-Lite port. The slaves here take address and data together, at once.
+    template <class Address, class Bit, class Word, class Strobe>
+    void put(Address &awaddr, Bit &awvalid, Word &wdata, Strobe &wstrb, Bit &wvalid, Bit &bvalid, Bit &bready, std::uint32_t at, std::uint32_t value) {
+        awaddr = static_cast<Address>(at);
+        wdata = value;
+        wstrb = 15;
+        awvalid = wvalid = bready = 1;
+        cycle();
+        awvalid = wvalid = 0;
+        while (!bvalid) cycle();
+        cycle();
+    }
+    template <class Address, class Bit, class Word>
+    std::uint32_t look(Address &araddr, Bit &arvalid, Bit &rvalid, Bit &rready, Word &rdata, std::uint32_t at) {
+        araddr = static_cast<Address>(at);
+        arvalid = rready = 1;
+        cycle();
+        arvalid = 0;
+        while (!rvalid) cycle();
+        std::uint32_t value = rdata;
+        cycle();
+        return value;
+    }
+
+    // The cycle in which a beat moved last: a design in which nothing moves is given less of the machine's time.
+    std::uint64_t moved_ = 0;
+
+private:
+    void pace() {
+        using namespace std::chrono;
+        if (hertz_ > 0 && cycles % 64 == 0) {
+            // What the machine could not give in time is caught up with, up to a twentieth of a second.
+            due_ = std::max(due_ + duration_cast<clock::duration>(duration<double>(64 / hertz_)), clock::now() - milliseconds(50));
+            std::this_thread::sleep_until(due_);
+        } else if (hertz_ == 0 && cycles % 1024 == 0 && cycles - moved_ > 4096) {
+            std::this_thread::sleep_for(microseconds(200));
+        }
+    }
+
+    const zsr_ring &ring_;
+    double hertz_;
+    clock::time_point due_ = clock::now();
+    read_port<8> ctl_read_;
+    write_port<8> ctl_write_;
+};
+
+inline double seconds(clock::time_point at) { return std::chrono::duration<double>(at.time_since_epoch()).count(); }
+
+}  // namespace cosim
+#endif

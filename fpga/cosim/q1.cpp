@@ -1,0 +1,95 @@
+// zsr-fpga-q1: the verilated zsr_q1 (fpga/examples/q1) as a consumer of a flow. At the end of the stream it prints one line of JSON: the
+// member, when the first row and the end of the stream were there (seconds of CLOCK_MONOTONIC), cycles of the clock, rows, and of each group its count and its sums.
+#include <algorithm>
+
+#include "Vq1.h"
+#include "device.hpp"
+
+using namespace cosim;
+
+static const char usage[] = "zsr-fpga-q1 FLOW [--system NAME] [--member NAME] [--clock HZ] [--latency CYCLES] [--seed N]";
+
+class query : public device<Vq1> {
+public:
+    using device::device;
+    static constexpr std::size_t beat = bytes_of<decltype(Vq1::m_axi_rdata)>;
+
+    std::uint32_t result(std::uint32_t at) { return look(top.s_q1_araddr, top.s_q1_arvalid, top.s_q1_rvalid, top.s_q1_rready, top.s_q1_rdata, at); }
+    clock::time_point first{};
+
+private:
+    void before() override {
+        top.m_axi_arready = 1;
+        top.m_axi_rvalid = items_.r.valid;
+        top.m_axi_rlast = items_.r.last;
+        top.m_axi_rresp = items_.r.resp;
+        std::memcpy(&top.m_axi_rdata, items_.r.data, beat);
+    }
+    void sample() override {
+        asked_ = top.m_axi_arvalid;
+        at_ = top.m_axi_araddr;
+        beats_ = top.m_axi_arlen + 1u;
+        taken_ = top.m_axi_rvalid && top.m_axi_rready;
+    }
+    void after() override {
+        items_.take(asked_, at_, beats_, taken_);
+        if (!taken_) return;
+        moved_ = cycles;
+        if (first == clock::time_point{}) first = clock::now();
+    }
+
+    read_port<beat> items_{memory};
+    bool asked_ = false, taken_ = false;
+    std::uint64_t at_ = 0;
+    unsigned beats_ = 0;
+};
+
+static std::string decimal(unsigned __int128 n) {
+    std::string digits;
+    do digits.insert(digits.begin(), static_cast<char>('0' + static_cast<int>(n % 10)));
+    while (n /= 10);
+    return digits;
+}
+
+static int consume(const options &o) {
+    lease at(o, false);
+    query q(o, at.ring);
+    q.attach(0x5a535243);
+    while (!(q.status() & (closed | q.bad())) && !stopped) q.cycle();
+    if (stopped) {
+        q.detach();
+        throw failure("stopped before the end of the stream: what it had summed is lost");
+    }
+    q.check();
+    while (q.result(0x0c) & 1) {}
+    auto end = clock::now();
+    std::uint64_t rows = q.result(0x18) | static_cast<std::uint64_t>(q.result(0x1c)) << 32;
+    if (std::uint32_t odd = q.result(0x20), none = q.result(0x24); odd || none)
+        throw failure(std::to_string(odd) + " rows were left out and " + std::to_string(none) + " items are no segments: docs/fpga.md says what a row is");
+    std::string groups;
+    for (unsigned g = 0, count = q.result(0x04) >> 16; g < count; ++g) {
+        std::uint32_t words[24];
+        for (unsigned n = 0; n < 24; ++n) words[n] = q.result(0x400 + 0x80 * g + 4 * n);
+        if (!(words[0] >> 31)) continue;
+        groups += std::string(groups.empty() ? "" : ", ") + "\"" + static_cast<char>(words[0] & 0xff) + static_cast<char>(words[0] >> 8 & 0xff) + "\": [" +
+                  decimal(words[2] | static_cast<std::uint64_t>(words[3]) << 32);
+        for (unsigned sum = 1; sum < 6; ++sum) {
+            unsigned __int128 value = 0;
+            for (unsigned n = 4; n-- > 0;) value = value << 32 | words[4 * sum + n];
+            groups += ", " + decimal(value);
+        }
+        groups += "]";
+    }
+    std::printf("{\"member\": \"%s\", \"rows\": %llu, \"cycles\": %llu, \"first\": %.6f, \"end\": %.6f, \"groups\": {%s}}\n", at.member.c_str(),
+                static_cast<unsigned long long>(rows), static_cast<unsigned long long>(q.cycles), seconds(q.first == clock::time_point{} ? end : q.first), seconds(end), groups.c_str());
+    at.leave();
+    return 0;
+}
+
+int main(int argc, char **argv) try {
+    stop_on_signals();
+    return consume(options(argc, argv, usage));
+} catch (const std::exception &e) {
+    std::fprintf(stderr, "zsr-fpga-q1: %s\n", e.what());
+    return 1;
+}
