@@ -164,6 +164,16 @@ impl FlowConsumer {
         self.found(waited)
     }
 
+    /// The next records, waiting for them until `stop` says that there is something else to do. `stop` is asked often.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_unless(&mut self, stop: impl Fn() -> bool) -> Result<Popped<'_>, ProgramError> {
+        self.has_room()?;
+        let waited = self.reader.consumer().wait_unless(stop);
+        self.found(waited)
+    }
+
     /// What is in the ring, if waiting for it has gone well.
     fn found(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
         let segment = match waited {
@@ -188,6 +198,18 @@ impl FlowConsumer {
             self.held.remove(at);
             self.reader.consumer().give_back(self.held.front().copied());
         }
+    }
+
+    /// How many items are popped and not given back, and how many the ring has. What is given back while something older is
+    /// [held](Batch::hold) counts until that is given back, too.
+    pub fn held(&mut self) -> (usize, usize) {
+        let ring = self.reader.consumer();
+        (ring.held(), ring.spec().capacity() as usize)
+    }
+
+    /// Tells the flow at once that this program pops no more, and keeps what is [held](Batch::hold) where it is.
+    pub fn abort(&mut self) {
+        self.reader.consumer().abort();
     }
 
     /// Whether more can come before batches that are [held](Batch::hold) are given back.
