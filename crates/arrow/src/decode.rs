@@ -11,7 +11,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::check::check;
 use crate::error::Error;
-use crate::message::CONTINUATION;
+use crate::message::first_len;
+
+/// What ends a stream.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// The batch that the messages in `messages` make. Its arrays lie in there, where memory is aligned as they need it.
 ///
@@ -24,7 +27,7 @@ pub(crate) fn decode(messages: &Buffer, schema: &SchemaRef) -> Result<RecordBatc
         let (head, body) = split(&mut rest)?;
         let message = parse(&head)?;
         if let Some(batch) = message.header_as_record_batch() {
-            if !rest.is_empty() {
+            if !rest.is_empty() && *rest != END {
                 return Err(Error::Damaged(format!("{} B are left over behind its rows", rest.len())));
             }
             let types = schema.fields().iter().map(|field| field.data_type());
@@ -39,15 +42,9 @@ pub(crate) fn decode(messages: &Buffer, schema: &SchemaRef) -> Result<RecordBatc
 
 /// Takes the first message: its flatbuffer, and its body.
 fn split(rest: &mut Buffer) -> Result<(Buffer, Buffer), Error> {
-    let short = || Error::Damaged(format!("{} B are left where a message is to be", rest.len()));
-    let (front, _) = rest.split_first_chunk::<8>().ok_or_else(short)?;
-    let [c0, c1, c2, c3, l0, l1, l2, l3] = *front;
-    let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-    if [c0, c1, c2, c3] != CONTINUATION || len > rest.len() - 8 {
-        return Err(Error::Damaged(format!("no message begins with {front:02x?}")));
-    }
-    let head = rest.slice_with_length(8, len);
-    let behind = rest.slice(8 + len);
+    let len = first_len(rest).map_err(Error::Damaged)?;
+    let head = rest.slice_with_length(8, len - 8);
+    let behind = rest.slice(len);
     let body = usize::try_from(parse(&head)?.bodyLength()).unwrap_or(usize::MAX);
     if body > behind.len() {
         return Err(Error::Damaged(format!("a message's body of {body} B runs over the end")));

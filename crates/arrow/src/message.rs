@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Schema,
     /// Messages of dictionaries, and one of rows.
     Batch,
+    /// A whole stream without a header, its schema at its begin, behind zeros: what `push_arrow` of the Python package writes.
+    Stream,
 }
 
 /// Writes a record's header to the begin of `room` so that its messages begin where memory is aligned. Says where that is.
@@ -44,11 +46,16 @@ pub(crate) fn write_header(room: &mut [u8], kind: Kind, schema: u32) -> usize {
     begin
 }
 
-/// What a record's header says: what it holds, of which schema, and where its messages begin.
+/// What a record's header says: what it holds, of which schema (of a whole stream nothing), and where its messages begin.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn read_header(record: &[u8]) -> Result<(Kind, u32, usize), String> {
+    if let Some(begin) = record.iter().take(ALIGNMENT).position(|byte| *byte != 0)
+        && record[begin..].starts_with(&CONTINUATION)
+    {
+        return Ok((Kind::Stream, 0, begin));
+    }
     let Some((header, rest)) = record.split_first_chunk::<HEADER>() else {
         return Err(format!("a record of {} B is too short for a header of {HEADER} B", record.len()));
     };
@@ -139,6 +146,19 @@ fn metadata(message: &Message<'_>) -> Vec<u8> {
     let root = IpcMessage::create(&mut fbb, &args);
     fbb.finish(root, None);
     encapsulated(fbb.finished_data())
+}
+
+/// Bytes of the first of `messages`, which has no body.
+///
+/// # Errors
+/// It is no message.
+pub(crate) fn first_len(messages: &[u8]) -> Result<usize, String> {
+    let len = match messages.first_chunk::<8>() {
+        Some([0xff, 0xff, 0xff, 0xff, len @ ..]) => 8usize.saturating_add(u32::from_le_bytes(*len) as usize),
+        _ => usize::MAX,
+    };
+    let short = || format!("no message begins with {:02x?}", &messages[..messages.len().min(8)]);
+    (len <= messages.len()).then_some(len).ok_or_else(short)
 }
 
 /// A flatbuffer as a message of a stream.

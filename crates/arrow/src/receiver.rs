@@ -12,7 +12,7 @@ use crate::decode::decode;
 use crate::error::Error;
 use crate::inlet::{Found, Inlet};
 use crate::lend::Shared;
-use crate::message::{CONTINUATION, Kind, read_header};
+use crate::message::{Kind, first_len, read_header};
 use crate::schema::Wire;
 use zsr_ring::segment::LENGTH_LEN;
 
@@ -190,11 +190,21 @@ impl<I: Inlet> Receiver<I> {
     /// A batch, or nothing where the record holds a schema.
     fn read(&mut self, record: &Buffer, lends: bool) -> Result<Option<RecordBatch>, Error> {
         let (kind, number, begin) = read_header(record).map_err(Error::Damaged)?;
-        let messages = record.slice(begin);
-        if kind == Kind::Schema {
-            self.learn(number, &messages)?;
-            return Ok(None);
-        }
+        let mut messages = record.slice(begin);
+        let number = match kind {
+            Kind::Batch => number,
+            Kind::Schema => {
+                self.learn(number, &messages)?;
+                return Ok(None);
+            }
+            Kind::Stream => {
+                let schema = messages.slice_with_length(0, first_len(&messages).map_err(Error::Damaged)?);
+                messages = messages.slice(schema.len());
+                let number = crc32fast::hash(&schema);
+                self.learn(number, &schema)?;
+                number
+            }
+        };
         let schema = match self.known.iter().find(|(known, _)| *known == number) {
             Some((_, Ok(schema))) => schema.clone(),
             Some((_, Err(other))) => return Err(self.differs(other)),
@@ -212,7 +222,7 @@ impl<I: Inlet> Receiver<I> {
     }
 
     fn learn(&mut self, number: u32, message: &Buffer) -> Result<(), Error> {
-        if crc32fast::hash(message) != number || !message.starts_with(&CONTINUATION) {
+        if crc32fast::hash(message) != number || first_len(message).is_err() {
             return Err(Error::Damaged("a schema is not the one that its number says".to_owned()));
         }
         if self.known.iter().any(|(known, _)| *known == number) {
