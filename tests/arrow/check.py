@@ -138,7 +138,7 @@ def main(command, program):
             os.environ["XDG_RUNTIME_DIR"] = system.folder
             os.environ.pop("ZSR_SYSTEM", None)
             exchange = Exchange(system, program)
-            for test in (to_pyarrow, from_pyarrow, scattered, shared, replicated, differing):
+            for test in (to_pyarrow, from_pyarrow, scattered, shared, replicated, differing, example):
                 test(exchange, sent, table)
             system.down()
 
@@ -211,6 +211,16 @@ def differing(exchange, sent, table):
     if done.returncode == 0 or b"column 0" not in done.stderr:
         raise Failed(f"differing: {done.returncode} {done.stderr}")
     print("OK arrow: another schema is an error that names the column")
+
+
+def example(exchange, sent, table):
+    """The crate's shortest program."""
+    exchange.flow("sales", "-p", "h1", "-c", "h3")
+    program = os.path.join(os.path.dirname(exchange.program), "exchange")
+    done = subprocess.run([program], env=exchange.system.env, capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode or not all(word in done.stdout for word in ("oslo", "bonn", "RecordBatch")):
+        raise Failed(f"example exchange: {done.returncode} {done.stdout}{done.stderr}")
+    print("OK arrow: crates/arrow/examples/exchange.rs")
 
 
 try:

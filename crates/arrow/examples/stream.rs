@@ -39,8 +39,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         }
         ["receive", flow] => {
             let mut to = None;
-            // The writer keeps dictionaries, which would keep the ring.
-            for batch in Receiver::attach(&system, flow, &Options::default())?.lend(0) {
+            for batch in Receiver::attach(&system, flow, &Options::default())? {
                 let batch = batch?;
                 let to = match &mut to {
                     Some(to) => to,

@@ -1,10 +1,11 @@
 //! What a receiver pops from: a flow's ring, or a ring that the program has in hand.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use zsr::{FlowConsumer, HeldBatch, Popped};
-use zsr_ring::PopError;
 use zsr_ring::segment::{SegmentReadError, SegmentReader};
+use zsr_ring::{PopError, Ring};
 
 use crate::error::Error;
 
@@ -50,6 +51,8 @@ pub unsafe trait Inlet: Send + 'static {
     fn held(&mut self) -> (usize, usize);
     /// Tells the other side that nobody pops any more.
     fn abort(&mut self);
+    /// The ring, in whose memory all items lie.
+    fn ring(&mut self) -> Arc<Ring>;
 }
 
 /// A batch of a flow that is not given back.
@@ -85,6 +88,10 @@ unsafe impl Inlet for FlowConsumer {
 
     fn abort(&mut self) {
         FlowConsumer::abort(self);
+    }
+
+    fn ring(&mut self) -> Arc<Ring> {
+        FlowConsumer::ring(self).clone()
     }
 }
 
@@ -160,5 +167,9 @@ unsafe impl Inlet for RingReader {
 
     fn abort(&mut self) {
         self.reader.consumer().abort();
+    }
+
+    fn ring(&mut self) -> Arc<Ring> {
+        self.reader.consumer().ring().clone()
     }
 }

@@ -30,6 +30,7 @@ mod receiver;
 mod rows;
 mod schema;
 mod sender;
+mod window;
 
 pub use error::Error;
 pub use inlet::{Found, Inlet, Lying, OfFlow, OfRing, RingReader};

@@ -29,9 +29,9 @@ pub enum Received {
 
 /// The popping side of a flow of record batches.
 ///
-/// Arrays lie in the ring's memory, unless that is too much lent already ([`lend`](Self::lend)); the space is given back when the last
-/// array of an item is dropped, in whichever thread. The ring gives space in its order: what is kept keeps all that came later, too. The
-/// ring stays taken until the receiver and all arrays are gone.
+/// Arrays lie in the ring's memory. An item is given back when the last array in it is dropped, in whichever thread. The ring takes items
+/// back in its order only: one that is kept would keep all that came later. So when [too much](Self::lend) is lent, what is alive is moved
+/// out of the ring, under its readers, who do not notice. The ring stays taken until the receiver and all arrays are gone.
 pub struct Receiver<I: Inlet = FlowConsumer> {
     shared: Arc<Shared<I>>,
     /// What all batches have; none before the first schema has come.
@@ -91,8 +91,11 @@ impl<I: Inlet> Receiver<I> {
         Ok(self)
     }
 
-    /// Lets arrays lie in at most `items` items of the ring, from the oldest that is alive on; what comes then is copied. Half the ring if
-    /// nothing is said. 0 copies all: for who keeps what he gets.
+    /// Lets arrays keep at most `items` items of the ring, from the oldest that is alive on: half the ring if nothing is said. When another
+    /// comes, all that is alive is moved out, each item copied once. 0 copies every batch as it comes.
+    ///
+    /// Memory that no file backs, such as that of [`Ring::loopback`](zsr_ring::Ring::loopback), can't be moved out of: what comes is copied
+    /// then, until the oldest is dropped, and the ring can be full of one batch ([`Error::AllLent`]).
     #[must_use]
     pub fn lend(mut self, items: usize) -> Self {
         self.lend = Some(items);
@@ -104,7 +107,7 @@ impl<I: Inlet> Receiver<I> {
         self.schema.as_ref()
     }
 
-    /// How many batches were copied, since too much of the ring was lent.
+    /// How many batches, or items whose arrays were alive, were copied, since too much of the ring was lent.
     pub fn copies(&self) -> u64 {
         self.copies
     }
@@ -147,27 +150,46 @@ impl<I: Inlet> Receiver<I> {
             }
             match self.shared.take(&is_over) {
                 Ok(Found::Some(lent)) => {
-                    if !lent.lying().has_lengths {
+                    if !lent.has_lengths() {
                         return Err(Error::Damaged("an item of records of one size".to_owned()));
                     }
-                    let (held, items) = self.shared.with(Inlet::held);
-                    let lends = held <= self.lend.unwrap_or(items / 2);
+                    let lends = self.lends();
                     let records = Buffer::from(bytes::Bytes::from_owner(lent));
                     self.rest = Some(Item { records, lends });
                 }
                 Ok(Found::Nothing) => return Ok(Received::Nothing),
                 Ok(Found::End) => return Ok(Received::End),
-                Err(Error::AllLent { items, .. }) => return Err(self.all_lent(items)),
-                Err(Error::Program(ProgramError::AllHeld { items, .. })) => {
-                    return Err(self.all_lent(items as usize));
-                }
+                Err(Error::AllLent { items, .. }) => self.all_lent(items)?,
+                Err(Error::Program(ProgramError::AllHeld { items, .. })) => self.all_lent(items as usize)?,
                 Err(e) => return Err(e),
             }
         }
     }
 
-    fn all_lent(&self, items: usize) -> Error {
-        Error::AllLent { items, batches: self.shared.alive() }
+    /// Whether arrays may stay in the item that was taken last. If too much is lent, all else is moved out of the ring.
+    fn lends(&mut self) -> bool {
+        let (held, items) = self.shared.with(Inlet::held);
+        let most = self.lend.unwrap_or(items / 2);
+        if held <= most {
+            return true;
+        }
+        if most == 0 {
+            return false;
+        }
+        let moved = self.shared.move_out(1);
+        self.copies += moved as u64;
+        moved > 0
+    }
+
+    /// The ring is full of what is lent.
+    fn all_lent(&mut self, items: usize) -> Result<(), Error> {
+        match self.shared.move_out(0) {
+            0 => Err(Error::AllLent { items, batches: self.shared.alive() }),
+            moved => {
+                self.copies += moved as u64;
+                Ok(())
+            }
+        }
     }
 
     /// The next record of the item that was begun, and whether arrays may stay in it. The item is let go with its last record.

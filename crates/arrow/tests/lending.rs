@@ -3,13 +3,16 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow_array::{Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use common::{batch, ring};
 use zsr_arrow::{Error, Received, Receiver, RingReader, Rings, Sender};
-use zsr_ring::segment::SegmentReader;
+use zsr_ring::memory::SharedMemory;
+use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
+use zsr_ring::{ByteOrder, Cancel, Ring, RingSpec, Role};
 
 const ITEM: u64 = 4096;
 const ITEMS: usize = 8;
@@ -25,19 +28,31 @@ fn first(batch: &RecordBatch) -> i64 {
 }
 
 /// A sender that has its schema in an item of its own, and a receiver.
-fn pair() -> (Sender<Rings>, Receiver<RingReader>, Arc<zsr_ring::Ring>) {
+fn pair() -> (Sender<Rings>, Receiver<RingReader>, Arc<Ring>) {
     let (writer, reader) = ring(ITEM, ITEMS as u64);
     let (ring, reader) = ring_of(reader);
     let sender = Sender::over(Rings::new(vec![writer]), numbers(0).schema()).unwrap().agreed();
     (sender, Receiver::over(RingReader::new(reader)).expect(&numbers(0).schema()).unwrap(), ring)
 }
 
-fn ring_of(mut reader: SegmentReader) -> (Arc<zsr_ring::Ring>, SegmentReader) {
+/// The same over memory that can be mapped a second time, as a flow's can.
+fn shared_pair() -> (Sender<Rings>, Receiver<RingReader>, Arc<Ring>) {
+    let spec = RingSpec::new(ITEM, ITEM * ITEMS as u64).unwrap();
+    let memory = SharedMemory::create(spec.memory_len(), ByteOrder::NATIVE).unwrap();
+    let ring = Ring::over(Role::Loopback, spec, Arc::new(memory), 0, 0).unwrap();
+    let tx = ring.attach_producer(Cancel::new()).unwrap();
+    let reader = SegmentReader::new(ring.attach_consumer(Cancel::new()).unwrap());
+    let writer = SegmentWriter::records(tx, SegmentConfig::default()).unwrap();
+    let sender = Sender::over(Rings::new(vec![writer]), numbers(0).schema()).unwrap();
+    (sender, Receiver::over(RingReader::new(reader)), ring)
+}
+
+fn ring_of(mut reader: SegmentReader) -> (Arc<Ring>, SegmentReader) {
     (reader.consumer().ring().clone(), reader)
 }
 
 /// Whether the values of the first column lie in the ring.
-fn lies_in(batch: &RecordBatch, ring: &zsr_ring::Ring) -> bool {
+fn lies_in(batch: &RecordBatch, ring: &Ring) -> bool {
     let memory = ring.memory();
     let begin = memory.base().as_ptr() as usize;
     let data = batch.column(0).to_data();
@@ -144,6 +159,55 @@ fn beyond_the_bound_batches_are_copied_and_the_ring_goes_on_when_those_before_ar
         kept.push(all.receive().unwrap().unwrap());
     }
     assert_eq!(kept.iter().map(first).collect::<Vec<_>>()[3..], (6..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_kept_is_moved_out_of_the_ring_which_goes_on() {
+    for most in [1, ITEMS / 2, ITEMS - 1] {
+        let (mut sender, receiver, ring) = shared_pair();
+        let mut receiver = receiver.lend(most);
+        let mut kept = Vec::new();
+        for n in 0..100 {
+            sender.send(&numbers(n)).unwrap();
+            sender.flush().unwrap();
+            kept.push(receiver.receive().unwrap().unwrap());
+        }
+        assert!(receiver.copies() > 80, "{most}: {}", receiver.copies());
+        for (n, batch) in kept.iter().enumerate() {
+            assert_eq!(*batch, numbers(n as i64), "{most}");
+        }
+        drop(kept);
+        assert_eq!(ring.snapshot().fill(), 0);
+        sender.send(&numbers(100)).unwrap();
+        sender.close().unwrap();
+        drop(ring);
+        assert_eq!(first(&receiver.receive().unwrap().unwrap()), 100);
+    }
+}
+
+#[test]
+fn who_reads_what_is_moved_does_not_notice() {
+    let (mut sender, mut receiver, _ring) = shared_pair();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for n in 0..2000 {
+        sender.send(&numbers(n)).unwrap();
+        sender.flush().unwrap();
+        let batch = receiver.receive().unwrap().unwrap();
+        if n % 500 == 0 {
+            let is_over = is_over.clone();
+            readers.push(std::thread::spawn(move || {
+                let mut looks = 0;
+                while looks == 0 || !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(batch, numbers(n));
+                    looks += 1;
+                }
+            }));
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    assert!(receiver.copies() >= 4);
 }
 
 #[test]

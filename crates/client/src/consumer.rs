@@ -8,7 +8,7 @@ use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_records::{Combiner, Schema};
 use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
-use zsr_ring::{Consumer, PopError};
+use zsr_ring::{Consumer, PopError, Ring};
 
 use crate::contact::Contact;
 use crate::counts::Counts;
@@ -205,6 +205,11 @@ impl FlowConsumer {
     pub fn held(&mut self) -> (usize, usize) {
         let ring = self.reader.consumer();
         (ring.held(), ring.spec().capacity() as usize)
+    }
+
+    /// Its ring, for whoever maps the memory once more.
+    pub fn ring(&mut self) -> &Arc<Ring> {
+        self.reader.consumer().ring()
     }
 
     /// Tells the flow at once that this program pops no more, and keeps what is [held](Batch::hold) where it is.
