@@ -168,8 +168,10 @@ class Consumer(_zsr.Consumer):
 
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
                 certificate: str | PathLike[str] | None = None, schema: str | np.dtype | None = None) -> Consumer:
-        return super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
-                               schema=schema_of(schema))
+        consumer = super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
+                                   schema=schema_of(schema))
+        consumer._arrow_schemas = {}
+        return consumer
 
     @property
     def dtype(self) -> np.dtype | None:
@@ -181,7 +183,7 @@ class Consumer(_zsr.Consumer):
         the whole ring is held by batches that are still in use."""
         held = self.take(timeout)
         if held is not None:
-            return Batch(held, self.schema)
+            return Batch(held, self.schema, self._arrow_schemas)
         if self.ended:
             return None
         raise TimedOut(f"nothing came in {timeout} s")
@@ -189,7 +191,7 @@ class Consumer(_zsr.Consumer):
     def try_pop(self) -> Batch | None:
         """The records that are there now; None: there are none, or, if `ended`, none will come. Raises as pop()."""
         held = self.take(0)
-        return None if held is None else Batch(held, self.schema)
+        return None if held is None else Batch(held, self.schema, self._arrow_schemas)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -211,8 +213,10 @@ class Batch:
     """Records where they lie in the ring. Their memory is given back when the batch, and all arrays and memoryviews of it, are gone, or
     with release(). Several batches can be held at a time; while the whole ring is, no more can be popped."""
 
-    def __init__(self, held: _zsr.Held, schema: str | None) -> None:
+    def __init__(self, held: _zsr.Held, schema: str | None, schemas: dict[bytes, bytes] | None = None) -> None:
         self._held, self._schema = held, schema
+        # Arrow schemas that came to the ring, by their numbers.
+        self._schemas = {} if schemas is None else schemas
 
     def __len__(self) -> int:
         return self._held.records
@@ -264,12 +268,34 @@ class Batch:
         return pa.RecordBatch.from_arrays([column(name) for name in rows.dtype.names], list(rows.dtype.names))
 
     def arrow_batches(self) -> Iterator[pa.RecordBatch]:
-        """What push_arrow() has pushed, read in the ring: nothing is copied."""
+        """What push_arrow() has pushed, or a Rust program's zsr_arrow::Sender (docs/arrow.md), read in the ring: nothing is copied but
+        dictionaries of the latter. Damaged: rows came whose schema did not."""
         import pyarrow as pa
 
         for record in self:
+            if record[:4] == b"ZARW":
+                yield from self._sent_batches(record)
+                continue
             begin = next((i for i in range(min(_ALIGNED, len(record))) if record[i]), 0)
             yield from pa.ipc.open_stream(pa.py_buffer(record[begin:]))
+
+    def _sent_batches(self, record: memoryview) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if len(record) < 12 or record[4] != 1 or record[5] > 1:
+            raise Damaged("an Arrow record of a version or kind that is not known here")
+        begin, number = int.from_bytes(record[6:8], "little"), bytes(record[8:12])
+        if record[5] == 0:
+            self._schemas[number] = bytes(record[begin:])
+            return
+        if number not in self._schemas:
+            raise Damaged("Arrow rows came whose schema did not come to this ring")
+        schema, messages = self._schemas[number], pa.py_buffer(record[begin:])
+        first = pa.ipc.read_message(messages)
+        if first.type == "record batch":
+            yield pa.ipc.read_record_batch(first, pa.ipc.read_schema(pa.py_buffer(schema)))
+        else:
+            yield from pa.ipc.open_stream(pa.py_buffer(schema + messages.to_pybytes()))
 
     def arrow_rows(self) -> pa.FixedSizeBinaryArray:
         """The rows as one Arrow array of binary values in the ring; nothing is copied."""

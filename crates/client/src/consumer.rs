@@ -8,7 +8,7 @@ use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_records::{Combiner, Schema};
 use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
-use zsr_ring::{Consumer, PopError};
+use zsr_ring::{Consumer, PopError, Ring};
 
 use crate::contact::Contact;
 use crate::counts::Counts;
@@ -209,6 +209,16 @@ impl FlowConsumer {
         }
     }
 
+    /// The next records, waiting for them until `stop` says that there is something else to do. `stop` is asked often.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_unless(&mut self, stop: impl Fn() -> bool) -> Result<Popped<'_>, ProgramError> {
+        self.has_room()?;
+        let waited = self.reader.consumer().wait_unless(stop);
+        self.found(waited)
+    }
+
     /// What is in the ring, if waiting for it has gone well.
     fn found(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
         let segment = match waited {
@@ -233,6 +243,23 @@ impl FlowConsumer {
             self.held.remove(at);
             self.reader.consumer().give_back(self.held.front().copied());
         }
+    }
+
+    /// How many items are popped and not given back, and how many the ring has. What is given back while something older is
+    /// [held](Batch::hold) counts until that is given back, too.
+    pub fn held(&mut self) -> (usize, usize) {
+        let ring = self.reader.consumer();
+        (ring.held(), ring.spec().capacity() as usize)
+    }
+
+    /// Its ring, for whoever maps the memory once more.
+    pub fn ring(&mut self) -> &Arc<Ring> {
+        self.reader.consumer().ring()
+    }
+
+    /// Tells the flow at once that this program pops no more, and keeps what is [held](Batch::hold) where it is.
+    pub fn abort(&mut self) {
+        self.reader.consumer().abort();
     }
 
     /// Whether more can come before batches that are [held](Batch::hold) are given back.

@@ -243,6 +243,18 @@ impl Consumer {
         }
     }
 
+    /// Waits until there is at least one item, or `stop` says that there is something else to do. `stop` is asked often.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_unless(&mut self, stop: impl Fn() -> bool) -> Result<(), PopError> {
+        let attempt = |ring: &mut Self| if stop() { Ok(()) } else { ring.some() };
+        match self.some() {
+            Err(PopError::Empty) => self.wait_and(Deadline::Never, attempt),
+            done => done,
+        }
+    }
+
     /// As [`wait`](Self::wait), for at most `time`.
     ///
     /// # Errors
@@ -280,6 +292,15 @@ impl Consumer {
     /// How many items are popped and not given back.
     pub fn held(&self) -> usize {
         (self.tail().wrapping_sub(self.oldest()) >> self.item.trailing_zeros()) as usize
+    }
+
+    /// Tells the other side at once that nobody pops any more. Items that are held stay as they are.
+    pub fn abort(&mut self) {
+        if !self.finished {
+            self.finished = true;
+            self.flags = self.flags.with(Flags::ABORTED);
+            self.publish();
+        }
     }
 
     /// Gives the handle up without a word to the other side; the ring can be attached again. Items that are held stay in it.

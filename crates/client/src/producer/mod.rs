@@ -15,8 +15,9 @@ mod route;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zsr_api::controller as proto;
 use zsr_records::Schema;
-use zsr_ring::segment::{SegmentPushError, SegmentWriter};
+use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN, SegmentPushError, SegmentWriter};
 use zsr_ring::{Producer, PushError};
 
 use crate::contact::Contact;
@@ -42,6 +43,8 @@ struct Lane {
     ring: String,
     /// Empty for flows in which all consumers share the producer's one ring.
     consumer: String,
+    /// Of all rings that this program has taken, which one it is.
+    number: u32,
     writer: SegmentWriter,
 }
 
@@ -53,6 +56,8 @@ pub struct FlowProducer {
     member: String,
     options: Options,
     schema: Option<Schema>,
+    kind: proto::FlowKind,
+    item_size: u32,
     /// The flow's own routing, or why this program can't compute it. Taken out while it is asked.
     route: Option<Result<KeyRoute, ProgramError>>,
     lanes: Vec<Lane>,
@@ -93,6 +98,8 @@ impl FlowProducer {
             member: String::new(),
             options: Options { record_size, ..options.clone() },
             schema,
+            kind: found.kind(),
+            item_size: found.item_size,
             route: Some(route),
             lanes: Vec::new(),
             attached: 0,
@@ -134,6 +141,22 @@ impl FlowProducer {
     /// How many consumers records can be routed to.
     pub fn consumers(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// Of which kind the flow is.
+    pub fn kind(&self) -> proto::FlowKind {
+        self.kind
+    }
+
+    /// Bytes of the longest record of any length.
+    pub fn max_record(&self) -> usize {
+        (self.item_size as usize).saturating_sub(HEADER_LEN + LENGTH_LEN)
+    }
+
+    /// A number of the ring to this consumer that no other ring of this producer has or had: of two calls that answer differently,
+    /// consumers have joined or left in between. `None` if there is no such consumer.
+    pub fn ring(&self, consumer: usize) -> Option<u32> {
+        self.lanes.get(consumer).map(|lane| lane.number)
     }
 
     /// Pushes a record to the consumer that the flow's routing says, by the record's key, waiting for room as long as it takes.

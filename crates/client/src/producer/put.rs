@@ -157,6 +157,11 @@ impl FlowProducer {
         Ok(())
     }
 
+    /// The [ring](Self::ring) in which room is [reserved](Self::reserve), if there is some.
+    pub fn reserved_ring(&self) -> Option<u32> {
+        self.reserved.and_then(|(lane, _)| self.ring(lane))
+    }
+
     /// Bytes of each record, if the flow's schema or the program says so.
     pub fn record_size(&self) -> Option<u32> {
         self.options.record_size

@@ -141,7 +141,7 @@ impl FlowProducer {
             Some(size) => SegmentWriter::tuples(producer, config, size)?,
             None => SegmentWriter::records(producer, config)?,
         };
-        self.lanes.push(Lane { ring: ring.name.clone(), consumer: consumer.to_owned(), writer });
+        self.lanes.push(Lane { ring: ring.name.clone(), consumer: consumer.to_owned(), number, writer });
         Ok(())
     }
 

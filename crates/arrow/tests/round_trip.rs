@@ -1,0 +1,112 @@
+//! Batches of any schema, through rings in memory: what is received is what was sent.
+
+mod common;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::take::take_record_batch;
+use common::{batch, pair, types};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use zsr_arrow::{Error, Receiver, RingReader, hash_rows};
+
+/// Compares what comes with `sent`, row by row, and says how many batches came.
+fn expect(receiver: Receiver<RingReader>, sent: &RecordBatch) -> usize {
+    let (mut rows, mut batches) = (0, 0);
+    for received in receiver {
+        let received = received.unwrap();
+        for column in received.columns() {
+            column.to_data().validate_full().unwrap();
+        }
+        assert_eq!(received, sent.slice(rows, received.num_rows()));
+        (rows, batches) = (rows + received.num_rows(), batches + 1);
+    }
+    assert_eq!(rows, sent.num_rows());
+    batches
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(18), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_schema_comes_as_it_went(
+        types in prop::collection::vec(types(), 0..5),
+        rows in 0usize..200,
+        seed: u64,
+        item in prop::sample::select(vec![32u64 << 10, 128 << 10]),
+    ) {
+        let sent = batch(&types, rows, seed);
+        let (mut sender, mut receivers) = pair(&sent.schema(), item, 64, 1);
+        sender.send(&sent).unwrap();
+        sender.close().unwrap();
+        expect(receivers.remove(0), &sent);
+    }
+
+    #[test]
+    fn scattered_rows_are_those_that_arrow_takes(
+        // arrow-select 60.1 takes a null of one of a union's types for that of another, and merges runs of them.
+        types in prop::collection::vec(types().prop_filter("runs of unions", |t| !format!("{t:?}").contains("RunEnd")
+            || !format!("{t:?}").contains("Union")), 1..4),
+        rows in 0usize..200,
+        seed: u64,
+        consumers in 1usize..6,
+    ) {
+        let sent = batch(&types, rows, seed);
+        let mut dice = common::Dice::new(seed);
+        let targets: Vec<u32> = (0..rows).map(|_| dice.below(consumers) as u32).collect();
+        let (mut sender, receivers) = pair(&sent.schema(), 64 << 10, 64, consumers);
+        sender.send_rows(&sent, &targets).unwrap();
+        sender.close().unwrap();
+        for (consumer, receiver) in receivers.into_iter().enumerate() {
+            let rows = (0..rows as u32).filter(|row| targets[*row as usize] == consumer as u32);
+            let taken = take_record_batch(&sent, &rows.collect::<UInt32Array>()).unwrap();
+            expect(receiver, &taken);
+        }
+    }
+}
+
+#[test]
+fn a_batch_larger_than_an_item_comes_in_parts() {
+    use arrow_schema::DataType::*;
+    let sent = batch(&[Int64, Utf8, Boolean, Utf8View], 5000, 7);
+    let (mut sender, mut receivers) = pair(&sent.schema(), 4096, 256, 1);
+    let receiver = receivers.remove(0);
+    sender.send(&sent).unwrap();
+    sender.close().unwrap();
+    assert!(expect(receiver, &sent) > 20);
+}
+
+#[test]
+fn a_row_that_no_item_can_hold_is_one_clear_error_and_others_go_on() {
+    let texts = |texts: Vec<String>| {
+        RecordBatch::try_from_iter([("t", std::sync::Arc::new(arrow_array::StringArray::from(texts)) as _)])
+            .unwrap()
+    };
+    let (small, large) = (texts(vec!["a".into(); 3]), texts(vec!["b".into(), "x".repeat(5000)]));
+    let (mut sender, mut receivers) = pair(&small.schema(), 4096, 64, 1);
+    let why = sender.send(&large.slice(1, 1)).unwrap_err();
+    assert!(matches!(why, Error::RowTooLong { row: 0, room: 4032, .. }), "{why}");
+    let why = sender.send_rows(&large.slice(1, 1), &[0]).unwrap_err().to_string();
+    assert!(why.contains("row 0") && why.contains("4032 B") && why.contains("larger items"), "{why}");
+    sender.send(&small).unwrap();
+    sender.close().unwrap();
+    expect(receivers.remove(0), &small);
+}
+
+#[test]
+fn equal_keys_have_equal_hashes_in_every_layout() {
+    use arrow_array::*;
+    use std::sync::Arc;
+    let words = ["a", "b", "a", "a text that is longer than a view", "", "b"];
+    let of = |array: ArrayRef| hash_rows(&RecordBatch::try_from_iter([("k", array)]).unwrap(), &[0]).unwrap();
+    let plain = of(Arc::new(StringArray::from(words.to_vec())));
+    assert_eq!(plain, of(Arc::new(LargeStringArray::from(words.to_vec()))));
+    assert_eq!(plain, of(Arc::new(StringViewArray::from(words.to_vec()))));
+    assert_eq!(plain, of(Arc::new(words.into_iter().collect::<DictionaryArray<types::Int8Type>>())));
+    assert_eq!(plain, of(Arc::new(BinaryArray::from(words.map(str::as_bytes).to_vec()))));
+    assert_eq!((plain[0], plain[1]), (plain[2], plain[5]));
+    assert_ne!(plain[0], plain[1]);
+    let floats = of(Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, -f64::NAN, 1.0])));
+    assert!(floats[0] == floats[1] && floats[2] == floats[3] && floats[0] != floats[4]);
+    let nulls = of(Arc::new(Int64Array::from(vec![None, Some(0), None])));
+    assert!(nulls[0] == nulls[2] && nulls[0] != nulls[1]);
+}
