@@ -25,11 +25,11 @@ from ._schema import dtype_of, schema_of
 from ._zsr import __version__, barrier
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer  # Python 3.12
     from os import PathLike
 
     import numpy as np
     import pyarrow as pa
+    from typing_extensions import Buffer  # only for type checkers: typing's from Python 3.12 on
 
 __all__ = [
     "Batch", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "Lost", "Misuse", "NotFound", "Producer", "RingError",
@@ -156,7 +156,7 @@ class Room:
         """An array in the ring, to be written."""
         import numpy as np
 
-        return np.frombuffer(self._place, dtype)
+        return np.frombuffer(memoryview(self._place), np.dtype(dtype))
 
 
 class Consumer(_zsr.Consumer):
@@ -165,6 +165,9 @@ class Consumer(_zsr.Consumer):
 
     Arguments are those of Producer. Raises NotFound, ControllerError, RingError, SchemaError.
     """
+
+    # Arrow schemas that came to the ring, by their numbers.
+    _arrow_schemas: dict[bytes, bytes]
 
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
                 certificate: str | PathLike[str] | None = None, schema: str | np.dtype | None = None) -> Consumer:
@@ -247,7 +250,7 @@ class Batch:
         dtype = np.dtype(dtype) if dtype is not None else dtype_of(self._schema) or np.dtype(f"V{self.record_size}")
         if dtype.itemsize != self.record_size:
             raise SchemaError(f"rows of {self.record_size} B are no {dtype}, which has {dtype.itemsize} B")
-        return np.frombuffer(self._held, dtype)
+        return np.frombuffer(memoryview(self._held), dtype)
 
     def arrow(self) -> pa.RecordBatch:
         """An Arrow batch. What push_arrow() has pushed is read in the ring, and not copied; there has to be one in this batch
@@ -264,8 +267,8 @@ class Batch:
         rows = self.numpy()
         if rows.dtype.names is None:
             return pa.RecordBatch.from_arrays([self.arrow_rows()], ["row"])
-        column = lambda name: pa.array(np.ascontiguousarray(rows[name]))
-        return pa.RecordBatch.from_arrays([column(name) for name in rows.dtype.names], list(rows.dtype.names))
+        columns = [pa.array(np.ascontiguousarray(rows[name])) for name in rows.dtype.names]
+        return pa.RecordBatch.from_arrays(columns, list(rows.dtype.names))
 
     def arrow_batches(self) -> Iterator[pa.RecordBatch]:
         """What push_arrow() has pushed, or a Rust program's zsr_arrow::Sender (docs/arrow.md), read in the ring: nothing is copied but
@@ -273,7 +276,7 @@ class Batch:
         import pyarrow as pa
 
         for record in self:
-            if record[:4] == b"ZARW":
+            if bytes(record[:4]) == b"ZARW":
                 yield from self._sent_batches(record)
                 continue
             begin = next((i for i in range(min(_ALIGNED, len(record))) if record[i]), 0)

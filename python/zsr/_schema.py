@@ -34,7 +34,7 @@ def schema_of(schema: str | np.dtype | None) -> str | None:
     import numpy as np
 
     dtype = np.dtype(schema)
-    if dtype.names is None:
+    if dtype.names is None or dtype.fields is None:
         raise SchemaError(f"the dtype {dtype} has no columns: expected a structured dtype, or a schema as text")
     columns, end = [], 0
     for name in dtype.names:

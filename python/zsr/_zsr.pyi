@@ -1,6 +1,7 @@
-from collections.abc import Buffer
 from os import PathLike
-from typing import Self
+from typing import Self, final
+
+from typing_extensions import Buffer  # typing's from Python 3.12 on
 
 __version__: str
 
@@ -29,6 +30,7 @@ class Producer:
     def abort(self) -> None:
         """Gives up, as a program that dies."""
 
+@final
 class Place:
     @property
     def address(self) -> int: ...
@@ -50,6 +52,7 @@ class Consumer:
     def leave(self) -> None:
         """Leaves: what was not popped is for the next program. If arrays of batches are still there, the ring is left with the last."""
 
+@final
 class Held:
     records: int
     record_size: int | None
