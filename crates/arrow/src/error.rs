@@ -127,7 +127,7 @@ impl From<ArrowError> for Error {
 /// The first difference, and the numbers of columns.
 fn difference(expected: &SchemaRef, found: &SchemaRef) -> String {
     let pairs = expected.fields().iter().zip(found.fields()).enumerate();
-    match pairs.filter(|(_, (expected, found))| expected != found).map(|(at, pair)| (at, pair)).next() {
+    match pairs.filter(|(_, (expected, found))| expected != found).next() {
         Some((at, (expected, found))) => format!("column {at} is {found}, expected {expected}"),
         None => format!("{} columns, expected {}", found.fields().len(), expected.fields().len()),
     }
