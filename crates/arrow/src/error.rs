@@ -126,8 +126,8 @@ impl From<ArrowError> for Error {
 
 /// The first difference, and the numbers of columns.
 fn difference(expected: &SchemaRef, found: &SchemaRef) -> String {
-    let pairs = expected.fields().iter().zip(found.fields()).enumerate();
-    match pairs.filter(|(_, (expected, found))| expected != found).next() {
+    let mut pairs = expected.fields().iter().zip(found.fields()).enumerate();
+    match pairs.find(|(_, (expected, found))| expected != found) {
         Some((at, (expected, found))) => format!("column {at} is {found}, expected {expected}"),
         None => format!("{} columns, expected {}", found.fields().len(), expected.fields().len()),
     }
