@@ -19,16 +19,21 @@ const LICENCES: [&str; 8] = [
 ];
 
 /// Crates under other licences that are only run, as tools: nothing of them is linked with what is shipped.
-const TOOLS: [(&str, &str); 1] = [("cbindgen", "MPL-2.0")];
+const TOOLS: [(&str, &str); 2] = [
+    ("cbindgen", "MPL-2.0"),
+    // Of a macro that arrow-array uses on wasm32 only.
+    ("tiny-keccak", "CC0-1.0"),
+];
 
 /// Crates that are there in more than one version, and who keeps them so.
-const SEVERAL: [(&str, &str); 10] = [
+const SEVERAL: [(&str, &str); 11] = [
     ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
     ("bit-vec", "yasna (rcgen) uses 0.9"),
     ("bitflags", "cranelift-jit uses region 3, which uses bitflags 1"),
     ("foldhash", "comes with hashbrown"),
     ("getrandom", "ring uses 0.2"),
     ("hashbrown", "cranelift-codegen and petgraph use 0.15"),
+    ("num-bigint", "der-parser (rcgen) uses 0.4, arrow-buffer uses 0.5"),
     ("syn", "prost and tonic-build use 2, clap and serde use 3"),
     ("toml_datetime", "cbindgen uses toml 0.9"),
     ("unicode-width", "miette uses 0.1"),

@@ -180,7 +180,8 @@ impl<O: Outlet> Sender<O> {
         let mut left: Vec<u32> = (0..rows as u32).collect();
         // Once, unless consumers leave in the middle of it: what is left is dealt anew then.
         let done = loop {
-            let consumers = self.out.consumers();
+            // If all are leaving at this moment, one will stay, or another come.
+            let consumers = self.out.consumers().max(1);
             if let Some(Err(e)) = left.iter().map(|row| target(*row, consumers)).find(Result::is_err) {
                 break Err(e);
             }

@@ -7,7 +7,7 @@ use arrow_select::take::take_record_batch;
 use common::{batch, pair, types};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_arrow::{Error, Receiver, RingReader, hash_rows};
+use zsr_arrow::{Error, Receiver, RingReader, Rings, Sender, hash_rows};
 
 /// Compares what comes with `sent`, row by row, and says how many batches came.
 fn expect(receiver: Receiver<RingReader>, sent: &RecordBatch) -> usize {
@@ -90,6 +90,26 @@ fn a_row_that_no_item_can_hold_is_one_clear_error_and_others_go_on() {
     sender.send(&small).unwrap();
     sender.close().unwrap();
     expect(receivers.remove(0), &small);
+}
+
+#[test]
+fn rows_without_a_target_are_an_error() {
+    let sent = batch(&[arrow_schema::DataType::Int64], 9, 3);
+    let mut sender = Sender::over(Rings::new(Vec::new()), sent.schema()).unwrap();
+    assert!(sender.send_by_hash(&sent, &[0]).is_err() && sender.send(&sent).is_err());
+    let (mut sender, _receivers) = pair(&sent.schema(), 4096, 8, 2);
+    let why = |done: Result<(), Error>| done.unwrap_err().to_string();
+    assert!(why(sender.send(&sent)).contains("2 consumers: choose one"));
+    assert!(why(sender.send_rows(&sent, &[0; 8])).contains("8 targets were given for 9 rows"));
+    assert!(
+        why(sender.send_rows(&sent, &[0, 1, 0, 2, 0, 0, 0, 0, 0]))
+            .contains("row 3 is to go to consumer 2, there are 2")
+    );
+    assert!(why(sender.send_by_hash(&sent, &[1])).contains("column 1: the batch has 1"));
+    let nested = arrow_schema::DataType::Struct(arrow_schema::Fields::empty());
+    let sent = batch(&[nested], 9, 3);
+    let (mut sender, _receivers) = pair(&sent.schema(), 4096, 8, 2);
+    assert!(why(sender.send_by_hash(&sent, &[0])).contains("is no type of a key"));
 }
 
 #[test]
