@@ -1,6 +1,7 @@
 """The other side of a ring, in Python: memory, registers, and what has to be in both. Knows the ABI from
 crates/wire/src/ring.rs and nothing of the Verilog's inside."""
 
+import itertools
 import random
 import struct
 
@@ -29,6 +30,18 @@ def stalls(rng, share):
             yield False
         for _ in range(int(rng.expovariate(1 / (4 * share / (1 - share)))) if share else 0):
             yield True
+
+
+def refuse(channel, field, number):
+    """The memory answers SLVERR once: in answer `number`, from 0, of a channel."""
+    send, sent = channel.send, itertools.count()
+
+    async def instead(answer):
+        if next(sent) == number:
+            setattr(answer, field, 2)
+        await send(answer)
+
+    channel.send = instead
 
 
 class Rig:

@@ -15,22 +15,23 @@ os.environ["PATH"] = f"{os.environ['VERILATOR_ROOT']}/bin:{os.environ['PATH']}"
 os.environ.setdefault("CXXFLAGS", "--std=c++20")
 
 HERE = Path(__file__).resolve().parent
-RTL = HERE.parent / "rtl"
-Q1 = HERE.parent / "examples" / "q1"
+FPGA = HERE.parent
 DEVICES = {"producer": "zsr_producer", "consumer": "zsr_consumer", "q1": "zsr_q1"}
 
 
-def sources(folder=RTL):
-    return [folder / "zsr_pkg.sv", *sorted(f for f in folder.glob("*.sv") if f.name != "zsr_pkg.sv"), *sorted(Q1.glob("*.sv"))]
+def sources(fpga=FPGA):
+    package = fpga / "rtl" / "zsr_pkg.sv"
+    return [package, *sorted({*(fpga / "rtl").glob("*.sv"), *(fpga / "examples").glob("*/*.sv")} - {package})]
 
 
-def simulate(job, build, rtl=RTL):
-    """Runs one job; gives how many tests passed and failed."""
+def simulate(job, build, fpga=FPGA):
+    """Runs one job; gives how many tests passed, and the names of those that failed."""
     device, width = job.split(":")
     runner = get_runner("verilator")
     where = build / f"{device}-{width}"
+    where.mkdir(parents=True, exist_ok=True)
     parameters = {"DATA_W": int(width)}
-    runner.build(verilog_sources=sources(rtl), hdl_toplevel=DEVICES[device], parameters=parameters, build_dir=where,
+    runner.build(verilog_sources=sources(fpga), hdl_toplevel=DEVICES[device], parameters=parameters, build_dir=where,
                  build_args=["-Wno-fatal", "--no-timing", "-CFLAGS", "-O0"], log_file=where / "build.log")
     results = runner.test(hdl_toplevel=DEVICES[device], test_module=f"test_{device}", build_dir=where, test_dir=HERE,
                           results_xml=str(where / "results.xml"), log_file=where / "test.log",
@@ -39,23 +40,21 @@ def simulate(job, build, rtl=RTL):
     for case in cases:
         if case.find("failure") is not None or case.find("error") is not None:
             failed.append(case.get("name"))
-    print(f"{job}: {len(cases) - len(failed)} passed" + "".join(f", FAILED {name}" for name in failed), flush=True)
-    return len(cases) - len(failed), len(failed) + (not cases)
+    return len(cases) - len(failed), failed if cases else ["all: none has run"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", type=Path, default=HERE.parent / "build" / "sim")
+    parser.add_argument("--build", type=Path, default=FPGA / "build" / "sim")
     parser.add_argument("jobs", nargs="*", default=[f"{d}:{w}" for d in DEVICES for w in (64, 128, 256, 512)])
     options = parser.parse_args()
     options.build = options.build.resolve()
-    counts = []
+    wrong = False
     for job in options.jobs:
-        (options.build / job.replace(":", "-")).mkdir(parents=True, exist_ok=True)
-        counts.append(simulate(job, options.build))
-    passed, failed = (sum(column) for column in zip(*counts))
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(failed != 0)
+        passed, failed = simulate(job, options.build)
+        print(f"{job}: {passed} passed" + "".join(f", FAILED {name}" for name in failed), flush=True)
+        wrong |= bool(failed)
+    sys.exit(wrong)
 
 
 if __name__ == "__main__":

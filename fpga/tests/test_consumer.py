@@ -5,7 +5,7 @@ from cocotb.triggers import ClockCycles
 from cocotbext.axi import AxiRamRead, AxiReadBus, AxiStreamBus, AxiStreamSink
 
 from ring_model import (ABORT, ABORTED, ATTACHED, CLOSED, MASK, RUN, S_ABORTED, S_BUS, S_CLOSED, S_CONFIG, S_CORRUPT, S_PEER,
-                        Rig, width)
+                        Rig, refuse, width)
 
 
 class Consumer(Rig):
@@ -160,6 +160,38 @@ async def a_head_that_cannot_be(dut):
         await rig.until(S_CORRUPT)
         await rig.until(S_ABORTED)
         assert rig.word(64) == (rig.start, rig.epoch | ABORTED) and rig.sink.empty()
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def a_head_that_goes_back(dut):
+    rig = Consumer(dut, 12)
+    await rig.reset()
+    rig.sink.pause = True
+    await rig.attach()
+    for items in (4, 2):
+        rig.set_word(0, rig.start + items * rig.item, rig.epoch)
+        if items == 4:
+            while await rig.read(0x28) != (rig.start + 4 * rig.item) & MASK:
+                pass
+    await rig.until(S_CORRUPT)
+    await rig.until(S_ABORTED)
+    assert rig.word(64) == (rig.start, rig.epoch | ABORTED)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def a_memory_that_refuses(dut):
+    """Nothing from the refused beat on is delivered, and the flow is given up."""
+    rig = Consumer(dut, 13)
+    await rig.reset()
+    items = [rig.random_item() for _ in range(8)]
+    refuse(rig.ram.r_channel, "rresp", 3 * rig.item // rig.beat + 1)
+    await rig.switch(list(items))
+    await rig.attach()
+    await rig.until(S_BUS)
+    await rig.until(S_ABORTED)
+    assert [bytes(rig.sink.recv_nowait().tdata) for _ in range(rig.sink.count())] == items[:3]
+    tail, flags = rig.word(64)
+    assert flags == rig.epoch | ABORTED and (tail - rig.start) & MASK in range(0, 3 * rig.item + 1, rig.item)
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")

@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles
 from cocotbext.axi import (AxiRamWrite, AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource, AxiWriteBus)
 
 from ring_model import (ABORT, ABORTED, CLOSE, CLOSED, FLUSH, MASK, RUN, S_ABORTED, S_BUS, S_CLOSED, S_CONFIG, S_CORRUPT,
-                        S_DRAINED, S_PARTIAL, S_PEER, ATTACHED, Rig, width)
+                        S_DRAINED, S_PARTIAL, S_PEER, ATTACHED, Rig, refuse, width)
 
 
 class Producer(Rig):
@@ -185,6 +185,24 @@ async def a_tail_that_cannot_be(dut):
     rig.set_word(64, rig.start - rig.item, rig.epoch)
     await rig.until(S_CORRUPT)
     await rig.until(S_ABORTED)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def a_memory_that_refuses(dut):
+    """Nothing from the refused burst on is published, and the flow is given up."""
+    rig = Producer(dut, 12)
+    await rig.reset()
+    refuse(rig.ram.b_channel, "bresp", 2)
+    await rig.attach()
+    items = [rig.random_item() for _ in range(40)]
+    for item in items:
+        rig.source.send_nowait(AxiStreamFrame(item))
+    await rig.until(S_BUS)
+    await rig.until(S_ABORTED)
+    head, flags = rig.word(0)
+    await ClockCycles(dut.clk, 100)
+    assert flags == rig.epoch | ABORTED and rig.word(0) == (head, flags)
+    assert (head - rig.start) & MASK <= 2 * 16 * rig.beat and rig.seen == items[:len(rig.seen)]
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
