@@ -25,7 +25,9 @@ public:
     bus(const zsr_ring &ring, unsigned latency, std::uint64_t seed)
         : memory_(ring.base), bytes_(ring.length), delay_(1, latency ? latency : 1), dice_(seed) {}
 
-    bool holds(std::uint64_t at, std::size_t bytes) const { return at >= aperture && at - aperture <= bytes_ && bytes <= bytes_ - (at - aperture); }
+    bool holds(std::uint64_t at, std::size_t bytes) const {
+        return at >= aperture && at - aperture <= bytes_ && bytes <= bytes_ - (at - aperture);
+    }
 
     // Eight bytes are a control word, which the switch, the NIC and programs read and write as one.
     void read(std::uint64_t at, void *to, std::size_t bytes) const {

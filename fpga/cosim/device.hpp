@@ -47,7 +47,8 @@ struct options {
         auto number = [&](const char *text, double least) {
             char *end;
             double value = std::strtod(text, &end);
-            if (end == text || *end || !(value >= least) || value > 1e12) throw failure(std::string("`") + text + "` is no number that fits: " + usage);
+            if (end == text || *end || !(value >= least) || value > 1e12)
+                throw failure(std::string("`") + text + "` is no number that fits: " + usage);
             return value;
         };
         for (int i = 1; i < argc; ++i) {
@@ -84,7 +85,10 @@ public:
         check((produces ? zsr_rings_produce : zsr_rings_consume)(o.flow.c_str(), &how, &rings_));
         std::size_t count = 0;
         check(zsr_rings_count(rings_, &count));
-        if (count != 1) throw failure("flow " + o.flow + " has a ring to each of " + std::to_string(count) + " consumers, and this design has one port: use a flow with one consumer, or load-balance or replicate");
+        if (count != 1) {
+            throw failure("flow " + o.flow + " has a ring to each of " + std::to_string(count) +
+                          " consumers, and this design has one port: use a flow with one consumer, or load-balance or replicate");
+        }
         check(zsr_rings_get(rings_, 0, &ring));
         const char *name;
         check(zsr_rings_member(rings_, &name));
@@ -129,7 +133,8 @@ public:
         t.clk = 0;
         t.eval();
         // What both sides see at the rising edge.
-        bool ar = t.m_ctl_arvalid, r = t.m_ctl_rvalid && t.m_ctl_rready, aw = t.m_ctl_awvalid, w = t.m_ctl_wvalid, b = t.m_ctl_bvalid && t.m_ctl_bready;
+        bool ar = t.m_ctl_arvalid, r = t.m_ctl_rvalid && t.m_ctl_rready;
+        bool aw = t.m_ctl_awvalid, w = t.m_ctl_wvalid, b = t.m_ctl_bvalid && t.m_ctl_bready;
         std::uint64_t ar_at = t.m_ctl_araddr, aw_at = t.m_ctl_awaddr, word = t.m_ctl_wdata, strobe = t.m_ctl_wstrb;
         sample();
         t.clk = 1;
@@ -178,8 +183,20 @@ public:
         if (why) throw failure(std::string("ring ") + ring_.name + ": " + why);
     }
 
-    void set(std::uint32_t at, std::uint32_t value) { put(top.s_axil_awaddr, top.s_axil_awvalid, top.s_axil_wdata, top.s_axil_wstrb, top.s_axil_wvalid, top.s_axil_bvalid, top.s_axil_bready, at, value); }
-    std::uint32_t get(std::uint32_t at) { return look(top.s_axil_araddr, top.s_axil_arvalid, top.s_axil_rvalid, top.s_axil_rready, top.s_axil_rdata, at); }
+    // Registers of the ring (docs/fpga.md). The slave takes address and data together, at once.
+    void set(std::uint32_t at, std::uint32_t value) {
+        top.s_axil_awaddr = static_cast<std::uint8_t>(at);
+        top.s_axil_wdata = value;
+        top.s_axil_wstrb = 15;
+        top.s_axil_awvalid = top.s_axil_wvalid = top.s_axil_bready = 1;
+        cycle();
+        top.s_axil_awvalid = top.s_axil_wvalid = 0;
+        while (!top.s_axil_bvalid) cycle();
+        cycle();
+    }
+    std::uint32_t get(std::uint32_t at) {
+        return look(top.s_axil_araddr, top.s_axil_arvalid, top.s_axil_rvalid, top.s_axil_rready, top.s_axil_rdata, at);
+    }
 
     Top top;
     bus memory;
@@ -190,18 +207,7 @@ protected:
     virtual void sample() = 0;
     virtual void after() = 0;
 
-    // One register, by the pins of its AXI4-Lite port. The slaves here take address and data together, at once.
-    template <class Address, class Bit, class Word, class Strobe>
-    void put(Address &awaddr, Bit &awvalid, Word &wdata, Strobe &wstrb, Bit &wvalid, Bit &bvalid, Bit &bready, std::uint32_t at, std::uint32_t value) {
-        awaddr = static_cast<Address>(at);
-        wdata = value;
-        wstrb = 15;
-        awvalid = wvalid = bready = 1;
-        cycle();
-        awvalid = wvalid = 0;
-        while (!bvalid) cycle();
-        cycle();
-    }
+    // Reads a register, by the pins of an AXI4-Lite port.
     template <class Address, class Bit, class Word>
     std::uint32_t look(Address &araddr, Bit &arvalid, Bit &rvalid, Bit &rready, Word &rdata, std::uint32_t at) {
         araddr = static_cast<Address>(at);

@@ -1,5 +1,6 @@
 // zsr-fpga-push: the verilated zsr_producer as a producer of a flow. Records of --record-size bytes come from standard input; this program
 // makes segments of them (crates/ring/src/segment), and the design writes these into the ring. Ends the stream at the end of the input.
+#include <algorithm>
 #include <vector>
 
 #include "Vpush.h"
@@ -7,7 +8,8 @@
 
 using namespace cosim;
 
-static const char usage[] = "zsr-fpga-push FLOW [--record-size BYTES] [--system NAME] [--member NAME] [--clock HZ] [--latency CYCLES] [--seed N] < RECORDS";
+static const char usage[] = "zsr-fpga-push FLOW [--record-size BYTES] [--system NAME] [--member NAME] [--clock HZ] [--latency CYCLES] "
+                            "[--seed N] < RECORDS";
 
 class pusher : public device<Vpush> {
 public:
@@ -66,7 +68,10 @@ static void put(std::vector<std::uint8_t> &to, std::uint64_t value, int bytes) {
 static int produce(const options &o) {
     lease at(o, true);
     std::size_t most = at.ring.item_size < 32 ? 0 : (at.ring.item_size - 32) / o.record_size;
-    if (most == 0) throw failure("items of " + std::to_string(at.ring.item_size) + " B have no room for a record of " + std::to_string(o.record_size) + " B and a segment's header");
+    if (most == 0) {
+        throw failure("items of " + std::to_string(at.ring.item_size) + " B have no room for a record of " +
+                      std::to_string(o.record_size) + " B and a segment's header");
+    }
     pusher p(o, at.ring);
     p.attach(0x5a535250);
     std::vector<std::uint8_t> records(most * o.record_size), frame;
@@ -92,7 +97,8 @@ static int produce(const options &o) {
         p.detach();
         // All items but the last of the input are full.
         std::uint64_t items = (p.get(0x30) | static_cast<std::uint64_t>(p.get(0x34)) << 32) / at.ring.item_size;
-        throw failure("stopped; " + std::to_string(std::min(count, items * most)) + " records are pushed, and the stream is open for the next program");
+        throw failure("stopped; " + std::to_string(std::min(count, items * most)) +
+                      " records are pushed, and the stream is open for the next program");
     }
     p.set(0x08, run | close_it);
     while (!(p.status() & (closed | p.bad()))) p.cycle();

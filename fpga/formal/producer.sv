@@ -43,7 +43,7 @@ module producer (
       .m_ctl_rready(c_rready));
 
   always_comb begin
-    assume (begin_at[3:0] == 0);
+    assume (begin_at == 0 || begin_at == -ITEM);
     if (!(w_done != 0 && aw_open != 0)) assume (!bvalid);
     if (!(c_aw && c_w)) assume (!c_bvalid);
     if (!c_ar) assume (!c_rvalid);
