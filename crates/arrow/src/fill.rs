@@ -99,13 +99,11 @@ impl Fill<'_> {
             Fill::Offsets { from: Offsets::Large(from), rows } => {
                 lengths(rows, out, |row| from[row + 1].wrapping_sub(from[row]), i64::wrapping_add);
             }
-            Fill::Values { from, offsets, rows } => {
-                let mut at = 0;
-                rows.each(|start, len| {
-                    let (begin, bytes) = offsets.range(start, len);
-                    out[at..at + bytes].copy_from_slice(&from[begin..begin + bytes]);
-                    at += bytes;
-                });
+            Fill::Values { from, offsets: Offsets::Small(offsets), rows } => {
+                values(from, rows, out, |row| offsets[row] as usize);
+            }
+            Fill::Values { from, offsets: Offsets::Large(offsets), rows } => {
+                values(from, rows, out, |row| offsets[row] as usize);
             }
             Fill::Views { from, rows } => {
                 let (mut out, mut offset) = (out.as_chunks_mut::<16>().0.iter_mut(), 0u32);
@@ -160,7 +158,24 @@ fn gather<const W: usize>(from: &[u8], picked: &[u32], out: &mut [u8]) {
     }
 }
 
+#[inline]
+fn values(from: &[u8], rows: &Rows<'_>, mut out: &mut [u8], offset: impl Fn(usize) -> usize) {
+    rows.each(|start, len| {
+        let value = &from[offset(start)..offset(start + len)];
+        let (here, rest) = std::mem::take(&mut out).split_at_mut(value.len());
+        here.copy_from_slice(value);
+        out = rest;
+    });
+}
+
 fn bits(from: &[u8], offset: usize, rows: &Rows<'_>, out: &mut [u8]) {
+    if let Rows::Picked(picked) = rows {
+        for (out, picked) in out.iter_mut().zip(picked.chunks(8)) {
+            let bit = |row: u32| u8::from(bit_util::get_bit(from, offset + row as usize));
+            *out = picked.iter().enumerate().fold(0, |byte, (at, row)| byte | bit(*row) << at);
+        }
+        return;
+    }
     out.fill(0);
     let mut at = 0;
     rows.each(|start, len| {

@@ -167,29 +167,20 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// Puts `rows` in order, each of which goes to `target(row)`, below `targets`.
-    pub(crate) fn fill(
-        &mut self,
-        rows: impl Iterator<Item = u32> + Clone,
-        targets: usize,
-        target: impl Fn(u32) -> u32,
-    ) {
+    /// Puts `rows` in order, each of which goes to the target at its place in `to`, below `targets`.
+    pub(crate) fn fill(&mut self, rows: &[u32], to: &[u32], targets: usize) {
         self.begins.clear();
         self.begins.resize(targets + 1, 0);
-        let mut count = 0;
-        for row in rows.clone() {
-            self.begins[target(row) as usize + 1] += 1;
-            count += 1;
-        }
+        to.iter().for_each(|target| self.begins[*target as usize + 1] += 1);
         for at in 0..targets {
             self.begins[at + 1] += self.begins[at];
         }
         let mut next = self.begins.clone();
         self.rows.clear();
-        self.rows.resize(count, 0);
-        for row in rows {
-            let next = &mut next[target(row) as usize];
-            self.rows[*next] = row;
+        self.rows.resize(rows.len(), 0);
+        for (row, target) in rows.iter().zip(to) {
+            let next = &mut next[*target as usize];
+            self.rows[*next] = *row;
             *next += 1;
         }
     }

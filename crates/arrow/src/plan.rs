@@ -318,7 +318,10 @@ fn large(data: &ArrayData) -> Offsets<'_> {
 
 fn bytes<'a>(offsets: Offsets<'a>, data: &'a ArrayData, rows: &Rows<'a>, to: &mut Message<'a>) {
     let mut len = 0;
-    rows.each(|start, rows| len += offsets.range(start, rows).1);
+    match offsets {
+        Offsets::Small(at) => rows.each(|start, rows| len += (at[start + rows] - at[start]) as usize),
+        Offsets::Large(at) => rows.each(|start, rows| len += (at[start + rows] - at[start]) as usize),
+    }
     to.buffer((rows.len() + 1) * offsets.width(), Fill::Offsets { from: offsets, rows: rows.clone() });
     to.buffer(len, Fill::Values { from: data.buffers()[1].as_slice(), offsets, rows: rows.clone() });
 }

@@ -182,10 +182,11 @@ impl<O: Outlet> Sender<O> {
         let done = loop {
             // If all are leaving at this moment, one will stay, or another come.
             let consumers = self.out.consumers().max(1);
-            if let Some(Err(e)) = left.iter().map(|row| target(*row, consumers)).find(Result::is_err) {
-                break Err(e);
+            let targets: Result<Vec<u32>, Error> = left.iter().map(|row| target(*row, consumers)).collect();
+            match targets {
+                Ok(targets) => scatter.fill(&left, &targets, consumers),
+                Err(e) => break Err(e),
             }
-            scatter.fill(left.iter().copied(), consumers, |row| target(row, consumers).unwrap_or(0));
             match self.put_scattered(columns, &scatter) {
                 Ok(done) if done == scatter.rows.len() => break Ok(()),
                 Ok(done) => left = scatter.rows[done..].to_vec(),
