@@ -166,6 +166,9 @@ class Consumer(_zsr.Consumer):
     Arguments are those of Producer. Raises NotFound, ControllerError, RingError, SchemaError.
     """
 
+    # Those that came to the ring, by their numbers.
+    _arrow_schemas: dict[bytes, bytes]
+
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
                 certificate: str | PathLike[str] | None = None, schema: str | np.dtype | None = None) -> Consumer:
         consumer = super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
