@@ -8,26 +8,26 @@ use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramErr
 
 use super::system::{HOSTS, System, done};
 
-/// The program that the library's documentation begins with, built into this test's folder.
-fn example() -> PathBuf {
+/// An example of a library, built into this test's folder.
+pub fn example(package: &str, name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test's own path");
     let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "-q", "--locked", "-p", "zsr", "--example", "rows"]).arg("--target-dir");
+    build.args(["build", "-q", "--locked", "-p", package, "--example", name]).arg("--target-dir");
     build.arg(folder.parent().expect("TARGET/PROFILE"));
     if folder.ends_with("release") {
         build.arg("--release");
     }
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
     assert!(status.success(), "the example does not build");
-    folder.join("examples/rows")
+    folder.join("examples").join(name)
 }
 
 #[test]
 fn the_first_example_runs_as_it_stands() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "rows", "-p", "h1", "-c", "h3", "--item-size", "4KiB"]);
-    let mut program = Command::new(example());
+    let mut program = Command::new(example("zsr", "rows"));
     let ran = done(program.env("XDG_RUNTIME_DIR", system.folder.path()).output().expect("it runs"));
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "1,ada\n2,grace\n3,edsger\n"), "{}", ran.err);
     system.well(&["flow", "delete", "rows"]);
@@ -111,6 +111,30 @@ fn records_go_where_the_flows_key_says() {
         numbers
     });
     assert_eq!(numbers, [vec![1, 2, 4, 5, 7, 8, 10], vec![0, 3, 6, 9]]);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
+fn one_process_has_several_producers_of_a_flow() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "h2", "-c", "h3"]);
+    let place = Place::at(system.root().join("s"));
+    let attach = |_| FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let mut producers = [(); 2].map(attach);
+    for number in 0..6 {
+        let producer = &mut producers[number % 2];
+        producer.push(format!("row {number}").as_bytes()).expect("pushed");
+        producer.flush().expect("flushed");
+    }
+    producers.into_iter().for_each(|producer| producer.close().expect("closed"));
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    let mut rows = Vec::new();
+    while let Some(batch) = consumer.pop().expect("popped") {
+        rows.extend(texts(&batch));
+    }
+    rows.sort();
+    assert_eq!(rows, [0, 1, 2, 3, 4, 5].map(|number| format!("row {number}")));
     system.well(&["flow", "delete", "f"]);
     system.down();
 }

@@ -1,5 +1,6 @@
 //! A producer's rings follow its flow: those to consumers that join are taken, those to consumers that leave are left.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ impl FlowProducer {
         Ok(before != (self.attached, self.lanes.len()))
     }
 
-    fn hear(&mut self, news: &News) -> Result<(), ProgramError> {
+    pub(super) fn hear(&mut self, news: &News) -> Result<(), ProgramError> {
         match news {
             News::Gone(why) => Err(self.ended(why)),
             // What it was before this program looked at it.
@@ -43,7 +44,7 @@ impl FlowProducer {
     }
 
     /// Waits for a change that is under way: a ring that was given up is about to leave the flow, or to be made anew.
-    fn catch_up(&mut self, mut done: Result<(), ProgramError>) -> Result<(), ProgramError> {
+    pub(super) fn catch_up(&mut self, mut done: Result<(), ProgramError>) -> Result<(), ProgramError> {
         let begun = Instant::now();
         let mut asked = begun;
         while matches!(done, Err(ProgramError::Ring(_))) && begun.elapsed() < CHANGE {
@@ -129,14 +130,13 @@ impl FlowProducer {
     pub(super) fn take(&mut self, ring: &proto::Ring, consumer: &str) -> Result<(), ProgramError> {
         let producer =
             pu::attach_producer(Path::new(&ring.programs), &ring.name, self.options.cancel.clone())?;
-        // Numbers of its own for each ring that it takes, so that a successor's are not taken for gaps.
-        let number = std::process::id() ^ self.attached << 22;
+        let number = self.attached;
         self.attached = self.attached.wrapping_add(1);
         if producer.is_aborted() {
             producer.detach();
             return Err(aborted(&ring.name));
         }
-        let config = SegmentConfig { producer: number, ..SegmentConfig::default() };
+        let config = SegmentConfig { producer: stream_number(ring), ..SegmentConfig::default() };
         let writer = match self.options.record_size {
             Some(size) => SegmentWriter::tuples(producer, config, size)?,
             None => SegmentWriter::records(producer, config)?,
@@ -156,6 +156,13 @@ impl FlowProducer {
             done => done,
         }
     }
+}
+
+/// By what consumers tell this program's stream in `ring` from all others: from those in other rings by the ring's number, which has 15
+/// bits, and from those of programs that had the ring before by chance.
+fn stream_number(ring: &proto::Ring) -> u32 {
+    let chance = RandomState::new().build_hasher().finish() as u32;
+    chance << 15 | ring.number & 0x7fff
 }
 
 fn aborted(ring: &str) -> ProgramError {
