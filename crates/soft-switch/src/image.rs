@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::compile::calc::CalcPlan;
 use crate::compile::parser::SetUse;
@@ -93,8 +94,8 @@ pub(crate) struct Image {
     pub code: Vec<Op>,
     /// What fused copies and arguments name.
     pub pairs: Vec<(R, R)>,
-    /// The same as machine code, if this host can have it.
-    pub native: Option<Native>,
+    /// The same as machine code, once it is compiled; `None` in it if this host can't have it.
+    pub native: OnceLock<Option<Native>>,
     pub registers: Vec<Register>,
     pub counters: Vec<Range<usize>>,
     pub first_const: usize,

@@ -1,7 +1,7 @@
 //! Loading: from the JSON text to code, tables and plans.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::compile::action::{self, Names};
 use crate::compile::asm::Asm;
@@ -58,14 +58,16 @@ impl Program {
             let mut loaded = loaded();
             loaded.retain(|(_, image)| image.strong_count() > 0);
             loaded.push((text.into(), Arc::downgrade(&image)));
+            compile_meanwhile(&image);
             Program { image }
         })
     }
 
-    /// Whether there is machine code of this host for it. If not, it is interpreted, which is much slower: on hosts
-    /// that cranelift does not know or that forbid to make memory executable, and for very big programs.
+    /// Whether there is machine code of this host for it, which takes a moment to make: blocks until that is known. Switches do not
+    /// wait for it, but interpret the program meanwhile, which is much slower. For good they do so on hosts that cranelift does not know
+    /// or that forbid to make memory executable, and with very big programs.
     pub fn is_native(&self) -> bool {
-        self.image.native.is_some()
+        self.image.native.wait().is_some()
     }
 
     /// What the program declares, by name.
@@ -255,8 +257,8 @@ pub(crate) fn load(text: &str) -> Result<Image> {
             .map(|&u| layout.unions[u].members.iter().map(|&h| h as u16).collect())
             .collect(),
     };
-    let mut image = Image {
-        native: None,
+    let image = Image {
+        native: OnceLock::new(),
         registers: Register::layout(&info.registers),
         counters: counter_layout(&info.counters),
         actions: plans,
@@ -287,8 +289,18 @@ pub(crate) fn load(text: &str) -> Result<Image> {
         phv_slots: layout.phv_slots,
         info,
     };
-    image.native = Native::compile(&image).ok();
     Ok(image)
+}
+
+/// Makes machine code of `image` in a thread of its own, so that a switch that was started anew forwards at once.
+fn compile_meanwhile(image: &Arc<Image>) {
+    let compile = |image: &Image| image.native.get_or_init(|| Native::compile(image).ok()).is_some();
+    let thread = std::thread::Builder::new().name("p4-compiler".into());
+    let own = Arc::clone(image);
+    // A system that gives no thread gives time.
+    if thread.spawn(move || compile(&own)).is_err() {
+        compile(image);
+    }
 }
 
 /// Refuses the output of p4c-bm, whose tables name their actions where those of p4c-bm2-ss number them.

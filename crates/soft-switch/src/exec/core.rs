@@ -187,8 +187,8 @@ impl Core {
     /// `Err` is a parser error.
     #[inline]
     pub(crate) fn run(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
-        match &image.native {
-            Some(native) if self.native => native.run(self, image, entry, data),
+        match image.native.get() {
+            Some(Some(native)) if self.native => native.run(self, image, entry, data),
             _ => self.interpret(image, image.entry(entry), data),
         }
     }

@@ -338,7 +338,8 @@ fn random_code() {
         w.image.code.push(Op::End);
         let Writer { mut image, slots, .. } = w;
         image.ingress = start;
-        image.native = Native::compile(&image).ok();
+        let native = Native::compile(&image).ok();
+        assert!(image.native.set(native).is_ok());
         let program = Program { image: Arc::new(image) };
         let image = &program.image;
         let config = SwitchConfig { loop_limit: 20, ..SwitchConfig::default() };
