@@ -17,6 +17,7 @@ mod pauses;
 mod pcap;
 mod programs;
 mod remains;
+mod replicas;
 mod secure;
 mod streams;
 mod system;

@@ -175,7 +175,7 @@ impl FlowProducer {
     /// # Errors
     /// As [`push`](Self::push), or `route` has refused.
     pub fn push_by(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
-        let choose = |consumers| if consumers == 1 { Ok(0) } else { route(record, consumers) };
+        let choose = |lanes: &[Lane]| if lanes.len() == 1 { Ok(0) } else { route(record, lanes.len()) };
         self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
         self.counts.add(1, record.len() as u64);
         Ok(())

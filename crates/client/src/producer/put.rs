@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use zsr_ring::PushError;
 use zsr_ring::segment::{SegmentPushError, SegmentWriter};
 
-use super::{FlowProducer, LOOK};
+use super::follow::News;
+use super::{FlowProducer, LOOK, Lane};
 use crate::error::ProgramError;
 
 /// How long a call waits for room.
@@ -79,7 +80,7 @@ impl FlowProducer {
     pub fn push_to(&mut self, record: &[u8], to: To, wait: Wait) -> Result<bool, ProgramError> {
         let until = Until::after(wait);
         let put = self.routed(|producer, number, choose| {
-            let choose = |consumers| choose(to, record, consumers, number);
+            let choose = |lanes: &[Lane]| choose(to, record, lanes.len(), number);
             producer.at_lane(choose, until, |writer, _| writer.try_push(record))
         });
         if put?.is_none() {
@@ -87,6 +88,42 @@ impl FlowProducer {
         }
         self.counts.add(1, record.len() as u64);
         Ok(true)
+    }
+
+    /// Pushes a record to the consumer of a shuffle that has this name, waiting for room as `wait` says. Says whether the record was
+    /// taken.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); [`ProgramError::NoMember`] if there is no such consumer, which the controller was asked about.
+    pub fn push_to_member(&mut self, record: &[u8], member: &str, wait: Wait) -> Result<bool, ProgramError> {
+        let until = Until::after(wait);
+        let mut asked = false;
+        let put = loop {
+            let choose = |lanes: &[Lane]| {
+                let lane = lanes.iter().position(|lane| lane.consumer == member);
+                lane.ok_or_else(|| format!("there is no consumer `{member}`"))
+            };
+            match self.at_lane(choose, until, |writer, _| writer.try_push(record)) {
+                // It may have joined a moment ago.
+                Err(ProgramError::Route(_)) if !asked => {
+                    asked = true;
+                    let flow = self.ask()?;
+                    let done = self.hear(&News::Flow(Box::new(flow)));
+                    self.catch_up(done)?;
+                }
+                Err(ProgramError::Route(_)) => {
+                    return Err(ProgramError::NoMember {
+                        flow: self.flow.clone(),
+                        member: member.to_owned(),
+                    });
+                }
+                put => break put?,
+            }
+        };
+        if put.is_some() {
+            self.counts.add(1, record.len() as u64);
+        }
+        Ok(put.is_some())
     }
 
     /// Pushes records of the producer's record size that lie side by side in `rows`, each to its consumer, waiting for room as
@@ -105,7 +142,7 @@ impl FlowProducer {
         let mut rest = rows;
         while let Some(row) = rest.get(..size) {
             let put = self.routed(|producer, number, choose| {
-                let choose = |consumers| choose(to, row, consumers, number);
+                let choose = |lanes: &[Lane]| choose(to, row, lanes.len(), number);
                 // Those behind the first one may have another key.
                 producer.at_lane(choose, until, |writer, consumers| match to {
                     To::Key if consumers > 1 => writer.try_push(row).map(|()| 1),
@@ -126,9 +163,10 @@ impl FlowProducer {
     /// # Errors
     /// As [`push`](Self::push). A flow with several consumers takes no [`To::Key`], as the record is not there yet.
     pub fn reserve(&mut self, len: usize, to: To, wait: Wait) -> Result<Option<&mut [u8]>, ProgramError> {
-        let choose = |consumers: usize| match to {
-            To::Key if consumers > 1 => Err(format!(
-                "a record that is written in place has no key yet: choose one of {consumers} consumers, from 0"
+        let choose = |lanes: &[Lane]| match to {
+            To::Key if lanes.len() > 1 => Err(format!(
+                "a record that is written in place has no key yet: choose one of {} consumers, from 0",
+                lanes.len()
             )),
             To::Key => Ok(0),
             To::Consumer(number) => Ok(number),
@@ -189,7 +227,7 @@ impl FlowProducer {
     /// is asked again when consumers join or leave meanwhile.
     pub(super) fn at_lane<T>(
         &mut self,
-        mut choose: impl FnMut(usize) -> Result<usize, String>,
+        mut choose: impl FnMut(&[Lane]) -> Result<usize, String>,
         until: Until,
         mut attempt: impl FnMut(&mut SegmentWriter, usize) -> Result<T, SegmentPushError>,
     ) -> Result<Option<(usize, T)>, ProgramError> {
@@ -213,7 +251,7 @@ impl FlowProducer {
             }
             let lane = match chosen {
                 Some(lane) => lane,
-                None => *chosen.insert(choose(consumers).map_err(ProgramError::Route)?),
+                None => *chosen.insert(choose(&self.lanes).map_err(ProgramError::Route)?),
             };
             let Some(to) = self.lanes.get_mut(lane) else {
                 let why = format!("consumer {lane} was chosen, there are {consumers}, from 0");
