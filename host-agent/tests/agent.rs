@@ -70,7 +70,7 @@ fn create(name: &str, role: proto::Role, item_size: u64, ring_size: u64) -> prot
         item_size,
         ring_size,
         byte_order: order,
-        start: 0,
+        ..Default::default()
     }
 }
 
@@ -263,6 +263,9 @@ fn every_wrong_request_gets_its_status_and_the_name() {
         let mut unknown = create("q", p, 64, 4096);
         unknown.byte_order = 77;
         refused(code(client.create_ring(unknown).await), Code::InvalidArgument, &["`q`", "byte order"]);
+        let mut unknown = create("q", p, 64, 4096);
+        unknown.memory = "tape".into();
+        refused(code(client.create_ring(unknown).await), Code::InvalidArgument, &["`q`", "'tape'", "gpu:N"]);
         let large = code(client.create_ring(create("q", p, 64, 1 << 20)).await);
         refused(large, Code::ResourceExhausted, &["`q`", "1052672 B", "1048576 B", "1040384 B"]);
 

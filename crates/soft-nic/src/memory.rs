@@ -24,6 +24,11 @@ pub unsafe trait MemoryRegion: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether processors gather stores to it (a write-combining mapping): each access is fenced then, so that they take place in order.
+    fn is_gathered(&self) -> bool {
+        false
+    }
 }
 
 /// Why memory could not be had.

@@ -45,6 +45,7 @@ struct Mr {
     iova: u64,
     len: u64,
     base: *mut u8,
+    gathered: bool,
     _region: Arc<dyn MemoryRegion>,
 }
 
@@ -113,8 +114,8 @@ impl MrTable {
         entry.last = if random == entry.last { random.wrapping_add(1) } else { random };
         let plain = u32::from(entry.last) << 16 | u32::from(slot);
         let rkey = Rkey(plain.wrapping_mul(MIX) ^ self.mask);
-        let base = region.base();
-        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, _region: region });
+        let (base, gathered) = (region.base(), region.is_gathered());
+        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, gathered, _region: region });
         Ok(rkey)
     }
 
@@ -131,9 +132,9 @@ impl MrTable {
     }
 
     /// The first byte of `[address, address + len)`, if `rkey` names a region that holds all of it and allows
-    /// `access`.
+    /// `access`; and whether stores to it are gathered.
     #[inline]
-    fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<*mut u8> {
+    fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<(*mut u8, bool)> {
         let mr = self.slots.get(self.slot_of(rkey))?.mr.as_ref()?;
         let offset = address.wrapping_sub(mr.iova);
         let fits = mr.rkey == rkey && mr.access.allows(access) && address >= mr.iova;
@@ -141,7 +142,7 @@ impl MrTable {
             return None;
         }
         // SAFETY: offset is at most the region's length.
-        Some(unsafe { mr.base.add(offset as usize) })
+        Some((unsafe { mr.base.add(offset as usize) }, mr.gathered))
     }
 
     /// Whether `rkey` allows `access` to all of `[address, address + len)`. An empty range needs no key (IBTA
@@ -159,9 +160,15 @@ impl MrTable {
             return true;
         }
         match self.locate(rkey, address, bytes.len() as u64, access) {
-            Some(at) => {
+            Some((at, gathered)) => {
+                if gathered {
+                    access::fence();
+                }
                 // SAFETY: locate has checked the range, and the region is held alive by its slot.
                 unsafe { access::store(at, bytes) };
+                if gathered {
+                    access::fence();
+                }
                 true
             }
             None => false,
@@ -176,9 +183,15 @@ impl MrTable {
             return true;
         }
         match self.locate(rkey, address, bytes.len() as u64, access) {
-            Some(at) => {
+            Some((at, gathered)) => {
+                if gathered {
+                    access::fence();
+                }
                 // SAFETY: locate has checked the range, and the region is held alive by its slot.
                 unsafe { access::load(at, bytes) };
+                if gathered {
+                    access::fence();
+                }
                 true
             }
             None => false,

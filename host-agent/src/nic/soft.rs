@@ -11,7 +11,7 @@ use zsr_wire::{Qpn, Rkey, vlan};
 
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
 use zsr_ring::doorbell::{self, Doorbell};
-use zsr_ring::memory::Memory;
+use zsr_ring::memory::{Memory, Visibility};
 
 type Command = Box<dyn FnOnce(&mut Nic) + Send>;
 
@@ -259,6 +259,10 @@ unsafe impl MemoryRegion for Region {
 
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn is_gathered(&self) -> bool {
+        self.0.visibility() == Visibility::PostedWrites { combining: true }
     }
 }
 
