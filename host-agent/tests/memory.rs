@@ -8,30 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::Pair;
+use common::{ADDRESS, BAR, Pair, device};
 use zsr::pu;
 use zsr_host_agent::agent::{Agent, RingRequest};
 use zsr_host_agent::memory::Memories;
 use zsr_ring::{Cancel, Role};
-
-const ADDRESS: &str = "0000:00:05.0";
-const BAR: u64 = 64 << 10;
-
-/// A device whose BAR 2 is memory of 64 KiB, BAR 0 is I/O ports, and BAR 3 is not there.
-fn device(devices: &Path) {
-    let folder = devices.join(ADDRESS);
-    fs::create_dir_all(&folder).expect("a folder");
-    let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
-    let resource = format!(
-        "0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n{none}\
-         0x00000000fe000000 0x00000000fe00ffff 0x000000000014220c\n{none}{none}{none}"
-    );
-    fs::write(folder.join("resource"), resource).expect("written");
-    fs::write(folder.join("enable"), "1\n").expect("written");
-    for name in ["resource2", "resource2_wc"] {
-        File::create(folder.join(name)).expect("a file").set_len(BAR).expect("a length");
-    }
-}
 
 fn agent(pair: &Pair, devices: &Path) -> Agent {
     Agent::with_memories("h1", pair.backend(), None, Memories::with(true, devices, "libno-cuda.so"))

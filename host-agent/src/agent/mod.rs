@@ -186,18 +186,13 @@ impl Agent {
         Self::with_memories(name, nic, None, Memories::of_this_machine(false))
     }
 
-    /// An agent that gives at most `bytes` of memory to rings, control pages included.
-    pub fn with_memory_limit(name: impl Into<String>, nic: impl NicBackend, bytes: u64) -> Self {
-        Self::with_memories(name, nic, Some(bytes), Memories::of_this_machine(false))
-    }
-
     /// An agent whose rings programs in other processes can attach to ([`Agent::serve_programs`]); `limit` is as for
-    /// [`with_memory_limit`](Self::with_memory_limit).
+    /// [`with_memories`](Self::with_memories).
     pub fn with_shared_memory(name: impl Into<String>, nic: impl NicBackend, limit: Option<u64>) -> Self {
         Self::with_memories(name, nic, limit, Memories::of_this_machine(true))
     }
 
-    /// An agent whose rings are in `memories`; `memory_limit` is as for [`with_memory_limit`](Self::with_memory_limit).
+    /// An agent whose rings are in `memories`, and get at most `memory_limit` bytes of them, control pages included.
     pub fn with_memories(
         name: impl Into<String>,
         nic: impl NicBackend,
@@ -585,6 +580,10 @@ impl Agent {
 fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentError> {
     let results = [nic.reset_qp(info.data.qpn), nic.reset_qp(info.poll.qpn)];
     (info.data.remote, info.poll.remote) = (None, None);
+    // What the switch has written is there from now on, and nothing comes behind it.
+    if let Some(bus) = info.ring.memory().bus() {
+        bus.settle();
+    }
     for result in results {
         result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
     }

@@ -2,6 +2,7 @@
 
 mod gpu;
 mod pci;
+mod sim;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,11 +66,14 @@ impl Memories {
         bytes: usize,
         order: ByteOrder,
     ) -> Result<Arc<dyn Memory>, MemoryRefusal> {
-        if kind == MemoryKind::Host {
-            return Ok(self.of_host(bytes, order)?);
+        let refused = |reason| MemoryRefusal::Device { kind, reason };
+        match kind {
+            MemoryKind::Host => Ok(self.of_host(bytes, order)?),
+            MemoryKind::FpgaSim => {
+                Ok(Arc::new(sim::Simulated::before(self.of_host(bytes, order)?).map_err(refused)?))
+            }
+            _ => self.backend(kind).and_then(|backend| backend.allocate(bytes, order)).map_err(refused),
         }
-        let made = self.backend(kind).and_then(|backend| backend.allocate(bytes, order));
-        made.map_err(|reason| MemoryRefusal::Device { kind, reason })
     }
 
     fn of_host(&self, bytes: usize, order: ByteOrder) -> Result<Arc<dyn Memory>, MemoryError> {
@@ -95,10 +99,7 @@ impl Memories {
                     "rings in a GPU's own memory are not there yet (docs/gpu.md): write `memory: gpu:{number}:host`"
                 ));
             }
-            MemoryKind::FpgaSim => {
-                return Err("the simulated bus is not there yet: write `memory: host`".to_owned());
-            }
-            MemoryKind::Host => return Err("host memory needs no device".to_owned()),
+            MemoryKind::Host | MemoryKind::FpgaSim => return Err("it needs no device".to_owned()),
         };
         opened.insert(name, Arc::clone(&backend));
         Ok(backend)

@@ -50,6 +50,16 @@ pub enum MemoryKey {
     },
 }
 
+/// A bus between NIC and memory. Offsets and lengths are within the memory.
+pub trait Bus {
+    /// Sends a write, which takes place later, in the order of sending.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Reads what is there behind all writes that were sent before.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+    /// Returns when all writes that were sent before have taken place.
+    fn settle(&self);
+}
+
 /// A fixed block of memory that a NIC and a processing unit share.
 ///
 /// # Safety
@@ -75,6 +85,10 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     fn describe(&self) -> String;
     /// The descriptor by which another process can map the same pages, if there is one.
     fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The bus over which a NIC reaches it, if it is not by loads and stores.
+    fn bus(&self) -> Option<&dyn Bus> {
         None
     }
     /// Where in that file, and how it is mapped, if it is a device's.
