@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 pub use device::{DeviceMemory, DevicePart};
+#[cfg(not(feature = "loom"))]
 pub(crate) use device::{fence, load_fence};
 pub use host::{HostMemory, MemoryError, PageKind};
 pub use kind::{MEMORY_HELP, MemoryKind, PciBar, UnknownMemory};
