@@ -194,19 +194,28 @@ mod tests {
     #[test]
     fn writes_arrive_by_themselves_in_the_order_of_sending() {
         let memory = memory();
-        for round in 1..=250u8 {
-            memory.write(100, &[round; 3000]);
-            memory.write(0, &[round]);
-        }
-        // Whoever sees the last write of a round sees those before it.
-        loop {
-            let round = there(&memory, 0);
-            assert!(there(&memory, 3099) >= round, "{round}");
-            if round == 250 {
-                break;
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                for round in 1..=250u8 {
+                    memory.write(100, &[round; 3000]);
+                    memory.write(0, &[round]);
+                }
+            });
+            // Whoever sees the last write of a round sees those before it, and none twice.
+            let mut before = 0;
+            while !sender.is_finished() {
+                let round = there(&memory, 0);
+                assert!(there(&memory, 3099) >= round && round >= before, "{round} behind {before}");
+                before = round;
             }
-        }
+        });
+        memory.settle();
+        assert_eq!((there(&memory, 0), there(&memory, 100), there(&memory, 3099)), (250, 250, 250));
         assert_eq!((there(&memory, 99), there(&memory, 3100)), (0, 0));
+        memory.write(8191, &[9]);
+        while there(&memory, 8191) != 9 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
