@@ -12,7 +12,7 @@ use common::{ADDRESS, BAR, Pair, device};
 use zsr::pu;
 use zsr_host_agent::agent::{Agent, RingRequest};
 use zsr_host_agent::memory::Memories;
-use zsr_ring::{Cancel, Role};
+use zsr_ring::{Cancel, PopError, PushError, Role};
 
 fn agent(pair: &Pair, devices: &Path) -> Agent {
     Agent::with_memories("h1", pair.backend(), None, Memories::with(true, devices, "libno-cuda.so"))
@@ -130,6 +130,25 @@ fn a_ring_that_is_gone_keeps_its_place_while_a_handle_is_there() {
     refusal(&agent, 32768, &bar(""));
     drop(producer);
     agent.create_ring(request("large", Role::Producer, 32768, &bar(""))).expect("made again");
+}
+
+#[test]
+fn a_device_that_answers_with_ones_ends_both_sides_with_an_error() {
+    let (pair, devices) = (Pair::start(), tempfile::tempdir().expect("a folder"));
+    device(devices.path());
+    let agent = agent(&pair, devices.path());
+    agent.create_ring(request("p", Role::Producer, 4096, &bar(""))).expect("made");
+    agent.create_ring(request("c", Role::Consumer, 4096, &bar(""))).expect("made");
+    let mut producer = agent.attach_producer("p", Cancel::new()).expect("attached");
+    let mut consumer = agent.attach_consumer("c", Cancel::new()).expect("attached");
+    producer.push(&[1; 64]).expect("room");
+    let window = File::options().write(true).open(devices.path().join(ADDRESS).join("resource2"));
+    window.expect("the window").write_all_at(&vec![0xff; BAR as usize], 0).expect("written");
+    let popped = consumer.try_pop(&mut [0; 64]);
+    assert!(matches!(popped, Err(PopError::Corrupt { .. } | PopError::Aborted(_))), "{popped:?}");
+    // It looks at the tail once the ring seems full.
+    let pushed = (0..=64).find_map(|_| producer.try_push(&[2; 64]).err());
+    assert!(matches!(pushed, Some(PushError::Corrupt { .. } | PushError::Aborted(_))), "{pushed:?}");
 }
 
 #[test]
