@@ -81,11 +81,12 @@ module zsr_consumer_ctl (
       {head, tail, flags, target} <= '0;
       wait_left <= '0;
     end else begin
-      if (attached && abort) abort_wanted <= 1'b1;
+      // Also before it is attached; until it leaves.
+      if (run && abort) abort_wanted <= 1'b1;
       case (state)
         OFF: if (run) begin
           {closed, aborted, peer_aborted, corrupt, bus_error, config_error} <= '0;
-          {head_closed, head_aborted, abort_wanted} <= '0;
+          {head_closed, head_aborted} <= '0;
           state <= CHECK;
         end
         CHECK: begin
@@ -115,7 +116,10 @@ module zsr_consumer_ctl (
             closed <= head_closed;
             peer_aborted <= head_aborted && !head_closed;
             state <= ENDED;
-          end else if (!run) state <= LEAVING;
+          end else if (!run) begin
+            abort_wanted <= 1'b0;
+            state <= LEAVING;
+          end
           else if (hungry && wait_left == 0 && !head_closed && !head_aborted) state <= READ_HEAD;
         WRITE_TAIL: if (rsp_valid) begin
           bus_error <= rsp_error;
@@ -140,7 +144,10 @@ module zsr_consumer_ctl (
           end
           state <= rsp_error ? ENDED : RUN;
         end
-        ENDED: if (!run) state <= LEAVING;
+        ENDED: if (!run) begin
+          abort_wanted <= 1'b0;
+          state <= LEAVING;
+        end
         default: if (read_idle) begin
           attached <= 1'b0;
           state <= OFF;

@@ -98,12 +98,13 @@ module zsr_producer_ctl (
       {head, flags, tail, target, head_before} <= '0;
       wait_left <= '0;
     end else begin
-      if (attached && close) close_wanted <= 1'b1;
-      if (attached && abort) abort_wanted <= 1'b1;
+      // Also before it is attached; until it leaves.
+      if (run && close) close_wanted <= 1'b1;
+      if (run && abort) abort_wanted <= 1'b1;
       case (state)
         OFF: if (run) begin
           {closed, aborted, peer_aborted, corrupt, bus_error, config_error} <= '0;
-          {close_wanted, abort_wanted, look_for_bell} <= '0;
+          look_for_bell <= 1'b0;
           state <= CHECK;
         end
         CHECK: begin
@@ -134,7 +135,10 @@ module zsr_producer_ctl (
         RUN:
           if (abort_wanted || corrupt || write_error) state <= WRITE_ABORTED;
           else if (peer_aborted || (closed && fill == 0 && !look_for_bell)) state <= ENDED;
-          else if (!run) state <= LEAVING;
+          else if (!run) begin
+            {close_wanted, abort_wanted} <= '0;
+            state <= LEAVING;
+          end
           else if ((acked & ~item_mask) != head) begin
             target <= acked & ~item_mask;
             head_before <= head;
@@ -171,7 +175,10 @@ module zsr_producer_ctl (
           end
           state <= rsp_error ? ENDED : RUN;
         end
-        ENDED: if (!run) state <= LEAVING;
+        ENDED: if (!run) begin
+          {close_wanted, abort_wanted} <= '0;
+          state <= LEAVING;
+        end
         default: if (write_idle) begin
           attached <= 1'b0;
           state <= OFF;

@@ -55,6 +55,27 @@ async def stream(dut, seed, count=None, **shape):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
+async def an_abort_before_the_attach(dut):
+    """ABORT that comes while the control words are still read is not lost, and does not last."""
+    rig = Consumer(dut, 13)
+    for gap in [0, 1, 2, 3, 5, 8, 13]:
+        await rig.reset()
+        rig.set_word(64, rig.start, rig.epoch)
+        await rig.attach()
+        await ClockCycles(dut.clk, gap)
+        await rig.write(0x08, RUN | ABORT)
+        await rig.until(S_ABORTED)
+        assert rig.word(64) == (rig.start, rig.epoch | ABORTED)
+        await rig.write(0x08, 0)
+        rig.set_word(64, rig.start, rig.epoch)
+        await ClockCycles(dut.clk, 20)
+        await rig.write(0x08, RUN)
+        await rig.until(ATTACHED)
+        await ClockCycles(dut.clk, 200)
+        assert rig.word(64) == (rig.start, rig.epoch)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
 async def items_become_frames(dut):
     await stream(dut, 1)
 

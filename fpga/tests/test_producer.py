@@ -175,6 +175,35 @@ async def abort_publishes_nothing_more(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
+async def an_end_before_the_attach(dut):
+    """CLOSE and ABORT that come along with RUN, or while the control words are still read, are not lost, and do not last."""
+    rig = Producer(dut, 13)
+    for gap in [None, 0, 1, 2, 3, 5, 8, 13]:
+        for bit, status, flag in [(CLOSE, S_CLOSED, CLOSED), (ABORT, S_ABORTED, ABORTED)]:
+            await rig.reset()
+            rig.set_word(0, rig.start, rig.epoch)
+            if gap is None:
+                rig_write = rig.write
+                rig.write = lambda at, value: rig_write(at, value | bit if at == 0x08 else value)
+                await rig.attach()
+                rig.write = rig_write
+            else:
+                await rig.attach()
+                await ClockCycles(dut.clk, gap)
+                await rig.write(0x08, RUN | bit)
+            await rig.until(status)
+            assert rig.word(0) == (rig.start, rig.epoch | flag) and rig.seen == []
+            # The next attach is a new one.
+            await rig.write(0x08, 0)
+            rig.set_word(0, rig.start, rig.epoch)
+            await ClockCycles(dut.clk, 20)
+            await rig.write(0x08, RUN)
+            await rig.until(ATTACHED)
+            await ClockCycles(dut.clk, 200)
+            assert rig.word(0) == (rig.start, rig.epoch)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
 async def a_tail_that_cannot_be(dut):
     rig = Producer(dut, 9)
     await rig.reset()

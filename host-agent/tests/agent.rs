@@ -1,5 +1,6 @@
 //! The agent over gRPC on a loopback port, with a soft NIC behind it and a peer that plays the switch.
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod common;
 
 use std::future::Future;
@@ -15,6 +16,7 @@ use zsr_api::{
     agent::{self as proto, event, ring_event::Kind},
 };
 use zsr_host_agent::agent::{Agent, RingRequest, ServeError};
+use zsr_host_agent::memory::Memories;
 use zsr_ring::{AbortOrigin, Cancel, PopError, Role};
 use zsr_soft_nic::{
     Access, Completion, HostMemory, Modify, Mtu, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status as Outcome,
@@ -33,11 +35,12 @@ struct Served {
 }
 
 async fn serve(limit: Option<u64>) -> Served {
+    serve_in(limit, Memories::of_this_machine(false)).await
+}
+
+async fn serve_in(limit: Option<u64>, memories: Memories) -> Served {
     let pair = Pair::start();
-    let agent = match limit {
-        None => Agent::new("h1", pair.backend()),
-        Some(bytes) => Agent::with_memory_limit("h1", pair.backend(), bytes),
-    };
+    let agent = Agent::with_memories("h1", pair.backend(), limit, memories);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
     let address = listener.local_addr().expect("bound");
     let (shutdown, ended) = oneshot::channel();
@@ -70,7 +73,7 @@ fn create(name: &str, role: proto::Role, item_size: u64, ring_size: u64) -> prot
         item_size,
         ring_size,
         byte_order: order,
-        start: 0,
+        ..Default::default()
     }
 }
 
@@ -154,10 +157,30 @@ fn code(result: Result<impl Sized, Status>) -> (Code, String) {
 
 #[test]
 fn a_switch_moves_items_through_rings_that_the_agent_made() {
+    items_move("");
+}
+
+#[test]
+fn a_switch_moves_items_over_a_bus() {
+    items_move("fpga-sim");
+}
+
+#[test]
+fn a_switch_moves_items_through_a_window_of_a_device() {
+    items_move("pci:0000:00:05.0:2:uc");
+    items_move("pci:0000:00:05.0:2:wc");
+}
+
+fn items_move(memory: &str) {
+    let devices = tempfile::tempdir().expect("a folder");
+    common::device(devices.path());
     run(async {
-        let Served { pair, agent, mut client, shutdown, server } = serve(None).await;
-        let a = client.create_ring(create("p", proto::Role::Producer, 8, 64)).await.expect("p").into_inner();
-        let b = client.create_ring(create("c", proto::Role::Consumer, 8, 64)).await.expect("c").into_inner();
+        let memories = Memories::with(false, devices.path(), "libno-cuda.so");
+        let Served { pair, agent, mut client, shutdown, server } = serve_in(None, memories).await;
+        let create =
+            |name, role| proto::CreateRingRequest { memory: memory.into(), ..create(name, role, 8, 64) };
+        let a = client.create_ring(create("p", proto::Role::Producer)).await.expect("p").into_inner();
+        let b = client.create_ring(create("c", proto::Role::Consumer)).await.expect("c").into_inner();
         assert_eq!((a.ring_id, b.ring_id), (1, 2));
         assert_ne!(a.rkey, b.rkey);
         assert_eq!((a.iova, a.path_mtu_limit), (0, PATH_MTU));
@@ -263,6 +286,9 @@ fn every_wrong_request_gets_its_status_and_the_name() {
         let mut unknown = create("q", p, 64, 4096);
         unknown.byte_order = 77;
         refused(code(client.create_ring(unknown).await), Code::InvalidArgument, &["`q`", "byte order"]);
+        let mut unknown = create("q", p, 64, 4096);
+        unknown.memory = "tape".into();
+        refused(code(client.create_ring(unknown).await), Code::InvalidArgument, &["`q`", "'tape'", "gpu:N"]);
         let large = code(client.create_ring(create("q", p, 64, 1 << 20)).await);
         refused(large, Code::ResourceExhausted, &["`q`", "1052672 B", "1048576 B", "1040384 B"]);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check.py IMAGE LAB ITEMS ZSR: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
 import re, subprocess, sys, tempfile
+from bars import bars
 from faults import faults
 from guests import AGENT, Guest
 from peers import AT, HOSTS, Failed, give, live, patiently, peers
@@ -193,6 +194,7 @@ def everything(guests, folder):
     product_refuses(guests)
     vlans(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
     faults(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
+    bars(IMAGE, folder)
 
     def flow(name, *args, **more):
         run(guests, folder, name, *args, **more)

@@ -41,9 +41,10 @@ class Command:
 
 
 class Guest:
-    """One guest. Its NIC's cable is a pair of AF_UNIX datagram sockets: `cable` is the guest's end, `far` the other."""
+    """One guest. Its NIC's cable is a pair of AF_UNIX datagram sockets: `cable` is the guest's end, `far` the other. `devices`: what
+    else QEMU is to have."""
 
-    def __init__(self, image, folder, name, ip, mac, mtu):
+    def __init__(self, image, folder, name, ip, mac, mtu, devices=()):
         self.name, self.ip, self.mac = name, ip, mac
         self.command_port, self.agent_port = free_port(), free_port()
         self.cable, self.far = os.path.join(folder, name + ".nic"), os.path.join(folder, name + ".switch")
@@ -63,7 +64,7 @@ class Guest:
             "-netdev", f"dgram,id=n0,local.type=unix,local.path={self.cable},remote.type=unix,remote.path={self.far}",
             "-device", f"virtio-net-pci,netdev=n0,mac={mac},addr=0x3,romfile=,{plain}",
             "-netdev", f"user,id=m0,restrict=on,{forward}",
-            "-device", "virtio-net-pci,netdev=m0,addr=0x4,romfile=",
+            "-device", "virtio-net-pci,netdev=m0,addr=0x4,romfile=", *devices,
         ], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.console + ".qemu", "w"))
 
     def log(self):

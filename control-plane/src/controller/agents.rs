@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 use zsr_api::{agent as proto, agent::agent_client::AgentClient};
-use zsr_topology::ByteOrder;
+use zsr_topology::{ByteOrder, MemoryKind};
 
 /// How long it may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -203,8 +203,10 @@ impl Agents {
     ) -> Result<(), ControllerError> {
         let mut calls = JoinSet::new();
         for (host, rings) in by_host(flow.rings().filter(|r| r.address.is_none())) {
-            let order = hosts.get(host).map_or(ByteOrder::Little, |h| h.station.byte_order);
-            let open = |ring: &&Ring| open_ring(ring, flow, plane, order);
+            let (order, memory) = hosts
+                .get(host)
+                .map_or((ByteOrder::Little, MemoryKind::Host), |h| (h.station.byte_order, h.memory));
+            let open = |ring: &&Ring| open_ring(ring, flow, plane, order, memory);
             let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
             let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
             let (own, host, mut again) = (self.clone(), host.to_owned(), false);
@@ -411,7 +413,13 @@ pub(super) fn grouped<K: Ord, T>(all: impl Iterator<Item = (K, T)>) -> BTreeMap<
     out
 }
 
-fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> proto::OpenRing {
+fn open_ring(
+    ring: &Ring,
+    flow: &Flow,
+    plane: &DataPlane,
+    order: ByteOrder,
+    memory: MemoryKind,
+) -> proto::OpenRing {
     let role = if ring.ids.is_producer { proto::Role::Producer } else { proto::Role::Consumer };
     proto::OpenRing {
         ring: Some(proto::CreateRingRequest {
@@ -424,6 +432,7 @@ fn open_ring(ring: &Ring, flow: &Flow, plane: &DataPlane, order: ByteOrder) -> p
                 ByteOrder::Big => proto::ByteOrder::Big.into(),
             },
             start: ring.start,
+            memory: memory.to_string(),
         }),
         data: Some(target(ring.ids.data, flow.mtu, plane, false)),
         poll: Some(target(ring.ids.poll, flow.mtu, plane, true)),

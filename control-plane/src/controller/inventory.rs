@@ -34,7 +34,8 @@ impl State {
 fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
     let host = |(at, h): (usize, &zsr_topology::Host)| {
         let (agent, programs) = agents.get(at).cloned()?;
-        Some(Host { name: h.name.clone(), station: Station::of(t, at)?, mtu: h.mtu, agent, programs })
+        let (name, station) = (h.name.clone(), Station::of(t, at)?);
+        Some(Host { name, station, mtu: h.mtu, memory: h.memory, agent, programs })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
 }

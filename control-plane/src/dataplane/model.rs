@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use zsr_records::Schema;
 pub use zsr_topology::FlowKind;
-use zsr_topology::{RingRole, Settings};
+use zsr_topology::{MemoryKind, RingRole, Settings};
 
 /// A host with one NIC port behind the switch, and its agent.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Host {
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
+    /// Where its rings are.
+    pub memory: MemoryKind,
     /// Where its agent listens.
     pub agent: Address,
     /// The socket for programs that attach to its rings.

@@ -15,7 +15,7 @@ use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_ring::{Ring, RingSpec, Role};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, control_queue};
-use zsr_topology::{ByteOrder, Topology};
+use zsr_topology::{ByteOrder, MemoryKind, Topology};
 use zsr_wire::{FramePool, Mac, Psn, Qpn};
 
 /// The hosts of a topology, with the rings of its flows in memory, registered and connected.
@@ -46,6 +46,9 @@ impl InHand {
             let host = &topology.hosts[spec.host];
             let refused =
                 |reason: String| RunError::Agent { host: host.name.clone(), ring: spec.name.clone(), reason };
+            if host.memory != MemoryKind::Host {
+                return Err(refused(format!("memory `{}`: only host memory here", host.memory)));
+            }
             let order = match host.byte_order {
                 ByteOrder::Little => zsr_ring::ByteOrder::Little,
                 ByteOrder::Big => zsr_ring::ByteOrder::Big,

@@ -158,6 +158,45 @@ fn refusals_name_the_object_and_change_nothing() {
     );
 }
 
+/// Its PCI device is one that no machine has.
+const MEMORIES: &str = "
+hosts:
+  - h1
+  - {name: h2, memory: 'pci:fffffffe:ff:1f.7:0'}
+  - {name: h3, memory: 'gpu:0'}
+  - {name: h4, memory: fpga-sim}
+flows: []
+";
+
+#[test]
+fn memory_that_a_machine_has_not_is_refused_and_flows_go_on() {
+    let rig = Rig::of(MEMORIES);
+    let (controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("busy", &["h1"], &["h4"]))).expect("created");
+    let rings = rig.agents[3].rings().expect("the agent runs");
+    let memory = rings[0].ring.memory().describe();
+    assert!(memory.contains("simulated PCIe bus"), "{memory}");
+    let before = (rig.held(), rig.rings(), controller.list_flows());
+
+    let refused = |answer: Result<tonic::Response<proto::Flow>, tonic::Status>, words: &[&str]| {
+        let status = answer.map(|_| ()).expect_err("no such memory");
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        words.iter().for_each(|w| assert!(status.message().contains(w), "`{}` lacks {w}", status.message()));
+    };
+    let device = ["host `h2`", "ring `new.h2`", "no PCI device fffffffe:ff:1f.7", "lspci"];
+    let answer = rig.runtime.block_on(client.create_flow(shuffle("new", &["h1"], &["h2"])));
+    refused(answer, &device);
+    let answer = rig.runtime.block_on(client.create_flow(shuffle("new", &["h3"], &["h1"])));
+    refused(answer, &["host `h3`", "`gpu:0`", "gpu:0:host"]);
+    let member = proto::Member { host: "h2".into(), ..Default::default() };
+    let request = proto::AddMemberRequest { flow: "busy".into(), member: Some(member) };
+    let answer = rig.runtime.block_on(client.add_consumer(request));
+    refused(answer, &["host `h2`", "fffffffe:ff:1f.7"]);
+
+    assert_eq!((rig.held(), rig.rings(), controller.list_flows()), before);
+    rig.runtime.block_on(client.create_flow(shuffle("new", &["h1"], &["h4"]))).expect("all is well");
+}
+
 #[test]
 fn a_second_controller_is_refused() {
     let rig = Rig::new(2, "");

@@ -65,6 +65,7 @@ impl Producer {
     pub(crate) fn new(ring: Arc<Ring>, cancel: Cancel) -> Self {
         let spec = ring.spec();
         let head = from_raw(ring.control.head.load(Ordering::Acquire), spec.byte_order());
+        let plain = spec.byte_order() == ByteOrder::NATIVE && ring.control.head.is_coherent();
         // Whoever has the memory may have changed it since it was looked at: what goes on from here stays in the ring.
         let head = ControlWord { counter: spec.align_down(head.counter), ..head };
         Self {
@@ -86,7 +87,7 @@ impl Producer {
             cancel,
             ring,
             bell: Bell::default(),
-            plain: spec.byte_order() == ByteOrder::NATIVE,
+            plain,
             finished: false,
         }
     }
@@ -389,10 +390,10 @@ impl Producer {
             return self.publish_and_ring(bytes);
         }
         let word = ControlWord { counter: self.head(), flags: self.flags };
-        self.own.store(to_raw(word, ByteOrder::NATIVE), Ordering::Release);
+        self.own.store_coherent(to_raw(word, ByteOrder::NATIVE));
     }
 
-    /// As [`publish`](Self::publish) for a ring of foreign byte order or with a doorbell, which rings when the switch has taken
+    /// As [`publish`](Self::publish) for a ring of foreign byte order, in a device's memory or with a doorbell, which rings when the switch has taken
     /// all there was, and at the end of the stream.
     #[cold]
     fn publish_and_ring(&mut self, bytes: u32) {

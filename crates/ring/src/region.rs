@@ -433,14 +433,14 @@ impl Ring {
         // Also in memory, where units without this library look.
         let word = if self.role == Role::Producer { &self.control.tail } else { &self.control.head };
         let _ = self.abort_reason.set(reason.into());
-        word.fetch_or(flag, Ordering::AcqRel);
+        word.set(flag);
     }
 
     /// Ends a consumer ring's stream behind what is in it: pops succeed until it is empty. To be called when no switch writes to
     /// the ring any more.
     pub fn finish(&self) {
         let flag = ControlWord { counter: 0, flags: Flags::CLOSED };
-        self.control.head.fetch_or(to_raw(flag, self.spec.byte_order()), Ordering::AcqRel);
+        self.control.head.set(to_raw(flag, self.spec.byte_order()));
     }
 
     /// Ends a producer ring's stream in place of a program, unless one has the ring; says whether it ended it.

@@ -39,12 +39,32 @@ mod real {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use crate::abi;
-    use crate::memory::Memory;
+    use crate::memory::{Memory, Visibility, fence, load_fence};
     use crate::spec::RingSpec;
 
     /// One 8-byte control word. Whoever makes one keeps the memory alive (handles hold their ring).
     #[derive(Clone, Debug)]
-    pub(crate) struct Word(*const AtomicU64);
+    pub(crate) struct Word {
+        at: *const AtomicU64,
+        reach: Reach,
+    }
+
+    /// What [`Visibility`] asks of who reads and writes words.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Reach {
+        Coherent,
+        /// A device's window, with gathered stores or without.
+        Posted {
+            combining: bool,
+        },
+    }
+
+    impl Reach {
+        #[inline(always)]
+        fn combining(self) -> bool {
+            self == Reach::Posted { combining: true }
+        }
+    }
 
     // SAFETY: an atomic may be used from any thread.
     unsafe impl Send for Word {}
@@ -53,21 +73,41 @@ mod real {
         #[inline]
         fn atomic(&self) -> &AtomicU64 {
             // SAFETY: points at an aligned, initialised word of memory that the holder keeps alive.
-            unsafe { &*self.0 }
+            unsafe { &*self.at }
         }
 
         #[inline]
         pub(crate) fn load(&self, order: Ordering) -> u64 {
-            self.atomic().load(order)
+            let value = self.atomic().load(order);
+            load_fence(self.reach.combining());
+            value
         }
 
         #[inline]
         pub(crate) fn store(&self, value: u64, order: Ordering) {
+            fence(self.reach.combining());
             self.atomic().store(value, order);
+            fence(self.reach.combining());
         }
 
-        pub(crate) fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-            self.atomic().fetch_or(value, order)
+        /// Whether [`store_coherent`](Self::store_coherent) does.
+        pub(crate) fn is_coherent(&self) -> bool {
+            self.reach == Reach::Coherent
+        }
+
+        /// A release store, to coherent memory.
+        #[inline]
+        pub(crate) fn store_coherent(&self, value: u64) {
+            self.atomic().store(value, Ordering::Release);
+        }
+
+        /// Sets bits of a word that nobody else writes at the time.
+        pub(crate) fn set(&self, bits: u64) {
+            if self.reach == Reach::Coherent {
+                self.atomic().fetch_or(bits, Ordering::AcqRel);
+            } else {
+                self.store(self.load(Ordering::Acquire) | bits, Ordering::Release);
+            }
         }
     }
 
@@ -83,10 +123,15 @@ mod real {
 
     impl Control {
         pub(crate) fn new(memory: &dyn Memory) -> Self {
+            let reach = match memory.visibility() {
+                Visibility::PostedWrites { combining } => Reach::Posted { combining },
+                Visibility::Coherent | Visibility::SystemFence => Reach::Coherent,
+            };
             let word = |offset: usize| {
                 // SAFETY: the control page lies inside every ring's memory; offsets are multiples of 8
                 // and the base is page-aligned.
-                Word(unsafe { memory.base().as_ptr().add(offset) }.cast::<AtomicU64>())
+                let at = unsafe { memory.base().as_ptr().add(offset) }.cast::<AtomicU64>();
+                Word { at, reach }
             };
             Self {
                 head: word(abi::HEAD_OFFSET),
@@ -159,8 +204,16 @@ mod checked {
             self.0.store(value, order);
         }
 
-        pub(crate) fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-            self.0.fetch_or(value, order)
+        pub(crate) fn is_coherent(&self) -> bool {
+            true
+        }
+
+        pub(crate) fn store_coherent(&self, value: u64) {
+            self.0.store(value, Ordering::Release);
+        }
+
+        pub(crate) fn set(&self, bits: u64) {
+            self.0.fetch_or(bits, Ordering::AcqRel);
         }
     }
 

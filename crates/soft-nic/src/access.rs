@@ -43,6 +43,17 @@ pub(crate) unsafe fn load(src: *const u8, dst: &mut [u8]) {
     }
 }
 
+/// Orders accesses to memory whose stores a processor gathers: earlier ones take place before later ones. Within one copy there
+/// is no order: of a commit record, readers rely on the first word alone.
+#[inline]
+pub(crate) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_mfence()
+    }
+}
+
 /// Bytes from `at` to the next multiple of 8, at most `len`.
 #[inline]
 fn first_piece(at: *const u8, len: usize) -> usize {

@@ -41,7 +41,7 @@ mod work;
 
 pub use config::{Access, Mtu, NicConfig};
 pub use datagram::{Datagram, MAX_PAYLOAD};
-pub use memory::{HostMemory, MemoryRegion, RegionError};
+pub use memory::{Bus, HostMemory, MemoryRegion, Reach, RegionError};
 pub use mr::MrError;
 pub use nic::Nic;
 pub use qp::{Modify, QpCaps, QpError, QpInfo, QpState, RtrAttr, RtsAttr};

@@ -24,6 +24,31 @@ pub unsafe trait MemoryRegion: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// How the NIC has to reach it; the same at each call.
+    fn reach(&self) -> Reach<'_> {
+        Reach::Coherent
+    }
+}
+
+/// How a NIC reaches a region.
+#[derive(Clone, Copy)]
+pub enum Reach<'r> {
+    /// By loads and stores.
+    Coherent,
+    /// By loads and stores that processors gather (a write-combining mapping): each access is fenced, so that they take place in order.
+    Gathered,
+    /// Over a bus.
+    Bus(&'r dyn Bus),
+}
+
+/// A bus between a NIC and memory. Offsets and lengths are within the region.
+pub trait Bus {
+    /// Sends a write, which takes place later, in the order of sending.
+    fn write(&self, offset: usize, bytes: &[u8]);
+
+    /// Reads what is there behind all writes that were sent before.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
 }
 
 /// Why memory could not be had.

@@ -7,7 +7,7 @@ use zsr_wire::Rkey;
 
 use crate::access;
 use crate::config::Access;
-use crate::memory::MemoryRegion;
+use crate::memory::{Bus, MemoryRegion, Reach};
 use crate::numbers::Numbers;
 
 /// Most regions that one NIC holds at a time.
@@ -45,10 +45,27 @@ struct Mr {
     iova: u64,
     len: u64,
     base: *mut u8,
-    _region: Arc<dyn MemoryRegion>,
+    /// Whether loads and stores alone do.
+    coherent: bool,
+    region: Arc<dyn MemoryRegion>,
 }
 
-// SAFETY: `base` belongs to `_region`, which is Send + Sync and allows access from any thread.
+impl Mr {
+    /// An access to memory that is not coherent: over its bus, or with fences.
+    #[cold]
+    fn reach<B>(&self, bytes: B, copy: impl FnOnce(B), over: impl FnOnce(&dyn Bus, B)) {
+        match self.region.reach() {
+            Reach::Bus(bus) => over(bus, bytes),
+            Reach::Coherent | Reach::Gathered => {
+                access::fence();
+                copy(bytes);
+                access::fence();
+            }
+        }
+    }
+}
+
+// SAFETY: `base` belongs to `region`, which is Send + Sync and allows access from any thread.
 unsafe impl Send for Mr {}
 
 /// All regions of a NIC. A key is a slot number and random bits, mixed so that keys of one NIC look unrelated.
@@ -113,8 +130,8 @@ impl MrTable {
         entry.last = if random == entry.last { random.wrapping_add(1) } else { random };
         let plain = u32::from(entry.last) << 16 | u32::from(slot);
         let rkey = Rkey(plain.wrapping_mul(MIX) ^ self.mask);
-        let base = region.base();
-        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, _region: region });
+        let (base, coherent) = (region.base(), matches!(region.reach(), Reach::Coherent));
+        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, coherent, region });
         Ok(rkey)
     }
 
@@ -130,18 +147,17 @@ impl MrTable {
         }
     }
 
-    /// The first byte of `[address, address + len)`, if `rkey` names a region that holds all of it and allows
+    /// The region that `rkey` names and where `[address, address + len)` begins in it, if it holds all of it and allows
     /// `access`.
     #[inline]
-    fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<*mut u8> {
+    fn locate(&self, rkey: Rkey, address: u64, len: u64, access: Access) -> Option<(&Mr, usize)> {
         let mr = self.slots.get(self.slot_of(rkey))?.mr.as_ref()?;
         let offset = address.wrapping_sub(mr.iova);
         let fits = mr.rkey == rkey && mr.access.allows(access) && address >= mr.iova;
         if !fits || offset > mr.len || len > mr.len - offset {
             return None;
         }
-        // SAFETY: offset is at most the region's length.
-        Some(unsafe { mr.base.add(offset as usize) })
+        Some((mr, offset as usize))
     }
 
     /// Whether `rkey` allows `access` to all of `[address, address + len)`. An empty range needs no key (IBTA
@@ -159,9 +175,14 @@ impl MrTable {
             return true;
         }
         match self.locate(rkey, address, bytes.len() as u64, access) {
-            Some(at) => {
+            Some((mr, offset)) => {
                 // SAFETY: locate has checked the range, and the region is held alive by its slot.
-                unsafe { access::store(at, bytes) };
+                let copy = |bytes| unsafe { access::store(mr.base.add(offset), bytes) };
+                if mr.coherent {
+                    copy(bytes);
+                } else {
+                    mr.reach(bytes, copy, |bus, bytes| bus.write(offset, bytes));
+                }
                 true
             }
             None => false,
@@ -176,9 +197,14 @@ impl MrTable {
             return true;
         }
         match self.locate(rkey, address, bytes.len() as u64, access) {
-            Some(at) => {
+            Some((mr, offset)) => {
                 // SAFETY: locate has checked the range, and the region is held alive by its slot.
-                unsafe { access::load(at, bytes) };
+                let copy = |bytes: &mut [u8]| unsafe { access::load(mr.base.add(offset), bytes) };
+                if mr.coherent {
+                    copy(bytes);
+                } else {
+                    mr.reach(bytes, copy, |bus, bytes| bus.read(offset, bytes));
+                }
                 true
             }
             None => false,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zsr_records::{Column, FileFormat, Routing};
+pub use zsr_ring::memory::MemoryKind;
 
 use super::addr::MacAddr;
 use super::diag::Place;
@@ -219,6 +220,8 @@ pub struct Host {
     pub mac: MacAddr,
     /// Byte order of the host's counters.
     pub byte_order: ByteOrder,
+    /// Where its rings are.
+    pub memory: MemoryKind,
     /// What the NIC is.
     pub nic: NicKind,
     /// Where its agent listens, if that runs on another machine, in a guest or in a container, and is started there.

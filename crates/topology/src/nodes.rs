@@ -9,8 +9,9 @@ use super::addr::{Generator, MacAddr};
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
 use zsr_records::{NAME_HELP, is_name};
+use zsr_ring::memory::MEMORY_HELP;
 
-use super::model::{ByteOrder, Host, Interface, NicKind, Ring, RingRole, Switch, SwitchKind};
+use super::model::{ByteOrder, Host, Interface, MemoryKind, NicKind, Ring, RingRole, Switch, SwitchKind};
 use super::read::{At, Table};
 use super::rules::{self, ITEM_SIZES, RING_SIZES};
 use super::tofino::TofinoApi;
@@ -237,13 +238,14 @@ impl Builder<'_> {
             }
             _ => None,
         };
-        let known = ["name", "ip", "mac", "byte_order", "nic", "agent", "mtu", "vlan", "rings"];
+        let known = ["name", "ip", "mac", "byte_order", "memory", "nic", "agent", "mtu", "vlan", "rings"];
         let index = self.topology.hosts.len();
         let mut host = Host {
             name: String::new(),
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
             byte_order: ByteOrder::Little,
+            memory: MemoryKind::Host,
             nic: NicKind::Soft { interface: None },
             agent: None,
             mtu: self.defaults.mtu,
@@ -268,6 +270,8 @@ impl Builder<'_> {
                 if let Some(order) = self.reader.choice(&table, "byte_order", &orders) {
                     host.byte_order = order.value;
                 }
+                let memory = self.reader.opt(&table, "memory", MEMORY_HELP, |t| t.parse::<MemoryKind>().ok());
+                host.memory = memory.map_or(MemoryKind::Host, |at| at.value);
                 host.nic = self.nic(&table);
                 host.agent = self.agent(&table);
                 if let Some(mtu) = self.mtu(&table) {

@@ -128,6 +128,20 @@ fn nodes() {
     one_error("links:", macs, 12, 21, "used twice");
     one_error("links:", "  - {name: h3, mac: '01:00:00:00:00:09'}\nlinks:", 11, 21, "'mac' of host 'h3'");
     one_error("links:", "  - {name: h3, mtu: 1500}\nlinks:", 11, 21, "'mtu' of host 'h3' is '1500'");
+    let memory = |text: &str, part| {
+        one_error("links:", &format!("  - {{name: h3, memory: {text}}}\nlinks:"), 11, 24, part);
+    };
+    memory("gpu", "'memory' of host 'h3' is 'gpu'");
+    memory("'pci:0000:00:05.0:9'", "'memory' of host 'h3' is 'pci:0000:00:05.0:9'");
+    memory("[host]", "'memory' of host 'h3' is a list");
+}
+
+#[test]
+fn where_rings_are() {
+    let text = "hosts: [h1, {name: h2, memory: 'gpu:1:host'}, {name: h3, memory: 'pci:0000:00:05.0:2:wc'}]\nflows: []\n";
+    let topology = parse(text).expect("a topology");
+    let memory: Vec<String> = topology.hosts.iter().map(|h| h.memory.to_string()).collect();
+    assert_eq!(memory, ["host", "gpu:1:host", "pci:0000:00:05.0:2:wc"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::nic::{NicInfo, QpTarget};
 use zsr_api::agent as proto;
+use zsr_ring::memory::{MemoryKind, UnknownMemory};
 use zsr_ring::{ByteOrder, Role};
 
 const MAX_24_BITS: u32 = (1 << 24) - 1;
@@ -31,8 +32,12 @@ pub(super) fn ring_request(request: proto::CreateRingRequest) -> Result<RingRequ
         Ok(proto::ByteOrder::Big) => ByteOrder::Big,
         Err(unknown) => return Err(argument(&name, format!("byte order: {unknown}"))),
     };
+    let memory = match request.memory.as_str() {
+        "" => MemoryKind::Host,
+        said => said.parse().map_err(|e: UnknownMemory| argument(&name, format!("memory: {e}")))?,
+    };
     let (item_size, ring_size, start) = (request.item_size, request.ring_size, request.start);
-    Ok(RingRequest { name, role, item_size, ring_size, byte_order, start })
+    Ok(RingRequest { name, role, item_size, ring_size, byte_order, start, memory })
 }
 
 pub(super) fn open_ring(open: proto::OpenRing) -> Result<OpenRing, AgentError> {

@@ -1,5 +1,6 @@
 //! Why the agent refused.
 
+use crate::memory::MemoryRefusal;
 use crate::nic::{NicError, NicErrorKind};
 use zsr_ring::{AttachError, GeometryError, NotInRing, RingError};
 
@@ -38,6 +39,14 @@ pub enum AgentError {
         name: String,
         /// What is wrong.
         source: RingError,
+    },
+    /// No memory of the kind asked for.
+    #[error("ring `{name}`: {source}")]
+    Device {
+        /// The ring.
+        name: String,
+        /// Why not, and what to do.
+        source: MemoryRefusal,
     },
     /// The agent's own limit.
     #[error(
@@ -103,9 +112,10 @@ impl From<AgentError> for tonic::Status {
                 Code::InvalidArgument
             }
             AgentError::Memory { .. } | AgentError::Limit { .. } => Code::ResourceExhausted,
-            AgentError::State { .. } | AgentError::Attach { .. } | AgentError::Items { .. } => {
-                Code::FailedPrecondition
-            }
+            AgentError::State { .. }
+            | AgentError::Attach { .. }
+            | AgentError::Items { .. }
+            | AgentError::Device { .. } => Code::FailedPrecondition,
             AgentError::Nic { source, .. } => match source.kind {
                 NicErrorKind::Exhausted => Code::ResourceExhausted,
                 NicErrorKind::Invalid => Code::InvalidArgument,

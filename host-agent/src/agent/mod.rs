@@ -25,11 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
+use crate::memory::{Memories, MemoryRefusal};
 use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
 use zsr_api::machine::Machine;
 use zsr_ring::doorbell::Doorbell;
-use zsr_ring::memory::SharedMemory;
-use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingError, RingSpec, Role};
+use zsr_ring::memory::MemoryKind;
+use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingSpec, Role};
 
 pub use batch::OpenRing;
 pub use carry_over::ResumeRing;
@@ -55,12 +56,15 @@ pub struct RingRequest {
     pub byte_order: ByteOrder,
     /// Where both counters start, bytes; rounded down to whole items.
     pub start: u32,
+    /// Where its memory is to be.
+    pub memory: MemoryKind,
 }
 
 impl RingRequest {
-    /// A ring in this host's byte order whose counters start at 0.
+    /// A ring in host memory and this host's byte order whose counters start at 0.
     pub fn new(name: impl Into<String>, role: Role, item_size: u64, ring_size: u64) -> Self {
-        Self { name: name.into(), role, item_size, ring_size, byte_order: ByteOrder::NATIVE, start: 0 }
+        let (name, byte_order, memory) = (name.into(), ByteOrder::NATIVE, MemoryKind::Host);
+        Self { name, role, item_size, ring_size, byte_order, start: 0, memory }
     }
 }
 
@@ -160,8 +164,7 @@ struct Inner {
     name: String,
     nic: Box<dyn NicBackend>,
     memory_limit: Option<u64>,
-    /// Rings lie in memory that other processes can map.
-    shared: bool,
+    memories: Memories,
     table: Mutex<Table>,
     holders: holders::Holders,
     events: broadcast::Sender<AgentEvent>,
@@ -180,27 +183,28 @@ struct Table {
 impl Agent {
     /// An agent without rings.
     pub fn new(name: impl Into<String>, nic: impl NicBackend) -> Self {
-        Self::build(name.into(), Box::new(nic), None, false)
-    }
-
-    /// An agent that gives at most `bytes` of memory to rings, control pages included.
-    pub fn with_memory_limit(name: impl Into<String>, nic: impl NicBackend, bytes: u64) -> Self {
-        Self::build(name.into(), Box::new(nic), Some(bytes), false)
+        Self::with_memories(name, nic, None, Memories::of_this_machine(false))
     }
 
     /// An agent whose rings programs in other processes can attach to ([`Agent::serve_programs`]); `limit` is as for
-    /// [`with_memory_limit`](Self::with_memory_limit).
+    /// [`with_memories`](Self::with_memories).
     pub fn with_shared_memory(name: impl Into<String>, nic: impl NicBackend, limit: Option<u64>) -> Self {
-        Self::build(name.into(), Box::new(nic), limit, true)
+        Self::with_memories(name, nic, limit, Memories::of_this_machine(true))
     }
 
-    fn build(name: String, nic: Box<dyn NicBackend>, memory_limit: Option<u64>, shared: bool) -> Self {
+    /// An agent whose rings are in `memories`, and get at most `memory_limit` bytes of them, control pages included.
+    pub fn with_memories(
+        name: impl Into<String>,
+        nic: impl NicBackend,
+        memory_limit: Option<u64>,
+        memories: Memories,
+    ) -> Self {
         let (events, _) = broadcast::channel(EVENT_BACKLOG);
         Self(Arc::new(Inner {
-            name,
-            nic,
+            name: name.into(),
+            nic: Box::new(nic),
             memory_limit,
-            shared,
+            memories,
             table: Mutex::default(),
             holders: holders::Holders::default(),
             events,
@@ -260,7 +264,7 @@ impl Agent {
     /// # Errors
     /// [`AgentError`]: name taken or unusable, sizes, memory, NIC. Nothing is left behind then.
     pub fn create_ring(&self, request: RingRequest) -> Result<RingInfo, AgentError> {
-        let RingRequest { name, role, item_size, ring_size, byte_order, start } = request;
+        let RingRequest { name, role, item_size, ring_size, byte_order, start, memory } = request;
         if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
             return Err(AgentError::Name(name));
         }
@@ -286,7 +290,14 @@ impl Agent {
         let id = table.last_id + 1;
         // Differs from that of any ring made shortly before, of this name or another.
         let epoch = id as u16;
-        let ring = match self.lay_ring(role, spec, start, epoch) {
+        let memory = match self.0.memories.allocate(memory, spec.memory_len(), byte_order) {
+            Ok(memory) => memory,
+            Err(MemoryRefusal::Host(source)) => {
+                return Err(AgentError::Memory { name, source: source.into() });
+            }
+            Err(source) => return Err(AgentError::Device { name, source }),
+        };
+        let ring = match Ring::over(role, spec, memory, start, epoch) {
             Ok(ring) => ring,
             Err(source) => return Err(AgentError::Memory { name, source }),
         };
@@ -303,14 +314,6 @@ impl Agent {
         table.rings.insert(name, info.clone());
         self.emit(EventKind::Created, &info, "");
         Ok(info)
-    }
-
-    fn lay_ring(&self, role: Role, spec: RingSpec, start: u32, epoch: u16) -> Result<Arc<Ring>, RingError> {
-        if !self.0.shared {
-            return Ring::with_start(role, spec, start, epoch);
-        }
-        let memory = SharedMemory::create(spec.memory_len(), spec.byte_order())?;
-        Ring::over(role, spec, Arc::new(memory), start, epoch)
     }
 
     /// Memory and queue pairs of a ring at the NIC, or nothing of it.
@@ -577,6 +580,10 @@ impl Agent {
 fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentError> {
     let results = [nic.reset_qp(info.data.qpn), nic.reset_qp(info.poll.qpn)];
     (info.data.remote, info.poll.remote) = (None, None);
+    // What the switch has written is there from now on, and nothing comes behind it.
+    if let Some(bus) = info.ring.memory().bus() {
+        bus.settle();
+    }
     for result in results {
         result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
     }

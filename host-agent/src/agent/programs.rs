@@ -20,6 +20,7 @@ use zsr_api::{
     program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
 };
 use zsr_ring::doorbell::Doorbell;
+use zsr_ring::memory::DevicePart;
 use zsr_ring::{AttachError, ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
@@ -89,6 +90,10 @@ impl Agent {
             doorbell: bell.is_some(),
             begun: (info.ring.role() == Role::Consumer)
                 .then(|| info.ring.begun().at(info.ring.snapshot().tail.counter)),
+            window: info.ring.memory().part().map(|DevicePart { offset, combining }| {
+                let what = info.ring.memory().describe();
+                proto::Window { offset, combining, what }
+            }),
         };
         let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
         let (mut from, to) = stream.into_split();

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use zsr_soft_nic::{
-    Access, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
-    RtrAttr, RtsAttr,
+    Access, Bus, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
+    Reach, RtrAttr, RtsAttr,
 };
 use zsr_wire::{Qpn, Rkey, vlan};
 
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
 use zsr_ring::doorbell::{self, Doorbell};
-use zsr_ring::memory::Memory;
+use zsr_ring::memory::{Memory, Visibility};
 
 type Command = Box<dyn FnOnce(&mut Nic) + Send>;
 
@@ -259,6 +259,30 @@ unsafe impl MemoryRegion for Region {
 
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        if self.0.bus().is_some() {
+            Reach::Bus(self)
+        } else if self.0.visibility() == (Visibility::PostedWrites { combining: true }) {
+            Reach::Gathered
+        } else {
+            Reach::Coherent
+        }
+    }
+}
+
+impl Bus for Region {
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        if let Some(bus) = self.0.bus() {
+            bus.write(offset, bytes);
+        }
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        if let Some(bus) = self.0.bus() {
+            bus.read(offset, bytes);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A host's NIC and a peer that plays the switch, back to back, in a thread of their own.
 
+use std::fs::{self, File};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +14,27 @@ use zsr_wire::{FramePool, Mac};
 pub const HOST: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 0, 0, 1));
 pub const PEER: (Mac, Ipv4Addr) = (Mac([2, 0, 0, 0, 0, 254]), Ipv4Addr::new(10, 0, 0, 254));
 pub const PATH_MTU: u32 = 1024;
+
+/// The device of [`device`].
+pub const ADDRESS: &str = "0000:00:05.0";
+/// Bytes of its BAR 2.
+pub const BAR: u64 = 64 << 10;
+
+/// What sysfs has of a device whose BAR 2 is memory of 64 KiB, BAR 0 is I/O ports, and BAR 3 is not there.
+pub fn device(devices: &Path) {
+    let folder = devices.join(ADDRESS);
+    fs::create_dir_all(&folder).expect("a folder");
+    let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
+    let resource = format!(
+        "0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n{none}\
+         0x00000000fe000000 0x00000000fe00ffff 0x000000000014220c\n{none}{none}{none}"
+    );
+    fs::write(folder.join("resource"), resource).expect("written");
+    fs::write(folder.join("enable"), "1\n").expect("written");
+    for name in ["resource2", "resource2_wc"] {
+        File::create(folder.join(name)).expect("a file").set_len(BAR).expect("a length");
+    }
+}
 
 /// Two NICs and the thread that carries frames between them.
 pub struct Pair {

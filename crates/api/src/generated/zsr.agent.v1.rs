@@ -63,6 +63,10 @@ pub struct CreateRingRequest {
     /// Where both counters start, bytes; rounded down to whole items.
     #[prost(uint32, tag = "6")]
     pub start: u32,
+    /// Where its memory is to be, as a topology says it: "host", "gpu:0:host", "pci:0000:00:05.0:2". Empty: host. FAILED_PRECONDITION
+    /// if this machine can't give it.
+    #[prost(string, tag = "7")]
+    pub memory: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ring {
@@ -133,7 +137,7 @@ pub struct Ring {
     /// How often the program found the ring full (producer) or empty (consumer).
     #[prost(uint64, tag = "25")]
     pub blocked: u64,
-    /// What the memory is: "host memory on transparent huge pages".
+    /// What the memory is: "host memory on transparent huge pages", "BAR 2 of PCI device 0000:00:05.0 at 0x1000, uncached".
     #[prost(string, tag = "26")]
     pub memory: ::prost::alloc::string::String,
     /// Bytes of items that were put into the ring since it was made, by its program or by the switch.
@@ -1919,4 +1923,20 @@ pub struct Attached {
     /// How many records of the item at tail a program before this one has dealt with. Consumer rings only.
     #[prost(uint32, optional, tag = "7")]
     pub begun: ::core::option::Option<u32>,
+    /// The descriptor is that of a device's window; this is the part that the ring is in. None: all of it is the ring's, and its
+    /// length is sealed.
+    #[prost(message, optional, tag = "8")]
+    pub window: ::core::option::Option<Window>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Window {
+    /// Where the control page begins in the file, bytes.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// Whether the mapping gathers stores (write-combining), so that those that publish need fences.
+    #[prost(bool, tag = "2")]
+    pub combining: bool,
+    /// What it is, for people.
+    #[prost(string, tag = "3")]
+    pub what: ::prost::alloc::string::String,
 }

@@ -20,7 +20,9 @@ use zsr_api::{
 };
 use zsr_ring::begun::Begun;
 use zsr_ring::doorbell::Doorbell;
-use zsr_ring::memory::{ByteOrder, Memory, MemoryKey, SharedMemory, Visibility};
+use zsr_ring::memory::{
+    ByteOrder, DeviceMemory, DevicePart, Memory, MemoryError, MemoryKey, SharedMemory, Visibility,
+};
 use zsr_ring::{Ring, RingSpec, Role};
 
 /// How long an agent may take to answer.
@@ -68,7 +70,7 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     let spec = RingSpec::new(attached.item_size.into(), attached.ring_size.into())
         .map_err(|source| PuError::Geometry { ring: ring(), source })?
         .with_byte_order(order);
-    let memory = SharedMemory::open(file, spec.memory_len(), order)
+    let memory = mapped(file, attached.window, spec.memory_len(), order)
         .map_err(|source| PuError::Memory { ring: ring(), source })?;
     let bell = attached.doorbell.then(|| stream.try_clone()).transpose().map_err(lost)?.map(Bell);
     let begun = Begun::default();
@@ -79,6 +81,20 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     begun.set(joined.snapshot().tail.counter, attached.begun.unwrap_or(0));
     lease::watch(memory.number, &memory.agent, Arc::downgrade(&joined));
     Ok((joined, bell))
+}
+
+fn mapped(
+    file: OwnedFd,
+    window: Option<proto::Window>,
+    bytes: usize,
+    order: ByteOrder,
+) -> Result<Box<dyn Memory>, MemoryError> {
+    Ok(match window {
+        None => Box::new(SharedMemory::open(file, bytes, order)?),
+        Some(proto::Window { offset, combining, what }) => {
+            Box::new(DeviceMemory::open(file, DevicePart { offset, combining }, bytes, order, what)?)
+        }
+    })
 }
 
 /// Has the agent ring for this program, over the connection to it.
@@ -113,7 +129,7 @@ fn first_byte(stream: &UnixStream) -> io::Result<(u8, Option<OwnedFd>)> {
 /// A ring's memory, and the connection that says that it is ours.
 #[derive(Debug)]
 struct Leased {
-    memory: SharedMemory,
+    memory: Box<dyn Memory>,
     agent: UnixStream,
     number: u64,
     /// How far the item at the tail is, if the agent wants to know.
@@ -147,7 +163,7 @@ impl Drop for Leased {
     }
 }
 
-// SAFETY: it is the shared memory's, which lives as long.
+// SAFETY: it is that of the memory in it, which lives as long.
 unsafe impl Memory for Leased {
     fn base(&self) -> NonNull<u8> {
         self.memory.base()
@@ -175,5 +191,9 @@ unsafe impl Memory for Leased {
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
         self.memory.file()
+    }
+
+    fn part(&self) -> Option<DevicePart> {
+        self.memory.part()
     }
 }

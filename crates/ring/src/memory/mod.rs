@@ -1,6 +1,8 @@
-//! Memory that a ring can live in: host memory here, GPU and FPGA memory behind the same trait.
+//! Memory that a ring can live in: host memory, and windows of devices, behind the same trait.
 
+mod device;
 mod host;
+mod kind;
 mod limits;
 mod shared;
 
@@ -8,7 +10,11 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
+pub use device::{DeviceMemory, DevicePart};
+#[cfg(not(feature = "loom"))]
+pub(crate) use device::{fence, load_fence};
 pub use host::{HostMemory, MemoryError, PageKind};
+pub use kind::{MEMORY_HELP, MemoryKind, PciBar, UnknownMemory};
 pub use shared::SharedMemory;
 pub use zsr_wire::ring::ByteOrder;
 
@@ -20,8 +26,13 @@ pub enum Visibility {
     /// Stores need a system-wide fence before the counter, and RDMA writes may become visible out of
     /// order: segments then need their checksum (GPU memory).
     SystemFence,
-    /// Writes are posted over a bus and must be flushed by a read (a PCIe BAR).
-    PostedWrites,
+    /// Stores go over a bus to a device's memory, and arrive in order; nothing is in caches (a PCI BAR that is mapped uncached). With
+    /// `combining` a processor gathers them and sends them in any order: a store that publishes has a fence before it, and one
+    /// behind it so that it does not stay with the processor; a load that receives has one behind it. No locked instructions.
+    PostedWrites {
+        /// Whether the mapping is write-combining.
+        combining: bool,
+    },
 }
 
 /// How a NIC is told which memory to register.
@@ -29,6 +40,8 @@ pub enum Visibility {
 pub enum MemoryKey {
     /// The address of [`Memory::base`] in this process.
     HostAddress,
+    /// None: only processors reach it, at [`Memory::base`].
+    Processor,
     /// A dma-buf exported by another device's driver.
     DmaBuf {
         /// File descriptor of the dma-buf, owned by the memory object.
@@ -36,6 +49,16 @@ pub enum MemoryKey {
         /// Where [`Memory::base`] begins inside the dma-buf, bytes.
         offset: u64,
     },
+}
+
+/// A bus between NIC and memory. Offsets and lengths are within the memory.
+pub trait Bus {
+    /// Sends a write, which takes place later, in the order of sending.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Reads what is there behind all writes that were sent before.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
+    /// Returns when all writes that were sent before have taken place.
+    fn settle(&self);
 }
 
 /// A fixed block of memory that a NIC and a processing unit share.
@@ -63,6 +86,14 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     fn describe(&self) -> String;
     /// The descriptor by which another process can map the same pages, if there is one.
     fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The bus over which a NIC reaches it, if it is not by loads and stores.
+    fn bus(&self) -> Option<&dyn Bus> {
+        None
+    }
+    /// Where in that file, and how it is mapped, if it is a device's.
+    fn part(&self) -> Option<DevicePart> {
         None
     }
 }

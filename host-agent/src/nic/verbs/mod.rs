@@ -223,6 +223,13 @@ impl NicBackend for VerbsNic {
             MemoryKey::HostAddress => unsafe {
                 (self.verbs.reg_mr_iova)(objects.pd, base.cast(), len, 0, REMOTE)
             },
+            MemoryKey::Processor => {
+                return Err(error::invalid(format!(
+                    "RDMA device {} can't reach {}, which has no dma-buf: give the host a soft NIC, or write `memory: host`",
+                    self.choice.device,
+                    memory.describe()
+                )));
+            }
             MemoryKey::DmaBuf { fd, offset } => {
                 let Some(reg_dmabuf_mr) = self.verbs.reg_dmabuf_mr else {
                     return Err(error::invalid(format!(

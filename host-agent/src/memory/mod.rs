@@ -1,0 +1,107 @@
+//! Who makes the memory of rings: one [`MemoryBackend`] for each kind of memory that a topology can name.
+
+mod gpu;
+mod pci;
+mod sim;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zsr_ring::ByteOrder;
+use zsr_ring::memory::{HostMemory, Memory, MemoryError, MemoryKind, SharedMemory};
+
+/// There is no such memory for a ring.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryRefusal {
+    /// The host has no memory left.
+    #[error(transparent)]
+    Host(#[from] MemoryError),
+    /// This machine can't give what was asked for.
+    #[error("there is no memory `{kind}` for it on this machine: {reason}")]
+    Device {
+        /// What was asked for.
+        kind: MemoryKind,
+        /// Why not, and what to do.
+        reason: String,
+    },
+}
+
+/// Makes memory of one kind.
+pub trait MemoryBackend: Send + Sync {
+    /// At least `bytes` zeroed bytes for control words in the given byte order. The memory is given back when the last reference to
+    /// it is dropped; as long as a program has a ring there, the agent keeps one. May block on the device.
+    ///
+    /// # Errors
+    /// Why there is none, with device and sizes, and what to do.
+    fn allocate(&self, bytes: usize, order: ByteOrder) -> Result<Arc<dyn Memory>, String>;
+}
+
+/// The memories of one machine, as an agent uses them.
+pub struct Memories {
+    shared: bool,
+    devices: PathBuf,
+    cuda: PathBuf,
+    opened: Mutex<BTreeMap<String, Arc<dyn MemoryBackend>>>,
+}
+
+impl Memories {
+    /// Those of this machine. `shared`: programs in other processes can map host memory, too.
+    pub fn of_this_machine(shared: bool) -> Self {
+        Self::with(shared, "/sys/bus/pci/devices", "libcuda.so.1")
+    }
+
+    /// As [`of_this_machine`](Self::of_this_machine), with PCI devices from another folder than sysfs's, and another CUDA driver: for tests.
+    pub fn with(shared: bool, devices: impl Into<PathBuf>, cuda: impl Into<PathBuf>) -> Self {
+        Self { shared, devices: devices.into(), cuda: cuda.into(), opened: Mutex::default() }
+    }
+
+    /// Zeroed memory for a ring. May block on a device.
+    ///
+    /// # Errors
+    /// [`MemoryRefusal`].
+    pub fn allocate(
+        &self,
+        kind: MemoryKind,
+        bytes: usize,
+        order: ByteOrder,
+    ) -> Result<Arc<dyn Memory>, MemoryRefusal> {
+        let refused = |reason| MemoryRefusal::Device { kind, reason };
+        match kind {
+            MemoryKind::Host => Ok(self.of_host(bytes, order)?),
+            MemoryKind::FpgaSim => {
+                Ok(Arc::new(sim::Simulated::before(self.of_host(bytes, order)?).map_err(refused)?))
+            }
+            _ => self.backend(kind).and_then(|backend| backend.allocate(bytes, order)).map_err(refused),
+        }
+    }
+
+    fn of_host(&self, bytes: usize, order: ByteOrder) -> Result<Arc<dyn Memory>, MemoryError> {
+        Ok(if self.shared {
+            Arc::new(SharedMemory::create(bytes, order)?)
+        } else {
+            Arc::new(HostMemory::with_order(bytes, order)?)
+        })
+    }
+
+    /// The device's backend, opened when it is first asked for and kept from then on. What failed is tried again.
+    fn backend(&self, kind: MemoryKind) -> Result<Arc<dyn MemoryBackend>, String> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = kind.to_string();
+        if let Some(backend) = opened.get(&name) {
+            return Ok(Arc::clone(backend));
+        }
+        let backend: Arc<dyn MemoryBackend> = match kind {
+            MemoryKind::Pci(at) => pci::Bar::open(&self.devices, at)?,
+            MemoryKind::GpuHost(number) => Arc::new(gpu::PinnedLater::open(&self.cuda, number, self.shared)?),
+            MemoryKind::Gpu(number) => {
+                return Err(format!(
+                    "rings in a GPU's own memory are not there yet (docs/gpu.md): write `memory: gpu:{number}:host`"
+                ));
+            }
+            MemoryKind::Host | MemoryKind::FpgaSim => return Err("it needs no device".to_owned()),
+        };
+        opened.insert(name, Arc::clone(&backend));
+        Ok(backend)
+    }
+}
