@@ -2,8 +2,8 @@
 //! between any two steps and be completed or taken back.
 //!
 //! ```text
-//!  journal: begins ─► workers come to rest, where they must ─► are rings that go empty? ─► agents open new rings ─► switch: entries come
-//!                  ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
+//!  journal: begins ─► workers come to rest, where they must ─► are rings that go empty? ─► agents open new rings ─► journal: what only
+//!           adds is so ─► switch: entries come ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
 //! ```
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
@@ -266,16 +266,24 @@ impl Controller {
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let has = new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
             let closes = !rings_only_in(old, new.as_deref()).is_empty();
+            // What only adds is so as soon as it is written. Items may move as soon as the switch has the entries: were it taken back
+            // then, what a new consumer has got would be lost. Where workers rest, nobody waits for a disk, and what a new member of
+            // a group has got the others have, too.
+            let added = new.as_deref().filter(|_| !closes);
+            let end = |work: &mut Work| match added {
+                Some(new) => self.written(work, &new.name, |journal| journal.end(&new.name, Some(new))),
+                None => Ok(()),
+            };
+            if !rests {
+                end(work).map_err(|e| Failure { refusal: e.into(), touched })?;
+            }
             let result = async {
                 self.write(work, &difference, &had, &has).await?;
                 work.switch.update(freed.into_iter()).await?;
-                match new.as_deref() {
-                    // What only adds has not happened before it is written.
-                    Some(new) if !closes => {
-                        Ok(self.written(work, &new.name, |journal| journal.end(&new.name, Some(new)))?)
-                    }
-                    _ => Ok::<_, ControllerError>(()),
+                if rests {
+                    end(work)?;
                 }
+                Ok::<_, ControllerError>(())
             };
             let result = result.await;
             if result.is_err() {

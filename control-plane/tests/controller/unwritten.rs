@@ -75,6 +75,33 @@ fn a_change_that_cannot_be_written_does_not_happen() {
 }
 
 #[test]
+fn a_consumer_of_a_load_balance_whose_joining_is_not_written_has_got_nothing() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client, refuses) = control(&rig);
+    let flow = proto::CreateFlowRequest {
+        kind: proto::FlowKind::LoadBalance.into(),
+        ..shuffle("f", &["h1"], &["h2"])
+    };
+    rig.runtime.block_on(client.create_flow(flow)).expect("created");
+    let (mut tx, mut rx) = (producer(&rig, 1, "f.h1"), consumer(&rig, 2, "f.h2"));
+    // More than one consumer's ring holds: who joins gets the others at once.
+    push(&mut tx, 0..100);
+    refuse(&refuses, Some("End"));
+    let member = Some(proto::Member { host: "h3".into(), ..Default::default() });
+    let add = proto::AddMemberRequest { flow: "f".into(), member };
+    let refused = rig.runtime.block_on(client.add_consumer(add)).expect_err("refused");
+    assert!(refused.message().contains("No space left"), "{refused}");
+    let mut next = 0_u64;
+    while next < 100 {
+        let items = rx.wait_timeout(std::time::Duration::from_secs(20)).expect("an item");
+        for item in items.iter() {
+            assert_eq!(item[..8], next.to_le_bytes());
+            next += 1;
+        }
+    }
+}
+
+#[test]
 fn what_was_taken_away_stays_away_though_its_end_was_never_written() {
     let rig = Rig::new(3, "");
     let (controller, mut client, refuses) = control(&rig);

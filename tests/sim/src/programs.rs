@@ -325,9 +325,10 @@ impl Programs {
         left.next().map(|h| format!("f{flow}.{} has not seen the end of its stream", h.member))
     }
 
-    /// Takes rings that have no program yet.
-    pub fn attach(&mut self, host: usize, agent: &Agent) {
-        for ring in agent.rings().unwrap_or_default() {
+    /// Takes those of the `named` rings that have no program yet.
+    pub fn attach(&mut self, host: usize, agent: &Agent, named: &BTreeSet<&str>) {
+        let rings = agent.rings().unwrap_or_default();
+        for ring in rings.into_iter().filter(|ring| named.contains(ring.name.as_str())) {
             let (flow, member, to) = parts(&ring.name);
             let is_leaving = to.is_some_and(|to| self.leaving.contains(&(flow, to.to_owned())));
             let known = self.books.contains_key(&flow);

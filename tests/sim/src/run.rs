@@ -230,9 +230,15 @@ impl Run<'_> {
     fn turn_of(&mut self, time: Duration) {
         self.sim.run_for(time);
         self.turn += 1;
-        if self.turn.is_multiple_of(LOOK) {
+        if self.turn.is_multiple_of(LOOK)
+            && let Some(controller) = &self.controller
+        {
+            // Programs know of rings what the controller says.
+            let flows = controller.list_flows();
+            let known: BTreeSet<&str> =
+                flows.iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
             for (number, agent) in self.sim.agents.iter().enumerate().filter(|(n, _)| self.sim.lives(*n)) {
-                self.programs.attach(number, agent);
+                self.programs.attach(number, agent, &known);
             }
         }
         self.programs.step();
