@@ -122,12 +122,12 @@ fn replicas_are_killed_and_come_back_and_nobody_notices() {
     assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
 
     let did = did.into_inner().expect("whole");
-    for key in 0..KEYS.len() {
-        let of_key = did.iter().filter(|(of, ..)| *of == key);
+    for (number, key) in KEYS.iter().enumerate() {
+        let of_key = did.iter().filter(|(of, ..)| *of == number);
         let actions: Vec<_> = of_key.map(|(_, client, action)| (*client, action.clone())).collect();
         assert!(actions.len() > 100, "{}", actions.len());
         let history = History::from_actions(actions);
-        assert!(WGLChecker::<RegisterSpecification<u32>>::is_linearizable(history), "key {}", KEYS[key]);
+        assert!(WGLChecker::<RegisterSpecification<u32>>::is_linearizable(history), "key {key}");
     }
     log.delete().expect("deleted");
     system.down();

@@ -11,7 +11,7 @@
 //! before it has carried out all that is in front of it.
 //!
 //! A replica that dies is taken out of both flows (policy `drop-member`), and the others go on. A program that comes back in its place
-//! ([`Replica::rejoin`]) joins both flows again and pushes a *marker* into the log, which names another replica. That one sends its state as it is
+//! ([`Log::rejoin`]) joins both flows again and pushes a *marker* into the log, which names another replica. That one sends its state as it is
 //! just at the marker. The returning replica keeps what comes behind the marker until it has that state.
 //!
 //! ```no_run
