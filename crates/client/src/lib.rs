@@ -57,7 +57,7 @@ pub use priority::{PoppedFrom, Priority};
 pub use producer::{FlowProducer, Held, KeyRoute, Route, To, Wait};
 pub use reach::Elsewhere;
 pub use rings::{FlowRings, HeldRing};
-pub use session::{Client, ClientError, Session, refused};
+pub use session::{Carrier, Client, ClientError, Session, refused};
 
 pub use zsr_api::controller as api;
 pub use zsr_records::{Column, ColumnType, Combiner, Schema, fixed_width};

@@ -6,9 +6,11 @@ use crate::{sigpipe, waiting};
 use std::error::Error;
 use std::future::Future;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 use zsr_api::controller::controller_client::ControllerClient;
@@ -78,10 +80,30 @@ pub enum ClientError {
     },
 }
 
+/// A runtime that can be dropped anywhere, also by a program that is asynchronous itself: its last array of a ring, say.
+pub struct Carrier(Option<Runtime>);
+
+impl Deref for Carrier {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("it is taken only when it is dropped")
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // A runtime's own end waits, for which tokio panics where no one may.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// A session.
 pub struct Session {
     /// The runtime that carries it.
-    pub runtime: tokio::runtime::Runtime,
+    pub runtime: Carrier,
     /// The client.
     pub client: Client,
     contact: Contact,
@@ -107,6 +129,7 @@ impl Session {
             .enable_all()
             .build()
             .map_err(|source| ClientError::Io { what: "starting threads", source })?;
+        let runtime = Carrier(Some(runtime));
         let fail = |reason: String| match &contact {
             Contact::Place(place) => {
                 ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
@@ -265,6 +288,13 @@ fn cause(e: &(dyn Error + 'static)) -> String {
 mod tests {
     use super::*;
     use std::sync::Arc;
+
+    #[test]
+    fn a_session_can_end_in_an_asynchronous_program() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let carrier = Carrier(Some(runtime()));
+        runtime().block_on(async { drop(carrier) });
+    }
 
     #[test]
     fn only_a_controller_that_answers_refuses() {
