@@ -1,0 +1,178 @@
+//! `zsr sql`: queries over the hosts of a topology.
+
+mod explain;
+mod query;
+mod system;
+mod workers;
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use query::Queries;
+
+/// Answer SQL queries over TPC-H at the hosts of a topology, whose workers exchange rows through flows
+#[derive(Debug, Parser)]
+#[command(
+    name = "zsr sql",
+    bin_name = "zsr sql",
+    version,
+    after_help = "The first host asks, all others are workers. Tables: region, nation, supplier, customer, part, partsupp, orders, lineitem.\n\
+                  Exit codes: 0 all went well, 1 a query or the system failed, 2 the command or the topology is wrong, 130 interrupted."
+)]
+struct Args {
+    /// Topology file. Its system is brought up, unless it is up, and then taken down again
+    #[arg(value_name = "TOPOLOGY", required_unless_present_any = ["worker", "tables"])]
+    topology: Option<PathBuf>,
+    /// Queries, also EXPLAIN [default: those on standard input, each ended by `;`]
+    #[arg(value_name = "QUERY")]
+    queries: Vec<String>,
+    /// Scale factor of TPC-H's tables: 1 is about 1 GB of text
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.01)]
+    scale: f64,
+    /// Partitions of each worker, 2 or more
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=256))]
+    partitions: u16,
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Be the worker of a host
+    #[arg(long, value_name = "HOST", hide = true, requires_all = ["system", "prefix", "sockets"])]
+    worker: Option<String>,
+    /// The worker's system
+    #[arg(long, hide = true)]
+    system: Option<PathBuf>,
+    /// The worker's flows
+    #[arg(long, hide = true)]
+    prefix: Option<String>,
+    /// Where workers meet
+    #[arg(long, hide = true)]
+    sockets: Option<PathBuf>,
+    /// Write all tables as CSV into a folder
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    tables: Option<PathBuf>,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A table.
+    Table,
+    /// CSV with a line of names.
+    Csv,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if !(args.scale > 0.0 && args.scale <= 1000.0) {
+        eprintln!("error: --scale {}: expected a number above 0, at most 1000", args.scale);
+        return ExitCode::from(2);
+    }
+    // Plans are nested, and so are calls.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(16 << 20).build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("error: starting threads: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(folder) = &args.tables {
+        return said(query::tables(folder, args.scale).map(|()| true));
+    }
+    if let (Some(host), Some(system), Some(prefix), Some(sockets)) =
+        (&args.worker, &args.system, &args.prefix, &args.sockets)
+    {
+        return said(runtime.block_on(workers::be(host, system, prefix, sockets)).map(|()| true));
+    }
+    let Some(path) = &args.topology else { return ExitCode::from(2) };
+    let topology = match zsr_topology::Topology::load(path) {
+        Ok(topology) => topology,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::from(2);
+        }
+    };
+    let hosts: Vec<String> = topology.hosts.iter().map(|host| host.name.clone()).collect();
+    let [head, workers @ ..] = hosts.as_slice() else { return ExitCode::from(2) };
+    if workers.is_empty() {
+        eprintln!(
+            "error: {}: only host `{head}`: expected one that asks, and at least one worker",
+            path.display()
+        );
+        return ExitCode::from(2);
+    }
+    let stop = system::signals();
+    let system = match system::System::up(path, &topology.name) {
+        Ok(system) => system,
+        Err(e) => return said(Err(e)),
+    };
+    // Threads that wait for the terminal would keep the program.
+    let result = run(&runtime, &args, &system, head, workers, stop);
+    runtime.shutdown_background();
+    let down = system.down();
+    match (result, down) {
+        (Ok(130), _) => ExitCode::from(130),
+        (Ok(0), Ok(())) => ExitCode::SUCCESS,
+        (Ok(code), Ok(())) => ExitCode::from(code),
+        (Err(e), _) | (_, Err(e)) => said(Err(e)),
+    }
+}
+
+/// The exit code.
+fn run(
+    runtime: &tokio::runtime::Runtime,
+    args: &Args,
+    system: &system::System,
+    head: &str,
+    workers: &[String],
+    stop: system::Signals,
+) -> Result<u8, String> {
+    let mut queries =
+        runtime.block_on(Queries::new(system, head, workers, args.scale, args.partitions.into(), stop))?;
+    let mut code = 0;
+    let mut one = |text: &str| {
+        let done = runtime.block_on(queries.answer(text, args.format));
+        code = code.max(done);
+        done != 130
+    };
+    if args.queries.is_empty() {
+        let input = std::io::stdin();
+        if input.is_terminal() {
+            eprintln!("queries, each ended by `;`:");
+        }
+        let mut text = String::new();
+        for line in input.lock().lines() {
+            let line = line.map_err(|e| format!("standard input: {e}"))?;
+            text.push_str(&line);
+            text.push('\n');
+            if line.trim_end().ends_with(';') && !one(&std::mem::take(&mut text)) {
+                break;
+            }
+        }
+        if !text.trim().is_empty() {
+            one(&text);
+        }
+    } else {
+        for text in &args.queries {
+            if !one(text) {
+                break;
+            }
+        }
+    }
+    runtime.block_on(queries.end())?;
+    Ok(code)
+}
+
+fn said(result: Result<bool, String>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

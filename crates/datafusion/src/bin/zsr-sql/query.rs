@@ -1,0 +1,211 @@
+//! Queries, one after the other; nothing of one is left when the next begins.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::SchemaRef;
+use arrow::util::pretty::pretty_format_batches_with_schema;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use zsr::Contact;
+use zsr_datafusion::tpch::{self, Table};
+use zsr_datafusion::{Exchange, left_behind, remove};
+
+use crate::Format;
+use crate::explain;
+use crate::system::{Signals, System};
+use crate::workers::{Worker, death};
+
+/// How long parts of a query may take to end, which compute nothing any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What names of all flows begin with, of all programs of this kind.
+const FLOWS: &str = "sql";
+
+/// Who answers queries.
+pub(crate) struct Queries {
+    contact: Contact,
+    exchange: Exchange,
+    context: SessionContext,
+    workers: Vec<Worker>,
+    hosts: Vec<String>,
+    head: String,
+    prefix: String,
+    folder: std::path::PathBuf,
+    sockets: tempfile::TempDir,
+    stop: Signals,
+}
+
+impl Queries {
+    pub(crate) async fn new(
+        system: &System,
+        head: &str,
+        hosts: &[String],
+        scale: f64,
+        partitions: usize,
+        mut stop: Signals,
+    ) -> Result<Self, String> {
+        stop.catch()?;
+        let contact = Contact::from(&system.place);
+        let own = std::process::id();
+        clear(&contact, &left_by_the_dead).await?;
+        let prefix = format!("{FLOWS}{own}");
+        let sockets =
+            tempfile::Builder::new().prefix("zsr-sql-").tempdir().map_err(|e| format!("a folder: {e}"))?;
+        let exchange = Exchange::new(contact.clone(), head, &prefix, sockets.path());
+        let state = exchange.session(hosts, partitions).map_err(|e| e.to_string())?;
+        let context = SessionContext::new_with_state(state);
+        tpch::register(&context, scale, partitions).map_err(|e| e.to_string())?;
+        let folder = system.place.folder().to_owned();
+        let mut workers = Vec::new();
+        for host in hosts {
+            workers.push(Worker::start(host, &folder, &prefix, sockets.path()).await?);
+        }
+        let (hosts, head) = (hosts.to_vec(), head.to_owned());
+        Ok(Queries { contact, exchange, context, workers, hosts, head, prefix, folder, sockets, stop })
+    }
+
+    /// Prints the rows of a query, or why there are none; the exit code.
+    pub(crate) async fn answer(&mut self, text: &str, format: Format) -> u8 {
+        let text = text.trim().trim_end_matches(';');
+        if text.is_empty() {
+            return 0;
+        }
+        let done = tokio::select! {
+            biased;
+            () = self.stop.wait() => Err((130, "interrupted".to_owned())),
+            who = death(&mut self.workers) => Err((1, format!("{who}: the query is given up"))),
+            rows = rows(&self.context, text, &self.head, &self.hosts) => rows.map_err(|e| (1, e)),
+        };
+        // The query is dropped by now: its parts end, wherever they are.
+        let settled = self.settle().await;
+        let printed = match done {
+            Ok(Rows::Text(text)) => print(&text).map_err(|e| (1, e)),
+            Ok(Rows::Batches(schema, batches)) => {
+                show(&schema, &batches, format).and_then(|text| print(&text)).map_err(|e| (1, e))
+            }
+            Err(e) => Err(e),
+        };
+        let mut code = 0;
+        for (failed, why) in [printed, settled.map_err(|e| (1, e))].into_iter().filter_map(Result::err) {
+            eprintln!("error: {why}");
+            code = code.max(failed);
+        }
+        code
+    }
+
+    /// Waits until nothing of a query is left anywhere, and starts workers that have died anew.
+    async fn settle(&mut self) -> Result<(), String> {
+        let mut dead = false;
+        for worker in &mut self.workers {
+            let idle = self.exchange.idle_at(&worker.host, PATIENCE).await;
+            if idle.is_err() || worker.has_died() {
+                let host = worker.host.clone();
+                let new = Worker::start(&host, &self.folder, &self.prefix, self.sockets.path()).await?;
+                std::mem::replace(worker, new).end().await;
+                self.exchange.forget(&host);
+                dead = true;
+            }
+        }
+        if tokio::time::timeout(PATIENCE, self.exchange.idle()).await.is_err() {
+            return Err(format!("parts of the query are still there after {} s", PATIENCE.as_secs()));
+        }
+        if dead {
+            // What the dead had made.
+            let prefix = self.prefix.clone();
+            clear(&self.contact, &move |flow: &str| flow.starts_with(&prefix)).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends all workers.
+    pub(crate) async fn end(self) -> Result<(), String> {
+        for worker in self.workers {
+            worker.end().await;
+        }
+        let prefix = self.prefix;
+        clear(&self.contact, &move |flow: &str| flow.starts_with(&prefix)).await
+    }
+}
+
+/// Whether who has made this flow is gone.
+fn left_by_the_dead(flow: &str) -> bool {
+    let digits = flow.strip_prefix(FLOWS).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
+    let pid = digits.and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// Deletes flows that are left.
+async fn clear(
+    contact: &Contact,
+    which: &(impl Fn(&str) -> bool + Clone + Send + 'static),
+) -> Result<(), String> {
+    let (contact, which) = (contact.clone(), which.clone());
+    let work = move || {
+        let mut flows = left_behind(&contact, FLOWS)?;
+        flows.retain(|flow| which(flow));
+        remove(&contact, &flows)
+    };
+    let done = tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())?;
+    done.map_err(|e| format!("flows of an earlier query: {e}"))
+}
+
+enum Rows {
+    Text(String),
+    Batches(SchemaRef, Vec<RecordBatch>),
+}
+
+async fn rows(context: &SessionContext, text: &str, head: &str, hosts: &[String]) -> Result<Rows, String> {
+    let fail = |e: datafusion::error::DataFusionError| e.strip_backtrace();
+    let frame = context.sql(text).await.map_err(fail)?;
+    if let LogicalPlan::Explain(explained) = frame.logical_plan() {
+        let plan = context.state().create_physical_plan(&explained.plan).await.map_err(fail)?;
+        return Ok(Rows::Text(explain::text(&plan, head, hosts)));
+    }
+    let plan = frame.create_physical_plan().await.map_err(fail)?;
+    let schema = plan.schema();
+    let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.map_err(fail)?;
+    Ok(Rows::Batches(schema, batches))
+}
+
+fn show(schema: &SchemaRef, batches: &[RecordBatch], format: Format) -> Result<String, String> {
+    let fail = |e: arrow::error::ArrowError| format!("showing rows: {e}");
+    match format {
+        Format::Table => {
+            let mut text = String::new();
+            let table = pretty_format_batches_with_schema(schema.clone(), batches).map_err(fail)?;
+            let _ = writeln!(text, "{table}");
+            Ok(text)
+        }
+        Format::Csv => {
+            let mut bytes = Vec::new();
+            let mut writer = WriterBuilder::new().with_header(true).build(&mut bytes);
+            writer.write(&RecordBatch::new_empty(schema.clone())).map_err(fail)?;
+            for batch in batches {
+                writer.write(batch).map_err(fail)?;
+            }
+            drop(writer);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    done.map_err(|e| format!("standard output: {e}"))
+}
+
+/// Writes all tables as CSV, by no flow.
+pub(crate) fn tables(folder: &Path, scale: f64) -> Result<(), String> {
+    for table in Table::ALL {
+        let batches = table.batches(scale, 0, 1).map_err(|e| e.to_string())?;
+        let path = folder.join(format!("{}.csv", table.name()));
+        let text = show(&table.schema(), &batches, Format::Csv)?;
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! The system that queries run on, and signals.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use zsr::{Place, Session};
+
+/// A system that is up.
+pub(crate) struct System {
+    pub(crate) place: Place,
+    zsr: PathBuf,
+    is_ours: bool,
+}
+
+impl System {
+    /// The system `name`, brought up from `topology` unless it is up.
+    pub(crate) fn up(topology: &Path, name: &str) -> Result<Self, String> {
+        let zsr = command();
+        if let Ok(place) = Place::find(Some(name))
+            && Session::open(&place).is_ok()
+        {
+            return Ok(System { place, zsr, is_ours: false });
+        }
+        run(Command::new(&zsr).arg("up").arg(topology).arg("--no-flows"))?;
+        let place = Place::find(Some(name)).map_err(|e| e.to_string())?;
+        Ok(System { place, zsr, is_ours: true })
+    }
+
+    /// Takes it down, if it was brought up here.
+    pub(crate) fn down(&self) -> Result<(), String> {
+        if !self.is_ours {
+            return Ok(());
+        }
+        run(Command::new(&self.zsr).args(["down", self.place.name()]))
+    }
+}
+
+/// The `zsr` that has started this, that beside it, or that on PATH.
+fn command() -> PathBuf {
+    if let Some(path) = std::env::var_os("ZSR_COMMAND") {
+        return path.into();
+    }
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name("zsr"));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| "zsr".into())
+}
+
+/// What it has to say goes to standard error. It is no part of this program's group: Ctrl-C does not end it half-way.
+fn run(command: &mut Command) -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    let named = command.get_program().to_owned();
+    let done = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let status =
+        done.map_err(|e| format!("{}: {e}; build it with: cargo build --bin zsr", named.display()))?;
+    let shown: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+    if status.success() { Ok(()) } else { Err(format!("zsr {}: {status}", shown.join(" "))) }
+}
+
+/// SIGINT and SIGTERM.
+pub(crate) struct Signals(Option<(Signal, Signal)>);
+
+/// To be called early; handlers are set when they are first awaited.
+pub(crate) fn signals() -> Signals {
+    Signals(None)
+}
+
+impl Signals {
+    /// From now on signals do not end the program.
+    pub(crate) fn catch(&mut self) -> Result<(), String> {
+        let of = |kind| signal(kind).map_err(|e| format!("catching signals: {e}"));
+        self.0 = Some((of(SignalKind::interrupt())?, of(SignalKind::terminate())?));
+        Ok(())
+    }
+
+    /// Waits for one.
+    pub(crate) async fn wait(&mut self) {
+        match &mut self.0 {
+            Some((interrupt, terminate)) => tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            },
+            None => std::future::pending().await,
+        }
+    }
+}

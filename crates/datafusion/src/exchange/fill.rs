@@ -1,0 +1,151 @@
+//! The side that fills flows with what its tasks make.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion_distributed::Worker;
+use futures::StreamExt;
+use tokio::io::AsyncReadExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::task::JoinSet;
+use zsr::{Cancel, Options};
+use zsr_arrow::Sender;
+
+use super::Inner;
+use super::ask::{self, Answer, Ask};
+use super::part::{add, with_part};
+
+/// Batches that wait for room in the ring.
+const WAITING: usize = 2;
+/// What is answered to who has hung up.
+pub(crate) const CANCELLED: &str = "the query was cancelled";
+
+/// Answers what others ask. Returns when the socket fails.
+pub(crate) async fn serve(inner: Arc<Inner>, worker: Worker, asks: UnixListener) -> io::Error {
+    loop {
+        match asks.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(answer(inner.clone(), worker.clone(), stream));
+            }
+            Err(e) => return e,
+        }
+    }
+}
+
+async fn answer(inner: Arc<Inner>, worker: Worker, mut stream: UnixStream) {
+    // Who does not ask, or does not listen, is not there any more.
+    let Ok(ask) = ask::read_ask(&mut stream).await else { return };
+    if ask.is_idle() {
+        inner.running.none().await;
+        let _ = ask::write(&mut stream, &Answer::of(Ok(()))).await;
+        return;
+    }
+    let one = inner.running.one();
+    // Nothing more is said: a byte is as good as the end.
+    let (mut listens, mut says) = stream.split();
+    let gone = async move { drop(listens.read_u8().await) };
+    let result = fill(inner, worker, ask, gone).await;
+    drop(one);
+    let _ = ask::write(&mut says, &Answer::of(result)).await;
+}
+
+/// Fills the flow, until all is in it or `gone` comes.
+async fn fill(
+    inner: Arc<Inner>,
+    worker: Worker,
+    ask: Ask,
+    gone: impl Future<Output = ()>,
+) -> Result<(), String> {
+    let request = ask.request()?;
+    let start = request.target_partition_start;
+    let (streams, _context) = worker.execute_task(request).await.map_err(|e| e.to_string())?;
+    let Some(first) = streams.first().filter(|_| !ask.flow.is_empty()) else { return Ok(()) };
+    let schema = with_part(&first.schema());
+
+    let cancel = Cancel::new();
+    let (batches, waiting) = mpsc::channel(WAITING);
+    let mut pushing = tokio::task::spawn_blocking({
+        let cancel = cancel.clone();
+        move || push(&inner, &ask.flow, schema, waiting, cancel)
+    });
+    let mut parts = JoinSet::new();
+    for (number, stream) in streams.into_iter().enumerate() {
+        parts.spawn(forward(start + number, stream, batches.clone()));
+    }
+    drop(batches);
+    tokio::pin!(gone);
+    let stopped = loop {
+        tokio::select! {
+            biased;
+            () = &mut gone => break Err(CANCELLED.to_owned()),
+            pushed = &mut pushing => {
+                parts.shutdown().await;
+                return pushed.unwrap_or_else(|e| Err(e.to_string()));
+            }
+            done = parts.join_next() => match done {
+                None => break Ok(()),
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(why))) => break Err(why),
+                Some(Err(e)) => break Err(format!("a part of a query: {e}")),
+            }
+        }
+    };
+    if stopped.is_err() {
+        // Before batches end, which is the end of the stream otherwise.
+        cancel.cancel();
+        parts.shutdown().await;
+    }
+    let pushed = pushing.await.unwrap_or_else(|e| Err(e.to_string()));
+    stopped.and(pushed)
+}
+
+/// Ends early when nobody takes batches any more, who knows why.
+async fn forward(
+    part: usize,
+    mut stream: SendableRecordBatchStream,
+    to: mpsc::Sender<(usize, RecordBatch)>,
+) -> Result<(), String> {
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(|e| e.to_string())?;
+        if batch.num_rows() > 0 && to.send((part, batch)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn push(
+    inner: &Inner,
+    flow: &str,
+    schema: SchemaRef,
+    mut batches: mpsc::Receiver<(usize, RecordBatch)>,
+    cancel: Cancel,
+) -> Result<(), String> {
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    let mut work = || -> Result<(), Box<dyn std::error::Error>> {
+        let mut sender = Sender::attach(inner.contact.clone(), flow, schema.clone(), &options)?;
+        loop {
+            let next = match batches.try_recv() {
+                Ok(next) => Some(next),
+                Err(TryRecvError::Disconnected) => None,
+                Err(TryRecvError::Empty) => {
+                    // What is there goes, while the next is computed.
+                    sender.flush()?;
+                    batches.blocking_recv()
+                }
+            };
+            if cancel.is_cancelled() {
+                return Err(CANCELLED.into());
+            }
+            let Some((part, batch)) = next else { break };
+            sender.send(&add(&batch, u32::try_from(part)?, &schema)?)?;
+        }
+        Ok(sender.close()?)
+    };
+    work().map_err(|e| e.to_string())
+}

@@ -1,0 +1,75 @@
+//! Flows of a query: made, deleted, and found when they were left behind.
+
+use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member};
+use zsr::{ClientError, Contact, Session};
+
+/// Bytes of an item: what the switch moves at once, and the most that a row may have.
+const ITEM: u32 = 64 << 10;
+/// Bytes of a ring.
+const RING: u32 = 1 << 20;
+
+/// A flow from one host to another, until it is dropped. Its calls block, and must not be made in an async function.
+pub(crate) struct Made {
+    session: Session,
+    name: String,
+}
+
+impl Made {
+    pub(crate) fn new(contact: &Contact, name: &str, from: &str, to: &str) -> Result<Self, ClientError> {
+        let session = Session::open(contact.clone())?;
+        let member = |host: &str| vec![Member { host: host.to_owned(), ..Member::default() }];
+        let request = CreateFlowRequest {
+            name: name.to_owned(),
+            kind: FlowKind::Shuffle.into(),
+            producers: member(from),
+            consumers: member(to),
+            item_size: ITEM,
+            ring_size: RING,
+            ..CreateFlowRequest::default()
+        };
+        session.change(|mut c| async move { c.create_flow(request).await })?;
+        Ok(Made { session, name: name.to_owned() })
+    }
+
+    /// Deletes it, whatever is in it.
+    pub(crate) fn delete(self) -> Result<(), ClientError> {
+        delete(&self.session, &self.name)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // Who can say whether it went well has called `delete`; then it is not there any more.
+        let _ = delete(&self.session, &self.name);
+    }
+}
+
+fn delete(session: &Session, name: &str) -> Result<(), ClientError> {
+    let request = DeleteFlowRequest { name: name.to_owned(), force: true };
+    match session.change(|mut c| async move { c.delete_flow(request).await }) {
+        Err(ClientError::Refused { code: tonic::Code::NotFound, .. }) | Ok(_) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Names of flows that begin with `prefix`. Blocks.
+///
+/// # Errors
+/// [`ClientError`].
+pub fn left_behind(contact: &Contact, prefix: &str) -> Result<Vec<String>, ClientError> {
+    let session = Session::open(contact.clone())?;
+    let flows = session.call(|mut c| async move { c.list_flows(ListFlowsRequest {}).await })?.flows;
+    Ok(flows.into_iter().map(|flow| flow.name).filter(|name| name.starts_with(prefix)).collect())
+}
+
+/// Deletes flows that were left behind, whatever is in them. Blocks.
+///
+/// # Errors
+/// [`ClientError`].
+pub fn remove(contact: &Contact, flows: &[String]) -> Result<(), ClientError> {
+    if flows.is_empty() {
+        return Ok(());
+    }
+    let session = Session::open(contact.clone())?;
+    flows.iter().try_for_each(|flow| delete(&session, flow))
+}

@@ -1,0 +1,20 @@
+//! DataFusion across hosts: record batches of a query go from one worker to another through flows.
+//!
+//! The crate `datafusion-distributed` divides a plan into stages, puts network nodes between them (shuffle, broadcast, coalesce), and
+//! brings each stage's plan to its workers. What it leaves open is how batches travel: that is [`Exchange`] here. A flow is made when a
+//! stage begins to read from another, from one worker to one worker, and is gone when it has read, also when the query fails, is
+//! cancelled, or a worker dies.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/exchange.rs")]
+//! ```
+//!
+//! [`tpch`] has the tables of TPC-H, each worker's part made by the worker.
+
+#![forbid(unsafe_code)]
+
+mod exchange;
+mod session;
+pub mod tpch;
+
+pub use exchange::{Exchange, Unreachable, left_behind, remove};
