@@ -1,5 +1,6 @@
 //! Commands, options and their help.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
@@ -61,6 +62,9 @@ pub enum Command {
     Lat(Box<LatArgs>),
     /// Wait until so many programs, on any hosts, wait at the barrier of this name
     Barrier(BarrierArgs),
+    /// Answer SQL queries at the hosts of a topology, by DataFusion (the program zsr-sql: docs/sql.md)
+    #[command(disable_help_flag = true)]
+    Sql(SqlArgs),
     /// Run the switch of a system, in the foreground unless told otherwise
     Switch(RoleArgs),
     /// Run agent and NIC of one host of a system, in the foreground unless told otherwise
@@ -74,6 +78,14 @@ pub enum Command {
     /// Print docs/reference.md
     #[command(hide = true)]
     Reference,
+}
+
+/// Options of `zsr sql`.
+#[derive(Debug, clap::Args)]
+pub struct SqlArgs {
+    /// What zsr-sql takes: zsr sql --help
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
 }
 
 /// Options of `zsr check`.

@@ -19,6 +19,7 @@ mod pcap;
 mod reference;
 mod restart;
 mod run;
+mod sql;
 mod stream;
 mod system;
 mod tables;
@@ -93,6 +94,7 @@ fn execute(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
         Command::Bw(args) => measure::bw(&args),
         Command::Lat(args) => measure::lat(&args),
         Command::Barrier(args) => barrier::wait(&args),
+        Command::Sql(args) => sql::sql(&args),
         Command::Switch(args) => system::role(&args, Role::Switch, None),
         Command::Agent(args) => {
             system::role(&args.role, Role::Agent { host: args.host.clone(), listen: args.listen }, None)

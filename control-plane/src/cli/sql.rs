@@ -1,0 +1,33 @@
+//! `zsr sql`: DataFusion is too large to be in here; the program `zsr-sql` has it.
+
+use super::args::SqlArgs;
+use super::{FAILED, complain};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+const PROGRAM: &str = "zsr-sql";
+
+/// Goes on as `zsr-sql`, the one beside this program or else on PATH.
+pub(super) fn sql(args: &SqlArgs) -> u8 {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_ref().map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
+    let mut command = Command::new(beside.unwrap_or_else(|| PathBuf::from(PROGRAM)));
+    command.args(&args.args);
+    if let Some(own) = own {
+        command.env("ZSR_COMMAND", own);
+    }
+    // Returns only if it can't.
+    let e = command.exec();
+    let program = command.get_program().to_string_lossy().into_owned();
+    if e.kind() == ErrorKind::NotFound {
+        complain(format_args!(
+            "error: {PROGRAM} is neither beside zsr nor on PATH: build it in crates/datafusion (cargo build --release), and put \
+             crates/datafusion/target/release on PATH"
+        ));
+    } else {
+        complain(format_args!("error: {program}: {e}"));
+    }
+    FAILED
+}
