@@ -104,9 +104,13 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    let stop = system::signals();
-    let system = match system::System::up(path, &topology.name) {
-        Ok(system) => system,
+    let caught = {
+        let _within = runtime.enter();
+        system::Signals::catch()
+    };
+    let up = caught.and_then(|stop| Ok((stop, system::System::up(path, &topology.name)?)));
+    let (stop, system) = match up {
+        Ok(up) => up,
         Err(e) => return said(Err(e)),
     };
     // Threads that wait for the terminal would keep the program.

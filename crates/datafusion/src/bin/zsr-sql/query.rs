@@ -46,9 +46,8 @@ impl Queries {
         hosts: &[String],
         scale: f64,
         partitions: usize,
-        mut stop: Signals,
+        stop: Signals,
     ) -> Result<Self, String> {
-        stop.catch()?;
         let contact = Contact::from(&system.place);
         let own = std::process::id();
         clear(&contact, &left_by_the_dead).await?;

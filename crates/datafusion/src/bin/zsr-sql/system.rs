@@ -57,29 +57,23 @@ fn run(command: &mut Command) -> Result<(), String> {
 }
 
 /// SIGINT and SIGTERM.
-pub(crate) struct Signals(Option<(Signal, Signal)>);
-
-/// To be called early; handlers are set when they are first awaited.
-pub(crate) fn signals() -> Signals {
-    Signals(None)
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
 }
 
 impl Signals {
-    /// From now on signals do not end the program.
-    pub(crate) fn catch(&mut self) -> Result<(), String> {
+    /// From now on signals do not end the program. To be called in a runtime.
+    pub(crate) fn catch() -> Result<Self, String> {
         let of = |kind| signal(kind).map_err(|e| format!("catching signals: {e}"));
-        self.0 = Some((of(SignalKind::interrupt())?, of(SignalKind::terminate())?));
-        Ok(())
+        Ok(Signals { interrupt: of(SignalKind::interrupt())?, terminate: of(SignalKind::terminate())? })
     }
 
     /// Waits for one.
     pub(crate) async fn wait(&mut self) {
-        match &mut self.0 {
-            Some((interrupt, terminate)) => tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            },
-            None => std::future::pending().await,
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }
