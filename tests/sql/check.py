@@ -1,0 +1,206 @@
+"""check.py ZSR FOLDER: `zsr sql` (FOLDER/zsr-sql) over a running system: the rows of TPC-H's 22 queries are DuckDB's, and nothing is left of
+queries that end otherwise."""
+import csv, decimal, os, pathlib, signal, subprocess, sys, tempfile, threading
+
+import duckdb
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from live import Failed, PATIENCE, System
+
+ZSR, BUILT = sys.argv[1:]
+SCALE = os.environ.get("ZSR_SQL_SCALE", "0.1")
+TOPOLOGY = HERE / "../../topologies/tpch.yaml"
+# Does not end before somebody ends it: after a broadcast of lineitem, 36 million groups go from worker to worker.
+LONG = ("select a.l_orderkey, a.l_linenumber, b.l_orderkey, b.l_linenumber, count(*) from lineitem a join lineitem b on a.l_suppkey = b.l_suppkey "
+        "group by 1, 2, 3, 4")
+SHORT = "select count(*) as n, max(n_name) as last from nation"
+
+
+def value(text):
+    """Numbers compare as numbers: engines differ in how many digits a quotient has."""
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return text
+
+
+def same(a, b):
+    if isinstance(a, decimal.Decimal) and isinstance(b, decimal.Decimal):
+        return abs(a - b) <= max(abs(a), abs(b)) * decimal.Decimal("1e-6") + decimal.Decimal("1e-6")
+    return a == b
+
+
+def compare(name, ours, theirs):
+    """Two tables of texts without their first line, in whatever order where a query leaves it open."""
+    ours, theirs = (sorted(([value(v) for v in row] for row in rows), key=lambda row: [str(round(v, 2)) if isinstance(v, decimal.Decimal) else v for v in row])
+                    for rows in (ours, theirs))
+    if len(ours) != len(theirs):
+        raise Failed(f"{name}: {len(ours)} rows, DuckDB has {len(theirs)}")
+    for a, b in zip(ours, theirs):
+        if len(a) != len(b) or not all(map(same, a, b)):
+            raise Failed(f"{name}: {a}, DuckDB has {b}")
+
+
+class Sql:
+    """`zsr sql` that gets one query after the other."""
+
+    def __init__(self, system, scale="0.01"):
+        command = [ZSR, "sql", str(TOPOLOGY), "--scale", scale, "--format", "csv"]
+        self.system = system
+        self.program = subprocess.Popen(command, env=system.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.clock = threading.Timer(PATIENCE, self.program.kill)
+        self.clock.start()
+
+    def ask(self, query):
+        self.program.stdin.write(query + ";\n")
+        self.program.stdin.flush()
+
+    def rows(self, query):
+        """The rows of a query, as texts."""
+        self.ask(query)
+        self.ask("select 'of it' as end")
+        lines = []
+        while lines[-2:] != ["end\n", "of it\n"]:
+            lines += self.lines(1)
+        return list(csv.reader(lines[1:-2]))
+
+    def is_under_way(self, query):
+        """Asks, and waits until the query's first flow has been filled."""
+        last = max((event["number"] for event in self.system.json("events")), default=0)
+        self.ask(query)
+        self.system.event(kind="program-left", after=last)
+        if not self.system.json("flow", "list"):
+            raise Failed("the query has no flow")
+
+    def worker(self, host):
+        """The process of a worker."""
+        for pid in pathlib.Path(f"/proc/{self.program.pid}/task/{self.program.pid}/children").read_text().split():
+            if host.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return int(pid)
+        raise Failed(f"no worker of {host}")
+
+    def lines(self, count):
+        lines = [self.program.stdout.readline() for _ in range(count)]
+        if not all(lines):
+            raise Failed(f"only {lines} came: {self.program.stderr.read()}")
+        return lines
+
+    def works(self):
+        self.ask(SHORT)
+        if self.lines(2) != ["n,last\n", "25,VIETNAM\n"]:
+            raise Failed("a query has other rows than before")
+
+    def end(self, code):
+        """What it had to say until its end."""
+        self.program.stdin.close()
+        said = self.program.stderr.read()
+        found = self.program.wait(PATIENCE)
+        self.clock.cancel()
+        if found != code:
+            raise Failed(f"zsr sql: exit code {found}, not {code}: {said}")
+        return said
+
+
+def nothing_is_left(system):
+    for what in ("flow", "ring"):
+        if left := system.json(what, "list"):
+            raise Failed(f"left behind: {left}")
+
+
+def answers(system):
+    """All queries of TPC-H."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([f"{BUILT}/zsr-sql", "--tables", folder, "--scale", SCALE], check=True, timeout=PATIENCE)
+        database = duckdb.connect()
+        for table in sorted(pathlib.Path(folder).iterdir()):
+            database.execute(f"create table {table.stem} as from read_csv('{table}', header = true)")
+    sql, rows = Sql(system, SCALE), 0
+    for path in sorted(HERE.glob("queries/*.sql")):
+        query = path.read_text().strip().rstrip(";")
+        ours = sql.rows(query)
+        theirs = [["" if v is None else str(v) for v in row] for row in database.execute(query).fetchall()]
+        compare(path.stem, ours, theirs)
+        rows += len(ours)
+    sql.end(0)
+    nothing_is_left(system)
+    if rows < 100:
+        raise Failed(f"only {rows} rows in all: the queries have found nothing")
+    return rows
+
+
+def explained(system):
+    said = system.run("sql", str(TOPOLOGY), "explain select l_suppkey, count(*) from lineitem group by l_suppkey")
+    for line in ("  shuffle of stage 1: h1 -> h2, h2 -> h1", "  coalesce of stage 2: h1 -> head, h2 -> head"):
+        if line not in said.splitlines():
+            raise Failed(f"`{line}` is not in {said}")
+
+
+def fails(system):
+    """A query that fails at a worker, in the middle of it; one that can't be planned."""
+    sql = Sql(system)
+    sql.ask("select sum(l_quantity / (l_linenumber - 3)) from lineitem join supplier on l_suppkey = s_suppkey")
+    sql.ask("select * from nowhere")
+    sql.works()
+    nothing_is_left(system)
+    said = sql.end(1)
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    if len(errors) != 2 or "Divide by zero" not in errors[0] or "nowhere" not in errors[1]:
+        raise Failed(f"two errors were to come: {said}")
+
+
+def dies(system, host):
+    """A worker that is killed in the middle of a query."""
+    sql = Sql(system)
+    sql.works()
+    sql.is_under_way(LONG)
+    os.kill(sql.worker(host), signal.SIGKILL)
+    sql.works()
+    nothing_is_left(system)
+    said = sql.end(1)
+    if said.count("error: ") != 1 or f"the worker of host `{host}` has died" not in said:
+        raise Failed(f"one error about {host} was to come: {said}")
+
+
+def is_interrupted(system, how, code):
+    sql = Sql(system)
+    sql.is_under_way(LONG)
+    os.kill(sql.program.pid, how)
+    said = sql.end(code)
+    if how != signal.SIGKILL:
+        nothing_is_left(system)
+        if said.count("error: ") != 1 or "interrupted" not in said:
+            raise Failed(f"it was interrupted, and says: {said}")
+    # What a killed one has left, the next one finds.
+    sql = Sql(system)
+    sql.works()
+    nothing_is_left(system)
+    sql.end(0)
+
+
+def main():
+    with System(ZSR, TOPOLOGY) as system:
+        system.env["PATH"] = f"{BUILT}{os.pathsep}{system.env['PATH']}"
+        # It brings the system up by itself, and leaves none.
+        if "| 5 " not in system.run("sql", str(TOPOLOGY), "select count(*) from region") or system.left():
+            raise Failed(f"left behind: {system.left()}")
+        print("one query: the system came up and went down")
+        system.up()
+        print(f"TPC-H at scale {SCALE}: 22 queries, {answers(system)} rows as DuckDB has them")
+        explained(system)
+        fails(system)
+        print("queries that fail: nothing left")
+        for host in ("h1", "h2"):
+            dies(system, host)
+        print("workers killed: nothing left")
+        for how, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)):
+            is_interrupted(system, how, code)
+        print("interrupted: nothing left")
+        done = subprocess.run([f"{BUILT}/examples/exchange"], env=system.env, capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode or done.stdout.count("|") < 25 * 3:
+            raise Failed(f"examples/exchange: {done.stdout}{done.stderr}")
+        nothing_is_left(system)
+        system.down()
+
+
+main()
