@@ -1,4 +1,4 @@
-"""check.py ZSR FOLDER: `zsr sql` (FOLDER/zsr-sql) over a running system: the rows of TPC-H's 22 queries are DuckDB's, and nothing is left of
+"""check.py FOLDER: `zsr sql` (FOLDER/zsr, FOLDER/zsr-sql) over a running system: the rows of TPC-H's 22 queries are DuckDB's, and nothing is left of
 queries that end otherwise."""
 import csv, decimal, os, pathlib, signal, subprocess, sys, tempfile, threading
 
@@ -8,7 +8,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from live import Failed, PATIENCE, System
 
-ZSR, BUILT = sys.argv[1:]
+(BUILT,) = sys.argv[1:]
+ZSR = f"{BUILT}/zsr"
 SCALE = os.environ.get("ZSR_SQL_SCALE", "0.1")
 TOPOLOGY = HERE / "../../topologies/tpch.yaml"
 # Does not end before somebody ends it: after a broadcast of lineitem, 36 million groups go from worker to worker.
@@ -180,7 +181,6 @@ def is_interrupted(system, how, code):
 
 def main():
     with System(ZSR, TOPOLOGY) as system:
-        system.env["PATH"] = f"{BUILT}{os.pathsep}{system.env['PATH']}"
         # It brings the system up by itself, and leaves none.
         if "| 5 " not in system.run("sql", str(TOPOLOGY), "select count(*) from region") or system.left():
             raise Failed(f"left behind: {system.left()}")

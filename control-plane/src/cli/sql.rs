@@ -23,8 +23,8 @@ pub(super) fn sql(args: &SqlArgs) -> u8 {
     let program = command.get_program().to_string_lossy().into_owned();
     if e.kind() == ErrorKind::NotFound {
         complain(format_args!(
-            "error: {PROGRAM} is neither beside zsr nor on PATH: build it in crates/datafusion (cargo build --release), and put \
-             crates/datafusion/target/release on PATH"
+            "error: {PROGRAM} is neither beside zsr nor on PATH: build it (cargo build --release --manifest-path \
+             crates/datafusion/Cargo.toml --target-dir target), or put it there"
         ));
     } else {
         complain(format_args!("error: {program}: {e}"));
