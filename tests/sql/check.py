@@ -179,6 +179,17 @@ def is_interrupted(system, how, code):
     sql.end(0)
 
 
+def is_interrupted_between_queries(system):
+    sql = Sql(system)
+    sql.works()
+    sql.program.send_signal(signal.SIGINT)
+    # Standard input stays open.
+    found = sql.program.wait(PATIENCE)
+    if found != 130:
+        raise Failed(f"zsr sql waited for a query and was interrupted: exit code {found}, not 130")
+    sql.end(130)
+
+
 def main():
     with System(ZSR, TOPOLOGY) as system:
         # It brings the system up by itself, and leaves none.
@@ -195,6 +206,7 @@ def main():
         print("workers killed: nothing left")
         for how, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)):
             is_interrupted(system, how, code)
+        is_interrupted_between_queries(system)
         print("interrupted: nothing left")
         done = subprocess.run([f"{BUILT}/examples/exchange"], env=system.env, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode or done.stdout.count("|") < 25 * 3:

@@ -8,9 +8,14 @@ mod workers;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::{Parser, ValueEnum};
 use query::Queries;
+use tokio::sync::mpsc;
+
+/// Exit code of who was told to end by a signal.
+const INTERRUPTED: u8 = 130;
 
 /// Answer SQL queries over TPC-H at the hosts of a topology, whose workers exchange rows through flows
 #[derive(Debug, Parser)]
@@ -66,7 +71,7 @@ enum Format {
 fn main() -> ExitCode {
     let args = Args::parse();
     if !(args.scale > 0.0 && args.scale <= 1000.0) {
-        eprintln!("error: --scale {}: expected a number above 0, at most 1000", args.scale);
+        complain(format_args!("error: --scale {}: expected a number above 0, at most 1000", args.scale));
         return ExitCode::from(2);
     }
     // Plans are nested, and so are calls.
@@ -75,7 +80,7 @@ fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(e) => {
-            eprintln!("error: starting threads: {e}");
+            complain(format_args!("error: starting threads: {e}"));
             return ExitCode::FAILURE;
         }
     };
@@ -91,17 +96,17 @@ fn main() -> ExitCode {
     let topology = match zsr_topology::Topology::load(path) {
         Ok(topology) => topology,
         Err(e) => {
-            eprintln!("{e}");
+            complain(format_args!("{e}"));
             return ExitCode::from(2);
         }
     };
     let hosts: Vec<String> = topology.hosts.iter().map(|host| host.name.clone()).collect();
     let [head, workers @ ..] = hosts.as_slice() else { return ExitCode::from(2) };
     if workers.is_empty() {
-        eprintln!(
+        complain(format_args!(
             "error: {}: only host `{head}`: expected one that asks, and at least one worker",
             path.display()
-        );
+        ));
         return ExitCode::from(2);
     }
     let caught = {
@@ -118,7 +123,7 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     let down = system.down();
     match (result, down) {
-        (Ok(130), _) => ExitCode::from(130),
+        (Ok(INTERRUPTED), _) => ExitCode::from(INTERRUPTED),
         (Ok(0), Ok(())) => ExitCode::SUCCESS,
         (Ok(code), Ok(())) => ExitCode::from(code),
         (Err(e), _) | (_, Err(e)) => said(Err(e)),
@@ -137,31 +142,36 @@ fn run(
     let mut queries =
         runtime.block_on(Queries::new(system, head, workers, args.scale, args.partitions.into(), stop))?;
     let mut code = 0;
-    let mut one = |text: &str| {
+    let mut one = |queries: &mut Queries, text: &str| {
         let done = runtime.block_on(queries.answer(text, args.format));
         code = code.max(done);
-        done != 130
+        done != INTERRUPTED
     };
     if args.queries.is_empty() {
-        let input = std::io::stdin();
-        if input.is_terminal() {
-            eprintln!("queries, each ended by `;`:");
-        }
+        let mut lines = lines();
         let mut text = String::new();
-        for line in input.lock().lines() {
-            let line = line.map_err(|e| format!("standard input: {e}"))?;
+        loop {
+            let line = match runtime.block_on(queries.unless_stopped(lines.recv())) {
+                Err(code) => {
+                    complain(format_args!("error: interrupted"));
+                    runtime.block_on(queries.end())?;
+                    return Ok(code);
+                }
+                Ok(None) => break,
+                Ok(Some(line)) => line.map_err(|e| format!("standard input: {e}"))?,
+            };
             text.push_str(&line);
             text.push('\n');
-            if line.trim_end().ends_with(';') && !one(&std::mem::take(&mut text)) {
+            if line.trim_end().ends_with(';') && !one(&mut queries, &std::mem::take(&mut text)) {
                 break;
             }
         }
         if !text.trim().is_empty() {
-            one(&text);
+            one(&mut queries, &text);
         }
     } else {
         for text in &args.queries {
-            if !one(text) {
+            if !one(&mut queries, text) {
                 break;
             }
         }
@@ -170,13 +180,35 @@ fn run(
     Ok(code)
 }
 
+/// Lines of standard input. A thread reads them, as signals do not end a read.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        complain(format_args!("queries, each ended by `;`:"));
+    }
+    let (to, lines) = mpsc::channel(1);
+    thread::spawn(move || {
+        for line in input.lock().lines() {
+            if to.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
 fn said(result: Result<bool, String>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
-            let _ = writeln!(std::io::stderr(), "error: {why}");
+            complain(format_args!("error: {why}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// A line to standard error, which may be closed.
+fn complain(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

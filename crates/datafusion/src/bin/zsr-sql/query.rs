@@ -15,10 +15,10 @@ use zsr::Contact;
 use zsr_datafusion::tpch::{self, Table};
 use zsr_datafusion::{Exchange, left_behind, remove};
 
-use crate::Format;
 use crate::explain;
 use crate::system::{Signals, System};
 use crate::workers::{Worker, death};
+use crate::{Format, INTERRUPTED, complain};
 
 /// How long parts of a query may take to end, which compute nothing any more.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,6 +67,15 @@ impl Queries {
         Ok(Queries { contact, exchange, context, workers, hosts, head, prefix, folder, sockets, stop })
     }
 
+    /// What `future` gives, or the exit code when a signal comes first.
+    pub(crate) async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Result<T, u8> {
+        tokio::select! {
+            biased;
+            () = self.stop.wait() => Err(INTERRUPTED),
+            done = future => Ok(done),
+        }
+    }
+
     /// Prints the rows of a query, or why there are none; the exit code.
     pub(crate) async fn answer(&mut self, text: &str, format: Format) -> u8 {
         let text = text.trim().trim_end_matches(';');
@@ -75,7 +84,7 @@ impl Queries {
         }
         let done = tokio::select! {
             biased;
-            () = self.stop.wait() => Err((130, "interrupted".to_owned())),
+            () = self.stop.wait() => Err((INTERRUPTED, "interrupted".to_owned())),
             who = death(&mut self.workers) => Err((1, format!("{who}: the query is given up"))),
             rows = rows(&self.context, text, &self.head, &self.hosts) => rows.map_err(|e| (1, e)),
         };
@@ -90,7 +99,7 @@ impl Queries {
         };
         let mut code = 0;
         for (failed, why) in [printed, settled.map_err(|e| (1, e))].into_iter().filter_map(Result::err) {
-            eprintln!("error: {why}");
+            complain(format_args!("error: {why}"));
             code = code.max(failed);
         }
         code
