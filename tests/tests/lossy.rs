@@ -93,3 +93,19 @@ fn a_flow_that_loses_packets_waits_for_round_trips_until_nothing_is_lost_any_mor
 fn so_does_a_group() {
     adapts(proto::FlowKind::Replicate, &["h2", "h3"]);
 }
+
+/// A fifth of all packets is lost on each link. A flow that moves nothing for a while is idle and ticks rarely; this one is not.
+#[test]
+fn a_flow_that_waits_for_retries_alone_is_not_taken_for_idle() {
+    let mut sim = Controlled::new(HOSTS, LINK, 5);
+    let controller = sim.controller(None).expect("a controller");
+    let flow = sim.create(&controller, request(proto::FlowKind::Shuffle, &["h2"]));
+    let mut busy = Busy::new(&sim, &flow, 1);
+    sim.run_for(2000 * MS);
+    (0..3).for_each(|host| sim.set_faults(host, FaultRates { loss: 0.2, ..FaultRates::NONE }));
+    let (end, mut popped) = (sim.net.now() + (4000 * MS).as_nanos() as u64, 0);
+    while popped < 1000 {
+        assert!(sim.net.now() < end, "{popped} items in 4 s");
+        popped += busy.run_for(&mut sim, 10 * MS);
+    }
+}

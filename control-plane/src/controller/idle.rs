@@ -7,7 +7,7 @@ use super::error::ControllerError;
 use crate::dataplane::flow::Ticks;
 use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_TICK, PlanError};
-use crate::p4::names::counter::TRANSFERS;
+use crate::p4::names::counter::{RETRIES, TRANSFERS};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -22,7 +22,8 @@ const AFTER: Duration = Duration::from_millis(600);
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     version: u64,
-    transfers: u64,
+    /// Transfers, and what was sent again of them: a flow that loses much may take long for its first one.
+    moved: u64,
     /// Since when these are the same.
     since: Instant,
 }
@@ -45,16 +46,21 @@ impl Controller {
     /// Returns how many workers were looked at.
     async fn look_for_idle(&self, seen: &mut HashMap<String, Seen>) -> Result<u32, ControllerError> {
         let plane = &self.0.plane;
-        let flows: Vec<(String, u64, Vec<u16>)> = {
+        let flows: Vec<(String, u64, Vec<u16>, bool)> = {
             let state = self.state();
             let flows = state
                 .flows
                 .values()
                 .filter(|f| f.failed.is_none() && !f.is_adrift() && plane.idle_groups(f).is_some());
-            flows.map(|f| (f.name.clone(), f.version, f.workers().into_iter().collect())).collect()
+            let is_silent = |f: &Flow| f.rings().any(|ring| state.silent.contains_key(&ring.name));
+            let looked =
+                |f: &Flow| (f.name.clone(), f.version, f.workers().into_iter().collect(), is_silent(f));
+            flows.map(looked).collect()
         };
-        let counter = plane.schema().counter(TRANSFERS).map_err(PlanError::from)?;
-        let cells: Vec<_> = flows.iter().flat_map(|(_, _, all)| all.iter().map(|w| (counter, *w))).collect();
+        let id = |name| plane.schema().counter(name).map_err(PlanError::from);
+        let counters = [id(TRANSFERS)?, id(RETRIES)?];
+        let cells_of = |worker: &u16| counters.map(|counter| (counter, *worker));
+        let cells: Vec<_> = flows.iter().flat_map(|(_, _, all, _)| all.iter().flat_map(cells_of)).collect();
         if cells.is_empty() {
             seen.clear();
             return Ok(0);
@@ -62,11 +68,15 @@ impl Controller {
         let counted = self.reader().cells(&cells).await?;
         let (mut counted, now) = (counted.iter(), Instant::now());
         let mut before = std::mem::take(seen);
-        for (name, version, workers) in flows {
-            let transfers = counted.by_ref().take(workers.len()).map(|cell| cell.packets).sum();
-            let same = |was: &Seen| was.version == version && was.transfers == transfers;
+        for (name, version, workers, is_silent) in flows {
+            let of_flow: Vec<u64> =
+                counted.by_ref().take(workers.len() * counters.len()).map(|cell| cell.packets).collect();
+            // To a member that does not answer all is sent again and again.
+            let count = |c: &[u64]| if is_silent { c[0] } else { c[0] + c[1] };
+            let moved = of_flow.chunks_exact(counters.len()).map(count).sum();
+            let same = |was: &Seen| was.version == version && was.moved == moved;
             let since = before.remove(&name).filter(same).map_or(now, |was| was.since);
-            seen.insert(name, Seen { version, transfers, since });
+            seen.insert(name, Seen { version, moved, since });
         }
         let is_idle = |f: &Flow| {
             let seen = seen.get(&f.name).filter(|seen| seen.version == f.version);
@@ -81,7 +91,7 @@ impl Controller {
             }
             self.state().idle.extend(has.into_iter().filter(|(_, group)| *group != GROUP_TICK));
         }
-        Ok(cells.len() as u32)
+        Ok((cells.len() / counters.len()) as u32)
     }
 
     /// The groups of workers that tick too often or too rarely, and those that they are to be in. `is_idle` says which flows move
