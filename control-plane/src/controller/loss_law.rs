@@ -35,17 +35,9 @@ impl Counts {
     }
 }
 
-/// Round trips in a span of a clocking (below): fewer say too little, more hide that one of them was a timeout.
-const ROUND_TRIPS: u64 = 6;
-
 /// What the network seems to be like, from how a worker's counters rise over some milliseconds.
 #[derive(Clone, Debug, Default)]
-pub struct Clocking {
-    last: Option<(Duration, Counts)>,
-    spans: Vec<(Duration, Counts)>,
-    /// The shortest time between packets of one span.
-    packet: Option<Duration>,
-}
+pub struct Clocking(Vec<(Duration, Counts)>);
 
 /// Times of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,33 +46,60 @@ pub struct Pace {
     pub round_trip: Duration,
     /// Between two packets of one transfer.
     pub packet: Duration,
+    /// Nothing was sent again meanwhile, so nothing has waited for a timeout.
+    pub is_clean: bool,
 }
+
+/// Round trips that have to lie between two readings, so that they say something of one.
+const ROUND_TRIPS: u64 = 4;
+/// By how much round trips may seem longer than they were when the flow was last looked at.
+const SLOWER: f64 = 1.25;
+/// Timeouts are no shorter than this while nothing is known of the network.
+const UNKNOWN: Duration = Duration::from_micros(250);
 
 impl Clocking {
     /// The counters at a time, measured from anywhere.
     pub fn note(&mut self, at: Duration, counts: Counts) {
-        let Some((then, before)) = self.last else {
-            self.last = Some((at, counts));
-            return;
-        };
-        let (time, more) = (at.saturating_sub(then), counts.since(before));
-        if more.sent >= 8 {
-            let packet = time / more.sent as u32;
-            self.packet = Some(self.packet.map_or(packet, |p| p.min(packet)));
-        }
-        if more.round_trips() >= ROUND_TRIPS {
-            self.spans.push((time, more));
-            self.last = Some((at, counts));
-        }
+        self.0.push((at, counts));
     }
 
-    /// What was seen. The spans with the shortest round trips count: the others had to wait for a timeout.
+    /// What was seen: the shortest times between any two readings, since the others have waited for a timeout.
     pub fn pace(&self) -> Option<Pace> {
-        let packet = self.packet?;
-        let round_trip = |(time, more): &(Duration, Counts)| *time / more.round_trips() as u32;
-        let mut round_trips: Vec<Duration> = self.spans.iter().map(round_trip).collect();
-        round_trips.sort();
-        Some(Pace { round_trip: *round_trips.get(round_trips.len() / 4)?, packet })
+        let (mut clean, mut any, mut packet) = (None, None, None);
+        let shorter = |a: Option<Duration>, b: Duration| Some(a.map_or(b, |a| a.min(b)));
+        for (i, (then, before)) in self.0.iter().enumerate() {
+            for (at, counts) in &self.0[i + 1..] {
+                let (time, more) = (at.saturating_sub(*then), counts.since(*before));
+                if more.sent >= 8 {
+                    packet = shorter(packet, time / more.sent as u32);
+                }
+                // The first may have come just behind the reading.
+                let first = if more.transfers > 0 { 3 } else { 1 };
+                let whole = more.round_trips().saturating_sub(first);
+                if whole >= ROUND_TRIPS {
+                    let round_trip = time / whole as u32;
+                    any = shorter(any, round_trip);
+                    clean = if more.retries == 0 { shorter(clean, round_trip) } else { clean };
+                }
+            }
+        }
+        Some(Pace { round_trip: clean.or(any)?, packet: packet?, is_clean: clean.is_some() })
+    }
+}
+
+impl Pace {
+    /// What is known of a network whose timeouts were `rto` after another look found `found`. Where much is lost, all that a look sees may
+    /// have waited for timeouts. So what could be a timeout is not believed at first; and a round trip that is known becomes longer only slowly,
+    /// and only if timeouts are hardly longer than what was found: then each answer may have come behind its timeout.
+    pub fn and(known: Option<Pace>, found: Option<Pace>, rto: Duration) -> Option<Pace> {
+        let Some(found) = found else { return known };
+        let Some(known) = known else {
+            let is_believed = found.is_clean || rto <= UNKNOWN * 2 || found.round_trip * MARGIN * 2 <= rto;
+            return is_believed.then_some(found);
+        };
+        let may_be_longer = found.round_trip > rto * 2 / 3;
+        let longest = if may_be_longer { known.round_trip.mul_f64(SLOWER) } else { known.round_trip };
+        Some(Pace { round_trip: found.round_trip.min(longest), ..found })
     }
 }
 
@@ -101,19 +120,26 @@ pub struct Bounds {
 
 /// A timeout is that many round trips: what is late is not yet lost.
 const MARGIN: u32 = 3;
+/// Packets of a transfer whose loss nothing but a timeout tells.
+const WAITS: f64 = 2.5;
 /// Another value is written when it differs by more than that factor.
 const WORTH: f64 = 1.4;
 
 impl Bounds {
     /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen.
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>) -> Adapted {
-        // Nothing moves but by timeouts: they are much too long.
-        let rto = pace.map_or(now.rto / 4, |p| p.round_trip * MARGIN);
+        // Nothing moves but by timeouts: they are much too long, and so are transfers.
+        let rto = pace.map_or((now.rto / 4).max(UNKNOWN), |p| p.round_trip * MARGIN);
         let rto = rto.clamp(self.least_rto.min(self.own.rto), self.own.rto);
         let near = |a: f64, b: f64| a / b < WORTH && b / a < WORTH;
         let same = near(rto.as_secs_f64(), now.rto.as_secs_f64());
-        let batch = pace.map_or(now.max_batch, |p| self.batch(now, more, p));
+        let batch = pace.map_or_else(|| self.half(now.max_batch), |p| self.batch(now, more, p));
         Adapted { rto: if same { now.rto } else { rto }, max_batch: batch }
+    }
+
+    /// Half as much, in whole items.
+    fn half(&self, batch: u32) -> u32 {
+        (batch / 2 / self.item_size * self.item_size).max(self.item_size)
     }
 
     /// The batch at which round trips and what is sent in vain cost the same.
@@ -122,24 +148,25 @@ impl Bounds {
         // Of packets that were needed, how many were lost; most that are sent behind a hole are not needed.
         let needed = (more.transfers as f64 * packets(now.max_batch)).max(1.0);
         let lost = (more.retries as f64 / needed).min(0.5);
-        let trip = pace.round_trip.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
+        let in_packets = |time: Duration| time.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
+        let trip = in_packets(pace.round_trip);
         let best = if self.replicate {
             // All begins again: (3 trip + n) / (1 - lost)^n over n is least where lost n^2 + 3 lost trip n = 3 trip.
             let b = 3.0 * lost * trip;
             ((b * b + 12.0 * lost * trip).sqrt() - b) / (2.0 * lost).max(1e-9)
         } else {
-            // (3 trip + n) / n + lost (trip + n / 2) is least where n^2 = 6 trip / lost.
-            (6.0 * trip / lost.max(1e-9)).sqrt()
+            // A transfer waits for a timeout if its READ, its last packet, an ACK, or its tail is lost.
+            let each = 3.0 * trip + WAITS * lost * in_packets(now.rto);
+            // (each + n) / n + lost (trip + n / 2) is least where n^2 = 2 each / lost.
+            (2.0 * each / lost.max(1e-9)).sqrt()
         };
         // Powers of two of items, and none over again while the best one is near.
-        let (most, least) = (self.own.max_batch, self.item_size);
-        let now = now.max_batch.max(least);
+        let now = now.max_batch.max(self.item_size);
         let wanted = best * f64::from(self.mtu);
         if wanted < f64::from(now) / 1.5 {
-            let half = now / 2 / self.item_size * self.item_size;
-            half.max(least)
+            self.half(now)
         } else if wanted > f64::from(now) * 2.5 {
-            now.saturating_mul(2).min(most)
+            now.saturating_mul(2).min(self.own.max_batch)
         } else {
             now
         }
@@ -170,7 +197,7 @@ mod tests {
 
     #[test]
     fn timeouts_follow_the_round_trip() {
-        let pace = |us| Pace { round_trip: us * US, packet: US };
+        let pace = |us| Pace { round_trip: us * US, packet: US, is_clean: true };
         let rto = |us| settled(bounds(false), 50, pace(us)).rto;
         assert_eq!(rto(100), 300 * US);
         assert_eq!(rto(1000), 3000 * US);
@@ -180,13 +207,14 @@ mod tests {
 
     #[test]
     fn the_more_is_lost_the_less_is_moved_at_a_time() {
-        let pace = Pace { round_trip: 100 * US, packet: US };
+        let pace = Pace { round_trip: 100 * US, packet: US, is_clean: true };
         let batch = |one_in| settled(bounds(false), one_in, pace).max_batch >> 10;
         assert_eq!(batch(100_000), 1024);
-        assert_eq!([batch(50), batch(10), batch(3)], [256, 64, 32]);
+        assert_eq!([batch(50), batch(10), batch(3)], [256, 128, 64]);
         let group = settled(bounds(true), 50, pace).max_batch >> 10;
         assert!(group < batch(50), "{group}: a group begins again with all");
-        let near = settled(bounds(false), 50, Pace { round_trip: 10 * US, packet: US }).max_batch;
+        let near =
+            settled(bounds(false), 50, Pace { round_trip: 10 * US, packet: US, is_clean: true }).max_batch;
         assert!(near < batch(50) << 10, "{near}: round trips cost little");
     }
 
@@ -194,21 +222,22 @@ mod tests {
     fn a_batch_is_whole_items_and_at_least_one() {
         let own = Adapted { rto: 20_000 * US, max_batch: 3 * 40_000 };
         let bounds = Bounds { own, item_size: 40_000, ..bounds(false) };
-        let pace = Pace { round_trip: US, packet: US };
+        let pace = Pace { round_trip: US, packet: US, is_clean: true };
         assert_eq!(settled(bounds, 3, pace).max_batch, 40_000);
         assert_eq!(settled(bounds, 1_000_000, pace).max_batch, 120_000);
     }
 
     #[test]
-    fn without_an_answer_timeouts_become_much_shorter_step_by_step() {
+    fn without_an_answer_timeouts_and_batches_become_much_shorter_step_by_step() {
         let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
         let once = bounds.next(bounds.own, more, None);
-        assert_eq!(once, Adapted { rto: 5_000 * US, ..bounds.own });
-        assert_eq!((0..9).fold(once, |now, _| bounds.next(now, more, None)).rto, 160 * US);
+        assert_eq!(once, Adapted { rto: 5_000 * US, max_batch: bounds.own.max_batch / 2 });
+        let last = (0..19).fold(once, |now, _| bounds.next(now, more, None));
+        assert!(last.rto < UNKNOWN * 2 && last.max_batch == bounds.item_size, "{last:?}");
     }
 
     #[test]
-    fn spans_that_waited_for_a_timeout_do_not_count() {
+    fn readings_between_which_something_waited_for_a_timeout_do_not_count() {
         let (mut clocking, mut at, mut counts) = (Clocking::default(), Duration::ZERO, Counts::default());
         for span in 0..12 {
             for _ in 0..4 {
@@ -225,8 +254,24 @@ mod tests {
                 at += 20_000 * US;
             }
         }
-        let pace = clocking.pace().expect("spans");
-        assert_eq!(pace, Pace { round_trip: 106 * US, packet: US });
+        let pace = clocking.pace().expect("readings");
+        assert_eq!(pace.packet, US);
+        assert!((100 * US..130 * US).contains(&pace.round_trip), "{pace:?}");
         assert_eq!(Clocking::default().pace(), None);
+    }
+
+    #[test]
+    fn round_trips_that_may_have_been_timeouts_change_little() {
+        let pace = |us| Some(Pace { round_trip: us * US, packet: US, is_clean: false });
+        let and = |known, found, rto| Pace::and(known, found, rto * US).map(|p| p.round_trip);
+        assert_eq!(and(None, pace(100), 20_000), Some(100 * US));
+        assert_eq!(and(None, pace(8_000), 20_000), None, "half of a timeout");
+        let clean = Some(Pace { is_clean: true, ..pace(8_000).expect("one") });
+        assert_eq!(and(None, clean, 20_000), Some(8_000 * US), "nothing was sent again");
+        assert_eq!(and(None, pace(1_000), 250), Some(1_000 * US), "timeouts do not become shorter");
+        assert_eq!(and(pace(100), pace(190), 300), Some(100 * US));
+        assert_eq!(and(pace(100), pace(60), 300), Some(60 * US));
+        assert_eq!(and(pace(100), pace(900), 300), Some(125 * US), "the network may have become slower");
+        assert_eq!(and(pace(100), None, 300), Some(100 * US));
     }
 }

@@ -36,6 +36,8 @@ struct Seen {
     counts: Vec<Counts>,
     /// When something was last sent again.
     lost: Option<Instant>,
+    /// What is known of its network.
+    pace: Option<Pace>,
 }
 
 impl Seen {
@@ -90,13 +92,14 @@ impl Controller {
             let was = before.remove(&looked.name).filter(|was| was.version == looked.version);
             let more = was.as_ref().map_or(Counts::default(), |was| since(&counts, &was.counts));
             let loses = more.retries > 0;
-            let lost = if loses { Some(now) } else { was.and_then(|was| was.lost) };
-            seen.insert(looked.name.clone(), Seen { version: looked.version, counts, lost });
+            let (lost, pace) = was.map_or((None, None), |was| (was.lost, was.pace));
+            let lost = if loses { Some(now) } else { lost };
+            seen.insert(looked.name.clone(), Seen { version: looked.version, counts, lost, pace });
             if loses {
                 lossy.push(Lossy { looked, more });
             }
         }
-        self.adapt(lossy, |name| seen.get(name).is_some_and(|seen| seen.is_calm(now))).await?;
+        self.adapt(lossy, seen, now).await?;
         Ok(workers.len() as u32)
     }
 
@@ -150,12 +153,20 @@ impl Controller {
     }
 
     /// Sets what `lossy` flows need, and gives back to those that are calm what their settings say.
-    async fn adapt(&self, lossy: Vec<Lossy>, is_calm: impl Fn(&str) -> bool) -> Result<(), ControllerError> {
+    async fn adapt(
+        &self,
+        lossy: Vec<Lossy>,
+        seen: &mut HashMap<String, Seen>,
+        now: Instant,
+    ) -> Result<(), ControllerError> {
         let mut wanted = AdaptedFlows::clone(&self.state().adapted);
-        wanted.retain(|name, _| !is_calm(name));
+        wanted.retain(|name, _| !seen.get(name).is_some_and(|seen| seen.is_calm(now)));
         for Lossy { looked, more } in lossy {
             let some = &looked.workers[..looked.workers.len().min(CLOCKED)];
-            let pace = self.clock(some).await?.into_iter().flatten().min_by_key(|pace| pace.round_trip);
+            let found = self.clock(some).await?.into_iter().flatten().min_by_key(|pace| pace.round_trip);
+            let Some(seen) = seen.get_mut(&looked.name) else { continue };
+            seen.pace = Pace::and(seen.pace, found, looked.now.rto);
+            let pace = seen.pace;
             let next = looked.bounds.next(looked.now, more, pace);
             if next == looked.bounds.own {
                 wanted.remove(&looked.name);

@@ -273,7 +273,7 @@ impl DataPlane {
 
     /// The shortest timeout that workers keep: they look at it when they tick.
     pub fn least_timeout(&self) -> Duration {
-        self.timer.tick() * 4
+        self.timer.tick() * 2
     }
 
     /// Whether packets may wait for as long as there are many: not in a chip.
