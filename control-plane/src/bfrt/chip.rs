@@ -20,8 +20,12 @@ const BUFFER: &str = "pktgen.pkt_buffer";
 const PRUNE: &str = "$pre.prune";
 /// The generator puts so many bytes of its own in front of a packet: they take the place of the destination address.
 const GENERATOR_HEADER: usize = 6;
-/// Packets lie in the generator's buffer at multiples of 16 bytes; each application has a place of its own.
+/// Packets lie in the generator's buffer at multiples of 16 bytes; each application has a place of its own, and fills it with its
+/// packet: the driver of a Tofino 2 refuses packets of fewer than 59 bytes, and an internal frame has 58 here.
 const PLACE: u32 = 64;
+/// Where the EtherType is there, and what it is (p4/arch/tna/parser.p4): the parser takes away what fills the place.
+const ETHERTYPE: std::ops::Range<usize> = 12 - GENERATOR_HEADER..14 - GENERATOR_HEADER;
+const ETHERTYPE_GENERATED: [u8; 2] = [0x88, 0xb6];
 /// What RoCE, Ethernet and what one half of ingress tells the other put around the payload of a path MTU, generously.
 const AROUND_MTU: u32 = 200;
 /// Into how many parts workers are shared: by the lowest bits of their numbers.
@@ -160,9 +164,11 @@ pub(super) fn generate(
     packet: &[u8],
     every: Option<std::time::Duration>,
 ) -> Result<Vec<bf::Update>, BfrtError> {
-    let body = packet.get(GENERATOR_HEADER..).unwrap_or_default().to_vec();
+    debug_assert_eq!(packet.len(), admin::FRAME);
+    let mut body = packet.get(GENERATOR_HEADER..).unwrap_or_default().to_vec();
+    body.resize(PLACE as usize, 0);
+    body[ETHERTYPE].copy_from_slice(&ETHERTYPE_GENERATED);
     let place = u64::from(app * PLACE);
-    debug_assert!(packet.len() == admin::FRAME && body.len() <= PLACE as usize);
     let length = body.len() as u64;
     let (action, nanoseconds) = match every {
         // Longer than that the chip can't wait; ticks may come early.

@@ -64,10 +64,10 @@ impl BfrtClient {
         let (requests, outgoing) = mpsc::channel(4);
         requests.send(subscribe(device)).await.map_err(|e| fail(e.to_string()))?;
         let stream = rpc.stream_channel(ReceiverStream::new(outgoing)).await;
-        let mut responses = stream.map_err(|e| refused("opening the stream", &e))?.into_inner();
+        let mut responses = stream.map_err(|e| refused(subscribing(&e), &e))?.into_inner();
         loop {
             let message = responses.next().await.ok_or_else(|| ClientError::Lost { switch: name.clone() })?;
-            let update = message.map_err(|e| refused("subscribing", &e))?.update;
+            let update = message.map_err(|e| refused(subscribing(&e), &e))?.update;
             let Some(bf::stream_message_response::Update::Subscribe(answer)) = update else { continue };
             match answer.status {
                 Some(status) if status.code != tonic::Code::Ok as i32 => {
@@ -301,6 +301,14 @@ impl BfrtClient {
 
 fn in_first_pipe(device_id: u32) -> bf::TargetDevice {
     bf::TargetDevice { pipe_id: 0, ..everywhere(device_id) }
+}
+
+/// What was done when a driver ended the stream so. It tells clients apart by their numbers, and every controller has the same.
+fn subscribing(status: &tonic::Status) -> &'static str {
+    match status.code() {
+        tonic::Code::InvalidArgument => "another controller is connected to its driver; stop that one first",
+        _ => "subscribing",
+    }
 }
 
 fn subscribe(device_id: u32) -> bf::StreamMessageRequest {

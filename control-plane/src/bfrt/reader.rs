@@ -32,7 +32,8 @@ impl BfrtReader {
     /// Whether the switch has what a controller gives it first: programs start with empty tables.
     pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
         let table = self.info.table("own_ip").map_err(|e| self.unfit(e))?;
-        Ok(!self.all_of(table.id).await?.is_empty())
+        // Among all entries of a table the driver names its default entry.
+        Ok(self.all_of(table.id).await?.iter().any(|e| !e.is_default_entry))
     }
 
     /// All entries of these tables.

@@ -86,6 +86,13 @@ impl Table {
         self.name.starts_with("pipe.") || self.name.starts_with("fold.")
     }
 
+    /// What is done where no entry matches: whoever reads a whole table is told, too. The driver has no such entry in its own.
+    pub fn default_entry(&self, table_id: u32) -> Option<bf::TableEntry> {
+        let (action_id, ..) = self.actions.last().filter(|_| self.of_program())?;
+        let data = Some(bf::TableData { action_id: *action_id, fields: Vec::new() });
+        Some(bf::TableEntry { table_id, data, is_default_entry: true, ..Default::default() })
+    }
+
     /// The key's values in the order of their fields.
     pub fn key(&self, key: &bf::TableKey) -> Result<Vec<u64>, String> {
         let mut out = Vec::new();

@@ -327,6 +327,22 @@ fn life(chip: Chip, program: &str) {
     rig.sound();
 }
 
+/// A driver that was started anew has lost all, though it names a default entry in each table.
+#[test]
+fn an_empty_switch_gets_everything_again() {
+    let rig = Rig::new(Chip::Tofino2, &program(Chip::Tofino2));
+    let controller = rig.start().expect("a controller");
+    let mut client = rig.client(&controller);
+    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h2"]);
+    rig.runtime.block_on(client.create_flow(shuffle)).expect("created");
+    drop(client);
+    rig.end(controller);
+    rig.recorder.restart();
+    let controller = rig.start().expect("a successor");
+    set_up(&rig);
+    rig.end(controller);
+}
+
 #[test]
 fn flows_of_every_kind_on_a_tofino() {
     life(Chip::Tofino, &program(Chip::Tofino));
@@ -376,7 +392,7 @@ fn a_second_controller_is_refused() {
     let rig = Rig::new(Chip::Tofino, &program(Chip::Tofino));
     let first = rig.start().expect("a controller");
     let e = rig.start().err().expect("refused").to_string();
-    assert!(e.contains("switch `s1`: subscribing"), "{e}");
+    assert!(e.contains("switch `s1`: another controller is connected"), "{e}");
     rig.sound();
     drop(first);
 }

@@ -6,6 +6,7 @@ use bf::bf_runtime_server::{BfRuntime, BfRuntimeServer};
 use bf::data_field::Value;
 use bf::table_entry::Value as Key;
 use bf::update::Type;
+use prost::Message;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use zsr_control_plane::bfrt::proto as bf;
 
 /// Name of the program.
@@ -72,6 +73,11 @@ impl Recorder {
         self.0.lock().expect("no test has panicked in it")
     }
 
+    /// The driver is started anew: its tables are empty.
+    pub fn restart(&self) {
+        self.state().entries.clear();
+    }
+
     /// Entries of the table whose name ends in `name`.
     pub fn held(&self, name: &str) -> Vec<(Vec<u64>, String, HashMap<String, Value>)> {
         let state = self.state();
@@ -107,6 +113,9 @@ impl State {
             (None, Type::Delete) => None,
             _ => return Err(format!("{name}: {kind:?} with the wrong data")),
         };
+        if let Some((_, data)) = &content {
+            generator(&name, &key, data)?;
+        }
         let held = self.entries.entry(entry.table_id).or_default();
         match (kind, held.contains_key(&key)) {
             // The driver takes it as a new value.
@@ -182,10 +191,7 @@ impl State {
         if data.get("app_enable") != Some(&Value::BoolVal(true)) || !action.ends_with("one_shot") {
             return;
         }
-        let number = |name: &str| match data.get(name) {
-            Some(Value::Stream(b)) => b.iter().fold(0, |n, &b| n << 8 | u64::from(b)),
-            _ => 0,
-        };
+        let number = |name: &str| value(data, name).unwrap_or_default();
         let place = vec![number("pkt_buffer_offset"), number("pkt_len")];
         let id = self.tables.0.iter().find(|(_, t)| t.name.ends_with("pktgen.pkt_buffer")).map(|(id, _)| *id);
         let entry = id.and_then(|id| self.entries.get(&id)).and_then(|e| e.get(&place));
@@ -193,8 +199,8 @@ impl State {
             self.problems.push(format!("the generator has no packet at {place:?}"));
             return;
         };
-        if packet.len() as u64 != place[1] || packet[6..8] != [0x88, 0xb5] {
-            self.problems.push(format!("not an internal frame: {packet:?}"));
+        if packet.len() as u64 != place[1] || packet[6..8] != [0x88, 0xb6] {
+            self.problems.push(format!("not a frame of the generator's: {packet:?}"));
         } else if packet[EVENT] == EV_QUERY {
             self.answer([packet[WORKER], packet[WORKER + 1]]);
         }
@@ -235,6 +241,54 @@ impl State {
     }
 }
 
+fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
+    match data.get(name) {
+        Some(Value::Stream(bytes)) => Some(bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))),
+        _ => None,
+    }
+}
+
+/// What the driver checks of the packet generator: the chip adds 6 bytes in front and 4 behind.
+fn generator(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
+    if table.ends_with("pktgen.pkt_buffer") {
+        let bytes = matches!(data.get("buffer"), Some(Value::Stream(b)) if b.len() as u64 == key[1]);
+        return if bytes && key[0] % 16 == 0 && key[0] + key[1] <= 16 << 10 {
+            Ok(())
+        } else {
+            Err(format!("{table}: {key:?}: not as long as the key says, or not where packets can lie"))
+        };
+    }
+    if !table.ends_with("pktgen.app_cfg") {
+        return Ok(());
+    }
+    let shortest: u64 = if table.starts_with("tf2.") { 69 - 6 - 4 } else { 21 - 6 - 4 };
+    for (name, right) in [
+        ("pkt_len", &(|n| n >= shortest) as &dyn Fn(u64) -> bool),
+        ("pkt_buffer_offset", &|n| n % 16 == 0),
+        ("pipe_local_source_port", &|n| n <= 127),
+        ("assigned_chnl_id", &|n| n <= 7),
+    ] {
+        if let Some(n) = value(data, name).filter(|&n| !right(n)) {
+            return Err(format!("{table}: {key:?}: no application can have {name} {n}"));
+        }
+    }
+    Ok(())
+}
+
+/// The status of a request whose parts ended so: it has an error for each, up to the last that failed.
+fn outcome(what: &str, parts: Vec<Result<(), (Code, String)>>) -> Result<(), Status> {
+    let Some(last) = parts.iter().rposition(Result::is_err) else { return Ok(()) };
+    let error = |part: Result<(), (Code, String)>| {
+        let (code, message) = part.err().unwrap_or((Code::Ok, String::new()));
+        let error = bf::Error { canonical_code: code.into(), message, ..Default::default() };
+        prost_types::Any { type_url: String::new(), value: error.encode_to_vec() }
+    };
+    let details = parts.into_iter().take(last + 1).map(error).collect();
+    let all =
+        p4runtime_proto::google::rpc::Status { code: Code::Unknown.into(), message: what.into(), details };
+    Err(Status::with_details(Code::Unknown, what, all.encode_to_vec().into()))
+}
+
 type Out<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
@@ -246,21 +300,25 @@ impl BfRuntime for Recorder {
         let request = request.into_inner();
         let mut state = self.state();
         state.request(request.client_id, &request.p4_name, request.target);
+        let mut parts = Vec::new();
         for update in &request.updates {
-            if let Err(problem) = state.update(update) {
-                state.problems.push(problem.clone());
-                return Err(Status::invalid_argument(problem));
-            }
+            let done = state.update(update);
+            state.problems.extend(done.as_ref().err().cloned());
+            parts.push(done.map_err(|problem| {
+                let full = problem.contains("more than");
+                (if full { Code::ResourceExhausted } else { Code::InvalidArgument }, problem)
+            }));
         }
-        Ok(Response::new(bf::WriteResponse::default()))
+        outcome("Write Error Status", parts).map(|()| Response::new(bf::WriteResponse::default()))
     }
 
     async fn read(&self, request: Request<bf::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
         let mut state = self.state();
         state.request(request.client_id, &request.p4_name, request.target);
-        let mut out = Vec::new();
+        let (mut out, mut parts) = (Vec::new(), Vec::new());
         for entity in request.entities {
+            let before = out.len();
             let Some(bf::entity::Entity::TableEntry(asked)) = entity.entity else { continue };
             let Some(table) = state.tables.0.get(&asked.table_id) else {
                 state.problems.push(format!("no table has number {}", asked.table_id));
@@ -276,17 +334,22 @@ impl BfRuntime for Recorder {
                 },
                 _ => None,
             };
+            let default = key.is_none().then(|| table.default_entry(asked.table_id)).flatten();
             let held = state.entries.get(&asked.table_id).into_iter().flatten();
             let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
             out.extend(wanted.map(|(_, (_, _, entry))| bf::Entity {
                 entity: Some(bf::entity::Entity::TableEntry(entry.clone())),
             }));
+            parts.push(match key.is_some() && out.len() == before {
+                true => Err((Code::NotFound, format!("Entry not found in table:{}", table.name))),
+                false => Ok(()),
+            });
+            out.extend(default.map(|e| bf::Entity { entity: Some(bf::entity::Entity::TableEntry(e)) }));
         }
-        if out.is_empty() {
-            return Err(Status::not_found("nothing is there"));
-        }
-        let answer = bf::ReadResponse { entities: out, status: Vec::new() };
-        Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
+        // What is there comes first, and then what is not.
+        let answer = Ok(bf::ReadResponse { entities: out, status: Vec::new() });
+        let end = outcome("Read Error Status", parts).err().map(Err);
+        Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::once(answer).chain(end)))))
     }
 
     async fn set_forwarding_pipeline_config(
@@ -335,13 +398,15 @@ impl BfRuntime for Recorder {
                     own.state().problems.push("the stream is for subscriptions".into());
                     continue;
                 };
-                let code =
-                    if own.state().stream.is_some() { tonic::Code::AlreadyExists } else { tonic::Code::Ok };
-                subscribe.status =
-                    Some(p4runtime_proto::google::rpc::Status { code: code.into(), ..Default::default() });
-                if code == tonic::Code::Ok {
-                    own.state().stream = Some(answers.clone());
+                // A client's number is its name, and every controller has the same.
+                if own.state().stream.is_some() {
+                    let refused = "Can't have two clients with the same client id Invalid arguments";
+                    let _ = answers.send(Err(Status::invalid_argument(refused))).await;
+                    return;
                 }
+                let ok = p4runtime_proto::google::rpc::Status::default();
+                subscribe.status = Some(ok);
+                own.state().stream = Some(answers.clone());
                 let update = Some(bf::stream_message_response::Update::Subscribe(subscribe));
                 let _ = answers.send(Ok(bf::StreamMessageResponse { update })).await;
             }

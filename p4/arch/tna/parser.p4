@@ -14,8 +14,9 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         m.trusted = 1;
         pkt.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_INTERNAL : internal;
-            default            : outside;
+            ETHERTYPE_INTERNAL  : internal;
+            ETHERTYPE_GENERATED : generated;
+            default             : outside;
         }
     }
     state ethernet {
@@ -57,6 +58,14 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     state internal {
         m.event = pkt.lookahead<event_t>();
         pkt.extract(m.b);
+        m.internal = 1;
+        transition accept;
+    }
+    // What fills the packet would stay behind all that is made of it.
+    state generated {
+        m.event = pkt.lookahead<event_t>();
+        pkt.extract(m.b);
+        pkt.advance(8 * GENERATED_FILL);
         m.internal = 1;
         transition accept;
     }
