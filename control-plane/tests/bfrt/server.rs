@@ -252,7 +252,7 @@ fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
 fn generator(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
     if table.ends_with("pktgen.pkt_buffer") {
         let bytes = matches!(data.get("buffer"), Some(Value::Stream(b)) if b.len() as u64 == key[1]);
-        return if bytes && key[0] % 16 == 0 && key[0] + key[1] <= 16 << 10 {
+        return if bytes && key[0].is_multiple_of(16) && key[0] + key[1] <= 16 << 10 {
             Ok(())
         } else {
             Err(format!("{table}: {key:?}: not as long as the key says, or not where packets can lie"))
