@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::{
     AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs,
-    FlowArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, RoleArgs, StatusArgs, TopArgs, UpArgs,
+    FlowArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs, TopArgs, UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
 use zsr_topology::{InputFormat, Overrides, parse_delimiter};
@@ -66,7 +66,7 @@ pub enum Command {
     #[command(disable_help_flag = true)]
     Sql(SqlArgs),
     /// Run the switch of a system, in the foreground unless told otherwise
-    Switch(RoleArgs),
+    Switch(SwitchArgs),
     /// Run agent and NIC of one host of a system, in the foreground unless told otherwise
     Agent(AgentArgs),
     /// Run the controller of a system, in the foreground unless told otherwise

@@ -133,6 +133,9 @@ pub(super) fn status(
         "version": system.map(|s| &s.version),
         "journal_trouble": system.map(|s| some(&s.journal_trouble)),
         "switch": switch,
+        "standby": system.and_then(|s| s.standby.as_ref()).map(|s| {
+            json!({"name": s.name, "p4runtime": s.p4runtime, "ready": s.connected, "trouble": some(&s.trouble)})
+        }),
         "hosts": system.map(|s| s.hosts.iter().map(host).collect::<Vec<_>>()),
     })
 }

@@ -117,7 +117,7 @@ impl DownArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/restart.md"))]
 pub struct RestartArgs {
-    /// The process, as zsr status names it: switch, controller, or agent.HOST
+    /// The process, as zsr status names it: switch, switch.STANDBY, controller, or agent.HOST
     #[arg(value_name = "PROCESS")]
     pub process: String,
     /// Only say what survives
@@ -155,6 +155,18 @@ pub struct RoleArgs {
     /// Leave the terminal, and say `ready` on standard output: what a process in the background is started with
     #[arg(long, hide = true)]
     pub ready: bool,
+}
+
+/// Options of `zsr switch`.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/role.md"))]
+pub struct SwitchArgs {
+    /// As for all processes
+    #[command(flatten)]
+    pub role: RoleArgs,
+    /// The standby, by its name in the topology [default: the switch that it stands by for]
+    #[arg(value_name = "STANDBY")]
+    pub standby: Option<String>,
 }
 
 /// Options of `zsr agent`.

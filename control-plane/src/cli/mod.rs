@@ -95,7 +95,10 @@ fn execute(args: impl IntoIterator<Item = OsString>, runner: Runner<'_>) -> u8 {
         Command::Lat(args) => measure::lat(&args),
         Command::Barrier(args) => barrier::wait(&args),
         Command::Sql(args) => sql::sql(&args),
-        Command::Switch(args) => system::role(&args, Role::Switch, None),
+        Command::Switch(args) => {
+            let role = args.standby.map_or(Role::Switch, |name| Role::Standby { name });
+            system::role(&args.role, role, None)
+        }
         Command::Agent(args) => {
             system::role(&args.role, Role::Agent { host: args.host.clone(), listen: args.listen }, None)
         }

@@ -98,9 +98,15 @@ fn survives(role: &Role, topology: &Topology, flows: Result<&[proto::Flow], &str
             out.push("survives: all flows; the switch itself runs elsewhere and goes on".to_owned());
             out.push("ends: ticks and links that this process serves, until it is there again".to_owned());
         }
-        Role::Switch => {
+        Role::Switch | Role::Standby { .. } => {
             out.push("survives: all flows with what is in them, and programs at their rings".to_owned());
             out.push("ends: packets under way, which are sent again; flows stand still until the switch is there again".to_owned());
+            if let Some(standby) = topology.standby() {
+                out.push(format!(
+                    "if it moves the flows (zsr status), the other one of {} and {} takes them over at once",
+                    topology.switches[0].name, standby.name
+                ));
+            }
         }
     }
     if let Err(why) = flows {
@@ -127,7 +133,7 @@ fn found(place: &Place, role: &Role) -> bool {
             .and_then(|s| s.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await }));
         let is_there = system.is_ok_and(|system| match role {
             Role::Controller => true,
-            Role::Switch => system.switch.is_some_and(|s| s.connected),
+            Role::Switch | Role::Standby { .. } => system.switch.is_some_and(|s| s.connected),
             Role::Agent { host, .. } => system.hosts.iter().any(|h| h.name == *host && h.connected),
         });
         if is_there {

@@ -169,7 +169,7 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
             complain(format_args!("error: {e}"));
             use process::RoleError as E;
             match e {
-                E::NoHost(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
+                E::NoHost(_) | E::NoStandby(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
                 _ => FAILED,
             }
         }

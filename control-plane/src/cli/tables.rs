@@ -139,6 +139,13 @@ pub(super) fn status(
             out += &format!("switch {}: {}\n", s.name, s.trouble);
         }
     }
+    if let Some(s) = &system.standby {
+        let state = if s.connected { "can take over" } else { "CAN'T TAKE OVER" };
+        out += &format!("standby {}: P4Runtime at {}, {state}\n", s.name, s.p4runtime);
+        if !s.trouble.is_empty() {
+            out += &format!("standby {}: {}\n", s.name, s.trouble);
+        }
+    }
     let mut t = table(&["HOST", "IP", "PORT", "MTU", "RINGS", "AGENT"]);
     for h in &system.hosts {
         let agent = if h.connected { "answers" } else { "LOST" };

@@ -191,7 +191,7 @@ impl Controller {
 
     /// Whether the switch can be changed now.
     pub(super) fn can_change(&self) -> Result<(), ControllerError> {
-        let name = &self.0.switch_name;
+        let name = self.switch_name();
         let message = match self.reach() {
             Reach::Open => return Ok(()),
             Reach::Lost(why) => {

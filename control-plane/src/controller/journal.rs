@@ -143,6 +143,17 @@ impl Journal {
         self.owe(None, Line::Program { cookie });
     }
 
+    /// No switch has what the journal says, from now on: the controller gives up one that may come back.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn forget_program(&mut self) -> Result<(), JournalError> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        self.append(&Line::Program { cookie: None })
+    }
+
     fn owe(&mut self, about: Option<String>, line: Line) {
         if self.store.is_some() {
             self.owed.insert(about, line);

@@ -53,6 +53,7 @@ mod resume;
 mod service;
 mod session;
 mod shares;
+mod standby;
 mod start;
 pub mod state;
 mod stats;
@@ -76,7 +77,7 @@ use tokio::time::Instant;
 
 pub use request::create_flow_request;
 pub use service::{serve, serve_tcp, serve_tls};
-pub use start::{Setup, StartError, give_base, start};
+pub use start::{Seat, Setup, StartError, give_base, start};
 
 /// A running controller. Clones are the same one.
 #[derive(Clone)]
@@ -84,7 +85,6 @@ pub struct Controller(Arc<Inner>);
 
 struct Inner {
     name: String,
-    switch_name: String,
     /// What a switch is given that was started anew.
     base: reconnect::Base,
     session: Mutex<Session>,
@@ -115,6 +115,7 @@ struct Inner {
     states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
     /// There are flows, perhaps, with workers that are adrift.
     adrift: tokio::sync::Notify,
+    standby: standby::Standby,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
     /// Other workers tick.

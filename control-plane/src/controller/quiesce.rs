@@ -81,7 +81,7 @@ impl Controller {
             }
             patience = (patience * 2).min(LATE_ANSWER);
         }
-        let message = format!("switch `{}` does not answer for worker {worker}", self.0.switch_name);
+        let message = format!("switch `{}` does not answer for worker {worker}", self.switch_name());
         Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 

@@ -130,7 +130,7 @@ pub(super) async fn reconcile<'f>(
 impl Controller {
     /// Takes up a switch that has kept its flows, by who holds `work`; tells what there was to set right.
     pub(super) async fn take_up(&self, client: &mut SwitchClient) -> Result<String, StartError> {
-        let topology = &self.0.base.topology;
+        let topology = &self.0.base.choice().topology;
         let flows = self.list_flows();
         let ticking = ticking(&self.0.plane, flows.iter());
         let around = Surroundings::of(&self.state());
@@ -141,7 +141,7 @@ impl Controller {
             Ok::<_, StartError>(done)
         };
         let silent =
-            |_| ClientError::Silent { switch: self.0.switch_name.clone(), seconds: RECONCILE.as_secs() };
+            |_| ClientError::Silent { switch: self.switch_name().to_owned(), seconds: RECONCILE.as_secs() };
         let (difference, ticking, idle) = tokio::time::timeout(RECONCILE, done).await.map_err(silent)??;
         {
             let mut state = self.state();
@@ -149,7 +149,7 @@ impl Controller {
         }
         Ok(format!(
             "the session with switch `{}` is there again, and its {} flows went on; {}",
-            self.0.switch_name,
+            self.switch_name(),
             flows.len(),
             set_right(&difference)
         ))

@@ -165,7 +165,7 @@ impl Service for Controller {
             name: inner.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             switch: Some(proto::Switch {
-                name: inner.switch_name.clone(),
+                name: self.switch_name().to_owned(),
                 p4runtime: self.session().address.to_string(),
                 connected: self.is_open(),
                 trouble: match self.reach() {
@@ -177,6 +177,7 @@ impl Service for Controller {
                 queue_pairs: used.qps,
                 ports: inner.links.ports(),
             }),
+            standby: self.standby(),
             hosts,
             pid: std::process::id(),
             newest_event: inner.events.newest(),

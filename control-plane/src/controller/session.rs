@@ -17,7 +17,6 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 use zsr_api::controller::EventKind;
-use zsr_tls::Peer;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
 /// How often a switch was not reached that counts as dead, beside the time.
@@ -87,7 +86,7 @@ pub(super) async fn become_primary(
 }
 
 /// Whether no server is reached at all.
-fn is_unreachable(e: &StartError) -> bool {
+pub(super) fn is_unreachable(e: &StartError) -> bool {
     matches!(
         e,
         StartError::Client(
@@ -98,8 +97,7 @@ fn is_unreachable(e: &StartError) -> bool {
 
 /// Whether the switch's process is one of this system: if nobody listens where it did, it has ended.
 fn is_ours(base: &Base) -> bool {
-    let kind = base.topology.switches.first().map(|s| &s.kind);
-    matches!(kind, Some(SwitchKind::Soft | SwitchKind::Bmv2(Bmv2::Started { .. })))
+    matches!(base.choice().switch.kind, SwitchKind::Soft | SwitchKind::Bmv2(Bmv2::Started { .. }))
 }
 
 impl Controller {
@@ -190,7 +188,7 @@ impl Controller {
 
     /// How long the switch may be silent.
     fn dead_after(&self) -> Duration {
-        self.0.base.topology.switches.first().map_or(Duration::MAX, |s| s.dead_after)
+        self.0.base.choice().switch.dead_after
     }
 
     /// Resolves, with the reason, when the switch no longer answers.
@@ -202,14 +200,14 @@ impl Controller {
             // Any answer is a sign of life. A second question, for it may be this process that had no time.
             let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
             if !asked(lease - ask).await && !asked(ask).await {
-                return format!("switch `{}` has not answered for {lease:?}", self.0.switch_name);
+                return format!("switch `{}` has not answered for {lease:?}", self.switch_name());
             }
         }
     }
 
     /// Begins the next session, when there is a switch, after this pause.
     async fn next_session(&self, end: End, pause: Duration) -> Digests {
-        let name = &self.0.switch_name;
+        let name = self.switch_name();
         let why = match end {
             End::Silent(why) => {
                 self.switch_lost(&why).await;
@@ -231,8 +229,14 @@ impl Controller {
         let begun = Instant::now();
         // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
         let mut unreached = (Instant::now(), 0);
+        let choices = self.0.base.choices.len();
+        let mut gone_for = 0;
         loop {
-            let e = match self.try_meet().await {
+            // One that has gone is tried in turn with its standby, the standby first.
+            let gone = matches!(self.reach(), Reach::Gone(_));
+            gone_for += usize::from(gone);
+            let number = (self.0.base.active() + gone_for) % choices;
+            let e = match self.try_meet(number).await {
                 Ok(digests) => return digests,
                 Err(e) => e,
             };
@@ -246,6 +250,9 @@ impl Controller {
                 let long = unreached.0.elapsed() > self.dead_after() && unreached.1 >= ATTEMPTS;
                 if nobody && is_ours(&self.0.base) || long {
                     self.switch_lost(&format!("{why}; {e}")).await;
+                    if choices > 1 {
+                        continue;
+                    }
                 } else {
                     self.set_reach(Reach::Lost(format!("{why}; {e}")));
                 }
@@ -261,33 +268,49 @@ impl Controller {
         self.0.events.emit(kind, of_host("", why));
     }
 
-    /// Attempts to begin a session.
-    async fn try_meet(&self) -> Result<Digests, StartError> {
+    /// Attempts to begin a session with switch `number`.
+    async fn try_meet(&self, number: usize) -> Result<Digests, StartError> {
         let base = &self.0.base;
-        let [switch] = base.topology.switches.as_slice() else {
-            return Err(StartError::Switches(base.topology.switches.len()));
-        };
-        let address = self.address_of_switch();
-        // The switch may not have noticed yet that the last session is over.
-        let id = self.session().election_id.saturating_add(1);
-        let bid = become_primary(switch, &address, id, switch.keep_primary);
+        let choice = &base.choices[number];
+        let (switch, address) = (&choice.switch, choice.address());
+        let moves = number != base.active();
         let silent = |_| ClientError::Silent { switch: switch.name.clone(), seconds: CONNECT.as_secs() };
-        let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
+        let ready = if moves { self.take_ready(number).await } else { None };
+        let has_program = ready.as_ref().map(|ready| ready.cookie);
+        let (mut client, election_id) = match ready {
+            Some(ready) => (ready.client, ready.election_id),
+            None => {
+                // The switch may not have noticed yet that the last session is over.
+                let id = self.session().election_id.saturating_add(1);
+                let bid = become_primary(switch, &address, id, switch.keep_primary);
+                tokio::time::timeout(CONNECT, bid).await.map_err(silent)??
+            }
+        };
         let cookie = self.0.work.lock().await.cookie;
         let was_gone = matches!(self.reach(), Reach::Gone(_));
-        let kept = client.has_kept(&base.artifacts, cookie);
-        let kept = tokio::time::timeout(CONNECT, kept).await.map_err(silent)??;
+        let kept = !moves && {
+            let kept = client.has_kept(&base.artifacts, cookie);
+            tokio::time::timeout(CONNECT, kept).await.map_err(silent)??
+        };
         if !kept && !was_gone {
             let why = format!("switch `{}` was started anew, or given another program", switch.name);
             self.switch_lost(&why).await;
         }
         let mut work = self.0.work.lock().await;
-        if !kept {
-            self.start_over(&mut work, &mut client).await?;
+        if moves {
+            self.move_to(&mut work, number)?;
+        }
+        match has_program {
+            Some(cookie) => self.is_fresh(&mut work, cookie),
+            None if !kept => self.start_over(&mut work, &mut client).await?,
+            None => {}
         }
         let mut told = self.take_up(&mut client).await?;
         if !kept {
-            told = format!("switch `{}` is there, and was given its program", switch.name);
+            told = match moves {
+                true => format!("switch `{}` takes over", switch.name),
+                false => format!("switch `{}` is there, and was given its program", switch.name),
+            };
         }
         let lost_again = || ClientError::Lost { switch: switch.name.clone() };
         let digests = client.digests().ok_or_else(lost_again)?;
@@ -308,17 +331,6 @@ impl Controller {
         self.0.events.emit(EventKind::SwitchLost, of_host("", why));
         // If it is still there, the session that is to come must not find this one.
         self.0.work.lock().await.switch.hang_up();
-    }
-
-    fn address_of_switch(&self) -> Address {
-        let said = self.0.base.listens.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-        let said = said.and_then(|text| text.trim().parse().ok());
-        match (said, self.session().address.clone()) {
-            // It has another port, and the same name.
-            (Some(Address::Tcp(at)), Address::Tls(peer)) => Peer { address: at.to_string(), ..*peer }.into(),
-            (Some(said), _) => said,
-            (None, before) => before,
-        }
     }
 
     /// Finds out, beside everything else, which workers have stopped while nobody listened to what they reported.

@@ -11,11 +11,12 @@ use super::links::Links;
 use super::pending::Pending;
 use super::pulse::Pulse;
 use super::reconcile::{program_cookie, reconcile, set_right, ticking};
+use super::reconnect::{Base, CONNECT, Choice};
 use super::recovery::{self, Leaving};
-use super::session::{Reach, Session, become_primary};
+use super::session::{Reach, Session, become_primary, is_unreachable};
 use super::state::State;
 use super::store::Store;
-use super::{Controller, Inner, Work, reconnect, stats};
+use super::{Controller, Inner, Work, stats};
 use crate::dataplane::PlanError;
 use crate::dataplane::alloc::Number;
 use crate::dataplane::flow::{DataPlane, base};
@@ -58,9 +59,18 @@ pub enum StartError {
     /// Agents.
     #[error(transparent)]
     Agents(#[from] ControllerError),
-    /// More or fewer switches than one.
-    #[error("the topology has {0} switches; a controller takes exactly one")]
+    /// More or fewer switches than one, standbys not counted.
+    #[error("the topology has {0} switches; a controller takes exactly one, and perhaps its standby")]
     Switches(usize),
+}
+
+/// Where a switch's P4Runtime server is.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// Where it listens.
+    pub p4runtime: Address,
+    /// The file that says so, for a switch that listens somewhere else after it was started anew.
+    pub listens: Option<PathBuf>,
 }
 
 /// What a controller is told.
@@ -72,10 +82,10 @@ pub struct Setup<'s> {
     pub topology: &'s Topology,
     /// The program.
     pub artifacts: &'s Artifacts,
-    /// Where the switch's P4Runtime server listens.
-    pub p4runtime: Address,
-    /// The file that says so, for a switch that listens somewhere else after it was started anew.
-    pub listens: Option<PathBuf>,
+    /// Where the switch's P4Runtime server is.
+    pub switch: Seat,
+    /// The same of the standby, if the topology has one.
+    pub standby: Option<Seat>,
     /// Per host of the topology: where its agent listens, and the socket for programs.
     pub agents: Vec<(Address, Option<PathBuf>)>,
     /// What first PSNs and doorbells' secrets are made of; `None`: of nothing that could be guessed. For simulations.
@@ -89,38 +99,49 @@ pub struct Setup<'s> {
 /// # Errors
 /// When another controller is there, the switch does not answer, or the store is damaged.
 pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
-    let [switch] = setup.topology.switches.as_slice() else {
-        return Err(StartError::Switches(setup.topology.switches.len()));
-    };
-    // The session first: it is what keeps a second controller away from everything else.
-    let (mut client, election_id) = session(switch, &setup.p4runtime).await?;
+    let choices = choices(&setup)?;
+    // The sessions first: they are what keeps a second controller away from everything else.
+    let mut met = meet(&choices).await?;
     let (mut journal, mut recovered) = match setup.journal.take() {
         Some(store) => Journal::on(store)?,
         None => (Journal::none(), Recovered::default()),
     };
+    // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
+    // begins anew, too: its registers are fresh then.
+    let taken_up = !recovered.flows.is_empty();
+    let known = |client: &SwitchClient| {
+        recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts))
+    };
+    let (mut chosen, mut kept) = (0, false);
+    for (at, Met { client, .. }) in met.iter().enumerate().filter(|_| taken_up) {
+        if !kept && client.has_kept(setup.artifacts, known(client)).await? {
+            (chosen, kept) = (at, true);
+        }
+    }
+    let Met { number, mut client, election_id } = met.swap_remove(chosen);
+    // The other one has a session of its own when it is needed.
+    drop(met);
+    let (Choice { switch, topology: bare, .. }, known) = (&choices[number], known(&client));
     let schema = client.schema(setup.artifacts)?;
     let plane = DataPlane::new(schema, switch, setup.topology.traffic)?;
     let mut state = State::of(setup.topology, switch, &setup.agents, plane.room(), setup.seed);
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
-
-    let bare = Topology { flows: Vec::new(), ..setup.topology.clone() };
-    // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
-    // begins anew, too: its registers are fresh then.
-    let known = recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts));
-    let taken_up = !recovered.flows.is_empty();
-    let kept = taken_up && client.has_kept(setup.artifacts, known).await?;
+    if !kept && choices.len() > 1 {
+        // The one that had it may come back.
+        journal.forget_program()?;
+    }
     let cookie = match kept {
         true => known,
-        false => give_program(&mut client, setup.artifacts, &plane, &bare).await?,
+        false => give_program(&mut client, setup.artifacts, &plane, bare).await?,
     };
-    client.set_up(&bare).await?;
+    client.set_up(bare).await?;
     let holdings = recovery::holdings(&agents, agents.hosts()).await;
     let leaving = recovery::begin_again(&mut recovered, &holdings);
     if !kept {
         recovered.flows.values_mut().for_each(|flow| flow.adrift_workers = flow.workers());
     }
-    let text = settle(&mut client, &plane, &bare, &mut state, (&recovered, &leaving), taken_up).await?;
+    let text = settle(&mut client, &plane, bare, &mut state, (&recovered, &leaving), taken_up).await?;
     recovery::close_strays(&agents, &recovery::known(&state), &holdings, &recovered).await;
     // From here on it does not matter that they were not completed, but for those who are still to be taken out.
     for name in recovered.unfinished.keys() {
@@ -137,11 +158,11 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         // The receiver is just below.
         let _ = resting.send((state.numbers.era(), some.to_vec()));
     }
+    let address = choices[number].address();
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
-        switch_name: switch.name.clone(),
-        base: reconnect::Base { topology: bare, artifacts: setup.artifacts.clone(), listens: setup.listens },
-        session: Mutex::new(Session { reader, address: setup.p4runtime, election_id }),
+        base: Base::new(setup.artifacts.clone(), choices, number),
+        session: Mutex::new(Session { reader, address, election_id }),
         plane,
         agents,
         events: Events::default(),
@@ -151,13 +172,14 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         connected: channel::channel(HashMap::new()).0,
         reach: channel::channel(Reach::Open).0,
         last: stats::Last::default(),
-        links: Links::of(setup.topology),
+        links: Links::of(&setup.topology.of_switch(0)),
         pending: Pending::default(),
         pulse: Pulse::default(),
         barriers: Barriers::default(),
         started: Instant::now(),
         resting,
         adrift: tokio::sync::Notify::new(),
+        standby: Default::default(),
         states: tokio::sync::broadcast::channel(256).0,
         reweighed: tokio::sync::Notify::new(),
         crowd: tokio::sync::Notify::new(),
@@ -207,6 +229,54 @@ pub async fn give_base(
 ) -> Result<(), StartError> {
     client.load(artifacts, cookie).await?;
     Ok(client.insert(base(topology, schema)?).await?)
+}
+
+/// The switch of a topology, and its standby.
+fn choices(setup: &Setup<'_>) -> Result<Vec<Choice>, StartError> {
+    let switches = &setup.topology.switches;
+    let seats = [Some(setup.switch.clone()), setup.standby.clone()].into_iter().flatten();
+    let count = switches.iter().filter(|s| !s.standby).count();
+    if count != 1 || switches.len() != seats.clone().count() {
+        return Err(StartError::Switches(count));
+    }
+    let choice = |(number, (switch, seat)): (usize, (&Switch, Seat))| {
+        let topology = Topology { flows: Vec::new(), ..setup.topology.of_switch(number) };
+        Choice::new(switch.clone(), topology, seat)
+    };
+    Ok(switches.iter().zip(seats).enumerate().map(choice).collect())
+}
+
+/// A session with switch `number`.
+struct Met {
+    number: usize,
+    client: SwitchClient,
+    election_id: u128,
+}
+
+/// Sessions with those that are there, one at least.
+async fn meet(choices: &[Choice]) -> Result<Vec<Met>, StartError> {
+    let (mut met, mut silent) = (Vec::new(), None);
+    for (number, choice) in choices.iter().enumerate() {
+        let address = choice.address();
+        let begun = session(&choice.switch, &address);
+        let begun = match choices.len() {
+            1 => begun.await,
+            _ => tokio::time::timeout(CONNECT, begun).await.unwrap_or_else(|_| {
+                Err(ClientError::Silent { switch: choice.switch.name.clone(), seconds: CONNECT.as_secs() })
+            }),
+        }
+        .map_err(StartError::from);
+        match begun {
+            Ok((client, election_id)) => met.push(Met { number, client, election_id }),
+            // Another controller has it, and whatever the other switch has.
+            Err(e) if !is_unreachable(&e) => return Err(e),
+            Err(e) => drop(silent.get_or_insert(e)),
+        }
+    }
+    match silent {
+        Some(e) if met.is_empty() => Err(e),
+        _ => Ok(met),
+    }
 }
 
 /// Becomes the switch's controller. One that has just ended may still be there for a moment.

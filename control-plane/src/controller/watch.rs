@@ -75,6 +75,7 @@ impl Controller {
                 () = own.watch_polls() => {}
                 () = own.keep_resuming() => {}
                 () = own.watch_vlans() => {}
+                () = own.keep_standby() => {}
             }
         });
     }

@@ -11,6 +11,7 @@ use super::{
 use crate::p4::{Schema, SchemaError};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use zsr_topology::{Hint, LATENCY_POLL, Settings, Switch, Topology, Traffic};
 
@@ -18,7 +19,8 @@ use zsr_topology::{Hint, LATENCY_POLL, Settings, Switch, Topology, Traffic};
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     schema: Schema,
-    address: SwitchAddress,
+    /// That of the switch that moves flows now.
+    address: Arc<Mutex<SwitchAddress>>,
     traffic: Traffic,
     timer: ticks::Timer,
     room: Room,
@@ -97,7 +99,7 @@ impl DataPlane {
     /// # Errors
     /// When program and controller do not fit.
     pub fn new(schema: Schema, switch: &Switch, traffic: Traffic) -> Result<Self, SchemaError> {
-        let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
+        let address = Arc::new(Mutex::new(SwitchAddress { ip: switch.ip, mac: switch.mac }));
         let room = Room::of(&schema)?;
         Ok(DataPlane { schema, address, traffic, timer: ticks::Timer::of(switch), room })
     }
@@ -114,7 +116,13 @@ impl DataPlane {
 
     /// The address that hosts connect their queue pairs to.
     pub fn address(&self) -> SwitchAddress {
-        self.address
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on hosts connect their queue pairs to `switch`, which is as the one before but for its addresses.
+    pub fn move_to(&self, switch: &Switch) {
+        let address = SwitchAddress { ip: switch.ip, mac: switch.mac };
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
     }
 
     /// How hosts mark what they send.
@@ -133,7 +141,9 @@ impl DataPlane {
             let Some(address) = ring.address else { continue };
             let station = &context.host(&ring.host)?.station;
             out.extend(
-                ring_entries(&self.schema, self.address, station, &ring.ids, address)?.into_iter().map(table),
+                ring_entries(&self.schema, self.address(), station, &ring.ids, address)?
+                    .into_iter()
+                    .map(table),
             );
         }
         for ring in flow.producers.iter().flat_map(|p| &p.rings) {

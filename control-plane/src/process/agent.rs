@@ -15,6 +15,7 @@ use zsr_host_agent::nic::{NicBackend, NicInfo, NicNode, SoftNicBackend, nic_queu
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
 use zsr_soft_nic::Nic;
 use zsr_topology::{Host, MacAddr, NicKind, Topology};
+use zsr_wire::Mac;
 
 /// An agent, and the thread of its NIC if it has one.
 struct Running {
@@ -72,7 +73,7 @@ pub(super) async fn run(
     if let Some(captures) = captures {
         captures.end();
     }
-    for path in [place.agent(number), place.programs(number), place.captures(Some(number))] {
+    for path in [place.agent(number), place.programs(number), place.captures(number)] {
         let _ = std::fs::remove_file(path);
     }
     served.map_err(|e| other("the agent's server")(&e))?;
@@ -144,8 +145,11 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
         tokio::spawn(watch_nic(agent.clone(), interface));
         return Ok(Running { agent, nic: None, captures: None });
     }
-    let link = topology.links.iter().position(|l| l.host == number);
-    let link = link.ok_or_else(|| RoleError::NoHost(host.name.clone()))?;
+    // One to the switch, and one to its standby.
+    let links: Vec<_> = topology.links.iter().filter(|l| l.host == number).collect();
+    if links.is_empty() {
+        return Err(RoleError::NoHost(host.name.clone()));
+    }
     let config = secret_nic_config(topology, number);
     let waker = Waker::new()?;
     let wake = waker.clone();
@@ -157,7 +161,9 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
         NicKind::Soft { interface: Some(interface) } => interface.name.clone(),
         _ => String::new(),
     };
-    let mut node = PortLoop::new(NicNode { nic: Nic::new(config), queue }, &waker, LoopConfig::default())?;
+    let switches = links.iter().map(|l| Mac(topology.switches[l.switch].mac.0)).collect();
+    let node = NicNode::between(Nic::new(config), queue, switches);
+    let mut node = PortLoop::new(node, &waker, LoopConfig::default())?;
     let told = agent.clone();
     node.on_trouble(move |_, trouble| {
         match trouble {
@@ -166,10 +172,12 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
         }
         told.set_link(&interface, trouble.map(ToString::to_string));
     });
-    let (mut captures, cable) = (Captures::default(), &topology.links[link]);
-    let point = captures.point(&cable.name, cable.port, &format!("host {}", host.name));
-    node.add_port(0, ports::at_host(place, link, cable, host, point)?)?;
-    let captures = captures.serve(listen(&place.captures(Some(number)))?);
+    let mut captures = Captures::default();
+    for (port, link) in (0..).zip(links) {
+        let point = captures.point(&link.name, link.port, &format!("host {}", host.name));
+        node.add_port(port, ports::at_host(place, link, host, point)?)?;
+    }
+    let captures = captures.serve(listen(&place.captures(number))?);
     let nic = node.spawn("zsr-nic").map_err(|e| other("starting a thread")(&e))?;
     Ok(Running { agent, nic: Some(nic), captures: Some(captures) })
 }

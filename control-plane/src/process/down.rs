@@ -58,7 +58,7 @@ pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownEr
     }
     // The controller first: it must not take the others' end for a failure.
     let mut processes = place.processes();
-    processes.sort_by_key(|p| (p != "controller", p == "switch"));
+    processes.sort_by_key(|p| (p != "controller", p.starts_with("switch")));
     for process in processes {
         end(place, &process, tell);
     }

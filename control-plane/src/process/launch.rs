@@ -65,7 +65,7 @@ impl Launch<'_> {
                 // The controller goes where the switch is.
                 let node = match role {
                     Role::Agent { host, .. } => host,
-                    Role::Switch | Role::Controller => &switch.name,
+                    Role::Switch | Role::Standby { .. } | Role::Controller => &switch.name,
                 };
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", &netns::name(self.place.name(), node)]).arg(program);
@@ -83,6 +83,7 @@ impl Launch<'_> {
         let file = self.topology.file.clone().into_os_string();
         match role {
             Role::Switch => vec!["switch".into(), file],
+            Role::Standby { name } => vec!["switch".into(), file, name.into()],
             Role::Agent { host, listen } => {
                 let listen = listen.iter().flat_map(|at| ["--listen".into(), at.to_string().into()]);
                 ["agent".into(), file, host.into()].into_iter().chain(listen).collect()

@@ -28,14 +28,13 @@ pub fn on_interface(interface: &Interface, mtu: u32, point: Option<TapPoint>) ->
     Ok(watched(PacketPort::open(&interface.name, mtu + OVERHEAD)?, point))
 }
 
-/// The switch's end of link number `number`, with its faults; what the switch sends and gets can be watched at `point`.
+/// The switch's end of a link, with its faults; what the switch sends and gets can be watched at `point`.
 ///
 /// # Errors
 /// What is wrong with the interface or the socket.
 pub(super) fn at_switch(
     place: &Place,
     topology: &Topology,
-    number: usize,
     link: &Link,
     point: TapPoint,
 ) -> Result<AnyPort, RoleError> {
@@ -47,7 +46,7 @@ pub(super) fn at_switch(
         Cable::Interface(interface) => on_interface(interface, link.mtu, inner)?,
         Cable::Sockets { switch, host } => watched(UnixPort::open(switch, host)?, inner),
         Cable::Own => {
-            let (host_end, own) = place.link(number);
+            let (host_end, own) = place.link(link.number);
             watched(UnixPort::open(&own, &host_end)?, inner)
         }
     };
@@ -57,13 +56,12 @@ pub(super) fn at_switch(
     })
 }
 
-/// The end of link number `number` at the soft NIC of its host, watched at `point`.
+/// The end of a link at the soft NIC of its host, watched at `point`.
 ///
 /// # Errors
 /// What is wrong with the interface or the socket.
 pub(super) fn at_host(
     place: &Place,
-    number: usize,
     link: &Link,
     host: &Host,
     point: TapPoint,
@@ -74,7 +72,7 @@ pub(super) fn at_host(
     let port = match &link.cable {
         Cable::Sockets { switch, host } => UnixPort::open(host, switch)?,
         Cable::Own | Cable::Interface(_) => {
-            let (own, switch_end) = place.link(number);
+            let (own, switch_end) = place.link(link.number);
             UnixPort::open(&own, &switch_end)?
         }
     };

@@ -31,8 +31,13 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Which process this is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// The switch of the topology.
+    /// The switch of the topology, the first one if there is a standby.
     Switch,
+    /// The switch that takes over when the other one dies.
+    Standby {
+        /// The switch's name.
+        name: String,
+    },
     /// Agent and NIC of a host.
     Agent {
         /// The host's name.
@@ -49,6 +54,7 @@ impl Role {
     pub fn process(&self) -> String {
         match self {
             Role::Switch => "switch".into(),
+            Role::Standby { name } => format!("switch.{name}"),
             Role::Agent { host, .. } => format!("agent.{host}"),
             Role::Controller => "controller".into(),
         }
@@ -74,6 +80,9 @@ pub enum RoleError {
     /// More or fewer switches than one.
     #[error("the topology has {0} switches; a system of processes has exactly one")]
     Switches(usize),
+    /// No such switch.
+    #[error("the topology has no standby switch `{0}`: expected standby: true at that switch")]
+    NoStandby(String),
     /// No such host.
     #[error("the topology has no host `{0}`, or the host no link")]
     NoHost(String),
@@ -189,13 +198,19 @@ pub fn run(
     {
         return Err(RoleError::NoHost(host.clone()));
     }
+    if let Role::Standby { name } = role
+        && topology.standby().is_none_or(|standby| standby.name != *name)
+    {
+        return Err(RoleError::NoStandby(name.clone()));
+    }
     let process = role.process();
     let _lock = Lock::take(&place.pid(&process)).map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => RoleError::Twice { process, system: place.name().to_owned(), source },
         _ => RoleError::Place(PlaceError::Io { path: place.pid(&role.process()), source }),
     })?;
-    if topology.switches.len() != 1 {
-        return Err(RoleError::Switches(topology.switches.len()));
+    let switches = topology.switches.iter().filter(|s| !s.standby).count();
+    if switches != 1 {
+        return Err(RoleError::Switches(switches));
     }
     let recipe = Recipe::new(role, topology, artifacts);
     let ready = || {
@@ -229,7 +244,8 @@ pub fn run(
         .map_err(|e| other("starting threads")(&e))?;
     runtime.block_on(async {
         match role {
-            Role::Switch => switch::run(place, topology, stop, ready).await,
+            Role::Switch => switch::run(place, &topology.of_switch(0), 0, stop, ready).await,
+            Role::Standby { .. } => switch::run(place, &topology.of_switch(1), 1, stop, ready).await,
             Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
             Role::Controller => control(place, topology, artifacts, listen_at, stop, ready).await,
         }
@@ -284,8 +300,9 @@ async fn control(
     take_limits_as_errors();
     // What can be wrong with the command comes before what takes long.
     let spec = &topology.switches[0];
-    let is_away =
-        listen_at.is_some() || spec.listen.is_some() || topology.hosts.iter().any(|h| h.agent.is_some());
+    let is_away = listen_at.is_some()
+        || topology.switches.iter().any(|s| s.listen.is_some())
+        || topology.hosts.iter().any(|h| h.agent.is_some());
     let identity = if is_away { identity(topology, "controller")? } else { None };
     let outside = match listen_at {
         Some(address) => {
@@ -311,17 +328,13 @@ async fn control(
         Some(address) => (secured(Address::Tcp(address), agent_name(&host.name)), None),
         None => (Address::Unix(place.agent(number)), Some(place.programs(number))),
     });
-    let p4runtime = address_of_switch(&place.p4runtime()).await?;
+    let mut seats = seats(place, topology, secured).await?.into_iter();
     let setup = controller::Setup {
         name: place.name().to_owned(),
         topology,
         artifacts: &artifacts,
-        p4runtime: match spec.kind {
-            SwitchKind::Soft => secured(p4runtime, switch_name(&spec.name)),
-            // Servers of others.
-            SwitchKind::Bmv2(_) | SwitchKind::Tofino(_) => p4runtime,
-        },
-        listens: Some(place.p4runtime()),
+        switch: seats.next().ok_or(RoleError::Switches(0))?,
+        standby: seats.next(),
         agents: agents.collect(),
         seed: None,
         journal: Some(Box::new(FileStore::new(&place.journal()))),
@@ -331,9 +344,10 @@ async fn control(
         SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
     })?;
     let listener = listen(&place.controller())?;
-    let (ports, told) = (place.captures(None), controller.clone());
+    let (place_of_ports, told) = (place.clone(), controller.clone());
     tokio::spawn(async move {
         loop {
+            let ports = place_of_ports.captures_at_switch(told.active_switch());
             // An error: the switch's process is not there, which is for others to tell.
             let _ = follow(&ports, |troubled| told.ports_are(&troubled)).await;
             tokio::select! {
@@ -396,15 +410,34 @@ fn on_bmv2(e: controller::StartError, device: u64) -> RoleError {
     RoleError::Other(format!("{said}; {advice}"))
 }
 
-/// Where the switch's P4Runtime server listens, once it does.
-async fn address_of_switch(file: &Path) -> Result<Address, RoleError> {
+/// Where the P4Runtime servers of the switch and its standby are, once one of them listens.
+async fn seats(
+    place: &Place,
+    topology: &Topology,
+    secured: impl Fn(Address, String) -> Address,
+) -> Result<Vec<controller::Seat>, RoleError> {
     let begun = Instant::now();
+    let said = |number: usize| {
+        let text = std::fs::read_to_string(place.p4runtime(number));
+        text.ok().and_then(|text| text.trim().parse().ok())
+    };
+    let of = |(number, switch): (usize, &Switch)| {
+        // One that is not there yet has said nothing; it is asked where it would be, until it has.
+        let address = said(number).or_else(|| switch.listen.map(Address::Tcp));
+        let address = address.unwrap_or_else(|| Address::Unix(place.p4runtime_socket(number)));
+        let p4runtime = match switch.kind {
+            SwitchKind::Soft => secured(address, switch_name(&switch.name)),
+            // Servers of others.
+            SwitchKind::Bmv2(_) | SwitchKind::Tofino(_) => address,
+        };
+        controller::Seat { p4runtime, listens: Some(place.p4runtime(number)) }
+    };
     loop {
-        let text = std::fs::read_to_string(file);
-        if let Some(address) = text.as_ref().ok().and_then(|t| t.trim().parse().ok()) {
-            return Ok(address);
+        if (0..topology.switches.len()).any(|number| said(number).is_some()) {
+            return Ok(topology.switches.iter().enumerate().map(of).collect());
         }
         if begun.elapsed() > SWITCH {
+            let file = place.p4runtime(0);
             let file = file.display();
             return Err(RoleError::Other(format!(
                 "no switch is up: {file} does not say where; start it with zsr switch"

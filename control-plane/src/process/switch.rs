@@ -21,9 +21,11 @@ use zsr_topology::{Bmv2, Switch, SwitchKind, Topology};
 /// Largest IP packet of a link on which only ticks go.
 const TICK_MTU: u32 = 256;
 
+/// Runs switch number `number` of a system; `topology` is as that switch has it.
 pub(super) async fn run(
     place: &Place,
     topology: &Topology,
+    number: usize,
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
@@ -32,11 +34,12 @@ pub(super) async fn run(
         return Err(RoleError::ReservedPort { link: link.name.clone(), port: link.port });
     }
     let run = match &spec.kind {
-        SwitchKind::Soft => soft(place, topology, spec, stop, ready).await,
+        SwitchKind::Soft => soft(place, topology, (number, spec), stop, ready).await,
         SwitchKind::Bmv2(bmv2) => on_bmv2(place, topology, spec, bmv2, stop, ready).await,
         SwitchKind::Tofino(tofino) => on_tofino(place, spec, tofino.address, stop, ready).await,
     };
-    for path in [place.p4runtime(), place.p4runtime_socket(), place.packets_socket(), place.captures(None)] {
+    let files = [place.p4runtime(number), place.p4runtime_socket(number), place.captures_at_switch(number)];
+    for path in files.into_iter().chain([place.packets_socket()]) {
         let _ = std::fs::remove_file(path);
     }
     run
@@ -46,9 +49,9 @@ pub(super) async fn run(
 fn open_links(place: &Place, topology: &Topology) -> Result<(Vec<(u16, AnyPort)>, Captures), RoleError> {
     let mut captures = Captures::default();
     let mut links = Vec::new();
-    for (number, link) in topology.links.iter().enumerate() {
+    for link in &topology.links {
         let point = captures.point(&link.name, link.port, "switch");
-        links.push((link.port as u16, ports::at_switch(place, topology, number, link, point)?));
+        links.push((link.port as u16, ports::at_switch(place, topology, link, point)?));
     }
     Ok((links, captures))
 }
@@ -56,7 +59,7 @@ fn open_links(place: &Place, topology: &Topology) -> Result<(Vec<(u16, AnyPort)>
 async fn soft(
     place: &Place,
     topology: &Topology,
-    spec: &Switch,
+    (number, spec): (usize, &Switch),
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
@@ -67,16 +70,16 @@ async fn soft(
     let mut node = PortLoop::new(SwitchNode::new(switch, control), &waker, LoopConfig::default())?;
     let (links, captures) = open_links(place, topology)?;
     node.on_trouble(captures.troubles().teller());
-    for (number, link) in links {
-        node.add_port(number, link)?;
+    for (port, link) in links {
+        node.add_port(port, link)?;
     }
-    let (listener, address) = p4runtime(place, topology, spec).await?;
+    let (listener, address) = p4runtime(place, topology, (number, spec)).await?;
     let node = node.spawn("zsr-switch").map_err(|e| other("starting a thread")(&e))?;
     let device = NonZeroU64::new(spec.device_id).unwrap_or(NonZeroU64::MIN);
-    let captures = captures.serve(listen(&place.captures(None))?);
+    let captures = captures.serve(listen(&place.captures_at_switch(number))?);
     let server = P4RuntimeServer::new(handle, device).keep_alive(spec.keep_alive);
     let server = tokio::spawn(server.serve(listener, ended(stop)));
-    write_whole(&place.p4runtime(), &address.to_string())?;
+    write_whole(&place.p4runtime(number), &address.to_string())?;
     ready();
     let served = server.await.map_err(|e| other("the P4Runtime server")(&e))?;
     let error = node.stop().error;
@@ -89,10 +92,10 @@ async fn soft(
 async fn p4runtime(
     place: &Place,
     topology: &Topology,
-    spec: &Switch,
+    (number, spec): (usize, &Switch),
 ) -> Result<(Listener, Address), RoleError> {
     let Some(at) = spec.listen else {
-        let path = place.p4runtime_socket();
+        let path = place.p4runtime_socket(number);
         let listener = bind_unix(&path).map_err(|e| other("the P4Runtime server")(&e))?;
         return Ok((listener.into(), Address::Unix(path)));
     };
@@ -138,7 +141,7 @@ async fn on_bmv2(
         (Some(packets), _) => {
             let (links, captures) = open_links(place, topology)?;
             let tell = captures.troubles().teller();
-            watched = captures.serve(listen(&place.captures(None))?);
+            watched = captures.serve(listen(&place.captures_at_switch(0))?);
             let mut dataplane = Dataplane::connect(packets, spec.device_id).await?;
             dataplane.free().await?;
             bridge = Some(Bridge::start(dataplane, links, Some(timer(spec)), tell)?);
@@ -148,14 +151,14 @@ async fn on_bmv2(
             // Its ports are bmv2's own: nothing here can be captured, and one link can go down.
             let captures = Captures::default();
             injector = Some(Injector::start(link, timer(spec), captures.troubles().teller())?);
-            watched = captures.serve(listen(&place.captures(None))?);
+            watched = captures.serve(listen(&place.captures_at_switch(0))?);
         }
         (None, None) => return Err(RoleError::NoTicks(spec.name.clone())),
     }
     if let Address::Tcp(address) = p4runtime {
         reachable(&spec.name, address).await?;
     }
-    write_whole(&place.p4runtime(), &p4runtime.to_string())?;
+    write_whole(&place.p4runtime(0), &p4runtime.to_string())?;
     ready();
     let process_ended = async {
         match &process {
@@ -203,7 +206,7 @@ async fn on_tofino(
             spec.name
         ))
     })?;
-    write_whole(&place.p4runtime(), &address.to_string())?;
+    write_whole(&place.p4runtime(0), &address.to_string())?;
     ready();
     ended(stop).await;
     Ok(())
@@ -220,7 +223,7 @@ async fn start(place: &Place, spec: &Switch, binary: Option<&Path>) -> Result<zs
     let options = zsr_bmv2::Options {
         device_id: spec.device_id,
         cpu_port: Some(spec.cpu_port as u16),
-        p4runtime: Some(spec.listen.map_or(Address::Unix(place.p4runtime_socket()), Address::Tcp)),
+        p4runtime: Some(spec.listen.map_or(Address::Unix(place.p4runtime_socket(0)), Address::Tcp)),
         dataplane: Some(Address::Unix(place.packets_socket())),
         ..zsr_bmv2::Options::new(binary)
     };

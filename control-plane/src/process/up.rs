@@ -139,7 +139,11 @@ impl Up<'_> {
             netns::make(place, topology)?;
         }
         let own: Vec<_> = topology.hosts.iter().filter(|h| h.agent.is_none()).collect();
-        (self.tell)(&format!("starting 1 switch, {} agents, 1 controller", own.len()));
+        let switches = match topology.standby() {
+            Some(standby) => format!("1 switch, its standby {}", standby.name),
+            None => "1 switch".to_owned(),
+        };
+        (self.tell)(&format!("starting {switches}, {} agents, 1 controller", own.len()));
         let launch = Launch {
             place,
             topology,
@@ -148,6 +152,9 @@ impl Up<'_> {
             interrupted: self.interrupted,
         };
         launch.ready(launch.spawn(&Role::Switch)?)?;
+        if let Some(standby) = topology.standby() {
+            launch.ready(launch.spawn(&Role::Standby { name: standby.name.clone() })?)?;
+        }
         let agents: Vec<_> = own
             .iter()
             .map(|h| launch.spawn(&Role::Agent { host: h.name.clone(), listen: None }))

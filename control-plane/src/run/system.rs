@@ -5,7 +5,7 @@ use super::error::RunError;
 use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
 use super::watch::Reports;
-use crate::controller::{self, Controller, Setup, create_flow_request};
+use crate::controller::{self, Controller, Seat, Setup, create_flow_request};
 use crate::dataplane::FIRST_RESERVED_PORT;
 use crate::dataplane::model::Flow;
 use crate::p4::Artifacts;
@@ -57,13 +57,13 @@ impl<'t> System<'t> {
         pcap: Option<&Path>,
         cancel: &Cancel,
     ) -> Result<Self, RunError> {
+        if let Some(what) = topology.needs_processes() {
+            return Err(RunError::NeedsProcesses { what, file: topology.file.clone() });
+        }
         let spec = match topology.switches.as_slice() {
             [one] => one,
             many => return Err(RunError::Switches { count: many.len() }),
         };
-        if let Some(what) = topology.needs_processes() {
-            return Err(RunError::NeedsProcesses { what, file: topology.file.clone() });
-        }
         if let Some(link) = topology.links.iter().find(|l| l.port >= FIRST_RESERVED_PORT) {
             return Err(RunError::ReservedPort { link: link.name.clone(), port: link.port });
         }
@@ -99,8 +99,8 @@ impl<'t> System<'t> {
             name: topology.name.clone(),
             topology,
             artifacts,
-            p4runtime,
-            listens: None,
+            switch: Seat { p4runtime, listens: None },
+            standby: None,
             agents: hosts.places().map(|place| (place, None)).collect(),
             seed: None,
             journal: None,

@@ -16,7 +16,7 @@ use zsr_api::{
 };
 use zsr_control_plane::bfrt::proto as bf;
 use zsr_control_plane::controller::store::FileStore;
-use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
+use zsr_control_plane::controller::{Controller, Seat, Setup, StartError, serve, start};
 use zsr_control_plane::p4::{Artifacts, P4RuntimeReader, Schema};
 use zsr_control_plane::parts::nic_config;
 use zsr_control_plane::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
@@ -126,9 +126,12 @@ impl Rig {
             name: "rig".into(),
             topology: &self.topology,
             artifacts: &Artifacts::built_in().expect("the program"),
-            p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address.into(),
+            switch: Seat {
+                p4runtime: self.topology.switches[0].kind.tofino().expect("a Tofino").address.into(),
+                listens: None,
+            },
+            standby: None,
             agents: agents.collect(),
-            listens: None,
             seed: None,
             journal: Some(Box::new(FileStore::new(&self.folder.path().join("journal")))),
         };

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Channel, Endpoint};
 use zsr_api::{controller as proto, controller::controller_client::ControllerClient};
 use zsr_control_plane::controller::store::{FileStore, Store};
-use zsr_control_plane::controller::{Controller, Setup, StartError, serve, start};
+use zsr_control_plane::controller::{Controller, Seat, Setup, StartError, serve, start};
 use zsr_control_plane::dataplane::flow::DataPlane;
 use zsr_control_plane::dataplane::{FIRST_FLOW_GROUP, GROUP_FLOOD};
 use zsr_control_plane::p4::{Artifacts, Schema};
@@ -214,8 +214,8 @@ impl Rig {
             name: "rig".into(),
             topology: &self.topology,
             artifacts: &self.artifacts,
-            p4runtime: Address::Unix(self.folder.path().join("way")),
-            listens: None,
+            switch: Seat { p4runtime: Address::Unix(self.folder.path().join("way")), listens: None },
+            standby: None,
             agents: uris.collect(),
             seed: None,
             journal: Some(store),

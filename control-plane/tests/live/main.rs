@@ -19,6 +19,7 @@ mod programs;
 mod remains;
 mod replicas;
 mod secure;
+mod standby;
 mod streams;
 mod system;
 mod terminal;

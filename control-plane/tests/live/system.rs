@@ -98,9 +98,10 @@ impl System {
         self.folder.path().join("zsr")
     }
 
-    /// Numbers in use at the switch, and its address.
+    /// Numbers in use at the switch, and its address; also while another process is gone.
     pub fn switch(&self) -> Value {
-        self.json(&["status"]).remove(0)["switch"].clone()
+        let status: Value = serde_json::from_str(&self.zsr(&["status", "--json"]).out).expect("JSON");
+        status["switch"].clone()
     }
 
     /// As [`down`](Self::down) where a process is gone; nothing is left at the switch.

@@ -97,6 +97,11 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PlaceError + '_ {
 }
 
 /// Makes a folder for this user alone, or makes sure that it is one.
+/// The name of a file of switch number `switch`; the first one's has no number.
+fn numbered(name: &str, switch: usize) -> String {
+    if switch == 0 { name.to_owned() } else { format!("{name}-{switch}") }
+}
+
 fn private(path: &Path) -> Result<(), PlaceError> {
     match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => {}
@@ -187,14 +192,14 @@ impl Place {
         self.folder.join("journal")
     }
 
-    /// The file with the address of the switch's P4Runtime server.
-    pub fn p4runtime(&self) -> PathBuf {
-        self.folder.join("p4runtime")
+    /// The file with the address of the P4Runtime server of switch number `switch`.
+    pub fn p4runtime(&self, switch: usize) -> PathBuf {
+        self.folder.join(numbered("p4runtime", switch))
     }
 
-    /// The socket of the switch's P4Runtime server, unless it listens at an address.
-    pub fn p4runtime_socket(&self) -> PathBuf {
-        self.folder.join("p4runtime.sock")
+    /// The socket of that server, unless it listens at an address.
+    pub fn p4runtime_socket(&self, switch: usize) -> PathBuf {
+        self.folder.join(format!("{}.sock", numbered("p4runtime", switch)))
     }
 
     /// The socket of the packet stream of a bmv2 that the system has started.
@@ -227,10 +232,14 @@ impl Place {
         self.folder.join("layout")
     }
 
-    /// The socket at which a process lets its links be captured: the switch's, or that of the agent of host number
-    /// `host`.
-    pub fn captures(&self, host: Option<usize>) -> PathBuf {
-        self.folder.join(host.map_or("captures-switch".into(), |host| format!("captures-{host}")))
+    /// The socket at which the agent of host number `host` lets its links be captured.
+    pub fn captures(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("captures-{host}"))
+    }
+
+    /// The same of switch number `switch`.
+    pub fn captures_at_switch(&self, switch: usize) -> PathBuf {
+        self.folder.join(numbered("captures-switch", switch))
     }
 
     /// Sockets of all processes that let links be captured.

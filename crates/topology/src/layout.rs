@@ -55,6 +55,15 @@ impl Topology {
     /// # Errors
     /// What does not go together, naming the object.
     pub fn lay_out(&mut self, layout: &Layout) -> Result<(), String> {
+        if let Some(standby) = self.standby()
+            && (layout.switch.as_ref().is_some_and(|kind| *kind != SwitchKind::Soft) || layout.netns)
+        {
+            return Err(format!(
+                "switch '{}' is a standby, which only software switches outside of network namespaces have yet: without \
+                 --switch, --bmv2 and --netns, or without the standby",
+                standby.name
+            ));
+        }
         if let Some(address) = layout.listen {
             self.may_listen("the controller", address)?;
         }
@@ -141,6 +150,7 @@ impl Topology {
         let switch = switch.map(|s| {
             format!("switch '{}' is a {}", s.name, if s.kind.tofino().is_some() { "Tofino" } else { "bmv2" })
         });
+        let switch = switch.or_else(|| self.standby().map(|s| format!("switch '{}' is a standby", s.name)));
         let link = self.links.iter().find(|l| l.cable != Cable::Own);
         let link = link.map(|l| format!("link '{}' leads to the outside", l.name));
         let host = self.hosts.iter().find(|h| h.nic.has_cable() || h.agent.is_some());

@@ -28,6 +28,7 @@ mod read;
 mod routing;
 pub mod rules;
 mod settings;
+mod standby;
 mod tofino;
 mod traffic;
 mod trust;

@@ -39,7 +39,7 @@ impl Builder<'_> {
     /// Reads `links`. Without that key, and with one switch, every host is linked to it.
     pub(crate) fn links(&mut self, top: &Table<'_>) {
         let mut drafts = Vec::new();
-        if top.get("links").is_none() && self.topology.switches.len() == 1 {
+        if top.get("links").is_none() && self.topology.switches.iter().filter(|s| !s.standby).count() == 1 {
             for (host, at) in self.topology.hosts.iter().enumerate() {
                 let link = self.plain_link(host, 0, at.place);
                 drafts.push(Draft { link, port: None });
@@ -51,6 +51,10 @@ impl Builder<'_> {
             }
         }
         self.choose_ports(drafts);
+        self.second_links();
+        for (number, link) in self.topology.links.iter_mut().enumerate() {
+            link.number = number;
+        }
     }
 
     fn plain_link(&self, host: usize, switch: usize, place: Place) -> Link {
@@ -59,6 +63,7 @@ impl Builder<'_> {
         let (latency, rate) = (Duration::ZERO, None);
         Link {
             name: String::new(),
+            number: 0,
             host,
             switch,
             port: 0,
@@ -198,13 +203,14 @@ impl Builder<'_> {
     /// Gives links without a port the lowest free one, and reports ports and hosts used twice.
     fn choose_ports(&mut self, drafts: Vec<Draft>) {
         let mut taken: HashMap<(usize, u32), usize> = HashMap::new();
-        let mut linked: HashMap<usize, u32> = HashMap::new();
+        let mut linked: HashMap<(usize, bool), u32> = HashMap::new();
         for draft in &drafts {
             let Link { host, switch, place, .. } = draft.link;
-            if let Some(line) = linked.insert(host, place.line) {
+            let to_standby = self.topology.switches[switch].standby;
+            if let Some(line) = linked.insert((host, to_standby), place.line) {
                 let name = &self.topology.hosts[host].name;
                 let message = format!("host '{name}' has two links; the first is at line {line}");
-                self.reader.error(place, message, "one link per host");
+                self.reader.error(place, message, "one link per host, and one to the standby");
             }
             let Some(port) = draft.port else { continue };
             let owner = &self.topology.switches[switch];
@@ -218,8 +224,15 @@ impl Builder<'_> {
         }
         // Links that a switch has no port for: the place of the first, and how many.
         let mut homeless: BTreeMap<usize, (Place, usize)> = BTreeMap::new();
-        for Draft { mut link, port } in drafts {
+        // Links to the standby last: a host has the same port at both.
+        let (first, second): (Vec<_>, Vec<_>) =
+            drafts.into_iter().partition(|draft| !self.topology.switches[draft.link.switch].standby);
+        for Draft { mut link, port } in first.into_iter().chain(second) {
             let owner = &self.topology.switches[link.switch];
+            let port = port.or_else(|| {
+                let first = self.topology.links.iter().find(|l| owner.standby && l.host == link.host);
+                first.map(|l| l.port)
+            });
             let port =
                 port.or_else(|| (1..=MAX_PORT as u32).find(|p| !taken.contains_key(&(link.switch, *p))));
             let Some(port) = port else {

@@ -145,6 +145,8 @@ impl Interface {
 pub struct Switch {
     /// Unique among switches and hosts.
     pub name: String,
+    /// Whether it takes over when the other switch dies.
+    pub standby: bool,
     /// What runs it.
     pub kind: SwitchKind,
     /// The address that hosts connect their queue pairs to.
@@ -239,6 +241,8 @@ pub struct Host {
 pub struct Link {
     /// `HOST-SWITCH-PORT`, fit for a file name.
     pub name: String,
+    /// Which of the topology's links it is, from 0.
+    pub number: usize,
     /// Index of the host.
     pub host: usize,
     /// Index of the switch.
@@ -459,8 +463,23 @@ pub struct FileInput {
 }
 
 impl Topology {
-    /// The link of a host; every host that takes part in a flow has one.
+    /// The link of a host, to the switch that is no standby; every host that takes part in a flow has one.
     pub fn link_of(&self, host: usize) -> Option<&Link> {
         self.links.iter().find(|l| l.host == host)
+    }
+
+    /// The switch that takes over when the other one dies.
+    pub fn standby(&self) -> Option<&Switch> {
+        self.switches.iter().find(|s| s.standby)
+    }
+
+    /// This topology as switch number `switch` has it: with no other switch, and its own links alone.
+    pub fn of_switch(&self, switch: usize) -> Topology {
+        let links = self.links.iter().filter(|l| l.switch == switch).cloned();
+        Topology {
+            switches: self.switches.get(switch).cloned().into_iter().collect(),
+            links: links.map(|link| Link { switch: 0, ..link }).collect(),
+            ..self.clone()
+        }
     }
 }

@@ -91,6 +91,7 @@ impl Builder<'_> {
         addresses.push(Addresses { ip: None, mac: None });
         self.topology.switches.push(Switch {
             name: "s1".into(),
+            standby: false,
             kind: SwitchKind::Soft,
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
@@ -110,6 +111,7 @@ impl Builder<'_> {
     fn switch(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {
         let known = [
             "name",
+            "standby",
             "kind",
             "ip",
             "mac",
@@ -133,6 +135,7 @@ impl Builder<'_> {
         table.what = format!("switch '{}'", name.value);
         self.claim_name(&name.value, name.place, NodeRef::Switch(index));
 
+        let standby = self.reader.flag(&table, "standby").is_some_and(|at| at.value);
         let kind = self.switch_kind(&table);
         let P4Runtime { listen, mut device_id, keep_alive, keep_primary, dead_after } =
             self.p4runtime(&table, &kind, index);
@@ -149,6 +152,7 @@ impl Builder<'_> {
         addresses.push(Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") });
         self.topology.switches.push(Switch {
             name: name.value,
+            standby,
             kind,
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
@@ -163,6 +167,9 @@ impl Builder<'_> {
             artifacts,
             place: name.place,
         });
+        if standby {
+            self.standby(&table);
+        }
     }
 
     /// How often timer packets come, and from where; `default` unless the file says otherwise.

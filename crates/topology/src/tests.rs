@@ -725,3 +725,62 @@ fn a_vlan_interface_of_a_host_on_a_vlan_would_be_tagged_twice() {
         );
     }
 }
+
+#[test]
+fn a_standby_has_a_link_to_each_host_at_the_same_port() {
+    let standby = "switches:\n  - {name: s1, tick: 50us, p4runtime: {dead_after: 200ms}}\n  - {name: s2, standby: true}\n";
+    let text = format!(
+        "{standby}hosts: [h1, h2, h3]\nlinks:\n  - {{from: h1, to: s1:7, latency: 5us}}\n  - h2 -> s1\n  - h3 -> s1:9\n  - h3 -> s2:9\n\
+         flows:\n  - {{name: f, producers: [h1], consumers: [h2]}}\nworkload: {{kind: synthetic}}\n"
+    );
+    let t = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+    let [first, second] = t.switches.as_slice() else { panic!("{:?}", t.switches) };
+    assert_eq!(t.standby().map(|s| s.name.as_str()), Some("s2"));
+    assert_eq!((first.tick, first.dead_after), (second.tick, second.dead_after));
+    assert!(first.ip != second.ip && first.mac != second.mac, "the address is what tells them apart");
+    let at = |switch: usize| {
+        let mut ports: Vec<_> =
+            t.of_switch(switch).links.iter().map(|l| (l.host, l.port, l.latency)).collect();
+        ports.sort();
+        ports
+    };
+    assert_eq!(at(0), at(1));
+    assert_eq!(at(0)[0].1, 7);
+    let numbers: Vec<_> = t.links.iter().map(|l| l.number).collect();
+    assert_eq!(numbers, (0..6).collect::<Vec<_>>());
+    assert_eq!(t.of_switch(1).switches[0].name, "s2");
+    let all = parse(&format!("{standby}hosts: [h1, h2]\nflows: []\n")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((all.links.len(), all.link_of(1).map(|l| l.switch)), (4, Some(0)));
+}
+
+#[test]
+fn what_does_not_go_with_a_standby_is_named() {
+    let wrong = |switches: &str, rest: &str| {
+        let text = format!("switches:\n{switches}\nhosts: [h1]\n{rest}flows: []\n");
+        errors(&text).into_iter().map(|(_, _, message)| message).collect::<Vec<_>>().join("\n")
+    };
+    let (s1, s2) = ("  - {name: s1}", "  - {name: s2, standby: true}");
+    let two = format!("{s1}\n{s2}");
+    for (switches, rest, part) in [
+        ("  - {name: s1, standby: true}", "", "0 switches are before it"),
+        ("  - {name: s1, standby: true}\n  - {name: s2, standby: true}", "", "both standbys"),
+        (&format!("{two}\n  - {{name: s3}}")[..], "", "'s3' is a third one"),
+        (&format!("{s1}\n  - {{name: s2, standby: true, tick: 5us}}"), "", "'tick' of switch 's2'"),
+        (&format!("{s1}\n  - {{name: s2, standby: true, kind: bmv2}}"), "", "no software switch"),
+        (&format!("  - {{name: s1, kind: bmv2}}\n{s2}"), "", "no software switch"),
+        (&two, "links: [h1 -> s1:1, h1 -> s2:2]\n", "port 2 of the standby 's2' alone"),
+        (&two, "links: [h1 -> s2:2]\n", "port 2 of the standby 's2' alone"),
+        (&two, "links: [h1 -> s1:1, h1 -> s2:1, h1 -> s2:3]\n", "two links"),
+    ] {
+        let found = wrong(switches, rest);
+        assert!(found.contains(part), "{switches}\n{rest}: {found:?} lacks {part:?}");
+    }
+    let cable = "switches:\n  - {name: s1}\n  - {name: s2, standby: true}\nhosts:\n  - {name: h1, nic: {interface: eth0}}\n\
+                 links:\n  - {from: h1, to: s1, interface: eth1}\nflows: []\n";
+    assert!(errors(cable).iter().any(|(_, _, e)| e.contains("a cable at host 'h1'")), "{:?}", errors(cable));
+    let mut t = parse("switches:\n  - {name: s1}\n  - {name: s2, standby: true}\nhosts: [h1]\nflows: []\n")
+        .unwrap_or_else(|e| panic!("{e}"));
+    let refused = t.lay_out(&Layout { switch: None, netns: true, listen: None });
+    assert!(refused.is_err_and(|e| e.contains("'s2' is a standby")));
+    assert!(t.needs_processes().is_some_and(|what| what.contains("'s2' is a standby")));
+}

@@ -22,7 +22,7 @@ use p4runtime_proto::Local;
 pub use tokio::task::JoinHandle as Task;
 use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
-use zsr_control_plane::controller::{self, Controller, Setup, StartError};
+use zsr_control_plane::controller::{self, Controller, Seat, Setup, StartError};
 use zsr_control_plane::dataplane::model::Flow;
 use zsr_control_plane::dataplane::ticks;
 use zsr_control_plane::p4::Artifacts;
@@ -366,8 +366,8 @@ impl Controlled {
                 name: "sim".into(),
                 topology: &topology,
                 artifacts: program(),
-                p4runtime,
-                listens: None,
+                switch: Seat { p4runtime, listens: None },
+                standby: None,
                 agents,
                 seed: Some(seed),
                 journal: store,

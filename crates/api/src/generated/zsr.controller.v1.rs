@@ -27,6 +27,10 @@ pub struct System {
     /// Why the controller's journal can't be written, so that changes are refused; empty: it can.
     #[prost(string, tag = "22")]
     pub journal_trouble: ::prost::alloc::string::String,
+    /// The switch that takes over when `switch` has gone; none: the topology has no standby. Of it only `name`, `p4runtime`, `connected`,
+    /// which says that it could take over now, and `trouble`, which says why it could not, are set.
+    #[prost(message, optional, tag = "23")]
+    pub standby: ::core::option::Option<Switch>,
 }
 /// A change that is under way.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -709,6 +713,9 @@ pub enum EventKind {
     SessionLost = 30,
     PrimaryLost = 31,
     SessionFound = 32,
+    /// The standby could not take over now, and the text says why; and it could again.
+    StandbyLost = 36,
+    StandbyFound = 37,
     /// The controller's journal can't be written, so that changes are refused; and it can be again.
     JournalFailed = 33,
     JournalWorks = 34,
@@ -753,6 +760,8 @@ impl EventKind {
             Self::SessionLost => "EVENT_KIND_SESSION_LOST",
             Self::PrimaryLost => "EVENT_KIND_PRIMARY_LOST",
             Self::SessionFound => "EVENT_KIND_SESSION_FOUND",
+            Self::StandbyLost => "EVENT_KIND_STANDBY_LOST",
+            Self::StandbyFound => "EVENT_KIND_STANDBY_FOUND",
             Self::JournalFailed => "EVENT_KIND_JOURNAL_FAILED",
             Self::JournalWorks => "EVENT_KIND_JOURNAL_WORKS",
             Self::FlowStalled => "EVENT_KIND_FLOW_STALLED",
@@ -788,6 +797,8 @@ impl EventKind {
             "EVENT_KIND_SESSION_LOST" => Some(Self::SessionLost),
             "EVENT_KIND_PRIMARY_LOST" => Some(Self::PrimaryLost),
             "EVENT_KIND_SESSION_FOUND" => Some(Self::SessionFound),
+            "EVENT_KIND_STANDBY_LOST" => Some(Self::StandbyLost),
+            "EVENT_KIND_STANDBY_FOUND" => Some(Self::StandbyFound),
             "EVENT_KIND_JOURNAL_FAILED" => Some(Self::JournalFailed),
             "EVENT_KIND_JOURNAL_WORKS" => Some(Self::JournalWorks),
             "EVENT_KIND_FLOW_STALLED" => Some(Self::FlowStalled),

@@ -12,7 +12,7 @@ use zsr_api::{
     agent::agent_client::AgentClient,
     agent::{GetRingRequest, ListRingsRequest},
 };
-use zsr_control_plane::controller::{self, Setup, create_flow_request};
+use zsr_control_plane::controller::{self, Seat, Setup, create_flow_request};
 use zsr_control_plane::dataplane::model::Flow;
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::parts::bare_switch;
@@ -148,8 +148,8 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
             name: topology.name.clone(),
             topology,
             artifacts: &Artifacts::built_in()?,
-            p4runtime: place.into(),
-            listens: None,
+            switch: Seat { p4runtime: place.into(), listens: None },
+            standby: None,
             agents: topology.hosts.iter().map(agent).collect::<Result<Vec<_>>>()?,
             seed: None,
             journal: None,

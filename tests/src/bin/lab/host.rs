@@ -154,7 +154,7 @@ pub fn run(topology: &Topology, options: &HostOptions) -> Result<()> {
             let waker = Waker::new()?;
             let to_wake = waker.clone();
             let (handle, queue) = nic_queue(move || to_wake.wake());
-            let node = NicNode { nic: Nic::new(config), queue };
+            let node = NicNode::new(Nic::new(config), queue);
             let mut nic = PortLoop::new(node, &waker, LoopConfig::default())?;
             nic.add_port(0, link.open(host.mtu)?)?;
             running = Some(nic.spawn("nic")?);
