@@ -118,6 +118,8 @@ pub struct Bounds {
     pub replicate: bool,
 }
 
+/// After so many looks without a transfer, as many follow with the flow's own timeouts, and so on by turns.
+const PATIENCE: u32 = 10;
 /// A timeout is that many round trips: what is late is not yet lost.
 const MARGIN: u32 = 3;
 /// Packets of a transfer whose loss nothing but a timeout tells.
@@ -126,8 +128,13 @@ const WAITS: f64 = 2.5;
 const WORTH: f64 = 1.4;
 
 impl Bounds {
-    /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen.
-    pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>) -> Adapted {
+    /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen; `stuck` looks have seen
+    /// no transfer, but what was sent again.
+    pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>, stuck: u32) -> Adapted {
+        // Timeouts may be too short for a transfer that is long: a group's begins again with each.
+        if stuck / PATIENCE % 2 == 1 {
+            return Adapted { rto: self.own.rto, max_batch: self.half(now.max_batch) };
+        }
         // Nothing moves but by timeouts: they are much too long, and so are transfers.
         let rto = pace.map_or((now.rto / 4).max(UNKNOWN), |p| p.round_trip * MARGIN);
         let rto = rto.clamp(self.least_rto.min(self.own.rto), self.own.rto);
@@ -190,7 +197,7 @@ mod tests {
         for _ in 0..20 {
             let packets = u64::from(now.max_batch / bounds.mtu);
             let more = Counts { transfers: 1000, retries: 1000 * packets / one_in, sent: 2000 * packets };
-            now = bounds.next(now, more, Some(pace));
+            now = bounds.next(now, more, Some(pace), 0);
         }
         now
     }
@@ -230,10 +237,18 @@ mod tests {
     #[test]
     fn without_an_answer_timeouts_and_batches_become_much_shorter_step_by_step() {
         let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
-        let once = bounds.next(bounds.own, more, None);
+        let once = bounds.next(bounds.own, more, None, 1);
         assert_eq!(once, Adapted { rto: 5_000 * US, max_batch: bounds.own.max_batch / 2 });
-        let last = (0..19).fold(once, |now, _| bounds.next(now, more, None));
+        let last = (0..19).fold(once, |now, _| bounds.next(now, more, None, 1));
         assert!(last.rto < UNKNOWN * 2 && last.max_batch == bounds.item_size, "{last:?}");
+    }
+
+    #[test]
+    fn while_nothing_moves_timeouts_are_short_and_long_by_turns() {
+        let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
+        let pace = Some(Pace { round_trip: 100 * US, packet: US, is_clean: false });
+        let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto;
+        assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, 20_000 * US, 20_000 * US, 300 * US]);
     }
 
     #[test]

@@ -38,6 +38,8 @@ struct Seen {
     lost: Option<Instant>,
     /// What is known of its network.
     pace: Option<Pace>,
+    /// Looks, up to the last one, that have seen no transfer, but what was sent again.
+    stuck: u32,
 }
 
 impl Seen {
@@ -92,9 +94,10 @@ impl Controller {
             let was = before.remove(&looked.name).filter(|was| was.version == looked.version);
             let more = was.as_ref().map_or(Counts::default(), |was| since(&counts, &was.counts));
             let loses = more.retries > 0;
-            let (lost, pace) = was.map_or((None, None), |was| (was.lost, was.pace));
+            let (lost, pace, stuck) = was.map_or((None, None, 0), |was| (was.lost, was.pace, was.stuck));
             let lost = if loses { Some(now) } else { lost };
-            seen.insert(looked.name.clone(), Seen { version: looked.version, counts, lost, pace });
+            let stuck = if more.transfers > 0 { 0 } else { stuck + u32::from(loses) };
+            seen.insert(looked.name.clone(), Seen { version: looked.version, counts, lost, pace, stuck });
             if loses {
                 lossy.push(Lossy { looked, more });
             }
@@ -166,8 +169,7 @@ impl Controller {
             let found = self.clock(some).await?.into_iter().flatten().min_by_key(|pace| pace.round_trip);
             let Some(seen) = seen.get_mut(&looked.name) else { continue };
             seen.pace = Pace::and(seen.pace, found, looked.now.rto);
-            let pace = seen.pace;
-            let next = looked.bounds.next(looked.now, more, pace);
+            let next = looked.bounds.next(looked.now, more, seen.pace, seen.stuck);
             if next == looked.bounds.own {
                 wanted.remove(&looked.name);
             } else {
