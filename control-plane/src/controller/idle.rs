@@ -8,6 +8,7 @@ use crate::dataplane::flow::Ticks;
 use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_TICK, PlanError};
 use crate::p4::names::counter::{RETRIES, TRANSFERS};
+use crate::p4::reader::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -66,14 +67,12 @@ impl Controller {
             return Ok(0);
         }
         let counted = self.reader().cells(&cells).await?;
-        let (mut counted, now) = (counted.iter(), Instant::now());
+        let (mut counted, now) = (counted.chunks_exact(counters.len()), Instant::now());
         let mut before = std::mem::take(seen);
         for (name, version, workers, is_silent) in flows {
-            let of_flow: Vec<u64> =
-                counted.by_ref().take(workers.len() * counters.len()).map(|cell| cell.packets).collect();
             // To a member that does not answer all is sent again and again.
-            let count = |c: &[u64]| if is_silent { c[0] } else { c[0] + c[1] };
-            let moved = of_flow.chunks_exact(counters.len()).map(count).sum();
+            let count = |c: &[Cell]| c[0].packets + if is_silent { 0 } else { c[1].packets };
+            let moved = counted.by_ref().take(workers.len()).map(count).sum();
             let same = |was: &Seen| was.version == version && was.moved == moved;
             let since = before.remove(&name).filter(same).map_or(now, |was| was.since);
             seen.insert(name, Seen { version, moved, since });

@@ -16,7 +16,7 @@ use zsr_topology::{Switch, Topology};
 pub(super) const AGAIN: Duration = Duration::from_millis(200);
 /// How long a switch may take to accept a session, and to be given its program.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
-pub(super) const PROGRAM: Duration = Duration::from_secs(60);
+const PROGRAM: Duration = Duration::from_secs(60);
 
 /// What a switch is given when it has nothing yet, and where the switch is and its standby.
 pub(super) struct Base {
@@ -96,24 +96,32 @@ impl Controller {
         Ok(())
     }
 
-    /// Gives a switch its program.
+    /// Gives the switch that moves flows its program.
     pub(super) async fn start_over(
         &self,
         work: &mut Work,
         client: &mut SwitchClient,
     ) -> Result<(), StartError> {
-        let base = &self.0.base;
-        let topology = &base.choice().topology;
+        let cookie = self.prepare(self.0.base.choice(), client).await?;
+        self.is_fresh(work, cookie);
+        Ok(())
+    }
+
+    /// Gives a switch its program and what does not depend on flows. Returns the program's cookie, if the switch keeps one.
+    pub(super) async fn prepare(
+        &self,
+        choice: &Choice,
+        client: &mut SwitchClient,
+    ) -> Result<Option<u64>, StartError> {
+        let topology = &choice.topology;
         let given = async {
-            let cookie = give_program(client, &base.artifacts, &self.0.plane, topology).await?;
+            let cookie = give_program(client, &self.0.base.artifacts, &self.0.plane, topology).await?;
             client.set_up(topology).await?;
             Ok::<_, StartError>(cookie)
         };
         let silent =
-            |_| ClientError::Silent { switch: self.switch_name().to_owned(), seconds: PROGRAM.as_secs() };
-        let cookie = tokio::time::timeout(PROGRAM, given).await.map_err(silent)??;
-        self.is_fresh(work, cookie);
-        Ok(())
+            |_| ClientError::Silent { switch: choice.switch.name.clone(), seconds: PROGRAM.as_secs() };
+        tokio::time::timeout(PROGRAM, given).await.map_err(silent)?
     }
 
     /// The switch has its program, with this cookie, and nothing of flows. All of them are adrift then.

@@ -4,10 +4,10 @@
 
 use super::Controller;
 use super::events::of_host;
-use super::reconnect::{CONNECT, PROGRAM};
+use super::reconnect::CONNECT;
 use super::session::{Reach, become_primary};
-use super::start::{StartError, give_program};
-use crate::p4::ClientError;
+use super::start::StartError;
+use crate::p4::{Artifacts, ClientError};
 use crate::switch::SwitchClient;
 use std::time::Duration;
 use zsr_api::controller as proto;
@@ -31,6 +31,14 @@ pub(super) struct Ready {
     pub(super) client: SwitchClient,
     pub(super) election_id: u128,
     pub(super) cookie: Option<u64>,
+}
+
+impl Ready {
+    /// Whether the switch answers, and still has the program that it was given.
+    async fn is_still(&self, artifacts: &Artifacts) -> bool {
+        let kept = self.client.has_kept(artifacts, self.cookie);
+        tokio::time::timeout(CONNECT, kept).await.is_ok_and(|kept| matches!(kept, Ok(true)))
+    }
 }
 
 impl Controller {
@@ -59,27 +67,20 @@ impl Controller {
     async fn make_ready(&self, number: usize) -> Result<(), StartError> {
         let base = &self.0.base;
         let choice = &base.choices[number];
-        let name = &choice.switch.name;
-        let silent =
-            |limit: Duration| move |_| ClientError::Silent { switch: name.clone(), seconds: limit.as_secs() };
         let mut slot = self.0.standby.ready.lock().await;
-        if let Some(ready) = slot.as_ref().filter(|ready| ready.number == number) {
-            let kept = ready.client.has_kept(&base.artifacts, ready.cookie);
-            if tokio::time::timeout(CONNECT, kept).await.is_ok_and(|kept| matches!(kept, Ok(true))) {
-                return Ok(());
-            }
+        if let Some(ready) = slot.as_ref()
+            && ready.number == number
+            && ready.is_still(&base.artifacts).await
+        {
+            return Ok(());
         }
         *slot = None;
         let address = choice.address();
         let bid = become_primary(&choice.switch, &address, 1, choice.switch.keep_primary);
-        let (mut client, election_id) =
-            tokio::time::timeout(CONNECT, bid).await.map_err(silent(CONNECT))??;
-        let given = async {
-            let cookie = give_program(&mut client, &base.artifacts, &self.0.plane, &choice.topology).await?;
-            client.set_up(&choice.topology).await?;
-            Ok::<_, StartError>(cookie)
-        };
-        let cookie = tokio::time::timeout(PROGRAM, given).await.map_err(silent(PROGRAM))??;
+        let silent =
+            |_| ClientError::Silent { switch: choice.switch.name.clone(), seconds: CONNECT.as_secs() };
+        let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
+        let cookie = self.prepare(choice, &mut client).await?;
         *slot = Some(Ready { number, client, election_id, cookie });
         Ok(())
     }
@@ -87,9 +88,7 @@ impl Controller {
     /// Takes switch `number`, if it is ready. Who takes it must not wait for a standby that does not answer.
     pub(super) async fn take_ready(&self, number: usize) -> Option<Ready> {
         let ready = self.0.standby.ready.try_lock().ok()?.take().filter(|ready| ready.number == number)?;
-        let kept = ready.client.has_kept(&self.0.base.artifacts, ready.cookie);
-        let kept = tokio::time::timeout(CONNECT, kept).await.is_ok_and(|kept| matches!(kept, Ok(true)));
-        kept.then_some(ready)
+        ready.is_still(&self.0.base.artifacts).await.then_some(ready)
     }
 
     /// Tells what has changed.
