@@ -14,6 +14,7 @@ use zsr_ring::memory::MEMORY_HELP;
 use super::model::{ByteOrder, Host, Interface, MemoryKind, NicKind, Ring, RingRole, Switch, SwitchKind};
 use super::read::{At, Table};
 use super::rules::{self, ITEM_SIZES, RING_SIZES};
+use super::standby::SHARED;
 use super::tofino::TofinoApi;
 use super::yaml::{Node, Value};
 
@@ -109,26 +110,8 @@ impl Builder<'_> {
     }
 
     fn switch(&mut self, node: &Node, addresses: &mut Vec<Addresses>) {
-        let known = [
-            "name",
-            "standby",
-            "kind",
-            "ip",
-            "mac",
-            "p4runtime",
-            "tick",
-            "cpu_port",
-            "artifacts",
-            "binary",
-            "address",
-            "packets",
-            "chip",
-            "api",
-            "program",
-            "ports",
-            "loops",
-            "device_id",
-        ];
+        let own = ["name", "standby", "kind", "ip", "mac", "p4runtime"];
+        let known = [&own[..], &SHARED, &["device_id"]].concat();
         let index = self.topology.switches.len();
         let Some(mut table) = self.reader.table(node, "this switch", &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };

@@ -4,8 +4,8 @@ use super::build::Builder;
 use super::model::{Cable, Link, SwitchKind};
 use super::read::Table;
 
-/// What a standby has as its switch has it.
-const SHARED: [&str; 11] = [
+/// Keys of a switch that its standby has as the switch has them.
+pub(crate) const SHARED: [&str; 11] = [
     "tick",
     "cpu_port",
     "artifacts",
