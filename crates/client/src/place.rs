@@ -237,7 +237,7 @@ impl Place {
         self.folder.join(format!("captures-{host}"))
     }
 
-    /// The same of switch number `switch`.
+    /// The socket at which what passes the links of switch number `switch` can be watched.
     pub fn captures_at_switch(&self, switch: usize) -> PathBuf {
         self.folder.join(numbered("captures-switch", switch))
     }

@@ -43,7 +43,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All eight.
+    /// All eight tables.
     pub const ALL: [Table; 8] = [
         Table::Region,
         Table::Nation,
@@ -55,7 +55,7 @@ impl Table {
         Table::LineItem,
     ];
 
-    /// Its name in queries.
+    /// The table's name in queries.
     pub const fn name(self) -> &'static str {
         match self {
             Table::Region => "region",
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Its columns.
+    /// The table's columns.
     pub fn schema(self) -> SchemaRef {
         match self {
             Table::Region => arrow_of::RegionArrow::schema_ref(),

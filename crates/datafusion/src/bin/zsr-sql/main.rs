@@ -59,7 +59,7 @@ struct Args {
     tables: Option<PathBuf>,
 }
 
-/// How results are printed.
+/// The form in which results are printed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     /// A table.
@@ -85,12 +85,12 @@ fn main() -> ExitCode {
         }
     };
     if let Some(folder) = &args.tables {
-        return said(query::tables(folder, args.scale).map(|()| true));
+        return said(query::tables(folder, args.scale));
     }
     if let (Some(host), Some(system), Some(prefix), Some(sockets)) =
         (&args.worker, &args.system, &args.prefix, &args.sockets)
     {
-        return said(runtime.block_on(workers::be(host, system, prefix, sockets)).map(|()| true));
+        return said(runtime.block_on(workers::be(host, system, prefix, sockets)));
     }
     let Some(path) = &args.topology else { return ExitCode::from(2) };
     let topology = match zsr_topology::Topology::load(path) {
@@ -124,7 +124,6 @@ fn main() -> ExitCode {
     let down = system.down();
     match (result, down) {
         (Ok(INTERRUPTED), _) => ExitCode::from(INTERRUPTED),
-        (Ok(0), Ok(())) => ExitCode::SUCCESS,
         (Ok(code), Ok(())) => ExitCode::from(code),
         (Err(e), _) | (_, Err(e)) => said(Err(e)),
     }
@@ -151,15 +150,13 @@ fn run(
         let mut lines = lines();
         let mut text = String::new();
         loop {
-            let line = match runtime.block_on(queries.unless_stopped(lines.recv())) {
-                Err(code) => {
-                    complain(format_args!("error: interrupted"));
-                    runtime.block_on(queries.end())?;
-                    return Ok(code);
-                }
-                Ok(None) => break,
-                Ok(Some(line)) => line.map_err(|e| format!("standard input: {e}"))?,
+            let Some(next) = runtime.block_on(queries.unless_stopped(lines.recv())) else {
+                complain(format_args!("error: interrupted"));
+                runtime.block_on(queries.end())?;
+                return Ok(INTERRUPTED);
             };
+            let Some(line) = next else { break };
+            let line = line.map_err(|e| format!("standard input: {e}"))?;
             text.push_str(&line);
             text.push('\n');
             if line.trim_end().ends_with(';') && !one(&mut queries, &std::mem::take(&mut text)) {
@@ -197,10 +194,10 @@ fn lines() -> mpsc::Receiver<std::io::Result<String>> {
     lines
 }
 
-fn said(result: Result<bool, String>) -> ExitCode {
+/// The exit code, with what went wrong on standard error.
+fn said(result: Result<(), String>) -> ExitCode {
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             complain(format_args!("error: {why}"));
             ExitCode::FAILURE

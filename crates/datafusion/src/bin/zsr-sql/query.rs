@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What names of all flows begin with, of all programs of this kind.
 const FLOWS: &str = "sql";
 
-/// Who answers queries.
+/// A session with workers that answers queries, one after the other.
 pub(crate) struct Queries {
     contact: Contact,
     exchange: Exchange,
@@ -67,12 +67,12 @@ impl Queries {
         Ok(Queries { contact, exchange, context, workers, hosts, head, prefix, folder, sockets, stop })
     }
 
-    /// What `future` gives, or the exit code when a signal comes first.
-    pub(crate) async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Result<T, u8> {
+    /// What `future` gives; `None` when a signal comes first.
+    pub(crate) async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            () = self.stop.wait() => Err(INTERRUPTED),
-            done = future => Ok(done),
+            () = self.stop.wait() => None,
+            done = future => Some(done),
         }
     }
 
