@@ -91,6 +91,12 @@ impl Mutant {
         if mutant.why.is_empty() || mutant.seeds == 0 || mutant.changes.is_empty() {
             return Err("it has to say why, seeds, and a change".into());
         }
+        // Each text stands between braces of its own, where many mutants are in one program.
+        for text in mutant.changes.iter().flat_map(|change| [&change.old, &change.new]) {
+            if !mutant.alone && !has_its_pairs(text) {
+                return Err(format!("`{text}` opens or closes a bracket of the text around it"));
+            }
+        }
         Ok(mutant)
     }
 
@@ -111,6 +117,21 @@ impl Mutant {
         }
         Ok(())
     }
+}
+
+/// Whether each bracket has its other one.
+fn has_its_pairs(text: &str) -> bool {
+    let mut open = Vec::new();
+    text.chars().all(|c| match c {
+        '(' | '[' | '{' => {
+            open.push(c);
+            true
+        }
+        ')' => open.pop() == Some('('),
+        ']' => open.pop() == Some('['),
+        '}' => open.pop() == Some('{'),
+        _ => true,
+    }) && open.is_empty()
 }
 
 #[cfg(test)]
@@ -135,6 +156,7 @@ mod tests {
             ("seeds: 7", "seeds: many", "`many` is no number"),
             ("file: a.rs\n", "", "needs `file:`"),
             ("why:", "because:", "`because: All is lost.`"),
+            ("let a;", "for a in b {", "opens or closes a bracket"),
         ] {
             let wrong = Mutant::parse("m".into(), &TEXT.replace(from, to)).unwrap_err();
             assert!(wrong.contains(said), "{wrong}");
