@@ -5,7 +5,7 @@ use super::Controller;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_topology::{Cable, Topology};
+use zsr_topology::{Cable, Link, Topology};
 
 /// An end of a link: at a host, or at the switch's port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,40 +14,34 @@ pub(super) enum End {
     Host(String),
 }
 
-/// All ends with a trouble, and the switch's ports.
+/// All ends with a trouble.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    ports: Vec<proto::Port>,
     troubled: Mutex<BTreeMap<End, String>>,
 }
 
-impl Links {
-    pub(super) fn of(topology: &Topology) -> Links {
-        let interface = |cable: &Cable| match cable {
-            Cable::Interface(interface) => interface.name.clone(),
-            Cable::Sockets { .. } | Cable::Own => String::new(),
-        };
-        let port = |l: &zsr_topology::Link| proto::Port {
-            port: l.port,
-            link: l.name.clone(),
-            interface: interface(&l.cable),
-            trouble: String::new(),
-        };
-        Links { ports: topology.links.iter().map(port).collect(), ..Links::default() }
+fn interface(link: &Link) -> &str {
+    match &link.cable {
+        Cable::Interface(interface) => &interface.name,
+        Cable::Sockets { .. } | Cable::Own => "",
     }
+}
 
+impl Links {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<End, String>> {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The switch's ports as they are.
-    pub(super) fn ports(&self) -> Vec<proto::Port> {
+    /// The ports of the switch of `topology` as they are.
+    pub(super) fn ports(&self, topology: &Topology) -> Vec<proto::Port> {
         let troubled = self.lock();
-        let with = |p: &proto::Port| {
-            let trouble = troubled.get(&End::Switch(p.port)).cloned().unwrap_or_default();
-            proto::Port { trouble, ..p.clone() }
+        let port = |link: &Link| proto::Port {
+            port: link.port,
+            link: link.name.clone(),
+            interface: interface(link).to_owned(),
+            trouble: troubled.get(&End::Switch(link.port)).cloned().unwrap_or_default(),
         };
-        self.ports.iter().map(with).collect()
+        topology.links.iter().map(port).collect()
     }
 
     /// What is wrong at a host's end; empty if nothing is.
@@ -71,15 +65,13 @@ impl Controller {
                 .filter_map(|end| if let End::Switch(port) = end { Some(*port) } else { None })
                 .collect()
         };
-        let interface = |port: u32| {
-            let found = self.0.links.ports.iter().find(|p| p.port == port);
-            found.map(|p| p.interface.clone()).unwrap_or_default()
-        };
+        let links = &self.0.base.choice().topology.links;
+        let interface = |port: u32| links.iter().find(|l| l.port == port).map_or("", interface);
         for port in known.into_iter().filter(|port| !troubled.contains_key(port)) {
-            self.link_is(End::Switch(port), &interface(port), "");
+            self.link_is(End::Switch(port), interface(port), "");
         }
         for (&port, why) in troubled {
-            self.link_is(End::Switch(port), &interface(port), why);
+            self.link_is(End::Switch(port), interface(port), why);
         }
     }
 

@@ -165,7 +165,7 @@ impl Controller {
     /// Why a flow has workers that are adrift.
     pub(super) fn why_adrift(&self, flow: &Flow) -> String {
         let refused = self.state().refusals.of(flow);
-        refused.unwrap_or_else(|| "the switch was started anew".to_owned())
+        refused.unwrap_or_else(|| format!("switch `{}` had nothing of it", self.switch_name()))
     }
 
     /// Tells that a flow goes on whose connections were made anew, since requests were `refused`.

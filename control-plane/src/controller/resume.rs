@@ -436,7 +436,10 @@ impl Controller {
             self.state().set(&name, Some(flow));
             let refused = refused.remove(&name).unwrap_or_default();
             if refused.is_empty() {
-                let text = "the switch was started anew; the flow goes on from what its rings hold";
+                let switch = self.switch_name();
+                let text = format!(
+                    "switch `{switch}` was given its entries; the flow goes on from what its rings hold"
+                );
                 self.0.events.emit(EventKind::FlowResumed, of_flow(&name, text));
             }
             self.tell_renewed(&name, refused);

@@ -175,7 +175,7 @@ impl Service for Controller {
                 workers: used.workers,
                 producer_rings: used.producers,
                 queue_pairs: used.qps,
-                ports: inner.links.ports(),
+                ports: inner.links.ports(&inner.base.choice().topology),
             }),
             standby: self.standby(),
             hosts,

@@ -172,7 +172,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         connected: channel::channel(HashMap::new()).0,
         reach: channel::channel(Reach::Open).0,
         last: stats::Last::default(),
-        links: Links::of(&setup.topology.of_switch(0)),
+        links: Links::default(),
         pending: Pending::default(),
         pulse: Pulse::default(),
         barriers: Barriers::default(),

@@ -12,7 +12,11 @@ const RECORDS: u32 = 1_500_000;
 
 /// The process of the switch that moves flows, and that of the other one.
 fn processes(system: &System) -> (&'static str, &'static str) {
-    match system.switch()["name"].as_str() {
+    let switch = system.switch();
+    // Its ports, not those of the other one.
+    let end = format!("-{}-1", switch["name"].as_str().unwrap_or_default());
+    assert!(switch["ports"][0]["link"].as_str().is_some_and(|link| link.ends_with(&end)), "{switch}");
+    match switch["name"].as_str() {
         Some("s1") => ("switch", "switch.s2"),
         Some("s2") => ("switch.s2", "switch"),
         other => panic!("the active switch is {other:?}"),
