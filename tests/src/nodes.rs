@@ -43,6 +43,18 @@ fn without_tag(bytes: &[u8]) -> Frame {
 /// Packets that have another pass at one time, where they are queued.
 const PASSES: usize = 2;
 
+/// Frames that wait at a switch that hangs; more are dropped.
+const HELD: usize = 256;
+
+/// A switch that hangs. It has a timer, which does nothing: time has to pass even if there is nothing else to wait for.
+struct Hung {
+    held: Vec<(u16, Frame)>,
+    timer: u64,
+}
+
+/// Between two times of that timer, in nanoseconds.
+const BEAT: u64 = 1_000_000;
+
 /// ECN bits of the type of service; all of them: marked.
 const ECN: u8 = 3;
 
@@ -84,6 +96,8 @@ pub struct SwitchNode {
     /// Most packets that have waited at a port.
     pub deepest: BTreeMap<u16, usize>,
     pool: FramePool,
+    /// `None`: it runs.
+    hung: Option<Hung>,
     /// Packets that links have not damaged: the switch passes damaged items on.
     capture: Option<PcapSink>,
 }
@@ -103,6 +117,7 @@ impl SwitchNode {
             depths: BTreeMap::new(),
             deepest: BTreeMap::new(),
             pool: FramePool::with_frames(64),
+            hung: None,
             capture: capture(),
         }
     }
@@ -110,6 +125,17 @@ impl SwitchNode {
     /// From now on nothing passes `port` in either direction, or everything again if it is `None`.
     pub fn cut(&mut self, port: Option<u16>) {
         self.filter = Box::new(move |at, _| port == Some(at));
+    }
+
+    /// The switch hangs, or goes on with what has come in meanwhile.
+    pub fn hang(&mut self, now_ns: u64, hangs: bool) {
+        if hangs {
+            self.hung.get_or_insert(Hung { held: Vec::new(), timer: now_ns + BEAT });
+        } else if let Some(hung) = self.hung.take() {
+            let mut pool = std::mem::take(&mut self.pool);
+            hung.held.into_iter().for_each(|(port, frame)| self.handle(now_ns, port, frame, &mut pool));
+            self.pool = pool;
+        }
     }
 
     /// A frame comes in at `port` as if from its host.
@@ -132,6 +158,9 @@ impl SwitchNode {
 
     /// Carries out what `control` holds of a controller; returns whether there was anything.
     pub fn serve(&mut self, now_ns: u64, control: &ControlQueue) -> bool {
+        if self.hung.is_some() {
+            return false;
+        }
         let served = control.drain(&mut self.switch) > 0;
         let mut pool = std::mem::take(&mut self.pool);
         while self.pass_ns == 0 && self.switch.has_pending() {
@@ -187,6 +216,9 @@ impl SwitchNode {
 
 impl Node for SwitchNode {
     fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
+        if let Some(Hung { held, .. }) = &mut self.hung {
+            return if held.len() < HELD { held.push((port, frame)) } else { pool.put(frame) };
+        }
         let bytes = without_tag(frame.bytes()).bytes().to_vec();
         if (self.filter)(port, self.wire.kind_of_arrival(port, &bytes)) {
             return pool.put(frame);
@@ -199,16 +231,26 @@ impl Node for SwitchNode {
     }
 
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
+        if self.hung.is_some() {
+            return None;
+        }
         let (port, frame) = self.queue.pop_front()?;
         self.queued(port, -1);
         Some((port, frame))
     }
 
     fn next_timer(&self) -> Option<u64> {
+        if let Some(hung) = &self.hung {
+            return Some(hung.timer);
+        }
         [self.switch.next_timer(), self.pass_at].into_iter().flatten().min()
     }
 
     fn on_timer(&mut self, now_ns: u64) {
+        if let Some(hung) = &mut self.hung {
+            hung.timer = now_ns + BEAT;
+            return;
+        }
         let mut pool = std::mem::take(&mut self.pool);
         if self.pass_at.take_if(|at| *at <= now_ns).is_some() {
             self.switch.run_pending(now_ns, PASSES, &mut pool, &mut self.out);

@@ -391,9 +391,9 @@ fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
     };
     for _ in 0..3 {
         let before = pump(&mut sim, u64::MAX);
-        sim.kill_switch();
+        sim.kill_switch(0);
         pump(&mut sim, u64::MAX);
-        sim.return_switch();
+        sim.return_switch(0);
         let (mut tries, mut after) = (0, 0);
         while after < before + 200 {
             after = pump(&mut sim, u64::MAX);
@@ -426,13 +426,13 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
         }
     }
     assert_eq!(popped, 10);
-    sim.kill_switch();
+    sim.kill_switch(0);
     sim.run_for(MS * 10);
     let member = NewMember { name: "late".into(), host: "h3".into(), rings: Vec::new() };
     let adding = controller.clone();
     // It comes first, as soon as there is a switch again.
     let asked = sim.begin(async move { adding.add_member("f", RingRole::Producer, &member).await });
-    sim.return_switch();
+    sim.return_switch(0);
     let asked = asked.expect("a controller");
     while !asked.is_finished() {
         sim.run_for(MS / 10);

@@ -386,9 +386,9 @@ fn flows_go_on_with_the_next_switch_without_an_agent_that_hangs() {
     });
     pump(&mut sim, &mut programs, u32::MAX, MS * 5);
     sim.stall_host(0, true);
-    sim.kill_switch();
+    sim.kill_switch(0);
     pump(&mut sim, &mut programs, u32::MAX, MS * 5);
-    sim.return_switch();
+    sim.return_switch(0);
     let resumed = until(&mut sim, &mut programs, &mut events, EventKind::FlowResumed);
     assert_eq!(resumed.flow, "g");
     assert!(controller.get_flow("f").expect("it is there").is_adrift());
@@ -486,13 +486,13 @@ fn the_next_switch_may_die_while_it_is_taken_over() {
     let mut programs = of_each_kind(&mut sim, &controller, proto::Settings::default());
     for lives_us in [100, 2000, 20_000, 100_000] {
         pump(&mut sim, &mut programs, u32::MAX, MS * 3);
-        sim.kill_switch();
+        sim.kill_switch(0);
         pump(&mut sim, &mut programs, u32::MAX, MS);
-        sim.return_switch();
+        sim.return_switch(0);
         pump(&mut sim, &mut programs, u32::MAX, Duration::from_micros(lives_us));
-        sim.kill_switch();
+        sim.kill_switch(0);
         pump(&mut sim, &mut programs, u32::MAX, MS);
-        sim.return_switch();
+        sim.return_switch(0);
         all_goes_on(&mut sim, &mut programs);
     }
 }
@@ -519,7 +519,7 @@ fn switch_host_and_controller_may_die_together_in_any_order() {
         pump(&mut sim, &mut programs, u32::MAX, MS * 5);
         for who in order {
             match who {
-                S => sim.kill_switch(),
+                S => sim.kill_switch(0),
                 H => {
                     sim.kill_host(0);
                     programs.iter_mut().for_each(|p| p.bury("h1"));
@@ -530,11 +530,11 @@ fn switch_host_and_controller_may_die_together_in_any_order() {
         }
         for who in order {
             match who {
-                S => sim.return_switch(),
+                S => sim.return_switch(0),
                 H => {}
                 C => {
                     // Without a switch none starts.
-                    sim.return_switch();
+                    sim.return_switch(0);
                     controller = sim.controller(Some(Box::new(store.clone()))).expect("the next controller");
                 }
             }

@@ -93,12 +93,16 @@ fn host(number: usize) -> String {
     format!("h{number}")
 }
 
+/// A switch that counts as dead when it has been silent for so long, and its standby.
+const SWITCHES: &str = "switches: [{name: s1, p4runtime: {dead_after: 500ms}}, {name: s2, standby: true}]\n";
+
 fn topology(schedule: &Schedule) -> String {
     let order = |number| if schedule.big_endian.contains(&number) { "big" } else { "little" };
     let hosts = (0..HOSTS).map(|n| format!("{{name: {}, byte_order: {}}}", host(n), order(n)));
     let hosts: Vec<String> = hosts.collect();
     let psn = schedule.first_psn.map_or(String::new(), |psn| format!(", first_psn: {psn}"));
-    format!("defaults: {{mtu: {}{psn}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
+    let switches = if schedule.standby { SWITCHES } else { "" };
+    format!("{switches}defaults: {{mtu: {}{psn}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
 }
 
 fn member(prefix: char, number: usize) -> proto::Member {
@@ -136,7 +140,7 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     let forger = forges.then(|| Forger::new(schedule.seed, &mut sim));
     let store = MemoryStore::default();
     let controller = sim.controller(Some(Box::new(store.clone()))).expect("the first controller");
-    let empty = sim.switch_holds();
+    let empty = sim.switch_holds(0);
     let mut run = Run {
         programs: Programs::new(schedule.seed),
         schedule,
@@ -173,9 +177,11 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     run.until("all flows are gone", Run::delete_all);
     run.until("rings and queue pairs are gone", |run| run.sim.hosts_hold());
     // A switch that has just come back is given its program first.
-    run.until("the switch holds what it held in the beginning", |run| {
-        let holds = run.sim.switch_holds();
-        (holds != empty).then(|| format!("it was {empty:?}, and is {holds:?}"))
+    run.until("a switch holds what it held in the beginning", |run| {
+        run.switches().find_map(|number| {
+            let holds = run.sim.switch_holds(number);
+            (holds != empty).then(|| format!("switch {number} held {empty:?}, and holds {holds:?}"))
+        })
     });
     let net = &run.sim.net;
     Summary {
@@ -190,6 +196,11 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
 impl Run<'_> {
     fn now(&self) -> Duration {
         Duration::from_nanos(self.sim.net.now())
+    }
+
+    /// Numbers of the switches: the switch, and its standby if there is one.
+    fn switches(&self) -> std::ops::Range<usize> {
+        0..if self.schedule.standby { 2 } else { 1 }
     }
 
     fn say(&self, what: &str) {
@@ -343,12 +354,13 @@ impl Run<'_> {
                 sim.kill_host(*host);
                 self.programs.bury(*host);
             }
-            What::KillSwitch => sim.kill_switch(),
-            What::ReturnSwitch => sim.return_switch(),
+            What::KillSwitch(number) => sim.kill_switch(*number),
+            What::ReturnSwitch(number) => sim.return_switch(*number),
+            What::HangSwitch(number, hangs) => sim.hang_switch(*number, *hangs),
             What::ReturnHost(host) => sim.return_host(*host),
             What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
             What::AgentReachable(host, is) => sim.set_reachable(*host, *is),
-            What::SwitchReachable(is) => sim.set_switch_reachable(*is),
+            What::SwitchReachable(number, is) => sim.set_switch_reachable(*number, *is),
             What::JournalFull(full) => self.store.set_full(*full),
             What::JournalCut(part) => self.store.cut_next(*part),
             What::ProgramsPause(host, pause) => self.programs.pause_host(*host, *pause),
@@ -454,8 +466,11 @@ impl Run<'_> {
             self.programs.pause_host(number, false);
             self.forger.iter_mut().for_each(|f| f.set(number, false));
         }
-        self.sim.return_switch();
-        self.sim.set_switch_reachable(true);
+        for number in self.switches() {
+            self.sim.hang_switch(number, false);
+            self.sim.return_switch(number);
+            self.sim.set_switch_reachable(number, true);
+        }
         self.sim.stall_controller(false);
         self.store.set_full(false);
         self.store.forget_cut();

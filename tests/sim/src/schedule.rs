@@ -68,13 +68,17 @@ pub enum What {
     KillController,
     StartController,
     StallController(bool),
-    KillSwitch,
-    ReturnSwitch,
+    /// A switch dies: number 0, or 1, the standby.
+    KillSwitch(usize),
+    ReturnSwitch(usize),
+    /// A switch hangs, or goes on.
+    HangSwitch(usize, bool),
     KillHost(usize),
     ReturnHost(usize),
     StallHost(usize, bool),
     AgentReachable(usize, bool),
-    SwitchReachable(bool),
+    /// Whether controller and a switch reach each other.
+    SwitchReachable(usize, bool),
     JournalFull(bool),
     /// The controller dies while it writes the next line of its journal, of which this part is written.
     JournalCut(f64),
@@ -147,6 +151,8 @@ pub struct Schedule {
     pub big_endian: Vec<usize>,
     /// How long a packet takes for another pass through the switch, in nanoseconds; 0: it has it at once.
     pub pass_ns: u64,
+    /// Whether a second switch stands by.
+    pub standby: bool,
     /// From when on nothing more goes wrong, and everything has to come to its end.
     pub calm: Duration,
     pub steps: Vec<Step>,
@@ -256,13 +262,13 @@ impl Maker {
             6 => self.passing(What::KillHost(host), What::ReturnHost(host)),
             7 => self.passing(What::StallHost(host, true), What::StallHost(host, false)),
             8 => self.passing(What::AgentReachable(host, false), What::AgentReachable(host, true)),
-            9 => self.passing(What::SwitchReachable(false), What::SwitchReachable(true)),
+            9 => self.passing(What::SwitchReachable(0, false), What::SwitchReachable(0, true)),
             10 => self.passing(What::JournalFull(true), What::JournalFull(false)),
             11 => {
                 let part = self.rng.below(1000) as f64 / 1000.0;
                 self.passing(What::JournalCut(part), What::StartController);
             }
-            12 | 13 => self.passing(What::KillSwitch, What::ReturnSwitch),
+            12 | 13 => self.passing(What::KillSwitch(0), What::ReturnSwitch(0)),
             14 => self.passing(What::ProgramsPause(host, true), What::ProgramsPause(host, false)),
             _ => {
                 let at = self.time();
@@ -301,6 +307,16 @@ impl Maker {
                 }
                 self.add(at + lasts, What::StallHost(host, false));
             }
+        }
+    }
+
+    /// What happens to one of two switches.
+    fn switch_fault(&mut self) {
+        let number = self.rng.below(2) as usize;
+        match self.rng.below(4) {
+            0 | 1 => self.passing(What::KillSwitch(number), What::ReturnSwitch(number)),
+            2 => self.passing(What::HangSwitch(number, true), What::HangSwitch(number, false)),
+            _ => self.passing(What::SwitchReachable(number, false), What::SwitchReachable(number, true)),
         }
     }
 
@@ -379,10 +395,14 @@ impl Schedule {
                 rates.reorder_ns = VERY_LATE_NS;
             }
         }
+        let standby = maker.rng.chance(0.25);
+        for _ in 0..if standby { 1 + maker.rng.below(4) } else { 0 } {
+            maker.switch_fault();
+        }
         let Maker { mut steps, calm_us, .. } = maker;
         steps.sort_by_key(|step| step.at);
         let calm = Duration::from_micros(calm_us);
-        Schedule { seed, mtu, rates, bandwidth_bps, first_psn, big_endian, pass_ns, calm, steps }
+        Schedule { seed, mtu, rates, bandwidth_bps, first_psn, big_endian, pass_ns, standby, calm, steps }
     }
 
     /// The schedule without some of its steps.
@@ -400,12 +420,14 @@ mod tests {
     fn a_thousand_seeds_have_every_fault() {
         let schedules: Vec<Schedule> = (0..1000).map(Schedule::new).collect();
         let steps = || schedules.iter().flat_map(|s| &s.steps).map(|step| &step.what);
-        let faults: [fn(&What) -> bool; 8] = [
+        let faults: [fn(&What) -> bool; 10] = [
             |what| matches!(what, What::Nonsense(_)),
             |what| matches!(what, What::Forges(_, true)),
             |what| matches!(what, What::ControllerJumps(_)),
             |what| matches!(what, What::AgentJumps(..)),
-            |what| matches!(what, What::KillSwitch),
+            |what| matches!(what, What::KillSwitch(0)),
+            |what| matches!(what, What::KillSwitch(1)),
+            |what| matches!(what, What::HangSwitch(..)),
             |what| matches!(what, What::JournalCut(_)),
             |what| matches!(what, What::Faults { rates, .. } if rates.reorder_ns == VERY_LATE_NS),
             |what| matches!(what, What::Create(flow) if flow.rate_cap.is_some()),

@@ -37,7 +37,7 @@ use zsr_soft_switch::{
     ControlQueue, Program, Recirculation, Switch, SwitchConfig, TableEntry, TableId, control_queue,
 };
 use zsr_topology::Topology;
-use zsr_wire::{Frame, FramePool};
+use zsr_wire::{Frame, FramePool, Mac};
 
 use crate::nodes::SwitchNode;
 use crate::wire::Wire;
@@ -80,12 +80,17 @@ pub fn load() -> Program {
     Program::from_json(std::str::from_utf8(&program().json).expect("text")).expect("a sound program")
 }
 
-/// A host's NIC, which its agent calls in the same thread; none while the host is dead.
-struct HeldNic(Option<Arc<Mutex<Nic>>>);
+/// A host's NIC, which its agent calls in the same thread.
+struct HeldNic {
+    /// `None` while the host is dead.
+    nic: Option<Arc<Mutex<Nic>>>,
+    /// The switches that its ports lead to, in their order.
+    switches: Vec<Mac>,
+}
 
 impl HeldNic {
     fn nic(&self) -> Option<std::sync::MutexGuard<'_, Nic>> {
-        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.nic.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -98,7 +103,9 @@ impl Node for HeldNic {
     }
 
     fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)> {
-        self.nic()?.poll_transmit(now_ns, pool).map(|frame| (0, frame))
+        let frame = self.nic()?.poll_transmit(now_ns, pool)?;
+        let to = self.switches.iter().position(|mac| frame.bytes().starts_with(&mac.0));
+        Some((to.unwrap_or(0) as u16, frame))
     }
 
     fn next_timer(&self) -> Option<u64> {
@@ -110,6 +117,16 @@ impl Node for HeldNic {
             nic.on_timeout(now_ns);
         }
     }
+}
+
+/// A switch: its node, the way to its P4Runtime server, and the server's process while the switch lives.
+struct SwitchSide {
+    node: NodeId,
+    control: ControlQueue,
+    server: Option<Process>,
+    way: Way,
+    /// It does not run at the moment.
+    hangs: bool,
 }
 
 /// A host: its NIC's node, the way to its agent, and the agent's process while it lives.
@@ -130,12 +147,9 @@ pub struct Controlled {
     pub agents: Vec<Agent>,
     topology: Topology,
     seed: u64,
-    switch: NodeId,
-    control: ControlQueue,
+    /// The switch, and its standby if the topology has one.
+    switches: Vec<SwitchSide>,
     hosts: Vec<HostSide>,
-    /// The switch's P4Runtime server, and the way to it.
-    server: Option<Process>,
-    p4runtime: Way,
     /// The network between controller, agents and switch.
     relay: Process,
     carried: Arc<AtomicU64>,
@@ -149,24 +163,31 @@ pub struct Controlled {
 }
 
 impl Controlled {
-    /// Everything but the controller. `yaml` is a topology with one switch, all links are as `link`.
+    /// Everything but the controller. `yaml` is a topology with one switch, and perhaps its standby; all links are as `link`.
     pub fn new(yaml: &str, link: LinkConfig, seed: u64) -> Controlled {
         let topology =
             Topology::parse(Path::new("sim.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let mut net = Network::new(seed);
-        let nothing = bare_switch(&topology.switches[0]).expect("a switch");
-        let switch = net.add(SwitchNode::new(nothing, Wire::default()));
         let (relay, carried) = (Process::new(0), Arc::<AtomicU64>::default());
         let way = || {
             let (way, carrying) = Way::new(carried.clone());
             relay.spawn(carrying);
             way
         };
-        let p4runtime = way();
+        let switches = topology.switches.iter().map(|spec| {
+            let nothing = bare_switch(spec).expect("a switch");
+            let node = net.add(SwitchNode::new(nothing, Wire::default()));
+            SwitchSide { node, control: control_queue(|| ()).1, server: None, way: way(), hangs: false }
+        });
+        let switches: Vec<SwitchSide> = switches.collect();
+        let macs: Vec<Mac> = topology.switches.iter().map(|spec| Mac(spec.mac.0)).collect();
         let hosts = (0..topology.hosts.len()).map(|number| {
-            let node = net.add(HeldNic(None));
+            let node = net.add(HeldNic { nic: None, switches: macs.clone() });
             let port = topology.link_of(number).expect("a link").port as u16;
-            net.connect(End { node: switch, port }, End { node, port: 0 }, link).expect("free ports");
+            for (own, switch) in switches.iter().enumerate() {
+                let (a, b) = (End { node: switch.node, port }, End { node, port: own as u16 });
+                net.connect(a, b, link).expect("free ports");
+            }
             HostSide { node, port, way: way(), process: None, lives: 0 }
         });
         let hosts: Vec<HostSide> = hosts.collect();
@@ -175,11 +196,8 @@ impl Controlled {
             agents: Vec::new(),
             topology,
             seed,
-            switch,
-            control: control_queue(|| ()).1,
+            switches,
             hosts,
-            server: None,
-            p4runtime,
             relay,
             carried,
             silent_spans: 0,
@@ -188,7 +206,7 @@ impl Controlled {
             controller_stalled: false,
             pass_ns: 0,
         };
-        sim.start_switch();
+        (0..sim.switches.len()).for_each(|number| sim.start_switch(number));
         for host in 0..sim.hosts.len() {
             let agent = sim.start_host(host);
             sim.agents.push(agent);
@@ -200,11 +218,11 @@ impl Controlled {
     /// than a thread. To be called before anything else.
     pub fn set_pass_time(&mut self, ns: u64) {
         self.pass_ns = ns;
-        self.start_switch();
+        (0..self.switches.len()).for_each(|number| self.start_switch(number));
     }
 
-    fn fresh_switch(&self) -> SwitchNode {
-        let spec = &self.topology.switches[0];
+    fn fresh_switch(&self, number: usize) -> SwitchNode {
+        let spec = &self.topology.switches[number];
         if self.pass_ns == 0 {
             return SwitchNode::new(bare_switch(spec).expect("a switch"), Wire::default());
         }
@@ -220,26 +238,35 @@ impl Controlled {
     }
 
     /// A switch that knows nothing.
-    fn start_switch(&mut self) {
+    fn start_switch(&mut self, number: usize) {
         let (handle, control) = control_queue(|| ());
-        *self.switch() = self.fresh_switch();
+        *self.switch_number(number) = self.fresh_switch(number);
         let process = Process::new(self.net.now());
-        let server = P4RuntimeServer::new(handle, NonZeroU64::MIN);
-        process.spawn(server.serve(self.p4runtime.listen(), std::future::pending()));
-        (self.control, self.server) = (control, Some(process));
+        let device_id = NonZeroU64::new(self.topology.switches[number].device_id).expect("not 0");
+        let server = P4RuntimeServer::new(handle, device_id);
+        let side = &mut self.switches[number];
+        process.spawn(server.serve(side.way.listen(), std::future::pending()));
+        (side.control, side.server, side.hangs) = (control, Some(process), false);
     }
 
-    /// The switch dies, and with it its tables and registers, and the packets in it.
-    pub fn kill_switch(&mut self) {
-        *self.switch() = self.fresh_switch();
-        self.server = None;
+    /// Switch `number` (1: the standby) dies, and with it its tables and registers, and the packets in it.
+    pub fn kill_switch(&mut self, number: usize) {
+        *self.switch_number(number) = self.fresh_switch(number);
+        (self.switches[number].server, self.switches[number].hangs) = (None, false);
     }
 
     /// A switch that has died is there again, with nothing.
-    pub fn return_switch(&mut self) {
-        if self.server.is_none() {
-            self.start_switch();
+    pub fn return_switch(&mut self, number: usize) {
+        if self.switches[number].server.is_none() {
+            self.start_switch(number);
         }
+    }
+
+    /// A switch hangs, or goes on with what has come in meanwhile.
+    pub fn hang_switch(&mut self, number: usize, hangs: bool) {
+        let (now, lives) = (self.net.now(), self.switches[number].server.is_some());
+        self.switch_number(number).hang(now, hangs && lives);
+        self.switches[number].hangs = hangs && lives;
     }
 
     /// A NIC and an agent, both without a memory of what was.
@@ -254,7 +281,7 @@ impl Controlled {
         let backend = SoftNicBackend::new("soft0", NicHandle::held(nic.clone()), &config, host.mtu);
         let agent = Agent::new(&host.name, backend.expect("a NIC"));
         let side = &mut self.hosts[number];
-        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").0 = Some(nic);
+        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").nic = Some(nic);
         let (process, incoming, serving) = (Process::new(self.net.now()), side.way.listen(), agent.clone());
         process.spawn(async move { serving.serve_incoming(incoming, std::future::pending()).await });
         side.process = Some(process);
@@ -265,7 +292,7 @@ impl Controlled {
     pub fn kill_host(&mut self, number: usize) {
         let side = &mut self.hosts[number];
         side.process = None;
-        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").0 = None;
+        self.net.node_mut::<HeldNic>(side.node).expect("a NIC").nic = None;
     }
 
     /// A host that has died is there again, with nothing.
@@ -277,7 +304,7 @@ impl Controlled {
 
     /// A host's NIC, while the host lives.
     pub fn nic(&self, number: usize) -> Option<Arc<Mutex<Nic>>> {
-        self.net.node::<HeldNic>(self.hosts[number].node).expect("a NIC").0.clone()
+        self.net.node::<HeldNic>(self.hosts[number].node).expect("a NIC").nic.clone()
     }
 
     /// Whether a host lives.
@@ -308,18 +335,22 @@ impl Controlled {
         self.hosts[number].process.iter_mut().for_each(|process| process.jump(by));
     }
 
-    /// A frame comes in at the switch as if from this host.
+    /// A frame comes in at the switch, and at its standby, as if from this host.
     pub fn inject(&mut self, number: usize, bytes: &[u8]) {
         let (now, port) = (self.net.now(), self.hosts[number].port);
-        self.switch().inject(now, port, bytes);
+        for switch in 0..self.switches.len() {
+            self.switch_number(switch).inject(now, port, bytes);
+        }
     }
 
-    /// Calls `seen` with each frame that comes in at the switch, and the host that it is from.
+    /// Calls `seen` with each frame that comes in at the switch or its standby, and the host that it is from.
     pub fn observe(&mut self, mut seen: impl FnMut(usize, &[u8]) + 'static) {
         let ports: Vec<u16> = self.hosts.iter().map(|host| host.port).collect();
-        let switch = self.switch;
+        let switches: Vec<NodeId> = self.switches.iter().map(|side| side.node).collect();
         self.net.observe(move |_, end, bytes| {
-            if let Some(host) = ports.iter().position(|port| end == End { node: switch, port: *port }) {
+            if switches.contains(&end.node)
+                && let Some(host) = ports.iter().position(|port| end.port == *port)
+            {
                 seen(host, bytes);
             }
         });
@@ -330,16 +361,19 @@ impl Controlled {
         self.hosts[number].way.set_open(is);
     }
 
-    /// Whether controller and switch reach each other.
-    pub fn set_switch_reachable(&mut self, is: bool) {
-        self.p4runtime.set_open(is);
+    /// Whether controller and switch `number` reach each other.
+    pub fn set_switch_reachable(&mut self, number: usize, is: bool) {
+        self.switches[number].way.set_open(is);
     }
 
-    /// Faults of a host's link, both ways, from now on.
+    /// Faults of a host's links, both ways, from now on.
     pub fn set_faults(&mut self, number: usize, rates: FaultRates) {
         let side = &self.hosts[number];
-        for end in [End { node: self.switch, port: side.port }, End { node: side.node, port: 0 }] {
-            self.net.set_faults(end, rates).expect("sound rates");
+        for (own, switch) in self.switches.iter().enumerate() {
+            for end in [End { node: switch.node, port: side.port }, End { node: side.node, port: own as u16 }]
+            {
+                self.net.set_faults(end, rates).expect("sound rates");
+            }
         }
     }
 
@@ -358,7 +392,8 @@ impl Controlled {
         store: Option<Box<dyn Store>>,
     ) -> Task<Result<Controller, StartError>> {
         let (topology, seed) = (self.topology.clone(), self.seed ^ self.net.now());
-        let p4runtime = self.p4runtime.place.clone().into();
+        let seat = |side: &SwitchSide| Seat { p4runtime: side.way.place.clone().into(), listens: None };
+        let (switch, standby) = (seat(&self.switches[0]), self.switches.get(1).map(seat));
         let agents = self.hosts.iter().map(|host| (host.way.place.clone().into(), None)).collect();
         let process = Process::new(self.net.now());
         let starting = process.spawn(async move {
@@ -366,8 +401,8 @@ impl Controlled {
                 name: "sim".into(),
                 topology: &topology,
                 artifacts: program(),
-                switch: Seat { p4runtime, listens: None },
-                standby: None,
+                switch,
+                standby,
                 agents,
                 seed: Some(seed),
                 journal: store,
@@ -416,7 +451,7 @@ impl Controlled {
 
     /// Where the switch's P4Runtime server listens.
     pub fn p4runtime_place(&self) -> Local {
-        self.p4runtime.place.clone()
+        self.switches[0].way.place.clone()
     }
 
     fn finish<R>(&mut self, task: Task<R>) -> R {
@@ -468,11 +503,14 @@ impl Controlled {
                     process.advance(now);
                 }
             }
-            if let Some(server) = &self.server {
-                server.advance(now);
+            let mut served = false;
+            for side in self.switches.iter().filter(|side| !side.hangs) {
+                if let Some(server) = &side.server {
+                    server.advance(now);
+                }
+                let switch = self.net.node_mut::<SwitchNode>(side.node).expect("a switch");
+                served |= switch.serve(now, &side.control);
             }
-            let switch = self.net.node_mut::<SwitchNode>(self.switch).expect("a switch");
-            let served = switch.serve(now, &self.control);
             if !served && carried == self.carried.load(Ordering::Relaxed) {
                 break;
             }
@@ -481,9 +519,9 @@ impl Controlled {
         self.silent_spans = if said { 0 } else { self.silent_spans.saturating_add(1) };
     }
 
-    /// What the switch has been given: entries by table, and multicast groups with their members.
-    pub fn switch_holds(&mut self) -> BTreeMap<String, usize> {
-        let switch = &self.switch().switch;
+    /// What switch `number` has been given: entries by table, and multicast groups with their members.
+    pub fn switch_holds(&mut self, number: usize) -> BTreeMap<String, usize> {
+        let switch = &self.switch_number(number).switch;
         let tables = switch.info().tables.iter().enumerate();
         let mut holds: BTreeMap<String, usize> = tables
             .map(|(id, table)| (table.name.clone(), switch.table_len(TableId(id as u32)).expect("a table")))
@@ -517,7 +555,11 @@ impl Controlled {
 
     /// The switch.
     pub fn switch(&mut self) -> &mut SwitchNode {
-        self.net.node_mut(self.switch).expect("a switch")
+        self.switch_number(0)
+    }
+
+    fn switch_number(&mut self, number: usize) -> &mut SwitchNode {
+        self.net.node_mut(self.switches[number].node).expect("a switch")
     }
 
     /// The program's end of ring number `at` of `flow`, all of producers' first.

@@ -169,7 +169,7 @@ impl Commanded {
         keep_program();
         let mut sim = Controlled::new("hosts: [h1, h2, h3]\nflows: []\n", LinkConfig::FAST, 1);
         let controller = sim.controller(None).expect("a controller");
-        let empty = sim.switch_holds();
+        let empty = sim.switch_holds(0);
         Commanded { sim, controller, empty }
     }
 
@@ -199,7 +199,7 @@ impl Commanded {
                 // One that is under way already is refused.
                 wait(&mut self.sim, task, LIMIT);
             }
-            let left = (self.controller.list_flows().len(), self.sim.hosts_hold(), self.sim.switch_holds());
+            let left = (self.controller.list_flows().len(), self.sim.hosts_hold(), self.sim.switch_holds(0));
             if left.0 == 0 && left.1.is_none() && left.2 == self.empty {
                 return;
             }
