@@ -306,6 +306,192 @@ static void threads(void) {
     zsr_cancel_free(cancel);
 }
 
+/* Flow `news`: items of one record each, in rings of four. */
+static void newest(void) {
+    zsr_producer *p = producer("news", NULL);
+    zsr_consumer *c = consumer("news", NULL);
+    zsr_batch b = ZSR_BATCH_INIT;
+    uint64_t left, value = 0;
+    uint8_t buffer[8];
+    size_t n;
+    EXPECT(zsr_consumer_take_newest(c, 0, &b) == ZSR_AGAIN && zsr_consumer_take_newest(c, 1000, &b) == ZSR_AGAIN);
+    b.size = 1;
+    EXPECT(zsr_consumer_take_newest(c, 0, &b) == ZSR_ERROR_ABI);
+    b.size = sizeof b;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++) {
+            OK(zsr_producer_push(p, 0, &value, sizeof value, ZSR_FOREVER));
+            OK(zsr_producer_flush(p));
+            value++;
+        }
+        OK(zsr_producer_settle(p, ZSR_FOREVER, &left));
+        EXPECT(left == 0);
+        /* One that is shown, or begun, goes with those that are older. */
+        if (round == 1) OK(zsr_consumer_peek(c, 0, &b));
+        if (round == 2) OK(zsr_consumer_pop(c, buffer, sizeof buffer, 0, &n));
+        const uint8_t *data;
+        zsr_batch copy;
+        OK(zsr_consumer_take_newest(c, round == 0 ? 0 : ZSR_FOREVER, &b));
+        copy = b;
+        OK(zsr_batch_next(&copy, &data, &n));
+        EXPECT(b.count == 1 && n == sizeof value && !memcmp(data, &(uint64_t){value - 1}, n));
+        EXPECT(zsr_consumer_take_newest(c, 0, &copy) == ZSR_AGAIN);
+        OK(zsr_consumer_give_back(c, &b));
+    }
+    /* Whoever keeps all that the ring holds gets no more. */
+    zsr_batch all[4] = {ZSR_BATCH_INIT, ZSR_BATCH_INIT, ZSR_BATCH_INIT, ZSR_BATCH_INIT};
+    for (int i = 0; i < 4; i++) {
+        OK(zsr_producer_push(p, 0, &value, sizeof value, ZSR_FOREVER));
+        OK(zsr_producer_flush(p));
+        OK(zsr_consumer_take(c, ZSR_FOREVER, &all[i]));
+    }
+    EXPECT(zsr_consumer_take(c, ZSR_FOREVER, &b) == ZSR_ERROR_INVALID && zsr_consumer_take_newest(c, 0, &b) == ZSR_ERROR_INVALID);
+    SAYS("the whole ring of 4 items is held");
+    EXPECT(zsr_consumer_most_urgent(&c, 1, 0, &n) == ZSR_ERROR_INVALID && n == 0);
+    for (int i = 0; i < 4; i++) OK(zsr_consumer_give_back(c, &all[i]));
+    OK(zsr_producer_close(p));
+    EXPECT(zsr_consumer_take_newest(c, ZSR_FOREVER, &b) == ZSR_END);
+    OK(zsr_consumer_leave(c));
+}
+
+static void push_and_settle(zsr_producer *p, const void *record, size_t length) {
+    uint64_t left;
+    OK(zsr_producer_push(p, ZSR_TO_KEY, record, length, ZSR_FOREVER));
+    OK(zsr_producer_settle(p, ZSR_FOREVER, &left));
+}
+
+static void *most_urgent_until_cancelled(void *handles) {
+    size_t at = 9;
+    EXPECT(zsr_consumer_most_urgent(handles, 2, ZSR_FOREVER, &at) == ZSR_ERROR_CANCELLED && at == 0);
+    return NULL;
+}
+
+/* Flows `urgent` and `bulk`. */
+static void urgent(void) {
+    zsr_cancel *cancel = zsr_cancel_new();
+    zsr_options o = ZSR_OPTIONS_INIT;
+    o.cancel = cancel;
+    zsr_producer *u = producer("urgent", NULL), *b = producer("bulk", NULL);
+    zsr_consumer *both[] = {consumer("urgent", &o), consumer("bulk", NULL)}, *wrong[] = {both[1], NULL}, *twice[] = {both[1], both[1]};
+    size_t at = 9, n;
+    char got[8];
+    EXPECT(zsr_consumer_most_urgent(NULL, 2, 0, &at) == ZSR_ERROR_INVALID && zsr_consumer_most_urgent(both, 0, 0, &at) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_consumer_most_urgent(both, SIZE_MAX / 2, 0, &at) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_consumer_most_urgent(both, 2, 0, NULL) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_consumer_most_urgent(wrong, 2, 0, &at) == ZSR_ERROR_INVALID && at == 1);
+    SAYS("consumers[1] is null");
+    EXPECT(zsr_consumer_most_urgent(twice, 2, 0, &at) == ZSR_ERROR_BUSY && at == 1);
+    EXPECT(zsr_consumer_most_urgent(both, 2, 0, &at) == ZSR_AGAIN && zsr_consumer_most_urgent(both, 2, 1000, &at) == ZSR_AGAIN);
+    push_and_settle(b, "b1", 2);
+    push_and_settle(b, "b2", 2);
+    push_and_settle(u, "u1", 2);
+    const char *expected[] = {"u1", "b1", "b2"};
+    for (int i = 0; i < 3; i++) {
+        OK(zsr_consumer_most_urgent(both, 2, ZSR_FOREVER, &at));
+        EXPECT(at == (i > 0));
+        OK(zsr_consumer_pop(both[at], got, sizeof got, 0, &n));
+        EXPECT(n == 2 && !memcmp(got, expected[i], 2));
+    }
+    EXPECT(zsr_consumer_most_urgent(both, 2, 0, &at) == ZSR_AGAIN);
+    pthread_t waiting;
+    pthread_create(&waiting, NULL, most_urgent_until_cancelled, both);
+    OK(zsr_cancel_trigger(cancel));
+    pthread_join(waiting, NULL);
+    /* One whose stream has ended is passed over. */
+    OK(zsr_producer_close(u));
+    push_and_settle(b, "b3", 2);
+    OK(zsr_consumer_most_urgent(both, 2, 0, &at));
+    OK(zsr_consumer_pop(both[at], got, sizeof got, 0, &n));
+    EXPECT(at == 1 && !memcmp(got, "b3", 2));
+    OK(zsr_producer_close(b));
+    zsr_status status;
+    while ((status = zsr_consumer_most_urgent(both, 2, ZSR_FOREVER, &at)) == ZSR_ERROR_CANCELLED) {}
+    EXPECT(status == ZSR_END);
+    OK(zsr_consumer_leave(both[0]));
+    OK(zsr_consumer_leave(both[1]));
+    zsr_cancel_free(cancel);
+}
+
+#define SHOPS 3
+#define SALES 5000
+
+/* Flow `sales`: `shop: u16, n: i64, x: f64`, which has 18 B; flow `lines`: records of any length. */
+static void combine(void) {
+    zsr_combiner *k = NULL;
+    const char *text, *sales = "shop: u16, n: i64, x: f64";
+    EXPECT(zsr_combiner_new(NULL, NULL, "count", &k) == ZSR_ERROR_INVALID && zsr_combiner_new(sales, NULL, NULL, &k) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_combiner_new("shop: text", NULL, "count", &k) == ZSR_ERROR_INVALID && !k);
+    EXPECT(zsr_combiner_new(sales, "shop", "median(n)", &k) == ZSR_ERROR_INVALID && !k);
+    SAYS("`median(n)` is no aggregate");
+    EXPECT(zsr_combiner_new(sales, "shop", "count", NULL) == ZSR_ERROR_INVALID && zsr_combiner_free(NULL) == ZSR_ERROR_INVALID);
+    OK(zsr_combiner_new(sales, "shop", "count, sum(n), min(n), max(x), avg(x)", &k));
+    OK(zsr_combiner_schema(k, &text));
+    EXPECT(!strcmp(text, "shop: u16, count: u64, sum_n: i64, min_n: i64, max_x: f64, avg_x: f64"));
+    const zsr_column *columns;
+    size_t n;
+    OK(zsr_combiner_columns(k, &columns, &n));
+    EXPECT(n == 6 && columns[2].offset == 10 && columns[2].kind == ZSR_TYPE_INT && columns[5].offset == 34);
+    EXPECT(zsr_combiner_add(k, (const uint8_t *)"x", 1) == ZSR_ERROR_SIZE);
+    SAYS("the combiner is of rows (shop: u16, n: i64, x: f64)");
+    EXPECT(zsr_consumer_combine(NULL, k, 0) == ZSR_ERROR_INVALID);
+
+    zsr_producer *p = producer("sales", NULL);
+    zsr_consumer *c = consumer("sales", NULL);
+    EXPECT(zsr_consumer_combine(c, NULL, 0) == ZSR_ERROR_INVALID && zsr_consumer_combine(c, k, 0) == ZSR_AGAIN);
+    int64_t count[SHOPS] = {0}, sum[SHOPS] = {0}, least[SHOPS] = {0}, value;
+    double most[SHOPS] = {0}, all[SHOPS] = {0}, mean;
+    for (int64_t i = 0; i < SALES; i++) {
+        uint8_t row[18];
+        uint16_t shop = (uint16_t)(i * i % SHOPS);
+        int64_t v = 1000 - i;
+        double x = (double)(i % 777) / 4;
+        memcpy(row, &shop, 2), memcpy(row + 2, &v, 8), memcpy(row + 10, &x, 8);
+        count[shop]++, sum[shop] += v, all[shop] += x;
+        if (v < least[shop]) least[shop] = v;
+        if (x > most[shop]) most[shop] = x;
+        /* Its ring does not hold them all. */
+        while (zsr_producer_push(p, ZSR_TO_KEY, row, sizeof row, 1000) == ZSR_AGAIN) EXPECT(zsr_consumer_combine(c, k, 0) == ZSR_AGAIN);
+    }
+    OK(zsr_producer_close(p));
+    OK(zsr_consumer_combine(c, k, ZSR_FOREVER));
+    OK(zsr_consumer_leave(c));
+    zsr_batch b = ZSR_BATCH_INIT;
+    OK(zsr_combiner_results(k, &b));
+    size_t shops = 0, group = 0;
+    for (int shop = 0; shop < SHOPS; shop++) {
+        if (!count[shop]) continue;
+        const uint8_t *row = b.data + group++ * b.record_size;
+        EXPECT(b.record_size == 42 && *row == shop && row[1] == 0);
+        EXPECT((memcpy(&value, row + 2, 8), value == count[shop]) && (memcpy(&value, row + 10, 8), value == sum[shop]));
+        EXPECT((memcpy(&value, row + 18, 8), value == least[shop]) && !memcmp(row + 26, &most[shop], 8));
+        mean = all[shop] / (double)count[shop];
+        EXPECT(!memcmp(row + 34, &mean, 8));
+        shops++;
+    }
+    EXPECT(b.count == shops && shops > 1);
+    OK(zsr_combiner_free(k));
+
+    /* Each record behind its length; one of another size stays. */
+    OK(zsr_combiner_new("n: i64", "", "sum(n), count", &k));
+    p = producer("lines", NULL), c = consumer("lines", NULL);
+    value = INT64_MAX;
+    OK(zsr_producer_push(p, ZSR_TO_KEY, &value, sizeof value, 0));
+    OK(zsr_producer_push(p, ZSR_TO_KEY, "other", 5, 0));
+    push_and_settle(p, &value, sizeof value);
+    EXPECT(zsr_consumer_combine(c, k, ZSR_FOREVER) == ZSR_ERROR_SCHEMA);
+    OK(zsr_combiner_results(k, &b));
+    EXPECT(b.count == 1 && b.record_size == 16 && !memcmp(b.data, &value, 8) && b.data[8] == 1);
+    char other[8];
+    OK(zsr_consumer_pop(c, other, sizeof other, 0, &n));
+    EXPECT(n == 5 && !memcmp(other, "other", 5));
+    OK(zsr_producer_close(p));
+    OK(zsr_consumer_combine(c, k, ZSR_FOREVER));
+    EXPECT(zsr_combiner_results(k, &b) == ZSR_ERROR_SUM);
+    SAYS("column `n`");
+    OK(zsr_combiner_free(k));
+    OK(zsr_consumer_leave(c));
+}
+
 /* The controller is replaced while a producer is attached: SIGPIPE, which ends a program in C, stays away. */
 static void restart(void) {
     zsr_producer *p = producer("over", NULL);
@@ -351,10 +537,11 @@ int main(int argc, char **argv) {
     const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"restart", restart}, {"down", down}};
+    } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"newest", newest}, {"urgent", urgent},
+        {"combine", combine}, {"restart", restart}, {"down", down}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
     }
-    fprintf(stderr, "usage: check arguments|records|rows|threads|restart|down\n");
+    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|restart|down\n");
     return 2;
 }

@@ -12,6 +12,12 @@ struct row {
     double x;
 };
 
+struct result {
+    std::uint64_t n;
+    double sum;
+    std::uint64_t count;
+};
+
 template <class F> zsr_status fails(F call) {
     try {
         call();
@@ -80,7 +86,45 @@ static void numbers() {
     EXPECT(expected == 1000 && count == 501);
 }
 
+// Flows `plus-news` and `plus-sales` (`n: u64, x: f64`).
+static void kinds() {
+    zsr::producer news("plus-news"), sales("plus-sales");
+    zsr::consumer newest("plus-news"), sold("plus-sales");
+    EXPECT(!newest.pop_newest_for(std::chrono::microseconds(1)) && !zsr::most_urgent({&sold, &newest}, 0).consumer);
+    for (const char *word : {"old", "new"}) {
+        news.push(word);
+        EXPECT(news.settle() == 0);
+    }
+    EXPECT(zsr::most_urgent({&sold, &newest}).consumer == &newest);
+    zsr::batch batch = newest.pop_newest();
+    EXPECT(batch.size() == 1 && *batch.begin() == "new");
+    zsr::consumer *failed = nullptr;
+    EXPECT(fails([&] { zsr::most_urgent({&newest, &newest}, 0, &failed); }) == ZSR_ERROR_BUSY && failed == &newest);
+
+    EXPECT(fails([] { zsr::combiner("n: u64", "sum(m)"); }) == ZSR_ERROR_INVALID);
+    zsr::combiner total("n: u64, x: f64", "sum(x), count", "n");
+    EXPECT(total.schema() == "n: u64, sum_x: f64, count: u64" && total.results<result>().empty());
+    row rows[] = {{1, 0.5}, {0, 2}, {1, 0.25}};
+    EXPECT(sales.push_rows(rows, 3) == 3 && sales.settle() == 0);
+    {
+        zsr::batch taken = sold.pop();
+        total.add(taken);
+    }
+    total.add(rows, 1);
+    EXPECT(!sold.combine(total, 0));
+    sales.push_value(row{2, 8});
+    sales.close();
+    EXPECT(sold.combine(total));
+    std::vector<result> results = total.results<result>();
+    EXPECT(results.size() == 3 && results[0].sum == 2 && results[1].sum == 1.25 && results[1].count == 3 && results[2].n == 2);
+    EXPECT(fails([&] { total.results<row>(); }) == ZSR_ERROR_SIZE);
+    news.close();
+    zsr::urgent end = zsr::most_urgent({&sold, &newest});
+    EXPECT(!end.consumer && end.ended);
+}
+
 int main() {
     words();
     numbers();
+    kinds();
 }

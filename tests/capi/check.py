@@ -15,14 +15,21 @@ FLOWS = [
     ["full", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB"],
     ["words", "-c", "h2", "--item-size", "4KiB"],
     ["numbers", "-c", "h2", "h3", "--item-size", "4KiB", "--schema", "n: u64, x: f64", "--routing", "explicit(n)"],
+    ["news", "-c", "h3", "--item-size", "64", "--ring-size", "256"],
+    ["urgent", "-c", "h2", "--item-size", "4KiB"],
+    ["bulk", "-c", "h2", "--item-size", "4KiB"],
+    ["sales", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "shop: u16, n: i64, x: f64"],
+    ["lines", "-c", "h2", "--item-size", "4KiB"],
+    ["plus-news", "-c", "h2", "--item-size", "4KiB"],
+    ["plus-sales", "-c", "h2", "--item-size", "4KiB", "--schema", "n: u64, x: f64"],
     ["lent", "-c", "h2", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "n: u64, x: f64", "--doorbell", "false"],
 ]
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
 BUILDS = {
-    "shared": ([], ["arguments", "records", "rows", "threads", "restart", "down"]),
-    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "down"]),
-    "tsan": (["-fsanitize=thread"], ["records", "threads"]),
+    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "restart", "down"]),
+    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "down"]),
+    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent"]),
 }
 
 

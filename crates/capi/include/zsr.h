@@ -9,7 +9,7 @@
  * What holds for all functions:
  * - They return a zsr_status. What is below 0 is an error; zsr_last_error() says it in words, for the thread that called.
  * - Times are microseconds, sizes and lengths bytes. Texts are UTF-8 and end with a zero byte.
- * - A handle (zsr_producer, zsr_consumer) takes one call at a time, from any thread; a second one at the same time returns
+ * - A handle (zsr_producer, zsr_consumer, zsr_combiner) takes one call at a time, from any thread; a second one at the same time returns
  *   ZSR_ERROR_BUSY. Different handles are independent.
  * - NULL where nothing says that it may be NULL is ZSR_ERROR_INVALID. A handle that was ended must not be used any more: nothing can
  *   notice that.
@@ -74,6 +74,8 @@ enum zsr_status
     ZSR_ERROR_DAMAGED = -13,
     // A fault of the library itself. The handle can only be ended.
     ZSR_ERROR_INTERNAL = -14,
+    // A sum of whole numbers that 64 bits can't hold.
+    ZSR_ERROR_SUM = -15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -115,6 +117,9 @@ typedef int32_t zsr_type;
 // Ends blocking calls of all handles that were attached with it.
 typedef struct zsr_cancel zsr_cancel;
 
+// Aggregates of rows by group: counts, sums, least, largest and mean values.
+typedef struct zsr_combiner zsr_combiner;
+
 // The popping side of one member of a flow.
 typedef struct zsr_consumer zsr_consumer;
 
@@ -146,6 +151,18 @@ typedef struct zsr_batch {
     uint64_t taken;
 } zsr_batch;
 
+// A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.
+typedef struct zsr_column {
+    // The column's name.
+    const char *name;
+    // The column's type.
+    zsr_type kind;
+    // Bytes; 0 for a column without a width: records are then lines of text, whose columns are divided by commas.
+    uint32_t width;
+    // Bytes in front of it in a record; 0 where records are lines of text.
+    uint32_t offset;
+} zsr_column;
+
 // What a program says when it attaches. Begin with ZSR_OPTIONS_INIT, which sets `size` and `abi`, and set what is to be
 // otherwise. Nothing of it is needed after the call.
 typedef struct zsr_options {
@@ -170,18 +187,6 @@ typedef struct zsr_options {
     // is none, which a `controller` on this machine, such as at the end of a tunnel, takes.
     const char *certificate;
 } zsr_options;
-
-// A column of a flow's records. Numbers have their least significant byte first, and there are no gaps between columns.
-typedef struct zsr_column {
-    // The column's name.
-    const char *name;
-    // The column's type.
-    zsr_type kind;
-    // Bytes; 0 for a column without a width: records are then lines of text, whose columns are divided by commas.
-    uint32_t width;
-    // Bytes in front of it in a record; 0 where records are lines of text.
-    uint32_t offset;
-} zsr_column;
 
 // A ring in this process's memory, of ABI version 1. Begin with ZSR_RING_INIT.
 typedef struct zsr_ring {
@@ -248,6 +253,82 @@ zsr_status zsr_cancel_trigger(const struct zsr_cancel *cancel);
 // Threads: any, but not while another call has this cancel.
 // Errors: none.
 void zsr_cancel_free(struct zsr_cancel *cancel);
+
+// Makes a combiner of rows of `schema`, a text as `id: u64, price: f64` whose columns all have a width. `aggregates` are, with commas
+// between them: count, sum(COLUMN), min(COLUMN), max(COLUMN), avg(COLUMN). `group_by` names columns of whole numbers or bytes, with
+// commas between them; NULL or an empty text: all rows are one group. Its memory grows with the number of groups, not of rows.
+//
+// Ownership: `*combiner` is the caller's, until zsr_combiner_free(). The texts stay the caller's.
+// Blocks: no.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID (a text says nothing that can be combined; zsr_last_error() says why). `*combiner` is NULL then.
+zsr_status zsr_combiner_new(const char *schema,
+                            const char *group_by,
+                            const char *aggregates,
+                            struct zsr_combiner **combiner);
+
+// What the results are, as `shop: u16, count: u64, sum_price: f64`: the columns of the group, then the aggregates. Sums of whole numbers
+// are i64 or u64, those of fractions and mean values f64, least and largest values as their column.
+//
+// Ownership: `*schema` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_combiner_schema(const struct zsr_combiner *combiner,
+                               const char **schema);
+
+// The columns of the results, in order.
+//
+// Ownership: `*columns` and all in it is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_combiner_columns(const struct zsr_combiner *combiner,
+                                const struct zsr_column **columns,
+                                size_t *count);
+
+// Takes rows of the combiner's schema that lie side by side, `length` bytes in all.
+//
+// Ownership: `rows` stays the caller's.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_SIZE (`length` is not that of a whole number of rows; none was taken).
+zsr_status zsr_combiner_add(struct zsr_combiner *combiner,
+                            const uint8_t *rows,
+                            size_t length);
+
+// Pops until the end of the stream, and gives all records to a combiner, where they lie in the ring. What was popped before an error or
+// before the time is over is in the combiner: the call can be made again.
+//
+// Ownership: both handles stay the caller's.
+// Blocks: until the end of the stream, for at most `timeout_us` microseconds, but for records that are there, of which one batch is
+// taken in any case; ZSR_FOREVER: as long as it takes.
+// Threads: any, one call with each of the handles at a time.
+// Errors: ZSR_OK at the end of the stream, ZSR_AGAIN when it did not come in time; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_SCHEMA
+// (a record has not the size of the combiner's rows: it stays in the ring), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED, ZSR_ERROR_DAMAGED.
+zsr_status zsr_consumer_combine(struct zsr_consumer *consumer,
+                                struct zsr_combiner *combiner,
+                                int64_t timeout_us);
+
+// The results: one row per group, side by side, in the order of their groups: numbers by value, bytes as they are. More rows can be added
+// and the results asked for again. Of no rows at all, sums are 0, mean values are not numbers, and least values are the largest
+// that there are.
+//
+// Ownership: `batch` is the caller's, and `batch->size` has to be sizeof(zsr_batch) (ZSR_BATCH_INIT). `batch->data` is the handle's, and
+// valid until the next call of this function with it, or until it is freed.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_BUSY, ZSR_ERROR_SUM.
+zsr_status zsr_combiner_results(struct zsr_combiner *combiner,
+                                struct zsr_batch *batch);
+
+// Frees a combiner.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY. Nothing that it has given may be read any more.
+// Blocks: no.
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_combiner_free(struct zsr_combiner *combiner);
 
 // Takes the ring of a consumer of `flow`.
 //
@@ -349,6 +430,18 @@ zsr_status zsr_consumer_take(struct zsr_consumer *consumer,
                              int64_t timeout_us,
                              struct zsr_batch *batch);
 
+// Pops all that is there, and gives the newest records as zsr_consumer_take() does: those that came together last. Older ones, also of
+// a batch that was peeked, are popped unread. For who wants to know what is so now, such as a price: the ring never fills, however late
+// a program looks. The last record of the batch is the newest; of several producers, the one that came last, whoever pushed it.
+//
+// Ownership: as zsr_consumer_take().
+// Blocks: as zsr_consumer_pop().
+// Threads: any, one call with a handle at a time; the records may be read by any threads.
+// Errors: as zsr_consumer_take().
+zsr_status zsr_consumer_take_newest(struct zsr_consumer *consumer,
+                                    int64_t timeout_us,
+                                    struct zsr_batch *batch);
+
 // Gives back the memory of a batch that was taken.
 //
 // Ownership: `batch` stays the caller's, its `data` is no longer the caller's to read.
@@ -357,6 +450,21 @@ zsr_status zsr_consumer_take(struct zsr_consumer *consumer,
 // Errors: ZSR_ERROR_INVALID (it is not one that this handle has taken, or was given back), ZSR_ERROR_ABI, ZSR_ERROR_BUSY.
 zsr_status zsr_consumer_give_back(struct zsr_consumer *consumer,
                                   const struct zsr_batch *batch);
+
+// Waits until one of several consumers, of which the first is the most urgent, has records: `*urgent` is the place in `consumers`, from 0,
+// of the first that has. Nothing is popped: any call with that consumer does it, and does not wait. A consumer whose stream has ended
+// is passed over.
+//
+// Ownership: `consumers`, of which there are `count`, stay the caller's, as do the handles.
+// Blocks: until one has records, as zsr_consumer_pop(). It ends with the cancel of the first whose stream has not ended.
+// Threads: any, one call with each of the handles at a time.
+// Errors: ZSR_AGAIN when none had a record in time, ZSR_END when all streams have ended; ZSR_ERROR_INVALID (also if `count` is 0). Of an
+// error of one consumer, `*urgent` is its place: ZSR_ERROR_BUSY (also if it is there twice), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED (leave
+// it out of the next call), ZSR_ERROR_DAMAGED; and ZSR_ERROR_INVALID when its whole ring is taken.
+zsr_status zsr_consumer_most_urgent(struct zsr_consumer *const *consumers,
+                                    size_t count,
+                                    int64_t timeout_us,
+                                    size_t *urgent);
 
 // Leaves. Records that are not popped are for the next program at this member, and so are those of batches that were taken and not
 // given back.

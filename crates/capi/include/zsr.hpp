@@ -26,6 +26,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace zsr {
 
@@ -256,14 +257,62 @@ public:
 
 private:
     friend class consumer;
-    batch(zsr_consumer *consumer, std::int64_t timeout_us) {
-        zsr_status status = check(zsr_consumer_take(consumer, timeout_us, &batch_));
+    using call = zsr_status(zsr_consumer *, std::int64_t, zsr_batch *);
+    batch(zsr_consumer *consumer, std::int64_t timeout_us, call *take = zsr_consumer_take) {
+        zsr_status status = check(take(consumer, timeout_us, &batch_));
         if (status == ZSR_OK) consumer_ = consumer;
         ended_ = status == ZSR_END;
     }
     zsr_consumer *consumer_ = nullptr;
     zsr_batch batch_ = ZSR_BATCH_INIT;
     bool ended_ = false;
+};
+
+// Aggregates of rows by group: `aggregates` as "count, sum(price)", `group_by` as "shop"; empty: all rows are one group.
+class combiner {
+public:
+    combiner(const std::string &schema, const std::string &aggregates, const std::string &group_by = {}) {
+        zsr_combiner *c = nullptr;
+        check(zsr_combiner_new(schema.c_str(), group_by.c_str(), aggregates.c_str(), &c));
+        combiner_.reset(c);
+    }
+
+    // Rows whose bytes are those of values side by side.
+    template <class T> void add(const T *rows, std::size_t count) {
+        static_assert(std::is_trivially_copyable_v<T>, "its bytes are the row");
+        check(zsr_combiner_add(get(), reinterpret_cast<const std::uint8_t *>(rows), count * sizeof(T)));
+    }
+    // Records of one size, where they lie.
+    void add(const batch &rows) {
+        if (rows.size() && !rows.record_size()) throw error(ZSR_ERROR_SIZE, "records that differ in length are no rows");
+        check(zsr_combiner_add(get(), rows.get().data, rows.size() * rows.record_size()));
+    }
+    // What the results are: the columns of the group, then the aggregates. There are no gaps between columns.
+    std::string schema() const {
+        const char *text = nullptr;
+        check(zsr_combiner_schema(get(), &text));
+        return text;
+    }
+    // One row per group, in their order. A row has the bytes of a T, which has no gaps, either.
+    template <class T> std::vector<T> results() {
+        static_assert(std::is_trivially_copyable_v<T>, "the row is its bytes");
+        zsr_batch rows = ZSR_BATCH_INIT;
+        check(zsr_combiner_results(get(), &rows));
+        if (sizeof(T) != rows.record_size) {
+            throw error(ZSR_ERROR_SIZE, "results have " + std::to_string(rows.record_size) + " B (" + schema() +
+                                            "), and are no values of " + std::to_string(sizeof(T)) + " B");
+        }
+        std::vector<T> results(rows.count);
+        if (rows.count) std::memcpy(results.data(), rows.data, rows.bytes);
+        return results;
+    }
+    zsr_combiner *get() const noexcept { return combiner_.get(); }
+
+private:
+    struct end {
+        void operator()(zsr_combiner *c) const noexcept { zsr_combiner_free(c); }
+    };
+    std::unique_ptr<zsr_combiner, end> combiner_;
 };
 
 // The popping side of one member of a flow. One that is destroyed leaves: what is not popped is for the next program. Batches have to
@@ -284,6 +333,15 @@ public:
     template <class Rep, class Period> batch pop_for(std::chrono::duration<Rep, Period> time) {
         return batch(get(), micros(time));
     }
+    // The newest records; all that lie in front of them are popped unread. The last one of the batch is the newest of all.
+    batch pop_newest() { return batch(get(), ZSR_FOREVER, zsr_consumer_take_newest); }
+    template <class Rep, class Period> batch pop_newest_for(std::chrono::duration<Rep, Period> time) {
+        return batch(get(), micros(time), zsr_consumer_take_newest);
+    }
+    // Pops until the end of the stream, and gives all records to a combiner, where they lie. False: the end did not come in time.
+    bool combine(combiner &into, std::int64_t timeout_us = ZSR_FOREVER) {
+        return check(zsr_consumer_combine(get(), into.get(), timeout_us)) == ZSR_OK;
+    }
     void leave() { check(zsr_consumer_leave(consumer_.release())); }
     // Gives up, as a program that dies.
     void abort() { check(zsr_consumer_abort(consumer_.release())); }
@@ -303,6 +361,23 @@ private:
     }
     std::unique_ptr<zsr_consumer, end> consumer_;
 };
+
+// The first of these consumers, the most urgent first, that has records, which its next pop gives without waiting. None: none had records
+// in time, or, if `ended`, all streams have ended. Of an error, `*failed` is the consumer that has it.
+struct urgent {
+    class consumer *consumer = nullptr;
+    bool ended = false;
+};
+inline urgent most_urgent(const std::vector<consumer *> &consumers, std::int64_t timeout_us = ZSR_FOREVER,
+                          consumer **failed = nullptr) {
+    std::vector<zsr_consumer *> handles;
+    for (consumer *each : consumers) handles.push_back(each->get());
+    std::size_t at = 0;
+    zsr_status status = zsr_consumer_most_urgent(handles.data(), handles.size(), timeout_us, &at);
+    if (status < 0 && failed && at < consumers.size()) *failed = consumers[at];
+    check(status);
+    return {status == ZSR_OK ? consumers[at] : nullptr, status == ZSR_END};
+}
 
 } // namespace zsr
 

@@ -1,20 +1,21 @@
 //! The popping end of a flow.
 
 use std::ffi::{c_char, c_void};
+use std::time::Duration;
 
-use zsr::{FlowConsumer, HeldBatch, Popped, Wait};
+use zsr::{FlowConsumer, HeldBatch, Popped, Urgent, Wait, most_urgent};
 
 use crate::attach::{read, zsr_options};
 use crate::batch::{Records, zsr_batch};
 use crate::columns::{Described, zsr_column};
 use crate::fault::{Fault, call, invalid};
-use crate::handle::{Handle, check, end, put, text, wait, with};
+use crate::handle::{Handle, check, end, fits, put, text, wait, with};
 use crate::status::zsr_status::{self, *};
 
 /// The popping side of one member of a flow.
 pub struct zsr_consumer(Handle<Popping>);
 
-struct Popping {
+pub(crate) struct Popping {
     flow: FlowConsumer,
     described: Described,
     /// What is left of the batch that was peeked, which lies in the ring in front of all others.
@@ -26,7 +27,7 @@ struct Popping {
 
 impl Popping {
     /// The batch that was peeked, or the next one.
-    fn peek(&mut self, wait: Wait) -> Result<Result<&mut Records, zsr_status>, Fault> {
+    pub(crate) fn peek(&mut self, wait: Wait) -> Result<Result<&mut Records, zsr_status>, Fault> {
         while self.peeked.is_none() {
             let popped = match wait {
                 Wait::No => self.flow.try_pop()?,
@@ -62,7 +63,7 @@ impl Popping {
 ///
 /// # Safety
 /// `consumer` is null, or came from an attach and was not ended.
-unsafe fn within(
+pub(crate) unsafe fn within(
     consumer: *const zsr_consumer,
     work: impl FnOnce(&mut Popping) -> Result<zsr_status, Fault>,
 ) -> zsr_status {
@@ -330,11 +331,34 @@ pub unsafe extern "C" fn zsr_consumer_take(
             // It is there: it was kept.
             let Popped::Batch(popped) = c.flow.try_pop()? else { return Ok(ZSR_AGAIN) };
             let held = popped.hold();
-            let data = std::slice::from_raw_parts(held.begin, held.bytes);
-            put(batch, "batch", Records::new(data, held.record_size, held.records).batch(c.next))?;
-            c.taken.push((c.next, held));
-            c.next += 1;
-            Ok(ZSR_OK)
+            c.hand_out(held, batch)
+        })
+    }
+}
+
+/// Pops all that is there, and gives the newest records as zsr_consumer_take() does: those that came together last. Older ones, also of
+/// a batch that was peeked, are popped unread. For who wants to know what is so now, such as a price: the ring never fills, however late
+/// a program looks. The last record of the batch is the newest; of several producers, the one that came last, whoever pushed it.
+///
+/// Ownership: as zsr_consumer_take().
+/// Blocks: as zsr_consumer_pop().
+/// Threads: any, one call with a handle at a time; the records may be read by any threads.
+/// Errors: as zsr_consumer_take().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zsr_consumer_take_newest(
+    consumer: *mut zsr_consumer,
+    timeout_us: i64,
+    batch: *mut zsr_batch,
+) -> zsr_status {
+    // SAFETY: the caller's promises: a handle, and a batch.
+    unsafe {
+        within(consumer, |c| {
+            zsr_batch::check(batch)?;
+            c.settle(false)?;
+            match c.newest(wait(timeout_us))? {
+                Ok(held) => c.hand_out(held, batch),
+                Err(status) => Ok(status),
+            }
         })
     }
 }
@@ -362,6 +386,59 @@ pub unsafe extern "C" fn zsr_consumer_give_back(
             Ok(ZSR_OK)
         })
     }
+}
+
+/// Waits until one of several consumers, of which the first is the most urgent, has records: `*urgent` is the place in `consumers`, from 0,
+/// of the first that has. Nothing is popped: any call with that consumer does it, and does not wait. A consumer whose stream has ended
+/// is passed over.
+///
+/// Ownership: `consumers`, of which there are `count`, stay the caller's, as do the handles.
+/// Blocks: until one has records, as zsr_consumer_pop(). It ends with the cancel of the first whose stream has not ended.
+/// Threads: any, one call with each of the handles at a time.
+/// Errors: ZSR_AGAIN when none had a record in time, ZSR_END when all streams have ended; ZSR_ERROR_INVALID (also if `count` is 0). Of an
+/// error of one consumer, `*urgent` is its place: ZSR_ERROR_BUSY (also if it is there twice), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED (leave
+/// it out of the next call), ZSR_ERROR_DAMAGED; and ZSR_ERROR_INVALID when its whole ring is taken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zsr_consumer_most_urgent(
+    consumers: *const *mut zsr_consumer,
+    count: usize,
+    timeout_us: i64,
+    urgent: *mut usize,
+) -> zsr_status {
+    call(|| {
+        // SAFETY: the caller's promises: room for a number, so many pointers, and handles that were not ended.
+        unsafe {
+            put(urgent, "urgent", 0)?;
+            if count == 0 {
+                return Err(invalid("count is 0"));
+            }
+            check(consumers, "consumers")?;
+            fits(count.saturating_mul(size_of::<*mut zsr_consumer>()), "consumers")?;
+            let consumers = std::slice::from_raw_parts(consumers, count);
+            let (mut entered, mut flows) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            for (at, consumer) in consumers.iter().enumerate() {
+                put(urgent, "urgent", at)?;
+                let mut one = consumer
+                    .as_ref()
+                    .ok_or_else(|| invalid(format!("consumers[{at}] is null")))?
+                    .0
+                    .enter()?;
+                flows.push(Some(&mut one.inside().flow));
+                entered.push(one);
+            }
+            let time = match wait(timeout_us) {
+                Wait::No => Some(Duration::ZERO),
+                Wait::For(time) => Some(time),
+                Wait::Forever => None,
+            };
+            match most_urgent(&mut flows, time) {
+                Ok(Urgent::At(at)) => put(urgent, "urgent", at).map(|()| ZSR_OK),
+                Ok(Urgent::Nothing) => Ok(ZSR_AGAIN),
+                Ok(Urgent::End) => Ok(ZSR_END),
+                Err((at, why)) => put(urgent, "urgent", at).and(Err(why.into())),
+            }
+        }
+    })
 }
 
 /// Leaves. Records that are not popped are for the next program at this member, and so are those of batches that were taken and not
@@ -403,7 +480,7 @@ pub unsafe extern "C" fn zsr_consumer_abort(consumer: *mut zsr_consumer) -> zsr_
 
 impl Popping {
     /// Pops the first `count` of what is peeked.
-    fn release(&mut self, count: usize) -> Result<(), Fault> {
+    pub(crate) fn release(&mut self, count: usize) -> Result<(), Fault> {
         let Some(records) = &mut self.peeked else { return Ok(()) };
         if count >= records.left() {
             return self.settle(true);
@@ -417,8 +494,40 @@ impl Popping {
         Ok(())
     }
 
+    /// Pops all, and holds what came last.
+    fn newest(&mut self, wait: Wait) -> Result<Result<HeldBatch, zsr_status>, Fault> {
+        loop {
+            let popped = match wait {
+                Wait::No => self.flow.pop_newest_timeout(Duration::ZERO)?,
+                Wait::For(time) => self.flow.pop_newest_timeout(time)?,
+                Wait::Forever => self.flow.pop_newest()?.map_or(Popped::End, Popped::Batch),
+            };
+            match popped {
+                Popped::Batch(batch) if batch.is_empty() => {}
+                Popped::Batch(batch) => return Ok(Ok(batch.hold())),
+                Popped::Nothing => return Ok(Err(ZSR_AGAIN)),
+                Popped::End => return Ok(Err(ZSR_END)),
+            }
+        }
+    }
+
+    /// Lends a batch that was popped to the caller.
+    ///
+    /// # Safety
+    /// `batch` points to room for one.
+    unsafe fn hand_out(&mut self, held: HeldBatch, batch: *mut zsr_batch) -> Result<zsr_status, Fault> {
+        // SAFETY: it is not given back yet; room, by contract.
+        unsafe {
+            let data = std::slice::from_raw_parts(held.begin, held.bytes);
+            put(batch, "batch", Records::new(data, held.record_size, held.records).batch(self.next))?;
+        }
+        self.taken.push((self.next, held));
+        self.next += 1;
+        Ok(ZSR_OK)
+    }
+
     /// Passes over a batch that can't be read.
-    fn damaged(&mut self) -> Result<zsr_status, Fault> {
+    pub(crate) fn damaged(&mut self) -> Result<zsr_status, Fault> {
         let text =
             "a batch says of a record that it is longer than the batch: the rest of it was passed over";
         self.settle(true)?;

@@ -52,7 +52,7 @@ pub extern "C" fn zsr_last_error() -> *const c_char {
 /// Errors: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn zsr_status_name(status: i32) -> *const c_char {
-    const ALL: [(zsr_status, &std::ffi::CStr); 17] = [
+    const ALL: [(zsr_status, &std::ffi::CStr); 18] = [
         (ZSR_OK, c"ZSR_OK"),
         (ZSR_AGAIN, c"ZSR_AGAIN"),
         (ZSR_END, c"ZSR_END"),
@@ -70,6 +70,7 @@ pub extern "C" fn zsr_status_name(status: i32) -> *const c_char {
         (ZSR_ERROR_LOST, c"ZSR_ERROR_LOST"),
         (ZSR_ERROR_DAMAGED, c"ZSR_ERROR_DAMAGED"),
         (ZSR_ERROR_INTERNAL, c"ZSR_ERROR_INTERNAL"),
+        (ZSR_ERROR_SUM, c"ZSR_ERROR_SUM"),
     ];
     ALL.iter().find(|(known, _)| *known as i32 == status).map_or(c"unknown", |(_, name)| name).as_ptr()
 }

@@ -18,18 +18,26 @@ pub(crate) struct Handle<T> {
     inner: UnsafeCell<T>,
 }
 
-/// Says that a call is over, also one that panics.
-struct InUse<'h> {
-    busy: &'h AtomicBool,
-    broken: &'h AtomicBool,
+/// A call that is in a handle, and over when it is dropped, also by a panic.
+pub(crate) struct Entered<'h, T>(&'h Handle<T>);
+
+impl<T> Entered<'_, T> {
+    /// What is in the handle.
+    ///
+    /// # Safety
+    /// It is not used when the call is over, and asked for once.
+    pub(crate) unsafe fn inside<'i>(&mut self) -> &'i mut T {
+        // SAFETY: `busy` lets one thread in at a time, and the rest is the caller's.
+        unsafe { &mut *self.0.inner.get() }
+    }
 }
 
-impl Drop for InUse<'_> {
+impl<T> Drop for Entered<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.broken.store(true, Ordering::Relaxed);
+            self.0.broken.store(true, Ordering::Relaxed);
         }
-        self.busy.store(false, Ordering::Release);
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 
@@ -38,12 +46,22 @@ impl<T> Handle<T> {
         Handle { busy: AtomicBool::new(false), broken: AtomicBool::new(false), inner: UnsafeCell::new(inner) }
     }
 
-    fn enter(&self) -> Result<InUse<'_>, Fault> {
+    /// A call with it.
+    pub(crate) fn enter(&self) -> Result<Entered<'_, T>, Fault> {
+        let entered = self.enter_to_end()?;
+        if self.broken.load(Ordering::Relaxed) {
+            let text = "a call with this handle has failed in libzsr itself: it can only be ended";
+            return Err(Fault { status: ZSR_ERROR_INTERNAL, text: text.into() });
+        }
+        Ok(entered)
+    }
+
+    fn enter_to_end(&self) -> Result<Entered<'_, T>, Fault> {
         if self.busy.swap(true, Ordering::Acquire) {
             let text = "another thread is in a call with this handle: a handle takes one call at a time";
             return Err(Fault { status: ZSR_ERROR_BUSY, text: text.into() });
         }
-        Ok(InUse { busy: &self.busy, broken: &self.broken })
+        Ok(Entered(self))
     }
 }
 
@@ -53,14 +71,9 @@ pub(crate) fn with<T>(
     work: impl FnOnce(&mut T) -> Result<zsr_status, Fault>,
 ) -> zsr_status {
     call(|| {
-        let handle = handle.ok_or_else(|| invalid("the handle is null"))?;
-        let _in_use = handle.enter()?;
-        if handle.broken.load(Ordering::Relaxed) {
-            let text = "a call with this handle has failed in libzsr itself: it can only be ended";
-            return Err(Fault { status: ZSR_ERROR_INTERNAL, text: text.into() });
-        }
-        // SAFETY: `busy` lets one thread in at a time.
-        work(unsafe { &mut *handle.inner.get() })
+        let mut entered = handle.ok_or_else(|| invalid("the handle is null"))?.enter()?;
+        // SAFETY: asked for once, and the call ends behind `work`.
+        work(unsafe { entered.inside() })
     })
 }
 
@@ -78,7 +91,7 @@ pub(crate) unsafe fn end<T, H>(
         // SAFETY: null, or a handle, by contract.
         let lives = unsafe { handle.as_ref() }.ok_or_else(|| invalid("the handle is null"))?;
         // A second thread that comes while this one is here finds it busy.
-        std::mem::forget(inside(lives).enter()?);
+        std::mem::forget(inside(lives).enter_to_end()?);
         // SAFETY: it was made by `Box::into_raw`, and no other call is in it.
         let handle = out(*unsafe { Box::from_raw(handle) });
         work(handle.inner.into_inner())

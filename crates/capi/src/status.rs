@@ -40,6 +40,8 @@ pub enum zsr_status {
     ZSR_ERROR_DAMAGED = -13,
     /// A fault of the library itself. The handle can only be ended.
     ZSR_ERROR_INTERNAL = -14,
+    /// A sum of whole numbers that 64 bits can't hold.
+    ZSR_ERROR_SUM = -15,
 }
 
 use zsr_status::*;

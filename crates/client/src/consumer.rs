@@ -174,13 +174,28 @@ impl FlowConsumer {
     pub fn pop_newest(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
         self.has_room()?;
         let waited = self.reader.consumer().wait_some();
-        while waited.is_ok() && self.reader.consumer().unread().is_ok_and(|items| items > 1) {
-            self.found(Ok(()))?;
-        }
-        match self.found(waited)? {
+        match self.newest(waited)? {
             Popped::Batch(batch) => Ok(Some(batch)),
             Popped::Nothing | Popped::End => Ok(None),
         }
+    }
+
+    /// As [`pop_newest`](Self::pop_newest), waiting for a batch for `time`.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn pop_newest_timeout(&mut self, time: Duration) -> Result<Popped<'_>, ProgramError> {
+        self.has_room()?;
+        let waited = self.reader.consumer().wait_timeout(time).map(|view| view.keep());
+        self.newest(waited)
+    }
+
+    /// The last batch in the ring, if waiting for one has gone well.
+    fn newest(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
+        while waited.is_ok() && self.reader.consumer().unread().is_ok_and(|items| items > 1) {
+            self.found(Ok(()))?;
+        }
+        self.found(waited)
     }
 
     /// Waits for records for `time`, or until it is cancelled.

@@ -16,7 +16,7 @@
 //!
 //! - [`FlowProducer`] pushes into a flow as one of its producers, each record to the consumer that the flow's routing says;
 //!   [`FlowConsumer`] pops from it as one of its consumers: all records in order, or the [newest](FlowConsumer::pop_newest). [`Priority`]
-//!   pops from several flows, the most urgent first.
+//!   pops from several flows, the most urgent first; [`most_urgent`] says which has records.
 //! - [`Schema`] says what records are, if the flow does, and makes tuples of lines of text and back. A [`Combiner`] keeps sums, counts and
 //!   the like of them by group ([`FlowConsumer::combine`]).
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
@@ -53,7 +53,7 @@ pub use error::{ErrorKind, Lost, ProgramError};
 pub use events::Events;
 pub use flow::{Options, check_size, schema_of};
 pub use place::{Place, PlaceError};
-pub use priority::{PoppedFrom, Priority};
+pub use priority::{PoppedFrom, Priority, Urgent, most_urgent};
 pub use producer::{FlowProducer, Held, KeyRoute, Route, To, Wait};
 pub use reach::Elsewhere;
 pub use rings::{FlowRings, HeldRing};

@@ -1,5 +1,6 @@
 //! Several flows, of which some are more urgent than others.
 
+use std::borrow::BorrowMut;
 use std::time::{Duration, Instant};
 
 use crate::consumer::{Batch, FlowConsumer, Popped};
@@ -58,40 +59,71 @@ impl Priority {
     }
 
     fn pop_until(&mut self, end: Option<Instant>) -> Result<PoppedFrom<'_>, ProgramError> {
-        let (mut pause, longest) = LOOK;
-        loop {
-            let mut urgent = None;
-            for at in 0..self.flows.len() {
-                let Some(flow) = &mut self.flows[at] else { continue };
-                match flow.has_some() {
-                    Ok(Some(true)) => return self.take(at),
-                    Ok(Some(false)) => urgent = urgent.or(Some(at)),
-                    Ok(None) => self.flows[at] = None,
-                    Err(e) => {
-                        if matches!(e, ProgramError::Ended { .. } | ProgramError::Failed { .. }) {
-                            self.flows[at] = None;
-                        }
-                        return Err(e);
-                    }
-                }
-            }
-            let Some(flow) = urgent.and_then(|at| self.flows[at].as_mut()) else {
-                return Ok(PoppedFrom::End);
-            };
-            let left = end.map_or(longest, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Ok(PoppedFrom::Nothing);
-            }
-            // Where a record is most urgent, and where the wait can be cancelled.
-            flow.wait(pause.min(left))?;
-            pause = (2 * pause).min(longest);
-        }
-    }
-
-    fn take(&mut self, at: usize) -> Result<PoppedFrom<'_>, ProgramError> {
+        let at = match most_urgent_until(&mut self.flows, end).map_err(|(_, e)| e)? {
+            Urgent::At(at) => at,
+            Urgent::Nothing => return Ok(PoppedFrom::Nothing),
+            Urgent::End => return Ok(PoppedFrom::End),
+        };
         match self.flows[at].as_mut().map(FlowConsumer::try_pop).transpose()? {
             Some(Popped::Batch(batch)) => Ok(PoppedFrom::Batch(at, batch)),
             _ => Ok(PoppedFrom::Nothing),
         }
+    }
+}
+
+/// What a look at several flows finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgent {
+    /// The flow at this place, from 0, has records, and none in front of it has.
+    At(usize),
+    /// No flow has records now.
+    Nothing,
+    /// All streams have ended.
+    End,
+}
+
+/// Waits until one of `flows`, of which the first is the most urgent, has records to be popped: for `time`, or, without one, as long as it
+/// takes. Pops nothing. Flows that have ended or failed become `None`. It ends with the cancel of the first that is left.
+///
+/// # Errors
+/// As [`FlowConsumer::pop`], with the place of the flow that says so.
+pub fn most_urgent<C: BorrowMut<FlowConsumer>>(
+    flows: &mut [Option<C>],
+    time: Option<Duration>,
+) -> Result<Urgent, (usize, ProgramError)> {
+    most_urgent_until(flows, time.and_then(|time| Instant::now().checked_add(time)))
+}
+
+fn most_urgent_until<C: BorrowMut<FlowConsumer>>(
+    flows: &mut [Option<C>],
+    end: Option<Instant>,
+) -> Result<Urgent, (usize, ProgramError)> {
+    let (mut pause, longest) = LOOK;
+    loop {
+        let mut first = None;
+        for (at, place) in flows.iter_mut().enumerate() {
+            let Some(flow) = place else { continue };
+            match flow.borrow_mut().has_some() {
+                Ok(Some(true)) => return Ok(Urgent::At(at)),
+                Ok(Some(false)) => first = first.or(Some(at)),
+                Ok(None) => *place = None,
+                Err(e) => {
+                    if matches!(e, ProgramError::Ended { .. } | ProgramError::Failed { .. }) {
+                        *place = None;
+                    }
+                    return Err((at, e));
+                }
+            }
+        }
+        let Some((at, flow)) = first.and_then(|at| Some((at, flows[at].as_mut()?))) else {
+            return Ok(Urgent::End);
+        };
+        let left = end.map_or(longest, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(Urgent::Nothing);
+        }
+        // Where a record is most urgent, and where the wait can be cancelled.
+        flow.borrow_mut().wait(pause.min(left)).map_err(|e| (at, e))?;
+        pause = (2 * pause).min(longest);
     }
 }
