@@ -506,9 +506,12 @@ pub struct ConsumeArgs {
     /// Leave after so many records; the rest is for the next program
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
+    /// Print the newest record whenever there is a newer one; older ones, that came while it was printed or before, are passed over
+    #[arg(long)]
+    pub newest: bool,
     /// Print what all records come to, in place of the records: count, sum(COLUMN), min(COLUMN), max(COLUMN), avg(COLUMN), with commas
     /// between them; the flow has a schema whose columns have a width
-    #[arg(long, value_name = "FUNCTIONS", conflicts_with_all = ["count", "record_size"])]
+    #[arg(long, value_name = "FUNCTIONS", conflicts_with_all = ["count", "newest", "record_size"])]
     pub aggregate: Option<String>,
     /// A line for each group of records that are equal in these columns, with commas between them
     #[arg(long, value_name = "COLUMNS", requires = "aggregate")]

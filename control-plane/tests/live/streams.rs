@@ -84,6 +84,24 @@ fn csv_is_csv_again() {
 }
 
 #[test]
+fn the_newest_record_is_printed_and_older_ones_are_not() {
+    let system = System::up(HOSTS);
+    // Each record in an item of its own, and all in one.
+    for size in ["64", "4KiB"] {
+        system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", size]);
+        let lines: String = (0..20).map(|n| format!("price {n:020}\n")).collect();
+        let fed = text(feed(&system, &["produce", "f", "--keep-open"], lines.as_bytes()));
+        assert_eq!(fed.code, Some(0), "{}", fed.err);
+        assert_eq!(system.well(&["consume", "f", "--newest", "-n", "1"]), format!("price {:020}\n", 19));
+        let fed = text(feed(&system, &["produce", "f"], b"last\n"));
+        assert_eq!(fed.code, Some(0), "{}", fed.err);
+        assert_eq!(system.well(&["consume", "f", "--newest"]), "last\n");
+        system.well(&["flow", "delete", "f"]);
+    }
+    system.down();
+}
+
+#[test]
 fn tuples_with_delimiters_and_line_ends_are_told_as_csv() {
     let system = System::up(HOSTS);
     let schema = "id: u32, note: bytes(16)";

@@ -80,12 +80,18 @@ fn copy_out(args: &ConsumeArgs, consumer: &mut FlowConsumer) -> Result<bool, Sto
     }
     let tuples = schema.filter(|_| text);
     while left > 0 {
-        let Some(batch) = consumer.pop()? else { return Ok(true) };
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(batch.len());
+        let popped = if args.newest { consumer.pop_newest()? } else { consumer.pop()? };
+        let Some(batch) = popped else { return Ok(true) };
+        let passed = if args.newest { batch.len().saturating_sub(1) } else { 0 };
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(batch.len() - passed);
         let (mut printed, mut bad, mut done) = (Ok(()), None, 0);
-        for record in batch.records().take(wanted) {
+        for record in batch.records().take(passed + wanted) {
             let shown = match (record, &tuples) {
                 (Err(e), _) => Err(e.into()),
+                (Ok(_), _) if done < passed => {
+                    done += 1;
+                    continue;
+                }
                 (Ok(record), Some(schema)) => {
                     let decoded = schema.decode(record, style, &mut lines);
                     decoded.map_err(|e| Stop::Output(e.to_string()))
@@ -119,7 +125,7 @@ fn copy_out(args: &ConsumeArgs, consumer: &mut FlowConsumer) -> Result<bool, Sto
             batch.keep(0);
             return Err(written(&e));
         }
-        left -= done as u64;
+        left -= done.saturating_sub(passed) as u64;
         match bad {
             None if done == batch.len() => {}
             None => batch.keep(done),
