@@ -7,10 +7,13 @@ use super::typed::{actions, tables};
 // Tables that the controller fills (a value is an entry's key), and the actions of their entries.
 tables! {
     Vlans = "vlans" { port: u16, vlan: u16 } runs Expected;
-    OwnArp = "own_arp" { operation: u16, target_ip: u32, foreign: u8 } runs Reply, Ignore;
+    Sources = "sources" { port: u16, mac: u64 } runs OwnSource;
+    IpSources = "ip_sources" { port: u16, mac: u64, ip: u32 } runs OwnSource;
+    ArpSources = "arp_sources" { port: u16, mac: u64, sender_mac: u64, sender_ip: u32 } runs OwnSource;
+    OwnArp = "own_arp" { operation: u16, target_ip: u32, foreign: u8, spoofed: u8 } runs Reply, Ignore;
     OwnIp = "own_ip" { dst: u32 } runs Own;
     Qps = "qps" { dest_qp: u32, src: u32, port: u16 } runs Qp;
-    Doorbells = "doorbells" { secret: u32, src: u32, port: u16, foreign: u8 } runs Bell;
+    Doorbells = "doorbells" { secret: u32, src: u32, port: u16, foreign: u8, spoofed: u8 } runs Bell;
     Stations = "stations" { dst: u64 } runs ToPort, ToGroup;
     Workers = "workers" { worker: u16 } runs Worker;
     ProducerList = "producer_list" { worker: u16, index: u16 } runs Member;
@@ -40,6 +43,7 @@ actions! {
     Ignore = "ignore" {  };
     Member = "member" { producer: u16, next: u16 };
     Own = "own" {  };
+    OwnSource = "own_source" {  };
     Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8 };
     PeerOnVlan = "peer_on_vlan" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8, tci: u16 };
     Producer = "producer" { mask: u32, data_qp: u16 };
@@ -62,6 +66,7 @@ pub mod counter {
     pub const RECEIVED: &str = "received";
     pub const DROPS: &str = "drops";
     pub const OTHER_VLAN: &str = "other_vlan";
+    pub const OTHER_SOURCE: &str = "other_source";
     pub const TRANSFERS: &str = "transfers";
     pub const PRODUCER_TRANSFERS: &str = "producer_transfers";
     pub const RETRIES: &str = "retries";
@@ -177,6 +182,7 @@ impl Internal {
 pub const ETHERTYPE_IPV4: u16 = 2048;
 pub const ETHERTYPE_ARP: u16 = 2054;
 pub const ETHERTYPE_VLAN: u16 = 33024;
+pub const ETHERTYPE_PROVIDER: u16 = 34984;
 pub const ETHERTYPE_INTERNAL: u16 = 34997;
 pub const IPPROTO_UDP: u8 = 17;
 pub const UDP_PORT_ROCE: u16 = 4791;
@@ -287,6 +293,7 @@ pub const DROP_FORGED: u8 = 4;
 pub const DROP_NO_ROUTE: u8 = 5;
 pub const DROP_MALFORMED: u8 = 6;
 pub const DROP_VLAN: u8 = 7;
+pub const DROP_SOURCE: u8 = 8;
 pub const REPORT_REFUSED: u8 = 1;
 pub const REPORT_SILENT: u8 = 2;
 pub const REPORT_BAD_COUNT: u8 = 3;

@@ -74,6 +74,7 @@ struct meta_t {
     role_t   role;
     flag_t   own;                  // 1: addressed to the switch
     flag_t   foreign;              // 1: on another VLAN than its port
+    flag_t   spoofed;              // 1: claims a source address that its port does not have
     ip4_t    arp_ip;
     bit<32>  icrc;                 // CRC over packet and ICRC: ICRC_RIGHT if that is right
     flag_t   swap;                 // 1: the peer's control words are little-endian

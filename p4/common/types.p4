@@ -43,6 +43,7 @@ typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
 const bit<16> ETHERTYPE_IPV4     = 0x0800;
 const bit<16> ETHERTYPE_ARP      = 0x0806;
 const bit<16> ETHERTYPE_VLAN     = 0x8100;   // 802.1Q
+const bit<16> ETHERTYPE_PROVIDER = 0x88A8;   // 802.1ad
 const bit<16> ETHERTYPE_INTERNAL = 0x88B5;   // IEEE local experimental: packets from the switch to itself
 const bit<8>  IPPROTO_UDP        = 17;
 const bit<16> UDP_PORT_ROCE      = 4791;
@@ -192,8 +193,9 @@ const bit<8> DROP_BAD_ICRC    = 2;
 const bit<8> DROP_STALE       = 3;     // answers no outstanding request
 const bit<8> DROP_FORGED      = 4;     // internal packet from outside
 const bit<8> DROP_NO_ROUTE    = 5;     // no port for this MAC address
-const bit<8> DROP_MALFORMED   = 6;     // a parser error, or a poll response that is not 8 bytes
+const bit<8> DROP_MALFORMED   = 6;     // a parser error, VLAN 0 among several tags, or a poll response that is not 8 bytes
 const bit<8> DROP_VLAN        = 7;     // for the switch, on another VLAN than that of its port; also counted by port
+const bit<8> DROP_SOURCE      = 8;     // claims a source address that its port does not have; also counted by port
 
 // What is reported to the controller.
 const bit<8> REPORT_REFUSED   = 1;     // fatal NAK: code is the AETH: the syndrome is its upper byte

@@ -88,6 +88,7 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             m.aeth        : ternary;
             m.icrc        : ternary;
             m.foreign     : exact;
+            m.spoofed     : exact;
         }
         actions = {
             data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused;
@@ -95,24 +96,24 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         }
         const default_action = nothing();
         const entries = {
-            // role, opcode, AETH (syndrome in its upper byte), ICRC, on another VLAN
-            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _, 0) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _, 0) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _, 0) : data();
-            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _, 0) : data();
-            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0) : producer_word();
-            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0) : consumer_word();
+            // role, opcode, AETH (syndrome in its upper byte), ICRC, on another VLAN, from another source
+            (ROLE_PRODUCER_DATA, OP_READ_MIDDLE, _, _, 0, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_FIRST,  _, _, 0, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_LAST,   _, _, 0, 0) : data();
+            (ROLE_PRODUCER_DATA, OP_READ_ONLY,   _, _, 0, 0) : data();
+            (ROLE_PRODUCER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0, 0) : producer_word();
+            (ROLE_CONSUMER_POLL, OP_READ_ONLY,   _, ICRC_RIGHT, 0, 0) : consumer_word();
             // Syndrome: 0 0 0 credits is an ACK, 0 1 1 code a NAK, of which code 0 is a PSN sequence error.
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0) : tail_acked();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0) : committed();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT, 0) : gap();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : tail_acked();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : committed();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT, 0, 0) : gap();
             // Nothing in it is believed but that it came.
-            (ROLE_CONSUMER_DATA, OP_CNP, _, _, 0) : congested();
-            (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _, 0) : nothing();
-            (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : producer_refused();
-            (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : poll_refused();
-            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : refused();
-            (ROLE_CONSUMER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0) : refused();
+            (ROLE_CONSUMER_DATA, OP_CNP, _, _, 0, 0) : congested();
+            (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _, 0, 0) : nothing();
+            (ROLE_PRODUCER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : producer_refused();
+            (ROLE_PRODUCER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : poll_refused();
+            (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : refused();
+            (ROLE_CONSUMER_POLL, OP_ACK, 0x60000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : refused();
         }
     }
 
@@ -159,6 +160,7 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
             hdr.ipv4.src        : exact;
             m.port              : exact;
             m.foreign           : exact;
+            m.spoofed           : exact;
         }
         actions = { bell; unknown; }
         const default_action = unknown();

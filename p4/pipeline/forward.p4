@@ -14,6 +14,48 @@ control PortVlan(inout meta_t m) {
     apply { vlans.apply(); }
 }
 
+// Is the frame from who is at its port, by all source addresses that it claims? Of what is neither IPv4 nor ARP that is the
+// MAC address only.
+control PortSource(inout headers_t hdr, inout meta_t m) {
+    action own_source() { }
+    action spoofed() { m.spoofed = 1; }
+    table sources {
+        key = {
+            m.port           : exact;
+            hdr.ethernet.src : exact @name("mac");
+        }
+        actions = { own_source; spoofed; }
+        const default_action = spoofed();
+        size = ZSR_MAX_HOSTS;
+    }
+    table ip_sources {
+        key = {
+            m.port           : exact;
+            hdr.ethernet.src : exact @name("mac");
+            hdr.ipv4.src     : exact @name("ip");
+        }
+        actions = { own_source; spoofed; }
+        const default_action = spoofed();
+        size = 2 * ZSR_MAX_HOSTS;
+    }
+    table arp_sources {
+        key = {
+            m.port             : exact;
+            hdr.ethernet.src   : exact @name("mac");
+            hdr.arp.sender_mac : exact;
+            hdr.arp.sender_ip  : exact;
+        }
+        actions = { own_source; spoofed; }
+        const default_action = spoofed();
+        size = 2 * ZSR_MAX_HOSTS;
+    }
+    apply {
+        if (hdr.ipv4.isValid()) { ip_sources.apply(); }
+        else if (hdr.arp.isValid()) { arp_sources.apply(); }
+        else { sources.apply(); }
+    }
+}
+
 // Everything that is not for the switch itself: forwarded by destination MAC address, with the tag that it has. ARP
 // requests for the switch's own addresses are answered here, on the VLAN on which they came.
 control Forward(inout headers_t hdr, inout meta_t m) {
@@ -55,6 +97,7 @@ control ArpReply(inout headers_t hdr, inout meta_t m) {
             hdr.arp.operation : exact;
             hdr.arp.target_ip : exact;
             m.foreign         : exact;
+            m.spoofed         : exact;
         }
         actions = { reply; ignore; NoAction; }
         const default_action = NoAction();

@@ -9,6 +9,7 @@
 // A chip whose pipes are too short for both has Arrival in one and Departure in the next (arch/tna/folded.p4).
 control Arrival(inout headers_t hdr, inout meta_t m) {
     PortVlan() port_vlan;
+    PortSource() port_source;
     ArpReply() arp_reply;
     OwnAddress() own_address;
     Connection() connection;
@@ -24,6 +25,7 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
         m.drop_reason = reason;
     }
     action wrong_vlan() { m.drop_reason = DROP_VLAN; }
+    action wrong_source() { m.drop_reason = DROP_SOURCE; }
     action fan_out(event_t event, bit<16> group) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
@@ -44,11 +46,13 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
             }
         } else {
             port_vlan.apply(m);
+            port_source.apply(hdr, m);
             if (hdr.ipv4.isValid()) { own_address.apply(hdr, m); }
             if (hdr.bth.isValid()) { connection.apply(hdr, m); }
             else if (hdr.doorbell.isValid()) { doorbell.apply(hdr, m); }
             else if (hdr.arp.isValid()) { arp_reply.apply(hdr, m); }
-            if (m.own == 0 && m.event == EV_NONE && m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
+            if (m.spoofed == 1) { wrong_source(); }
+            else if (m.own == 0 && m.event == EV_NONE && m.b.kind == OUT_DROP) { forward.apply(hdr, m); }
             else if (m.own == 1 && m.foreign == 1) { wrong_vlan(); }
         }
 

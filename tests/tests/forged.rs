@@ -2,6 +2,7 @@
 //! changes, it is counted under its cause, and all items arrive, once and in order.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use zsr_control_plane::p4::names;
@@ -17,8 +18,10 @@ const SPEC: Spec = Spec { items: 40, ..TWO_BY_TWO };
 const PORTS: u16 = 4;
 /// Cells of registers that a flow of [`SPEC`] may touch.
 const CELLS: usize = 32;
-/// Bytes of an EtherType, and where it is.
+/// Where the source MAC address and the EtherType of a frame are, and the source IPv4 address.
+const SRC_AT: usize = 6;
 const TYPE_AT: usize = 12;
+const SRC_IP_AT: usize = IP_AT + 12;
 
 type Arrivals = Rc<RefCell<Vec<(u16, Vec<u8>)>>>;
 
@@ -86,21 +89,51 @@ fn opcode(frame: &[u8]) -> u8 {
 
 #[test]
 fn wrong_ingress_port() {
-    forged(1, names::DROP_UNKNOWN_QP, |_, port, frame| {
+    forged(1, names::DROP_SOURCE, |_, port, frame| {
         (1..=PORTS).filter(|p| *p != port).map(|p| (p, frame.to_vec())).collect()
+    });
+}
+
+/// Another host's connection, under a host's own addresses.
+#[test]
+fn connections_of_others() {
+    let mut hosts = BTreeMap::new();
+    forged(15, names::DROP_UNKNOWN_QP, |_, port, frame| {
+        let own = |at: usize, n: usize| frame[at..at + n].to_vec();
+        hosts.insert(port, (own(SRC_AT, 6), own(SRC_IP_AT, 4)));
+        let others = hosts.iter().filter(|(other, _)| **other != port);
+        others
+            .map(|(other, (mac, ip))| {
+                let mut bytes = frame.to_vec();
+                bytes[SRC_AT..SRC_AT + 6].copy_from_slice(mac);
+                (*other, with(&bytes, SRC_IP_AT, ip))
+            })
+            .collect()
     });
 }
 
 #[test]
 fn wrong_source_address() {
-    forged(2, names::DROP_UNKNOWN_QP, |rng, port, frame| {
-        let at = IP_AT + 12;
+    forged(2, names::DROP_SOURCE, |rng, port, frame| {
+        let at = SRC_IP_AT;
         let mut own = [0; 4];
         own.copy_from_slice(&frame[at..at + 4]);
         let any = u32::from_be_bytes(own) ^ (1 + rng.below(u64::from(u32::MAX) - 1) as u32);
         // That of the switch itself, too.
         let switch = [frame[at + 4], frame[at + 5], frame[at + 6], frame[at + 7]];
         vec![(port, with(frame, at, &any.to_be_bytes())), (port, with(frame, at, &switch))]
+    });
+}
+
+#[test]
+fn wrong_source_mac() {
+    forged(16, names::DROP_SOURCE, |rng, port, frame| {
+        let mut any = frame.to_vec();
+        any[SRC_AT + rng.below(6) as usize] ^= 1 << rng.below(8);
+        // That of the switch itself, too.
+        let mut switch = frame.to_vec();
+        switch.copy_within(..SRC_AT, SRC_AT);
+        vec![(port, any), (port, switch)]
     });
 }
 
@@ -196,7 +229,7 @@ fn internal_frames_from_outside() {
 fn internal_frames_behind_a_tag() {
     forged(10, names::DROP_NO_ROUTE, |rng, port, frame| {
         let mut bytes: Vec<u8> = (0..68).map(|_| rng.bits() as u8).collect();
-        bytes[..6].copy_from_slice(&frame[..6]);
+        bytes[..TYPE_AT].copy_from_slice(&frame[..TYPE_AT]);
         bytes[TYPE_AT..18].copy_from_slice(&[0x81, 0x00, 0, 0, 0x88, 0xb5]);
         vec![(port, bytes)]
     });
@@ -217,7 +250,7 @@ fn arp(frame: &[u8], operation: u8, sender: ([u8; 6], [u8; 4]), target: ([u8; 6]
 /// The switch learns no address from anybody: where hosts are is what the controller says.
 #[test]
 fn arp_lies_to_the_switch() {
-    forged(11, names::DROP_NO_ROUTE, |rng, port, frame| {
+    forged(11, names::DROP_SOURCE, |rng, port, frame| {
         let (mac, own) = ([2, 0, 0, 0, 0, rng.bits() as u8], |at: usize| -> [u8; 4] {
             frame[IP_AT + at..IP_AT + at + 4].try_into().expect("four bytes")
         });
@@ -230,6 +263,76 @@ fn arp_lies_to_the_switch() {
             (port, arp(frame, 1, (mac, other), ([0; 6], other))),
         ]
     });
+}
+
+/// A frame of a host's to another one: what is behind the EtherType `kind`, with a tag of VLAN 0 in front if `tagged`.
+fn between(to: [u8; 6], from: [u8; 6], tagged: bool, kind: u16, rest: &[u8]) -> Vec<u8> {
+    let tag: &[u8] = if tagged { &[0x81, 0, 0, 0] } else { &[] };
+    [&to[..], &from, tag, &kind.to_be_bytes(), rest, &[0; 40]].concat()
+}
+
+/// What a host sends to another one in its own name passes; what it sends in that of the switch, of the other or of nobody is dropped,
+/// also behind a tag, and whatever is behind several of which one is of VLAN 0.
+#[test]
+fn hosts_speak_to_each_other_in_their_own_names_only() {
+    let mut system = System::new(SPEC);
+    let (own, other, switch) = (system.mac(0), system.mac(1), [2, 0, 0, 0, 0, 1]);
+    let [own_ip, other_ip, switch_ip, none] = [[10, 0, 1, 1], [10, 0, 1, 2], [10, 0, 0, 1], [0; 4]];
+    let ipv4 =
+        |from: [u8; 4]| [&[0x45, 0, 0, 60, 0, 0, 0x20, 0, 64, 17, 0, 0][..], &from, &other_ip].concat();
+    let says = |operation, mac: [u8; 6], ip: [u8; 4]| {
+        [&[0, 1, 8, 0, 6, 4, 0, operation][..], &mac, &ip, &other, &other_ip].concat()
+    };
+    let (ip, arp, ipv6) = (0x0800, 0x0806, 0x86dd);
+    for tagged in [false, true] {
+        // A host that asks for an address, or whether one is free, has none yet.
+        let honest = [
+            between(other, own, tagged, ip, &ipv4(own_ip)),
+            between(other, own, tagged, ip, &ipv4(none)),
+            between(other, own, tagged, arp, &says(1, own, own_ip)),
+            between(other, own, tagged, arp, &says(2, own, own_ip)),
+            between(other, own, tagged, arp, &says(1, own, none)),
+            between(other, own, tagged, ipv6, &[0x60]),
+            between(other, own, tagged, 0x88b6, &[1, 2, 3]),
+        ];
+        for frame in honest {
+            assert_eq!(system.switch().ask(1, &frame).as_ref(), Some(&frame));
+            // Not at another host's port.
+            comes_to_nothing(&mut system.switch().switch, 0, 3, &frame, names::DROP_SOURCE);
+        }
+        let mut lies = Vec::new();
+        for mac in [other, switch, [0; 6], [0xff; 6]] {
+            lies.push(between(other, mac, tagged, ip, &ipv4(own_ip)));
+            lies.push(between(other, mac, tagged, arp, &says(2, own, own_ip)));
+            lies.push(between(other, mac, tagged, ipv6, &[0x60]));
+            lies.push(between(other, mac, tagged, 0x88b6, &[]));
+            lies.push(between(other, own, tagged, arp, &says(2, mac, own_ip)));
+        }
+        for address in [other_ip, switch_ip, [10, 0, 1, 9], [255; 4]] {
+            lies.push(between(other, own, tagged, ip, &ipv4(address)));
+            for to in [other, [0xff; 6]] {
+                lies.push(between(to, own, tagged, arp, &says(1, own, address)));
+                lies.push(between(to, own, tagged, arp, &says(2, own, address)));
+            }
+        }
+        for frame in lies {
+            comes_to_nothing(&mut system.switch().switch, 0, 1, &frame, names::DROP_SOURCE);
+        }
+    }
+    // Receivers take tags of VLAN 0 away, however many there are.
+    let lie = [&[8, 6][..], &says(2, own, switch_ip), &[0; 40]].concat();
+    let tags: [&[u8]; 6] = [
+        &[0x81, 0, 0, 0, 0x81, 0, 0, 0],
+        &[0x81, 0, 0, 0, 0x81, 0, 0, 7],
+        &[0x81, 0, 0x60, 7, 0x81, 0, 0xe0, 0],
+        &[0x81, 0, 0, 7, 0x88, 0xa8, 0, 0],
+        &[0x81, 0, 0, 0, 0x88, 0xa8, 0, 7],
+        &[0x88, 0xa8, 0, 0],
+    ];
+    for tags in tags {
+        let frame = [&other[..], &own, tags, &lie].concat();
+        comes_to_nothing(&mut system.switch().switch, 0, 1, &frame, names::DROP_MALFORMED);
+    }
 }
 
 /// A flow whose producer rings, and a doorbell of it as it came to the switch.
@@ -276,9 +379,14 @@ fn doorbells_with_wrong_secrets_ports_and_addresses() {
     }
     let mut stranger = ring(secret, 4096);
     stranger[IP_AT + 15] ^= 1;
-    comes_to_nothing(rig.switch(), now, port, &stranger, names::DROP_UNKNOWN_QP);
+    comes_to_nothing(rig.switch(), now, port, &stranger, names::DROP_SOURCE);
     for other in [2, 3] {
-        comes_to_nothing(rig.switch(), now, other, &ring(secret, 4096), names::DROP_UNKNOWN_QP);
+        comes_to_nothing(rig.switch(), now, other, &ring(secret, 4096), names::DROP_SOURCE);
+        // That host itself, who knows the secret.
+        let mut own = ring(secret, 4096);
+        own[SRC_AT + 5] = other as u8;
+        own[SRC_IP_AT + 3] = other as u8;
+        comes_to_nothing(rig.switch(), now, other, &own, names::DROP_UNKNOWN_QP);
     }
     // The two bytes behind the check fill the frame.
     for byte in at + 4..at + doorbell::LEN - 2 {

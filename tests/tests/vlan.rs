@@ -58,7 +58,7 @@ fn ask(system: &mut System, tci: Option<u16>) -> Option<Vec<u8>> {
     let mut frame = Frame::new();
     let out = frame.grow_back(ethernet::MIN_FRAME).expect("room");
     out.fill(0);
-    let src = Mac([2, 0, 0, 0, 1, 1]);
+    let src = Mac(system.mac(0));
     ethernet::Repr { dst: Mac::BROADCAST, src, ethertype: ethernet::ARP }.emit(out).expect("room");
     let request = arp::Repr {
         operation: arp::Operation::Request,
@@ -128,7 +128,9 @@ fn what_is_not_for_the_switch_is_forwarded_as_it_is() {
     let mut system = System::new(Spec { vlans: [Some(100), None], ..DEFAULT });
     let to = system.mac(1);
     for tag in [&[][..], &[0x81, 0, 0x60, 0x64], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]] {
-        let frame = [&to[..], &[2, 0, 0, 0, 1, 1], tag, &[8, 0], &[0x45; 60]].concat();
+        let ip = [&[0x45, 0, 0, 60, 0, 0, 0, 0, 64, 1, 0, 0][..], &[10, 0, 1, 1], &[10, 0, 1, 2], &[7; 40]]
+            .concat();
+        let frame = [&to[..], &system.mac(0), tag, &[8, 0], &ip].concat();
         assert_eq!(system.switch().ask(1, &frame), Some(frame));
     }
 }

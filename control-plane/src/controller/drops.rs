@@ -9,7 +9,7 @@ use zsr_api::controller as proto;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Cells of the counter, and what they are called.
-const CAUSES: [(u8, &str); 7] = [
+const CAUSES: [(u8, &str); 8] = [
     (names::DROP_UNKNOWN_QP, "unknown-qp"),
     (names::DROP_BAD_ICRC, "bad-icrc"),
     (names::DROP_STALE, "stale"),
@@ -17,6 +17,7 @@ const CAUSES: [(u8, &str); 7] = [
     (names::DROP_NO_ROUTE, "no-route"),
     (names::DROP_MALFORMED, "malformed"),
     (names::DROP_VLAN, "wrong-vlan"),
+    (names::DROP_SOURCE, "wrong-source"),
 ];
 
 impl Controller {

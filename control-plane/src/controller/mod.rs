@@ -58,8 +58,8 @@ mod start;
 pub mod state;
 mod stats;
 pub mod store;
+mod strangers;
 mod timeouts;
-mod vlans;
 mod watch;
 
 use crate::dataplane::flow::DataPlane;

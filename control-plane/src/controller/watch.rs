@@ -74,7 +74,7 @@ impl Controller {
                 () = own.keep_journal() => {}
                 () = own.watch_polls() => {}
                 () = own.keep_resuming() => {}
-                () = own.watch_vlans() => {}
+                () = own.watch_strangers() => {}
                 () = own.keep_standby() => {}
             }
         });

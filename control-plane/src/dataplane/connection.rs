@@ -6,7 +6,7 @@ use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
-/// A packet on its port's VLAN (P4: `m.foreign`).
+/// A packet on its port's VLAN (P4: `m.foreign`), and from its source address (`m.spoofed`).
 const EXPECTED: u8 = 0;
 
 /// The entry of connection `qp` of a ring, whose packets come from `from`.
@@ -43,7 +43,12 @@ pub fn doorbell(
     ids: &RingIds,
     worker: u16,
 ) -> Result<TableEntry, SchemaError> {
-    let key =
-        table::Doorbells { secret: ids.secret, src: from.ip(), port: from.port as u16, foreign: EXPECTED };
+    let key = table::Doorbells {
+        secret: ids.secret,
+        src: from.ip(),
+        port: from.port as u16,
+        foreign: EXPECTED,
+        spoofed: EXPECTED,
+    };
     schema.entry(key, action::Bell { producer: ids.id, worker })
 }

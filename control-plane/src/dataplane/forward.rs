@@ -1,4 +1,4 @@
-//! Fills p4/pipeline/forward.p4: VLANs of ports, stations, the switch's own addresses, groups and clone sessions of ports.
+//! Fills p4/pipeline/forward.p4: VLANs and source addresses of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PORT_RECIRCULATE, PlanError, RingIds};
@@ -6,22 +6,24 @@ use crate::p4::Schema;
 use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
-use zsr_topology::Topology;
+use zsr_topology::{Host, Topology};
 
 /// Operation of an ARP request (RFC 826).
 const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
+/// Who asks whether an address is free, or for one, has none yet (0.0.0.0; RFC 5227, RFC 2131).
+const NO_ADDRESS: u32 = 0;
 
 pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
     let switch = &topology.switches[0];
     let mut out = vec![
         schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
         schema.entry(
-            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 0 },
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 0, spoofed: 0 },
             action::Reply { mac: mac(switch.mac) },
         )?,
         schema.entry(
-            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 1 },
+            table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 1, spoofed: 0 },
             action::Ignore {},
         )?,
         schema.entry(table::Stations { dst: BROADCAST }, action::ToGroup { group: GROUP_FLOOD as u16 })?,
@@ -32,6 +34,19 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
         out.push(schema.entry(station, action::ToPort { port: link.port as u16 })?);
         let vlan = table::Vlans { port: link.port as u16, vlan: host.vlan.unwrap_or(0) };
         out.push(schema.entry(vlan, action::Expected {})?);
+        out.extend(sources(schema, link.port as u16, host)?);
+    }
+    Ok(out)
+}
+
+/// The source addresses that what comes from `host` at `port` may have.
+fn sources(schema: &Schema, port: u16, host: &Host) -> Result<Vec<rt::TableEntry>, PlanError> {
+    let mac = mac(host.mac);
+    let mut out = vec![schema.entry(table::Sources { port, mac }, action::OwnSource {})?];
+    for ip in [ip(host.ip), NO_ADDRESS] {
+        out.push(schema.entry(table::IpSources { port, mac, ip }, action::OwnSource {})?);
+        let arp = table::ArpSources { port, mac, sender_mac: mac, sender_ip: ip };
+        out.push(schema.entry(arp, action::OwnSource {})?);
     }
     Ok(out)
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use zsr::Place;
-use zsr_topology::{HOST_INTERFACE, Topology, switch_interface};
+use zsr_topology::{HOST_INTERFACE, MacAddr, Topology, switch_interface};
 
 /// Where the system shows namespaces that have a name.
 const NAMED: &str = "/run/netns";
@@ -84,28 +84,30 @@ pub fn make(place: &Place, topology: &Topology) -> Result<(), NetnsError> {
     }
     let Some(switch) = topology.switches.first() else { return Ok(()) };
     let switch = name(place.name(), &switch.name);
-    let hosts: Vec<(String, u32)> =
-        topology.links.iter().map(|l| (name(place.name(), &topology.hosts[l.host].name), l.port)).collect();
-    if let Some(taken) = hosts.iter().map(|(n, _)| n).chain([&switch]).find(|n| exists(n)) {
+    let links = topology.links.iter().map(|l| (&topology.hosts[l.host], l.port));
+    let hosts: Vec<(String, u32, MacAddr)> =
+        links.map(|(host, port)| (name(place.name(), &host.name), port, host.mac)).collect();
+    if let Some(taken) = hosts.iter().map(|(n, _, _)| n).chain([&switch]).find(|n| exists(n)) {
         return Err(NetnsError::Taken(taken.clone()));
     }
     let mut record = format!("{switch}\n");
-    hosts.iter().for_each(|(namespace, port)| record += &format!("{namespace} {port}\n"));
+    hosts.iter().for_each(|(namespace, port, _)| record += &format!("{namespace} {port}\n"));
     let path = place.netns_file();
     std::fs::write(&path, record).map_err(|source| NetnsError::Record { path, source })?;
 
     ip(&["netns", "add", &switch], "")?;
     let mut links = String::from("link set lo up\n");
-    for (namespace, port) in &hosts {
+    for (namespace, port, mac) in &hosts {
         ip(&["netns", "add", namespace], "")?;
         let own = switch_interface(*port);
+        // The kernel sends by itself (IPv6), and the switch takes no other source address from the port.
         links += &format!(
-            "link add {own} mtu {MTU} type veth peer name {HOST_INTERFACE} mtu {MTU} netns {namespace}\n"
+            "link add {own} mtu {MTU} type veth peer name {HOST_INTERFACE} address {mac} mtu {MTU} netns {namespace}\n"
         );
         links += &format!("link set {own} up\n");
     }
     ip(&["-n", &switch, "-batch", "-"], &links)?;
-    for (namespace, _) in &hosts {
+    for (namespace, _, _) in &hosts {
         ip(&["-n", namespace, "-batch", "-"], &format!("link set lo up\nlink set {HOST_INTERFACE} up\n"))?;
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Hosts on VLANs, and hosts that are not on the VLAN that the topology says.
+//! Hosts on VLANs, and hosts that are not on the VLAN, or not at the addresses, that the topology says.
 
 use zsr_api::controller::{self as proto, EventKind};
 use zsr_control_plane::parts::nic_config;
 use zsr_soft_nic::NicConfig;
-use zsr_wire::vlan;
+use zsr_wire::{Mac, vlan};
 
 use super::changes::{consumer, next, pop, producer, push};
 use super::rig::{Rig, shuffle};
@@ -47,4 +47,29 @@ fn frames_on_another_vlan_are_told_with_port_host_and_vlan() {
     let told = rig.runtime.block_on(next(&mut events, EventKind::WrongVlan));
     assert_eq!((told.host.as_str(), told.port), ("h1", 1));
     assert!(told.text.contains("host `h1`") && told.text.contains("VLAN 100"), "{}", told.text);
+}
+
+#[test]
+fn frames_from_other_source_addresses_are_told_with_port_and_host() {
+    let rig = Rig::with_nics(HOSTS, |topology, number| {
+        let config = nic_config(topology, number);
+        NicConfig { mac: if config.tci == 0 { config.mac } else { Mac([2, 0, 0, 9, 9, 9]) }, ..config }
+    });
+    let (_controller, mut client) = rig.control();
+    let events = client.watch_events(proto::WatchEventsRequest::default());
+    let mut events = rig.runtime.block_on(events).expect("events").into_inner();
+    rig.runtime.block_on(client.create_flow(rings())).expect("created");
+    // The first item rings.
+    let mut tx = producer(&rig, 1, "f.h1.h2");
+    push(&mut tx, 0..1);
+    let told = rig.runtime.block_on(next(&mut events, EventKind::WrongSource));
+    assert_eq!((told.host.as_str(), told.port), ("h1", 1));
+    assert!(told.text.contains("host `h1`") && told.text.contains("10.0.1.1"), "{}", told.text);
+    let stats = rig
+        .runtime
+        .block_on(client.get_stats(proto::GetStatsRequest::default()))
+        .expect("stats")
+        .into_inner();
+    let counted = stats.drops.iter().find(|d| d.cause == "wrong-source").expect("a cause");
+    assert!(counted.packets > 0);
 }

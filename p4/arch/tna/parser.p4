@@ -40,20 +40,37 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         m.b.first = 0;
         m.b.group = 0;
         transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_IPV4 : ipv4;
-            ETHERTYPE_ARP  : arp;
-            ETHERTYPE_VLAN : vlan;
-            default        : accept;
+            ETHERTYPE_IPV4     : ipv4;
+            ETHERTYPE_ARP      : arp;
+            ETHERTYPE_VLAN     : vlan;
+            ETHERTYPE_PROVIDER : tags;
+            default            : accept;
         }
     }
     state vlan {
         pkt.extract(hdr.vlan);
         m.tci = hdr.vlan.tci;
-        transition select(hdr.vlan.ether_type) {
-            ETHERTYPE_IPV4 : ipv4;
-            ETHERTYPE_ARP  : arp;
-            default        : accept;
+        transition select(hdr.vlan.ether_type, hdr.vlan.tci) {
+            (ETHERTYPE_IPV4, _)                : ipv4;
+            (ETHERTYPE_ARP, _)                 : arp;
+            (ETHERTYPE_VLAN, 0 &&& 0x0fff)     : hidden;
+            (ETHERTYPE_PROVIDER, 0 &&& 0x0fff) : hidden;
+            (ETHERTYPE_VLAN, _)                : tags;
+            (ETHERTYPE_PROVIDER, _)            : tags;
+            default                            : accept;
         }
+    }
+    // What is behind more tags is not looked into. A tag of VLAN 0 there could hide addresses from all checks: receivers take
+    // such tags away, as many as there are.
+    state tags {
+        transition select(pkt.lookahead<bit<16>>()) {
+            0 &&& 0x0fff : hidden;
+            default      : accept;
+        }
+    }
+    state hidden {
+        m.malformed = 1;
+        transition accept;
     }
     state internal {
         m.event = pkt.lookahead<event_t>();

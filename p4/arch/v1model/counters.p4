@@ -3,12 +3,14 @@
 // Packets and bytes received on each connection, packets dropped for each reason.
 control CountArrival(inout meta_t m) {
     counter(ZSR_MAX_QPS, CounterType.packets_and_bytes) received;
-    counter(8, CounterType.packets) drops;
-    counter(512, CounterType.packets) other_vlan;    // by port
+    counter(16, CounterType.packets) drops;
+    counter(512, CounterType.packets) other_vlan;      // by port
+    counter(512, CounterType.packets) other_source;    // likewise
     apply {
         if (m.role != 0 && m.own == 1) { received.count((bit<32>)m.received_qp); }
         if (m.drop_reason != 0) { drops.count((bit<32>)m.drop_reason); }
         if (m.drop_reason == DROP_VLAN) { other_vlan.count((bit<32>)m.port); }
+        if (m.drop_reason == DROP_SOURCE) { other_source.count((bit<32>)m.port); }
     }
 }
 

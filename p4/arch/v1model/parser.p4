@@ -6,6 +6,7 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
             ETHERTYPE_IPV4     : ipv4;
             ETHERTYPE_ARP      : arp;
             ETHERTYPE_VLAN     : vlan;
+            ETHERTYPE_PROVIDER : tags;
             ETHERTYPE_INTERNAL : internal;
             default            : accept;
         }
@@ -13,11 +14,27 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
     state vlan {
         pkt.extract(hdr.vlan);
         m.tci = hdr.vlan.tci;
-        transition select(hdr.vlan.ether_type) {
-            ETHERTYPE_IPV4 : ipv4;
-            ETHERTYPE_ARP  : arp;
-            default        : accept;
+        transition select(hdr.vlan.ether_type, hdr.vlan.tci) {
+            (ETHERTYPE_IPV4, _)                : ipv4;
+            (ETHERTYPE_ARP, _)                 : arp;
+            (ETHERTYPE_VLAN, 0 &&& 0x0fff)     : hidden;
+            (ETHERTYPE_PROVIDER, 0 &&& 0x0fff) : hidden;
+            (ETHERTYPE_VLAN, _)                : tags;
+            (ETHERTYPE_PROVIDER, _)            : tags;
+            default                            : accept;
         }
+    }
+    // What is behind more tags is not looked into. A tag of VLAN 0 there could hide addresses from all checks: receivers take
+    // such tags away, as many as there are.
+    state tags {
+        transition select(pkt.lookahead<bit<16>>()) {
+            0 &&& 0x0fff : hidden;
+            default      : accept;
+        }
+    }
+    state hidden {
+        m.malformed = 1;
+        transition accept;
     }
     state internal {
         pkt.extract(hdr.internal);

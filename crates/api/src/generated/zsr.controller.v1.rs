@@ -409,7 +409,7 @@ pub struct Stats {
 pub struct Drops {
     /// unknown-qp (no such queue pair for that port and source address, or an opcode that nobody asked for; a doorbell with a wrong
     /// secret), bad-icrc, stale (answers no outstanding request), forged (an internal frame from outside), no-route (no such MAC
-    /// address), malformed, wrong-vlan; others may come.
+    /// address), malformed, wrong-vlan, wrong-source (a source address that is not that of the port's host); others may come.
     #[prost(string, tag = "1")]
     pub cause: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
@@ -729,6 +729,9 @@ pub enum EventKind {
     FlowResumed = 43,
     /// Frames for the switch came from a host on another VLAN than the topology's; they were dropped. At most once a minute and port.
     WrongVlan = 35,
+    /// Frames came from a host's port with source addresses (MAC, IPv4, ARP) that are not the host's; they were dropped. At most once a
+    /// minute and port.
+    WrongSource = 38,
 }
 impl EventKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -769,6 +772,7 @@ impl EventKind {
             Self::FlowEnded => "EVENT_KIND_FLOW_ENDED",
             Self::FlowResumed => "EVENT_KIND_FLOW_RESUMED",
             Self::WrongVlan => "EVENT_KIND_WRONG_VLAN",
+            Self::WrongSource => "EVENT_KIND_WRONG_SOURCE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -806,6 +810,7 @@ impl EventKind {
             "EVENT_KIND_FLOW_ENDED" => Some(Self::FlowEnded),
             "EVENT_KIND_FLOW_RESUMED" => Some(Self::FlowResumed),
             "EVENT_KIND_WRONG_VLAN" => Some(Self::WrongVlan),
+            "EVENT_KIND_WRONG_SOURCE" => Some(Self::WrongSource),
             _ => None,
         }
     }
