@@ -1,7 +1,8 @@
-//! For how long flows stand still when their switch's process is killed and another one is started at once. All times are milliseconds
-//! from the kill: when the controller has noticed it, when the new process was there, and when the first and the last flow moved
-//! again. The last column is the time without delivery behind the later of the first two, since no flow can go on before that. A
-//! number as argument says how many flows there are at most. Figures stand in bench/README.md.
+//! For how long flows stand still when their switch's process is killed, and another one is started at once, or a standby takes over. All
+//! times are milliseconds from the kill: when the controller has noticed it, when the new process was there (a standby is from the
+//! beginning), and when the first and the last flow moved again. The last column is the time without delivery behind the later of the
+//! first two, since no flow can go on before that. A number as argument says how many flows there are at most. Figures stand in
+//! bench/README.md.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zsr_api::controller::{self as proto, EventKind};
@@ -10,13 +11,28 @@ use zsr_bench::live::{Live, Stepper};
 /// How long flows move before their switch dies.
 const BEFORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(500);
+/// How long consumers have for what is in their rings.
+const DRAIN: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 3;
 
 fn main() {
     println!("{}", zsr_bench::machine());
     // Cargo passes options of its own.
     let most = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(1000);
+    println!("another process in its place");
     let live = Live::up(4);
+    measure(&live, most, || {
+        live.replace_switch();
+        None
+    });
+    drop(live);
+    println!("a standby");
+    let live = Live::with_standby(4);
+    measure(&live, most, || Some(live.kill_switch()));
+}
+
+/// Has `replace` kill the switch, under flows that move; what it names is started again afterwards.
+fn measure(live: &Live, most: usize, replace: impl Fn() -> Option<String>) {
     let mut flows = Vec::new();
     let header = ["flows", "noticed", "switch", "first", "all", "behind"];
     println!("{}", header.map(|text| format!("{text:>10}")).concat());
@@ -31,8 +47,13 @@ fn main() {
         for _ in 0..ROUNDS {
             std::thread::sleep(BEFORE);
             let (killed, at) = (Instant::now(), SystemTime::now());
-            live.replace_switch();
-            let there = killed.elapsed();
+            let gone = replace();
+            let there = if gone.is_some() { Duration::ZERO } else { killed.elapsed() };
+            if gone.is_some() {
+                // Rings still give what the old one has delivered.
+                noticed(live, at);
+                std::thread::sleep(DRAIN);
+            }
             // What the old one had delivered has been popped by now.
             let (before, mut first) = (stepper.popped(), None);
             let all = loop {
@@ -46,10 +67,11 @@ fn main() {
                 }
                 std::thread::sleep(PAUSE);
             };
-            let noticed = noticed(&live, at);
+            let noticed = noticed(live, at);
             let figures = [noticed, there, first.unwrap_or(all), all, all.saturating_sub(there.max(noticed))];
             let figures = figures.map(|time| format!("{:>10.0}", time.as_secs_f64() * 1e3));
             println!("{count:>10}{}", figures.concat());
+            gone.iter().for_each(|name| live.return_switch(name));
         }
     }
 }

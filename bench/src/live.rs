@@ -24,6 +24,20 @@ impl Live {
     /// # Panics
     /// When that fails: there is nothing to measure then.
     pub fn up(hosts: usize) -> Live {
+        Self::of(hosts, "")
+    }
+
+    /// As [`up`](Self::up), on a switch that has a standby.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn with_standby(hosts: usize) -> Live {
+        let live = Self::of(hosts, "switches: [s1, {name: s2, standby: true}]\n");
+        live.await_standby();
+        live
+    }
+
+    fn of(hosts: usize, switches: &str) -> Live {
         // The benchmark is target/release/deps/NAME, or, with `--profile dev`, target/debug/deps/NAME.
         let own = std::env::current_exe().expect("a path");
         let target = own.ancestors().nth(2).expect("two folders up");
@@ -48,8 +62,8 @@ impl Live {
         std::fs::create_dir(&folder).expect("a new folder");
         let names: Vec<String> = (1..=hosts).map(|n| format!("h{n}")).collect();
         let topology = folder.join("bench.yaml");
-        std::fs::write(&topology, format!("name: bench\nhosts: [{}]\nflows: []\n", names.join(", ")))
-            .expect("written");
+        let text = format!("name: bench\n{switches}hosts: [{}]\nflows: []\n", names.join(", "));
+        std::fs::write(&topology, text).expect("written");
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var("XDG_RUNTIME_DIR", &folder) };
         let up = Command::new(&zsr).arg("up").arg(&topology).stdout(Stdio::null()).status();
@@ -100,13 +114,55 @@ impl Live {
     /// # Panics
     /// When there is none, or it does not start.
     pub fn replace_switch(&self) {
-        let pid = std::fs::read_to_string(self.folder.join("zsr/bench/switch.pid")).expect("a switch");
+        self.kill("switch");
+        self.start_switch(None);
+    }
+
+    /// Ends the process of the switch that moves the flows, as a power cut would, in a system with a standby. Returns the switch's name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn kill_switch(&self) -> String {
+        let name = self.system().switch.expect("a switch").name;
+        self.kill(if name == "s1" { "switch" } else { "switch.s2" });
+        name
+    }
+
+    /// Starts a switch that was killed. It can take over when this returns.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn return_switch(&self, name: &str) {
+        self.start_switch((name != "s1").then_some(name));
+        self.await_standby();
+    }
+
+    fn await_standby(&self) {
+        while !self.system().standby.is_some_and(|standby| standby.connected) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn system(&self) -> proto::System {
+        let request = proto::GetSystemRequest {};
+        self.session
+            .call(|mut c| async move { c.get_system(request).await })
+            .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn kill(&self, process: &str) {
+        let pid = std::fs::read_to_string(self.folder.join(format!("zsr/bench/{process}.pid")));
+        let pid = pid.expect("a switch");
         let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
         assert!(killed.expect("kill runs").success(), "the switch can't be killed");
+    }
+
+    fn start_switch(&self, standby: Option<&str>) {
         let topology = self.folder.join("bench.yaml");
         while !Command::new(&self.zsr)
             .arg("switch")
             .arg(&topology)
+            .args(standby)
             .arg("--daemon")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
