@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -160,11 +161,14 @@ enum Came {
     End,
 }
 
-fn take(consumer: &mut FlowConsumer, wait: Wait) -> Result<Option<Came>, ProgramError> {
-    let popped = match wait {
-        Wait::No => consumer.try_pop()?,
-        Wait::For(time) => consumer.pop_timeout(time)?,
-        Wait::Forever => consumer.pop()?.map_or(Popped::End, Popped::Batch),
+fn take(consumer: &mut FlowConsumer, newest: bool, wait: Wait) -> Result<Option<Came>, ProgramError> {
+    let popped = match (newest, wait) {
+        (false, Wait::No) => consumer.try_pop()?,
+        (false, Wait::For(time)) => consumer.pop_timeout(time)?,
+        (false, Wait::Forever) => consumer.pop()?.map_or(Popped::End, Popped::Batch),
+        (true, Wait::No) => consumer.pop_newest_timeout(Duration::ZERO)?,
+        (true, Wait::For(time)) => consumer.pop_newest_timeout(time)?,
+        (true, Wait::Forever) => consumer.pop_newest()?.map_or(Popped::End, Popped::Batch),
     };
     Ok(match popped {
         Popped::Batch(batch) => Some(Came::Batch(Sent(batch.hold()))),
@@ -214,9 +218,9 @@ impl Consumer {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// The next records; none in time, or the end of the stream, which `ended` tells.
-    #[pyo3(signature = (timeout=None))]
-    fn take(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Held>> {
+    /// The next records, or the newest ones; none in time, or the end of the stream, which `ended` tells.
+    #[pyo3(signature = (timeout=None, newest=false))]
+    fn take(&self, py: Python<'_>, timeout: Option<f64>, newest: bool) -> PyResult<Option<Held>> {
         let mut inner = self.lock(py)?;
         if self.shared.leaving.load(Ordering::Relaxed) {
             return Err(over(py));
@@ -224,7 +228,7 @@ impl Consumer {
         let consumer = inner.as_mut().ok_or_else(|| over(py))?;
         let came = wait(py, timeout, |wait| {
             self.shared.give_back(consumer);
-            take(consumer, wait)
+            take(consumer, newest, wait)
         })?;
         Ok(match came {
             Some(Came::Batch(sent)) => {

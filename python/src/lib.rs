@@ -1,5 +1,6 @@
 //! `zsr._zsr`: the crate `zsr` for Python. The package's own classes, in `zsr/`, are made of these.
 
+mod combiner;
 mod consumer;
 mod errors;
 mod options;
@@ -14,6 +15,7 @@ fn _zsr(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<place::Place>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Held>()?;
+    module.add_class::<combiner::Combiner>()?;
     module.add_function(wrap_pyfunction!(options::barrier, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

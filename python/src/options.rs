@@ -22,7 +22,8 @@ pub(crate) fn attach(
     record_size: Option<u32>,
     schema: Option<&str>,
 ) -> PyResult<(Contact, Options)> {
-    let contact = Contact::find(controller, certificate.as_deref(), system).map_err(|e| raised(py, ProgramError::from(e)))?;
+    let contact = Contact::find(controller, certificate.as_deref(), system)
+        .map_err(|e| raised(py, ProgramError::from(e)))?;
     let schema = schema.map(Schema::parse).transpose();
     let schema = schema.map_err(|e| named(py, "SchemaError", &format!("schema: {e}")))?;
     Ok((contact, Options { member, record_size, schema, ..Options::default() }))

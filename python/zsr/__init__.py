@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _zsr
 from ._errors import (
-    ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, TimedOut,
+    ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, SumError, TimedOut,
 )
 from ._schema import dtype_of, schema_of
 from ._zsr import __version__, barrier
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # only for type checkers: typing's from Python 3.12 on
 
 __all__ = [
-    "Batch", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "Lost", "Misuse", "NotFound", "Producer", "RingError",
-    "RouteError", "SchemaError", "SizeError", "TimedOut", "barrier", "__version__",
+    "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "Lost", "Misuse", "NotFound", "Producer",
+    "RingError", "RouteError", "SchemaError", "SizeError", "SumError", "TimedOut", "barrier", "__version__",
 ]
 
 # Arrow's data begins at multiples of this.
@@ -196,6 +196,26 @@ class Consumer(_zsr.Consumer):
         held = self.take(0)
         return None if held is None else Batch(held, self.schema, self._arrow_schemas)
 
+    def pop_newest(self, timeout: float | None = None) -> Batch | None:
+        """The newest records: all that lie in front of them are popped unread. For who wants to know what is so now: the ring never
+        fills, however late a program looks. The last record of the batch is the newest of all. Else as pop()."""
+        held = self.take(timeout, newest=True)
+        if held is not None:
+            return Batch(held, self.schema, self._arrow_schemas)
+        if self.ended:
+            return None
+        raise TimedOut(f"nothing came in {timeout} s")
+
+    def combine(self, aggregates: str, *, group_by: str = "") -> np.ndarray:
+        """Pops until the end of the stream, and gives aggregates of all rows, as Combiner does. Raises as pop(), SchemaError, SumError."""
+        if self.schema is None:
+            raise SchemaError("the flow has no schema: make a Combiner with one, and add() its batches")
+        combiner = Combiner(self.schema, aggregates, group_by=group_by)
+        for batch in self:
+            with batch:
+                combiner.add(batch)
+        return combiner.numpy()
+
     def __iter__(self) -> Iterator[Batch]:
         return self
 
@@ -317,6 +337,33 @@ class Batch:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class Combiner(_zsr.Combiner):
+    """Aggregates of rows by group, computed where the rows lie; what is kept is one row per group.
+
+    `schema`: of the rows, as text or dtype. `aggregates`: count, sum(COLUMN), min(COLUMN), max(COLUMN), avg(COLUMN), with commas between
+    them. `group_by`: columns of whole numbers or bytes; none: all rows are one group. Raises SchemaError.
+    """
+
+    def __new__(cls, schema: str | np.dtype, aggregates: str, *, group_by: str = "") -> Combiner:
+        return super().__new__(cls, schema_of(schema) or "", aggregates, group_by)
+
+    def add(self, rows: np.ndarray | Buffer | Batch) -> None:
+        """Takes rows that lie side by side: an array, bytes, or a batch. Raises SizeError."""
+        if isinstance(rows, Batch):
+            if rows.record_size is None:
+                raise SchemaError("records of any length are no rows")
+            super().add(memoryview(rows._held))
+        else:
+            super().add(_bytes(rows))
+
+    def numpy(self) -> np.ndarray:
+        """A row per group, in their order: the columns of the group, then the aggregates, called `count`, `sum_COLUMN` and so on. Raises
+        SumError."""
+        import numpy as np
+
+        return np.frombuffer(self.results(), dtype_of(self.schema))
 
 
 def _bytes(record: Any) -> Any:

@@ -47,3 +47,7 @@ class Misuse(Error, RuntimeError):
 
 class TimedOut(Error, TimeoutError):
     """No room, or no record, within the time given."""
+
+
+class SumError(Error, OverflowError):
+    """A sum of whole numbers that 64 bits can't hold."""

@@ -161,6 +161,56 @@ def test_rows_become_arrow_columns(flow):
         assert [row.as_py() for row in rows] == [row.tobytes() for row in TABLE[:50]]
 
 
+def test_the_newest_rows_come_first_and_the_others_not_at_all(flow):
+    name = flow("--schema", "n: u64", "--item-size", "64")
+    with zsr.Consumer(name) as consumer:
+        with pytest.raises(zsr.TimedOut):
+            consumer.pop_newest(0.01)
+        with zsr.Producer(name) as producer:
+            producer.push_rows(np.arange(100, dtype="<u8").view(producer.dtype))
+            producer.flush()
+            assert producer.settle() == 0
+            with consumer.pop_newest() as batch:
+                assert batch.numpy()["n"][-1] == 99
+            producer.push_rows(np.arange(100, 102, dtype="<u8").view(producer.dtype))
+        last = consumer.pop_newest()
+        assert last.numpy()["n"].tolist() == [100, 101]
+        del last
+        assert consumer.pop_newest() is None and consumer.ended
+
+
+def test_rows_are_combined_as_arrow_groups_them(flow):
+    rows = np.array([(n * 7 % 13, n, -n / 4) for n in range(10_000)], dtype=[("shop", "<u2"), ("id", "<i8"), ("price", "<f8")])
+    table = pa.table({name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names})
+    functions = [("id", "count"), ("id", "sum"), ("price", "min"), ("price", "max"), ("price", "mean")]
+    expected = table.group_by("shop").aggregate(functions).sort_by("shop")
+    name, wanted = flow("--schema", "shop: u16, id: i64, price: f64"), "count, sum(id), min(price), max(price), avg(price)"
+    with zsr.Consumer(name) as consumer:
+        with zsr.Producer(name) as producer:
+            producer.push_rows(rows)
+        groups = consumer.combine(wanted, group_by="shop")
+    assert groups.dtype.names == ("shop", "count", "sum_id", "min_price", "max_price", "avg_price")
+    for mine, of_arrow in zip(groups.dtype.names, ["shop", "id_count", "id_sum", "price_min", "price_max", "price_mean"]):
+        np.testing.assert_allclose(groups[mine], expected[of_arrow].to_numpy(), rtol=1e-12)
+    # Pieces, and no group.
+    combiner = zsr.Combiner(rows.dtype, "sum(id)")
+    combiner.add(rows[:1])
+    combiner.add(rows[1:].tobytes())
+    assert len(combiner) == 1 and combiner.numpy()["sum_id"][0] == rows["id"].sum()
+    for wrong, kind, words in [
+        (lambda: zsr.Combiner("n: u64", "median(n)"), zsr.SchemaError, "sum"),
+        (lambda: zsr.Combiner("n: u64", "sum(m)"), zsr.SchemaError, "`m`"),
+        (lambda: combiner.add(bytes(19)), zsr.SizeError, "19"),
+        (lambda: combiner.add(rows[:2].tobytes()[:5]), zsr.SizeError, "5"),
+    ]:
+        with pytest.raises(kind, match=words):
+            wrong()
+    full = zsr.Combiner("n: u64", "sum(n)")
+    full.add(np.full(2, 2**64 - 1, "<u8"))
+    with pytest.raises(zsr.SumError, match="column `n`"):
+        full.numpy()
+
+
 def test_what_is_wrong_is_said(flow):
     name = flow("--schema", "id: u64, at: f32", "--routing", "hash(id)")
     for wrong, kind, words in [
