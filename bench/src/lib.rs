@@ -1,6 +1,7 @@
 //! Benchmarks and baselines: what they share.
 
 pub mod alloc;
+pub mod baseline;
 pub mod flow;
 pub mod job;
 pub mod live;

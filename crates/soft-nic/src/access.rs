@@ -1,17 +1,19 @@
 //! Copies between frames and memory that other threads use at the same time, as a NIC's DMA engine would make them.
 //!
 //! * Up to [`SMALL`] bytes (control words, small items): every naturally aligned word is one atomic access. Loads are
-//!   acquire and ascending. Stores are release and ascending, except that the first word is stored last: a record's
-//!   first word publishes the rest.
-//! * Longer: a plain copy, ordered before every later small store. Whoever reads or writes those bytes at the same
-//!   time gets garbage, as with hardware; the ring protocol never does, since items change hands only by control
-//!   words. No reference to the memory is ever made, so no reference can be invalidated. Under Miri the long copies
-//!   are made of relaxed atomics too, so that it can watch the rest.
+//!   acquire and ascending. Stores are release and ascending, except that of up to [`RECORD`] bytes the first word is stored last:
+//!   a record's first word publishes the rest.
+//! * Longer: a plain copy, ordered before its own last word, as NICs write in ascending order, and before every later small
+//!   store. Whoever reads or writes the other bytes at the same time gets garbage, as with hardware; the ring protocol never does,
+//!   since items change hands only by control words. No reference to the memory is ever made, so no reference can be
+//!   invalidated. Under Miri the long copies are made of relaxed atomics too, so that it can watch the rest.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Longest access that is made of atomic words, in bytes.
 pub(crate) const SMALL: usize = 64;
+/// Longest store that its first word publishes, in bytes: a ring's commit record. Longer ones are published by their last word.
+const RECORD: usize = 16;
 
 /// Copies `src` to `dst`.
 ///
@@ -20,8 +22,12 @@ pub(crate) const SMALL: usize = 64;
 #[inline]
 pub(crate) unsafe fn store(dst: *mut u8, src: &[u8]) {
     if src.len() > SMALL && !cfg!(miri) {
+        let (most, last) = src.split_at(src.len() - 8);
         // SAFETY: valid by the caller's promise; a frame's own buffer can't overlap registered memory.
-        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
+        unsafe {
+            std::ptr::copy_nonoverlapping(most.as_ptr(), dst, most.len());
+            store_piece(dst.add(most.len()), last);
+        }
     } else {
         // SAFETY: as promised by the caller.
         unsafe { store_words(dst, src) }
@@ -61,11 +67,12 @@ fn first_piece(at: *const u8, len: usize) -> usize {
 }
 
 unsafe fn store_words(dst: *mut u8, src: &[u8]) {
-    let first = first_piece(dst, src.len());
+    let first = if src.len() > RECORD { 0 } else { first_piece(dst, src.len()) };
     let (head, mut rest) = src.split_at(first);
     let mut at = first;
     while !rest.is_empty() {
-        let (piece, left) = rest.split_at(rest.len().min(8));
+        // SAFETY: `at` is at most `src.len()`.
+        let (piece, left) = rest.split_at(first_piece(unsafe { dst.add(at) }, rest.len()));
         // SAFETY: `at + piece.len()` is at most `src.len()`.
         unsafe { store_piece(dst.add(at), piece) };
         at += piece.len();
@@ -186,5 +193,46 @@ mod tests {
             std::thread::yield_now();
         }
         writer.join().unwrap();
+    }
+
+    /// As programs rely on whose footers stand behind what they are about.
+    #[test]
+    fn the_last_word_of_what_is_longer_publishes_the_rest() {
+        for len in [24, 64, 72, 4096] {
+            let memory = std::sync::Arc::new(HostMemory::allocate(4096).unwrap());
+            let rounds: u64 = if cfg!(miri) { 10 } else { 24_000_000 / (len as u64 + 56) };
+            let start = std::sync::Arc::new(std::sync::Barrier::new(2));
+            let writer = {
+                let (memory, start) = (memory.clone(), start.clone());
+                std::thread::spawn(move || {
+                    let mut record = vec![0; len];
+                    start.wait();
+                    for i in 1..=rounds {
+                        record.as_chunks_mut().0.iter_mut().for_each(|word| *word = i.to_ne_bytes());
+                        // SAFETY: `len` bytes at the start of as many.
+                        unsafe { store(memory.base(), &record) };
+                    }
+                })
+            };
+            start.wait();
+            loop {
+                let (mut first, mut last) = ([0; 8], [0; 8]);
+                // SAFETY: the last and the first word.
+                unsafe {
+                    load(memory.base().add(len - 8), &mut last);
+                    load(memory.base(), &mut first);
+                }
+                let (first, last) = (u64::from_ne_bytes(first), u64::from_ne_bytes(last));
+                assert!(
+                    first >= last,
+                    "the last word {last} was seen before the first, {first}, of {len} bytes"
+                );
+                if last == rounds {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            writer.join().unwrap();
+        }
     }
 }

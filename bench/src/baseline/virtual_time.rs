@@ -1,0 +1,149 @@
+//! The same hosts in virtual time: NICs and switch that take no time, links that do, and processing units that are never the limit.
+
+use std::collections::VecDeque;
+
+use zsr_control_plane::dataplane::ticks;
+use zsr_simnet::{End, LinkConfig, Network, Node, NodeId, Stop};
+use zsr_soft_nic::Nic;
+use zsr_tests::nodes::SwitchNode;
+use zsr_tests::wire::Wire;
+use zsr_wire::{Frame, FramePool};
+
+use super::cluster::Hosts;
+use super::dfi::verbs::Device;
+use super::run::Program;
+
+/// Between two timer packets of the switch.
+const TICK: std::time::Duration = std::time::Duration::from_micros(5);
+
+/// A NIC, and where programs of its host post work requests.
+struct Station {
+    nic: Nic,
+    device: Device,
+    /// Programs may have posted something that the NIC has not taken.
+    rung: bool,
+}
+
+impl Node for Station {
+    fn handle(&mut self, now_ns: u64, _port: u16, frame: Frame, pool: &mut FramePool) {
+        self.nic.handle(now_ns, frame, pool);
+        self.device.complete(&mut self.nic);
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)> {
+        if std::mem::take(&mut self.rung) {
+            self.device.carry_out(&mut self.nic);
+            self.rung = self.device.is_held_up();
+        }
+        self.nic.poll_transmit(now_ns, pool).map(|frame| (0, frame))
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.nic.next_timeout()
+    }
+
+    fn on_timer(&mut self, now_ns: u64) {
+        self.nic.on_timeout(now_ns);
+    }
+}
+
+/// From a port of the switch to that by which it sends to the same host.
+const OUT: u16 = 1000;
+
+/// The switch. It sends to a host by another port than it receives from it, at which a queue of that host's own waits: a busy host
+/// holds up no other.
+struct Crossbar(SwitchNode);
+
+impl Node for Crossbar {
+    fn handle(&mut self, now_ns: u64, port: u16, frame: Frame, pool: &mut FramePool) {
+        self.0.handle(now_ns, port, frame, pool);
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)> {
+        self.0.poll_transmit(now_ns, pool).map(|(port, frame)| (port + OUT, frame))
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        self.0.next_timer()
+    }
+
+    fn on_timer(&mut self, now_ns: u64) {
+        self.0.on_timer(now_ns);
+    }
+}
+
+/// Frames that wait for a host's link.
+#[derive(Default)]
+struct Queue(VecDeque<Frame>);
+
+impl Node for Queue {
+    fn handle(&mut self, _now_ns: u64, _port: u16, frame: Frame, _pool: &mut FramePool) {
+        self.0.push_back(frame);
+    }
+
+    fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
+        self.0.pop_front().map(|frame| (1, frame))
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        None
+    }
+
+    fn on_timer(&mut self, _now_ns: u64) {}
+}
+
+/// Hosts and a switch in virtual time.
+pub struct VirtualTime {
+    net: Network,
+    nics: Vec<NodeId>,
+}
+
+impl VirtualTime {
+    /// `hosts` at links of this kind.
+    pub fn new(hosts: Hosts, link: LinkConfig) -> VirtualTime {
+        let mut switch = hosts.switch();
+        for timer in ticks::timers(TICK) {
+            switch.add_timer(timer).expect("a timer");
+        }
+        let mut net = Network::new(1);
+        let switch = net.add(Crossbar(SwitchNode::new(switch, Wire::default())));
+        let Hosts { topology, hands, devices, .. } = hosts;
+        let stations = hands.nics.into_iter().zip(devices);
+        let nics: Vec<NodeId> =
+            stations.map(|(nic, device)| net.add(Station { nic, device, rung: false })).collect();
+        for l in &topology.links {
+            let (port, nic, queue) = (l.port as u16, nics[l.host], net.add(Queue::default()));
+            let end = |node, port| End { node, port };
+            let inside = LinkConfig { bandwidth_bps: None, latency_ns: 0, ..link };
+            for (a, b, link) in [
+                (end(nic, 0), end(switch, port), link),
+                (end(switch, port + OUT), end(queue, 0), inside),
+                (end(queue, 1), end(nic, 1), link),
+            ] {
+                net.connect(a, b, link).expect("free ports");
+            }
+        }
+        VirtualTime { net, nics }
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.net.now()
+    }
+
+    /// Lets `ns` pass. Every `step` nanoseconds, each program pushes all that there is room for and takes all that has come.
+    pub fn run_for<P: Program>(&mut self, programs: &mut [P], ns: u64, step: u64) {
+        let end = self.net.now() + ns;
+        while self.net.now() < end {
+            for program in programs.iter_mut() {
+                program.push();
+                program.consume();
+            }
+            // What was posted leaves now.
+            for &nic in &self.nics {
+                self.net.node_mut::<Station>(nic).expect("a NIC").rung = true;
+            }
+            assert_eq!(self.net.run_for(step), Stop::Time);
+        }
+    }
+}
