@@ -48,7 +48,8 @@ module zsr_consumer_ctl (
   assign head_believable = peer_fill >= head - tail && peer_fill <= size_mask + 32'd1 && (peer_fill & item_mask) == 0;
   assign hungry = head - planned <= size_mask >> 1;
 
-  assign read_enable = attached && run && !abort_wanted && !corrupt;
+  // One that leaves begins nothing new, also when RUN is back already.
+  assign read_enable = attached && run && state != LEAVING && !abort_wanted && !corrupt;
   assign start = state == BEGIN;
 
   assign req_valid = state == ATTACH || state == WRITE_TAIL || state == WRITE_ABORTED || state == READ_HEAD;

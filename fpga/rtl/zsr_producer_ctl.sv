@@ -49,7 +49,7 @@ module zsr_producer_ctl (
   logic close_wanted, abort_wanted, look_for_bell;
   logic [31:0] target, head_before, fill, peer_fill;
   logic [15:0] wait_left;
-  logic tail_believable, low, poll;
+  logic tail_believable, low, poll, staying;
 
   assign fill = head - tail;
   // `tail` only moves forward, by whole items, and never beyond `head`.
@@ -59,9 +59,11 @@ module zsr_producer_ctl (
   assign low = limit - planned <= size_mask >> 1;
   assign poll = look_for_bell || ((low || closed) && wait_left == 0 && fill != 0);
 
-  assign accept = attached && run && !close_wanted && !abort_wanted && !peer_aborted && !corrupt && !write_error;
+  // One that leaves begins nothing new, also when RUN is back already.
+  assign staying = attached && run && state != LEAVING;
+  assign accept = staying && !close_wanted && !abort_wanted && !peer_aborted && !corrupt && !write_error;
   assign closing = attached && close_wanted;
-  assign write_enable = attached && run && !abort_wanted && !peer_aborted && !corrupt;
+  assign write_enable = staying && !abort_wanted && !peer_aborted && !corrupt;
   assign start = state == BEGIN;
 
   assign req_valid = state == ATTACH_HEAD || state == ATTACH_TAIL || state == WRITE_HEAD || state == WRITE_CLOSED ||
