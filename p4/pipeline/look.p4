@@ -76,6 +76,7 @@ control Look(inout meta_t m) {
         next_pass(EV_POLL_PRODUCER);
         m.b.qp = m.producer_poll_qp;
     }
+    action leave_turn() { m.b.next = NO_PLACE; }
     action poll_consumer() {
         next_pass(EV_POLL_CONSUMER);
         m.b.qp = m.consumer_poll_qp;
@@ -134,7 +135,11 @@ control Look(inout meta_t m) {
 
         if (m.bad_count == 1 && m.idle == 1 && m.g.blocked == 0) { fault(); }
         else if (m.idle == 0 && m.g.late == 1 && m.stopped == 0) { next_pass(EV_RETRY); }
-        else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) { poll_producer(); }
+        else if (m.ask == ASK_PRODUCER && m.g.ask_producer == 1) {
+            poll_producer();
+            // A producer that was found empty gives its turn up: where polls are due at every tick, no other would get one.
+            if (m.idle == 0) { leave_turn(); }
+        }
         else if (m.ask == ASK_CONSUMER && m.g.ask_consumer == 1) {
             if (m.ask_group == 0) { poll_consumer(); }
             else { ask_members(); }

@@ -64,6 +64,7 @@ control Passes(inout meta_t m) {
     action poll_producer() {
         m.do_asker = DO_SET;
         m.do_poll_psn = DO_GET;
+        m.do_turn = DO_SET;
     }
     action poll_consumer() { m.do_poll_psn = DO_GET; }
     action reset() {

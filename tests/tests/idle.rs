@@ -181,3 +181,26 @@ fn a_member_of_an_idle_flow_that_falls_silent_is_noticed_in_time() {
     };
     assert_eq!(silent.member, "h1");
 }
+
+#[test]
+fn every_producer_of_an_idle_flow_is_polled_where_polls_are_due_at_every_tick() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 1);
+    let controller = sim.controller(None).expect("a controller");
+    let member = |host: &str| proto::Member { host: host.into(), ..Default::default() };
+    let request = proto::CreateFlowRequest {
+        name: "f".into(),
+        producers: ["h1", "h2", "h3"].map(member).into(),
+        consumers: vec![member("h4")],
+        item_size: 64,
+        ring_size: 4096,
+        settings: Some(with_doorbell(false)),
+        ..Default::default()
+    };
+    let flow = sim.create(&controller, request);
+    let (mut producers, mut rx) = ([0, 1, 2].map(|at| sim.producer(&flow, at)), sim.consumer(&flow, 3));
+    for at in [0, 1, 2, 1, 0] {
+        // Long enough for ticks to be rarer than polls.
+        sim.run_for(3000 * MS);
+        one_way(&mut sim, &mut producers[at], &mut rx);
+    }
+}
