@@ -637,6 +637,20 @@ impl Programs {
         rings.iter().find(told).map(|(_, ring)| ring.name.clone())
     }
 
+    /// A program that has a ring which is not there any more, and was not told.
+    pub fn untold(&self, rings: &[(usize, RingInfo)]) -> Option<String> {
+        let there: BTreeSet<(usize, u64)> = rings.iter().map(|(host, ring)| (*host, ring.id)).collect();
+        let ring = |handle: &Handle| match &handle.end {
+            End::Push(_, lane) => (handle.host, self.lanes[*lane as usize].ring.1),
+            End::Pop(_, sink) => *sink,
+        };
+        let gone = self.handles.iter().find(|handle| !there.contains(&ring(handle)))?;
+        Some(format!(
+            "the program of f{}.{} on h{} does not know that its ring is gone",
+            gone.flow, gone.member, gone.host
+        ))
+    }
+
     /// Leaves all rings.
     pub fn leave_all(&mut self) {
         for handle in std::mem::take(&mut self.handles) {

@@ -512,7 +512,7 @@ impl Run<'_> {
                 return lacking;
             }
         }
-        None
+        self.programs.untold(&self.rings())
     }
 
     /// What operators and programs were told is so.
