@@ -177,7 +177,7 @@ impl System {
             };
             let qpns = [(address.data_qpn, ids.data.qpn), (address.poll_qpn, ids.poll.qpn)];
             for (role, qpns) in roles.into_iter().zip(qpns) {
-                let end = (port, host.ip);
+                let end = (port, host.mac.0, host.ip);
                 let shape = (spec.mtu, ring.size, big);
                 connections.push(Connection::new(role, end, qpns, shape, (spec.psn_from, start)));
             }

@@ -79,7 +79,9 @@ pub struct Connection {
     pub role: Role,
     /// The switch's port.
     pub port: u16,
-    /// The host's address.
+    /// The host's MAC address. Frames from its port that name another are dropped.
+    pub mac: [u8; 6],
+    /// The host's IPv4 address.
     pub ip: Ipv4Addr,
     /// The host's number of it.
     pub host_qpn: u32,
@@ -134,7 +136,7 @@ impl Connection {
     #[allow(clippy::too_many_arguments, reason = "all of what a connection is")]
     pub fn new(
         role: Role,
-        (port, ip): (u16, Ipv4Addr),
+        (port, mac, ip): (u16, [u8; 6], Ipv4Addr),
         (host_qpn, switch_qpn): (u32, u32),
         (mtu, ring_size, big_endian): (u32, u32, bool),
         (psn, counter): (u32, u32),
@@ -156,6 +158,7 @@ impl Connection {
         Connection {
             role,
             port,
+            mac,
             ip,
             host_qpn,
             switch_qpn,
@@ -231,7 +234,8 @@ impl Wire {
         let Ok(packet) = Packet::new_checked(&frame[..]) else { return Kind::Other };
         let Some(index) = self.sender(port, &packet) else { return Kind::Other };
         let c = &self.connections[index];
-        if !packet.icrc_ok() {
+        // No ICRC covers MAC addresses.
+        if frame[6..12] != c.mac || !packet.icrc_ok() {
             return Kind::Other;
         }
         let ack = packet.opcode() == Opcode::Acknowledge;
