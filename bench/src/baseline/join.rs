@@ -44,7 +44,7 @@ impl Tables {
     }
 }
 
-/// What a join gives.
+/// The result of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// Pairs of rows.

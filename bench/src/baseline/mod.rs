@@ -23,14 +23,14 @@ pub const BATCH: usize = 8 << 10;
 /// Path MTU of all connections in bytes, unless a cluster is made with another.
 pub const MTU: u32 = 4096;
 
-/// What a look for tuples found.
+/// The outcome of a look for tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     /// Tuples, which were handed out.
     Some,
     /// None yet.
     Nothing,
-    /// All sources have ended.
+    /// The streams of all sources have ended.
     End,
 }
 
@@ -43,7 +43,7 @@ pub enum Kind {
     Replicate,
 }
 
-/// How soon tuples leave.
+/// The hint of a flow: bandwidth or latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// When [`BATCH`] bytes are there: DFI's bandwidth-optimized flow.
@@ -55,7 +55,7 @@ pub enum Hint {
 /// Which flow a [`Cluster`](cluster::Cluster) is to carry. All nodes are sources and targets of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// Who gets a tuple.
+    /// The routing of tuples to targets.
     pub kind: Kind,
     /// When it leaves.
     pub hint: Hint,

@@ -11,7 +11,7 @@ pub struct Shuffle {
     folder: PathBuf,
 }
 
-/// What a run took.
+/// Time, result and instructions of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// By the clock, in seconds.

@@ -24,7 +24,7 @@ pub fn route(key: u64, nodes: usize) -> usize {
     (((key.wrapping_mul(MIX) >> 32) * nodes as u64) >> 32) as usize
 }
 
-/// What tuples sum up to.
+/// The check sum of tuples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of tuples.
@@ -61,7 +61,7 @@ pub struct Node<E, const SIZE: usize> {
     to: usize,
     left: u64,
     finished: bool,
-    /// All sources have ended.
+    /// The streams of all sources have ended.
     pub ended: bool,
     /// Tuples that have come, and the sum of their keys.
     pub tuples: u64,

@@ -14,7 +14,7 @@ pub(super) const FOOTER: usize = 16;
 const STATE: usize = 8;
 /// The target may consume the segment; otherwise the source may write it.
 pub(super) const CONSUMABLE: u64 = 1 << 32;
-/// It is the last one.
+/// Flag of the last segment of a stream.
 pub(super) const LAST: u64 = 1 << 33;
 
 /// Of a footer that has landed at `at`, where that word is.

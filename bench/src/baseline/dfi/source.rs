@@ -8,7 +8,7 @@ use super::verbs::{Done, SendQueue};
 
 /// A source's ends, to one target or to several.
 pub trait Source: Send + Sized {
-    /// How it is to be laid out.
+    /// The hint that the target ring is laid out for.
     fn hint() -> Hint;
 
     /// One that has `queues` to its targets.

@@ -26,7 +26,7 @@ pub(super) struct Target {
     shape: Shape,
     /// Sources count what is consumed, rather than look at footers.
     credits: bool,
-    /// Whose turn it is.
+    /// The source whose ring is looked at next.
     turn: usize,
 }
 

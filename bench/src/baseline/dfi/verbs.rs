@@ -67,7 +67,7 @@ impl SendQueue {
     }
 }
 
-/// What has completed.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// The connection's number.
