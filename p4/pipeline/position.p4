@@ -35,7 +35,8 @@ control Position(inout meta_t m) {
     }
 }
 
-// Each retry waits twice as long as the one before, up to 64 times `rto`.
+// The first six retries wait for `rto`, since losses are what they usually are about; each further one waits twice as long as the one
+// before, up to 64 times `rto`.
 control Backoff(inout meta_t m) {
     action once()   { m.wait = m.rto; }
     action by_2()   { m.wait = m.rto << 1; }
@@ -49,13 +50,17 @@ control Backoff(inout meta_t m) {
         actions = { once; by_2; by_4; by_8; by_16; by_32; by_64; }
         const default_action = by_64();
         const entries = {
-            0 : once();
-            1 : once();
-            2 : by_2();
-            3 : by_4();
-            4 : by_8();
-            5 : by_16();
-            6 : by_32();
+            0  : once();
+            1  : once();
+            2  : once();
+            3  : once();
+            4  : once();
+            5  : once();
+            6  : by_2();
+            7  : by_4();
+            8  : by_8();
+            9  : by_16();
+            10 : by_32();
         }
     }
     action until() { m.due_at = m.now + m.wait; }

@@ -204,18 +204,15 @@ fn mtu_code(mtu: u32) -> u8 {
     mtu.max(256).ilog2().min(12) as u8 - 7
 }
 
-/// Retries from which on they are reported: each waits twice as long as the one before, up to 64 times `rto`. The first report comes
-/// when a third of `dead_after` is over; in the rest of it the controller listens who answers (`controller/silence.rs`).
+/// Retries from which on they are reported, with waits as `Backoff` of the P4 program has them. The first report comes when a third of
+/// `dead_after` is over; in the rest of it the controller listens who answers (`controller/silence.rs`).
 fn max_tries(times: &Times) -> u32 {
     let micros = |time| u64::from(Clock::Microseconds.units(time));
     let dead = micros(times.dead_after);
     let mut waited = 0;
-    let mut wait = micros(times.rto);
-    let longest = wait * 64;
     let mut tries = 0;
     while waited < dead / 3 && tries < 1 << 20 {
-        waited += wait;
-        wait = (wait * 2).min(longest);
+        waited += micros(times.rto) << u32::saturating_sub(tries, 5).min(6);
         tries += 1;
     }
     tries.max(1)
