@@ -11,15 +11,15 @@ use zsr_soft_switch::{Switch, TimerShare};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
-use super::dfi::verbs::Device;
-use super::{Flow, Hint, Kind};
+use super::verbs::Device;
+use super::{Flow, Hint, Kind, Members};
 
 /// Frames that one node handles before the next has its turn.
 const BURST: usize = 16;
 /// Frames that a link holds in each direction.
 const LINK_DEPTH: usize = 256;
 /// Between two looks of the switch's workers, in microseconds.
-const TICK_US: u64 = 20;
+pub(super) const TICK_US: u64 = 20;
 
 /// A host's NIC and the ends of its link.
 struct Station {
@@ -57,11 +57,11 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// `nodes` hosts of `threads` programs each, every one of which is a source and a target. Flows are put into the switch if they are zsr's.
+    /// `nodes` hosts of `threads` programs each. Flows are put into the switch if they are zsr's.
     pub(super) fn new(nodes: usize, threads: usize, flows: &[Flow], mtu: u32) -> Hosts {
         let names: Vec<String> = (1..=nodes).map(|n| format!("h{n}")).collect();
         let members: Vec<String> = names.iter().flat_map(|name| vec![name.clone(); threads]).collect();
-        let (names, members) = (names.join(", "), members.join(", "));
+        let names = names.join(", ");
         let mut text = format!(
             "defaults: {{mtu: {mtu}}}\nswitches: [{{name: s1, tick: {TICK_US}us}}]\nhosts: [{names}]\n"
         );
@@ -75,12 +75,19 @@ impl Hosts {
                 Hint::Bandwidth => "bandwidth",
                 Hint::Latency => "latency",
             };
+            let (producers, consumers) = match flow.members {
+                Members::All => (&members[..], &members[..]),
+                Members::ToFirst => (&members[1..], &members[..1]),
+                Members::FromFirst => (&members[..1], &members[1..]),
+            };
+            let (producers, consumers) = (producers.join(", "), consumers.join(", "));
             text += &format!(
-                "  - {{name: f{number}, kind: {kind}, producers: [{members}], consumers: [{members}], item_size: {}, ring_size: {}, \
-                 max_batch: {}, poll_interval: {TICK_US}us, rto: 10s, poll_timeout: 10s, hint: {hint}, doorbell: false}}\n",
+                "  - {{name: f{number}, kind: {kind}, producers: [{producers}], consumers: [{consumers}], item_size: {}, ring_size: {}, \
+                 max_batch: {}, poll_interval: {}us, rto: 10s, poll_timeout: 10s, hint: {hint}, doorbell: false}}\n",
                 flow.tuple,
                 flow.ring,
                 flow.ring / 2,
+                flow.poll_us,
             );
         }
         if !flows.is_empty() {

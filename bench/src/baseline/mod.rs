@@ -9,10 +9,12 @@ pub mod counts;
 pub mod dfi;
 pub mod floor;
 pub mod join;
+mod memory;
 pub mod mpi;
 pub mod pu;
 pub mod run;
 pub mod valgrind;
+mod verbs;
 pub mod virtual_time;
 pub mod zsr;
 
@@ -52,7 +54,18 @@ pub enum Hint {
     Latency,
 }
 
-/// Which flow a [`Cluster`](cluster::Cluster) is to carry. All nodes are sources and targets of it.
+/// The sources and targets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// All nodes are both.
+    All,
+    /// The first node is the target, all others are sources.
+    ToFirst,
+    /// The first node is the source, all others are targets.
+    FromFirst,
+}
+
+/// Which flow a [`Cluster`](cluster::Cluster) is to carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// The routing of tuples to targets.
@@ -63,12 +76,16 @@ pub struct Flow {
     pub tuple: usize,
     /// Bytes of each ring.
     pub ring: usize,
+    /// Who pushes and who consumes.
+    pub members: Members,
+    /// Between two looks of the switch at a ring that is empty, in microseconds.
+    pub poll_us: u64,
 }
 
 impl Flow {
-    /// One with rings of [`RING`] bytes.
+    /// One between all nodes, with rings of [`RING`] bytes.
     pub fn new(kind: Kind, hint: Hint, tuple: usize) -> Flow {
-        Flow { kind, hint, tuple, ring: RING }
+        Flow { kind, hint, tuple, ring: RING, members: Members::All, poll_us: cluster::TICK_US }
     }
 }
 

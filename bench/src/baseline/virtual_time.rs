@@ -10,8 +10,8 @@ use zsr_tests::wire::Wire;
 use zsr_wire::{Frame, FramePool};
 
 use super::cluster::Hosts;
-use super::dfi::verbs::Device;
 use super::run::Program;
+use super::verbs::Device;
 
 /// Between two timer packets of the switch.
 const TICK: std::time::Duration = std::time::Duration::from_micros(5);
@@ -129,6 +129,14 @@ impl VirtualTime {
     /// The time, in nanoseconds.
     pub fn now(&self) -> u64 {
         self.net.now()
+    }
+
+    /// Frames and bytes that all hosts' links have carried, in both directions.
+    pub fn carried(&self) -> (u64, u64) {
+        let stats = self.nics.iter().map(|&nic| self.net.node::<Station>(nic).expect("a NIC").nic.stats());
+        stats.fold((0, 0), |(frames, bytes), s| {
+            (frames + s.tx_frames + s.rx_frames, bytes + s.tx_bytes + s.rx_bytes)
+        })
     }
 
     /// Lets `ns` pass. Every `step` nanoseconds, each program pushes all that there is room for and takes all that has come.

@@ -1,6 +1,8 @@
 //! A node's ends of a zsr flow whose items are tuples. Batches are written in place and shown by one store of `head`.
 
-use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
+use std::sync::Arc;
+
+use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_topology::RingRole;
 
 use super::cluster::{Cluster, Hosts};
@@ -134,18 +136,27 @@ pub fn hosts<const BATCHES: bool>(
 
 fn ends_of<const BATCHES: bool>(hosts: &Hosts, number: usize, node: usize, flow: &Flow) -> ZsrEnds<BATCHES> {
     assert_eq!(flow.hint == Hint::Bandwidth, BATCHES);
-    let planned = &hosts.topology.flows[number];
-    let ring = |index: usize| {
-        let at = hosts.hands.draft.rings().iter().position(|r| r.index == index).expect("a drafted ring");
-        &hosts.hands.rings[at]
-    };
-    let lanes = planned.producers[node].rings.iter().map(|&index| {
+    let lane = |producer| Lane { producer, at: std::ptr::null_mut(), end: std::ptr::null_mut(), items: 0 };
+    let lanes = producers(hosts, number, node).into_iter().map(lane).collect();
+    ZsrEnds { lanes, consumer: consumer(hosts, number, node), tuple: flow.tuple }
+}
+
+/// The rings of producer `member` of flow `flow`, one for each of its targets.
+pub(super) fn producers(hosts: &Hosts, flow: usize, member: usize) -> Vec<Producer> {
+    let rings = hosts.topology.flows[flow].producers[member].rings.iter().map(|&index| {
         debug_assert_eq!(hosts.topology.rings[index].role, RingRole::Producer);
-        let producer = ring(index).attach_producer(Cancel::default()).expect("a free ring");
-        Lane { producer, at: std::ptr::null_mut(), end: std::ptr::null_mut(), items: 0 }
+        ring(hosts, index).attach_producer(Cancel::default()).expect("a free ring")
     });
-    let lanes = lanes.collect();
-    let consumer = ring(planned.consumers[node].rings[0]);
-    let consumer = consumer.attach_consumer(Cancel::default()).expect("a free ring");
-    ZsrEnds { lanes, consumer, tuple: flow.tuple }
+    rings.collect()
+}
+
+/// The ring of consumer `member` of flow `flow`.
+pub(super) fn consumer(hosts: &Hosts, flow: usize, member: usize) -> Consumer {
+    let index = hosts.topology.flows[flow].consumers[member].rings[0];
+    ring(hosts, index).attach_consumer(Cancel::default()).expect("a free ring")
+}
+
+fn ring(hosts: &Hosts, index: usize) -> &Arc<Ring> {
+    let at = hosts.hands.draft.rings().iter().position(|r| r.index == index).expect("a drafted ring");
+    &hosts.hands.rings[at]
 }

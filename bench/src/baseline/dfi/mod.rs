@@ -17,22 +17,19 @@
 mod layout;
 mod source;
 mod target;
-pub mod verbs;
 
 use std::ops::Range;
 
-use zsr_soft_nic::{Access, Modify, Mtu, Nic, QpCaps, RtrAttr, RtsAttr};
-use zsr_wire::{Mac, Psn, Qpn};
+use zsr_soft_nic::{Access, QpCaps};
+use zsr_wire::Qpn;
 
 use super::cluster::{Cluster, Hosts};
+use super::memory::Block;
+use super::verbs::{CompletionQueue, NIC_DEPTH, Remote, connect};
 use super::{Ends, Flow, Hint, Kind, MTU, Took};
-use layout::{Block, Shape};
+use layout::Shape;
 pub use source::{BatchSource, CreditSource, Source};
 use target::{Target, TargetRing};
-use verbs::{CompletionQueue, NIC_DEPTH, Remote};
-
-/// Retransmission time: nothing is lost here, but a busy machine takes its time.
-const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// One node's ends.
 pub struct DfiEnds<S> {
@@ -167,19 +164,4 @@ fn ends_of<S: Source>(hosts: &mut Hosts, all: usize, threads: usize, flow: &Flow
         DfiEnds { sources, finished: 0, completions, target, fan: targets }
     });
     ends.collect()
-}
-
-/// Connects two queue pairs, each a host and its number; the first one sends.
-fn connect(hosts: &mut Hosts, from: (usize, Qpn), to: (usize, Qpn)) {
-    for ((host, qpn), (peer, peer_qpn)) in [(from, to), (to, from)] {
-        let peer = &hosts.topology.hosts[peer];
-        let mtu = Mtu::from_bytes(peer.mtu).expect("a path MTU");
-        let rtr =
-            RtrAttr { dest_mac: Some(Mac(peer.mac.0)), ..RtrAttr::new(peer_qpn, peer.ip, Psn::ZERO, mtu) };
-        let rts = RtsAttr { timeout_ns: TIMEOUT_NS, ..RtsAttr::new(Psn::ZERO) };
-        let nic: &mut Nic = &mut hosts.hands.nics[host];
-        for step in [Modify::Init { access: Access::ALL }, Modify::Rtr(rtr), Modify::Rts(rts)] {
-            nic.modify_qp(qpn, step).expect("a queue pair that is new");
-        }
-    }
 }

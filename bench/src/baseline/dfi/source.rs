@@ -3,8 +3,9 @@
 use zsr_link::Rng;
 
 use super::super::Hint;
-use super::layout::{Block, CONSUMABLE, FOOTER, LAST, Shape, landed};
-use super::verbs::{Done, SendQueue};
+use super::super::memory::Block;
+use super::super::verbs::{Done, SendQueue};
+use super::layout::{CONSUMABLE, FOOTER, LAST, Shape, landed};
 
 /// A source's ends, to one target or to several.
 pub trait Source: Send + Sized {

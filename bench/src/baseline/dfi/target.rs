@@ -1,7 +1,8 @@
 //! The target's end: it polls the footers of its rings, one ring per source.
 
 use super::super::Took;
-use super::layout::{Block, CONSUMABLE, LAST, Shape, used};
+use super::super::memory::Block;
+use super::layout::{CONSUMABLE, LAST, Shape, used};
 
 /// The ring that one source writes.
 pub(super) struct TargetRing {

@@ -2,8 +2,15 @@
 //! NIC share. Posting and polling are what they are with a real NIC: stores and loads, no call into it.
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use zsr_soft_nic::{Nic, Operation, PostError, Sge, Status, WorkRequest};
-use zsr_wire::{Qpn, Rkey};
+use zsr_soft_nic::{
+    Access, Modify, Mtu, Nic, Operation, PostError, RtrAttr, RtsAttr, Sge, Status, WorkRequest,
+};
+use zsr_wire::{Mac, Psn, Qpn, Rkey};
+
+use super::cluster::Hosts;
+
+/// Retransmission time: nothing is lost here, but a busy machine takes its time.
+const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Work requests that a send queue holds.
 const SEND_DEPTH: usize = 64;
@@ -125,12 +132,12 @@ impl Device {
     }
 
     /// Whether the NIC had no room for something that was posted.
-    pub(in super::super) fn is_held_up(&self) -> bool {
+    pub(super) fn is_held_up(&self) -> bool {
         self.send.iter().any(|served| served.held.is_some())
     }
 
     /// Hands what programs have posted to the NIC. Gives the number of requests.
-    pub(in super::super) fn carry_out(&mut self, nic: &mut Nic) -> usize {
+    pub(super) fn carry_out(&mut self, nic: &mut Nic) -> usize {
         let mut posted = 0;
         for served in &mut self.send {
             while let Some(work) = served.held.take().or_else(|| served.requests.pop().ok()) {
@@ -148,7 +155,7 @@ impl Device {
     }
 
     /// Tells programs what has completed.
-    pub(in super::super) fn complete(&mut self, nic: &mut Nic) {
+    pub(super) fn complete(&mut self, nic: &mut Nic) {
         while let Some(completion) = nic.poll_completion() {
             assert_eq!(completion.status, Status::Success, "{completion:?}");
             if completion.wr_id & SILENT == 0 {
@@ -157,6 +164,21 @@ impl Device {
                 let read = completion.kind == zsr_soft_nic::CompletionKind::Send(Operation::Read);
                 self.completions[queue].push(Done { connection, read }).expect("programs poll");
             }
+        }
+    }
+}
+
+/// Connects two queue pairs, each a host and its number; the first one sends.
+pub(super) fn connect(hosts: &mut Hosts, from: (usize, Qpn), to: (usize, Qpn)) {
+    for ((host, qpn), (peer, peer_qpn)) in [(from, to), (to, from)] {
+        let peer = &hosts.topology.hosts[peer];
+        let mtu = Mtu::from_bytes(peer.mtu).expect("a path MTU");
+        let rtr =
+            RtrAttr { dest_mac: Some(Mac(peer.mac.0)), ..RtrAttr::new(peer_qpn, peer.ip, Psn::ZERO, mtu) };
+        let rts = RtsAttr { timeout_ns: TIMEOUT_NS, ..RtsAttr::new(Psn::ZERO) };
+        let nic: &mut Nic = &mut hosts.hands.nics[host];
+        for step in [Modify::Init { access: Access::ALL }, Modify::Rtr(rtr), Modify::Rts(rts)] {
+            nic.modify_qp(qpn, step).expect("a queue pair that is new");
         }
     }
 }
