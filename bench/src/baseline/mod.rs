@@ -4,6 +4,7 @@
 //! [`dfi::DfiEnds`], and [`floor::FloorEnds`] only copies, which is what no system can do without. A [`Node`](pu::Node) is the
 //! program of a processing unit over any of them.
 
+pub mod btree;
 pub mod cluster;
 pub mod counts;
 pub mod dfi;
