@@ -9,7 +9,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use zsr::{FlowConsumer, HeldBatch, Popped, ProgramError, Wait};
+use zsr::{FlowConsumer, HeldBatch, Popped, ProgramError, Urgent, Wait, most_urgent};
 
 use crate::errors::{busy, over, raised};
 use crate::options::{attach, wait};
@@ -263,6 +263,38 @@ impl Consumer {
             py.detach(|| consumer.leave());
         }
         Ok(())
+    }
+
+    /// The place of the first of these consumers that has records; none in time, or, if it is their number, the end of all streams.
+    #[staticmethod]
+    #[pyo3(signature = (consumers, timeout=None))]
+    fn first(
+        py: Python<'_>,
+        consumers: Vec<Bound<'_, Consumer>>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<usize>> {
+        let entered = consumers.iter().map(|consumer| consumer.get().lock(py)).collect::<PyResult<Vec<_>>>();
+        let (mut entered, mut flows) = (entered?, Vec::new());
+        for (consumer, inner) in consumers.iter().zip(&mut entered) {
+            let shared = &consumer.get().shared;
+            let flow = inner.as_mut().filter(|_| !shared.leaving.load(Ordering::Relaxed));
+            let flow = flow.ok_or_else(|| over(py))?;
+            shared.give_back(flow);
+            flows.push(Some(flow));
+        }
+        let count = flows.len();
+        wait(py, timeout, |wait| {
+            let time = match wait {
+                Wait::No => Some(Duration::ZERO),
+                Wait::For(time) => Some(time),
+                Wait::Forever => None,
+            };
+            Ok(match most_urgent(&mut flows, time).map_err(|(_, e)| e)? {
+                Urgent::At(at) => Some(at),
+                Urgent::Nothing => None,
+                Urgent::End => Some(count),
+            })
+        })
     }
 }
 

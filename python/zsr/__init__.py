@@ -13,7 +13,7 @@ Times are seconds; None waits as long as it takes, 0 does not wait. After fork()
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +230,17 @@ class Consumer(_zsr.Consumer):
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+    @staticmethod
+    def most_urgent(consumers: Iterable[Consumer], timeout: float | None = None) -> Consumer | None:
+        """The first of these consumers, the most urgent first, that has records: its next pop gives them without waiting. None at the end
+        of all streams. Waits as long as it takes, or for `timeout` seconds. Raises TimedOut, Damaged, Misuse; Ended of a flow that has
+        failed: leave its consumer out of the next call."""
+        consumers = list(consumers)
+        at = _zsr.Consumer.first(consumers, timeout)
+        if at is None:
+            raise TimedOut(f"nothing came in {timeout} s")
+        return consumers[at] if at < len(consumers) else None
 
 
 class Batch:

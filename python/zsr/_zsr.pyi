@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from os import PathLike
 from typing import Self, final
 
@@ -51,6 +52,8 @@ class Consumer:
     def take(self, timeout: float | None = None, newest: bool = False) -> Held | None: ...
     def leave(self) -> None:
         """Leaves: what was not popped is for the next program. If arrays of batches are still there, the ring is left with the last."""
+    @staticmethod
+    def first(consumers: Sequence[Consumer], timeout: float | None = None) -> int | None: ...
 
 @final
 class Held:

@@ -314,3 +314,34 @@ def test_a_controller_at_an_address_wants_a_certificate(flow):
         zsr.Producer("other", controller=address, certificate=certificate("pusher"))
     with pytest.raises(zsr.Error, match="nobody.pem"):
         zsr.Producer(name, controller=address, certificate=certificate("nobody"))
+
+
+def test_the_most_urgent_of_several_flows_comes_first(flow):
+    urgent = flow()
+    bulk = urgent + "-bulk"
+    sh("flow", "create", bulk, "-p", "h1", "-c", "h2")
+    consumers = [zsr.Consumer(urgent), zsr.Consumer(bulk)]
+    producers = [zsr.Producer(urgent), zsr.Producer(bulk)]
+    with pytest.raises(zsr.TimedOut):
+        zsr.Consumer.most_urgent(consumers, 0.01)
+    with pytest.raises(zsr.Misuse, match="one call at a time"):
+        zsr.Consumer.most_urgent([consumers[0], consumers[0]], 0)
+    for at, text in [(1, "b1"), (1, "b2"), (0, "u1")]:
+        producers[at].push(text)
+        assert producers[at].settle() == 0
+    came = []
+    while len(came) < 3:
+        consumer = zsr.Consumer.most_urgent(consumers)
+        with consumer.pop(0) as batch:
+            came += [bytes(record) for record in batch]
+        if len(came) == 2:
+            # The stream of the most urgent one ends.
+            producers[0].close()
+    assert came == [b"u1", b"b1", b"b2"]
+    producers[1].close()
+    assert zsr.Consumer.most_urgent(consumers) is None
+    for consumer in consumers:
+        consumer.leave()
+    with pytest.raises(zsr.Misuse, match="closed"):
+        zsr.Consumer.most_urgent(consumers)
+    sh("flow", "delete", bulk)
