@@ -1,0 +1,106 @@
+//! The two hints of a flow, by tuple size, through a live system: how long one tuple takes from the push in one thread to the pop in another,
+//! and what a stream of tuples comes to. Figures stand in bench/README.md.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place, To, Wait};
+use zsr_api::controller as proto;
+use zsr_bench::live::Live;
+use zsr_ring::segment::HEADER_LEN;
+
+const SIZES: [usize; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+/// Tuples whose way is timed, one after the other.
+const ALONE: usize = 500;
+/// How long a stream is pushed.
+const STREAM: Duration = Duration::from_millis(1000);
+
+fn main() {
+    println!("{}", zsr_bench::machine());
+    let live = Live::up(2);
+    let contact = Contact::from(&Place::find(Some("bench")).expect("it is up"));
+    println!("| tuple | item | hint | one way, us: median | 9th decile | stream: ns per tuple | MB/s |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for size in SIZES {
+        for (hint, name) in [(proto::Hint::Bandwidth, "bandwidth"), (proto::Hint::Latency, "latency")] {
+            let flow = format!("{name}{size}");
+            // Items travel whole: a large one would be a long way for one tuple, a small one the end of batches.
+            let item = (size + HEADER_LEN).next_power_of_two().max(4096) as u32;
+            let settings = proto::Settings { hint: Some(hint.into()), ..Default::default() };
+            let more = proto::CreateFlowRequest {
+                item_size: item,
+                ring_size: (32 * item).max(1 << 20),
+                settings: Some(settings),
+                ..Default::default()
+            };
+            live.create(&flow, &["h1"], &["h2"], more);
+            let options = Options { record_size: Some(size as u32), ..Options::default() };
+            let mut producer = FlowProducer::attach(contact.clone(), &flow, &options).expect("a producer");
+            let mut consumer = FlowConsumer::attach(contact.clone(), &flow, &options).expect("a consumer");
+            let times = alone(&mut producer, &mut consumer, size);
+            let part = |tenths: usize| times[(times.len() - 1) * tenths / 10].as_nanos() as f64 / 1e3;
+            let (tuples, time) = stream(producer, consumer, size);
+            println!(
+                "| {size} B | {item} B | {name} | {:.0} | {:.0} | {:.1} | {:.1} |",
+                part(5),
+                part(9),
+                time.as_nanos() as f64 / tuples as f64,
+                (tuples * size) as f64 / 1e6 / time.as_secs_f64()
+            );
+            let request = proto::DeleteFlowRequest { name: flow, force: true };
+            let deleted = live.session.change(|mut c| async move { c.delete_flow(request).await });
+            deleted.unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+}
+
+/// Sorted times from push to pop of tuples that are alone in the flow.
+fn alone(producer: &mut FlowProducer, consumer: &mut FlowConsumer, size: usize) -> Vec<Duration> {
+    let mut tuple = vec![0; size];
+    let begun = Instant::now();
+    let (came, has_come) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let popping = scope.spawn(move || {
+            let mut times = Vec::with_capacity(ALONE);
+            while times.len() < ALONE {
+                let batch = consumer.pop().expect("popped").expect("no end");
+                let (tuples, _) = batch.as_they_lie();
+                let sent = u64::from_le_bytes(tuples[..8].try_into().expect("eight bytes"));
+                times.push(begun.elapsed() - Duration::from_nanos(sent));
+                drop(batch);
+                came.send(()).expect("waited for");
+            }
+            times.sort();
+            times
+        });
+        for n in 0..ALONE as u32 {
+            // Steps of the golden ratio: all phases of polls are met alike.
+            std::thread::sleep(Duration::from_millis(1).mul_f64(0.5 + (f64::from(n) * 0.618_034).fract()));
+            tuple[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
+            producer.push(&tuple).expect("pushed");
+            producer.flush().expect("flushed");
+            has_come.recv().expect("it pops");
+        }
+        popping.join().expect("it pops")
+    })
+}
+
+/// How many tuples came, and the time from the first push to the last pop.
+fn stream(mut producer: FlowProducer, mut consumer: FlowConsumer, size: usize) -> (usize, Duration) {
+    let tuples = vec![1; size * (256 << 10 >> size.ilog2())];
+    let begun = Instant::now();
+    let popping = std::thread::spawn(move || {
+        let mut popped = 0;
+        while let Some(batch) = consumer.pop().expect("popped") {
+            popped += batch.len();
+        }
+        (popped, begun.elapsed())
+    });
+    let mut pushed = 0;
+    while begun.elapsed() < STREAM {
+        pushed += producer.push_rows(&tuples, To::Key, Wait::Forever).expect("pushed");
+    }
+    producer.close().expect("closed");
+    let (popped, time) = popping.join().expect("it pops");
+    assert_eq!(popped, pushed, "every tuple arrives once");
+    (popped, time)
+}
