@@ -49,10 +49,10 @@ impl Combiner {
         }
         let (begin, bytes) = (rows.buf_ptr() as usize, rows.len_bytes());
         let added = py.detach(|| {
-            // SAFETY: `rows` keeps the memory; a program that writes it meanwhile gets sums of what it has written.
             let rows: &[u8] = if bytes == 0 {
                 &[]
             } else {
+                // SAFETY: `rows` keeps the memory; a program that writes it meanwhile gets sums of what it has written.
                 unsafe { std::slice::from_raw_parts(begin as *const u8, bytes) }
             };
             self.lock().add(rows)
