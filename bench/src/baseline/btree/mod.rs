@@ -66,7 +66,8 @@ impl Tree {
             for number in 0..nodes(entries) {
                 let entries = entries.chunks(fan).nth(number).unwrap_or_default();
                 let word = |n: usize, value| block.store((at + number) * node + n * 8, value);
-                (word(0, level as u64), word(1, entries.len() as u64));
+                word(0, level as u64);
+                word(1, entries.len() as u64);
                 for (n, &(key, value)) in entries.iter().enumerate() {
                     word(2 * n + 2, key);
                     word(2 * n + 3, if level > 0 { value + children as u64 } else { value });
