@@ -284,12 +284,7 @@ impl Consumer {
         }
         let count = flows.len();
         wait(py, timeout, |wait| {
-            let time = match wait {
-                Wait::No => Some(Duration::ZERO),
-                Wait::For(time) => Some(time),
-                Wait::Forever => None,
-            };
-            Ok(match most_urgent(&mut flows, time).map_err(|(_, e)| e)? {
+            Ok(match most_urgent(&mut flows, wait.at_most()).map_err(|(_, e)| e)? {
                 Urgent::At(at) => Some(at),
                 Urgent::Nothing => None,
                 Urgent::End => Some(count),

@@ -145,11 +145,7 @@ pub unsafe extern "C" fn zsr_consumer_combine(
 }
 
 fn combine(c: &mut Popping, k: &mut Combining, wait: Wait) -> Result<zsr_status, Fault> {
-    let end = match wait {
-        Wait::No => Some(Instant::now()),
-        Wait::For(time) => Instant::now().checked_add(time),
-        Wait::Forever => None,
-    };
+    let end = wait.at_most().and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let records = match c.peek(left.map_or(Wait::Forever, Wait::For))? {

@@ -1,7 +1,6 @@
 //! The popping end of a flow.
 
 use std::ffi::{c_char, c_void};
-use std::time::Duration;
 
 use zsr::{FlowConsumer, HeldBatch, Popped, Urgent, Wait, most_urgent};
 
@@ -426,12 +425,7 @@ pub unsafe extern "C" fn zsr_consumer_most_urgent(
                 flows.push(Some(&mut one.inside().flow));
                 entered.push(one);
             }
-            let time = match wait(timeout_us) {
-                Wait::No => Some(Duration::ZERO),
-                Wait::For(time) => Some(time),
-                Wait::Forever => None,
-            };
-            match most_urgent(&mut flows, time) {
+            match most_urgent(&mut flows, wait(timeout_us).at_most()) {
                 Ok(Urgent::At(at)) => put(urgent, "urgent", at).map(|()| ZSR_OK),
                 Ok(Urgent::Nothing) => Ok(ZSR_AGAIN),
                 Ok(Urgent::End) => Ok(ZSR_END),
@@ -497,10 +491,9 @@ impl Popping {
     /// Pops all, and holds what came last.
     fn newest(&mut self, wait: Wait) -> Result<Result<HeldBatch, zsr_status>, Fault> {
         loop {
-            let popped = match wait {
-                Wait::No => self.flow.pop_newest_timeout(Duration::ZERO)?,
-                Wait::For(time) => self.flow.pop_newest_timeout(time)?,
-                Wait::Forever => self.flow.pop_newest()?.map_or(Popped::End, Popped::Batch),
+            let popped = match wait.at_most() {
+                Some(time) => self.flow.pop_newest_timeout(time)?,
+                None => self.flow.pop_newest()?.map_or(Popped::End, Popped::Batch),
             };
             match popped {
                 Popped::Batch(batch) if batch.is_empty() => {}

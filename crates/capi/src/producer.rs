@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use zsr::{Cancel, FlowProducer, Wait};
+use zsr::{Cancel, FlowProducer};
 
 use crate::attach::{read, zsr_options};
 use crate::columns::{Described, zsr_column};
@@ -297,11 +297,7 @@ pub unsafe extern "C" fn zsr_producer_settle(
     // SAFETY: the caller's promises: a handle, and room for a number.
     unsafe {
         within(producer, |p| {
-            let patience = match wait(patience_us) {
-                Wait::No => Duration::ZERO,
-                Wait::For(time) => time,
-                Wait::Forever => Duration::MAX,
-            };
+            let patience = wait(patience_us).at_most().unwrap_or(Duration::MAX);
             let held = p.flow.settle(patience, &p.cancel)?;
             let records: u64 = held.iter().map(|held| held.records).sum();
             if !left.is_null() {

@@ -20,6 +20,17 @@ pub enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// The longest time that is waited, zero for [`Wait::No`]; `None`: as long as it takes.
+    pub fn at_most(self) -> Option<Duration> {
+        match self {
+            Wait::No => Some(Duration::ZERO),
+            Wait::For(time) => Some(time),
+            Wait::Forever => None,
+        }
+    }
+}
+
 /// To which consumer records go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
