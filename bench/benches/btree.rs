@@ -4,6 +4,7 @@
 //! where that is installed; then virtual time, with NICs and switch that take none, links of 100 Gbit/s, and a host whose program looks up
 //! as fast as this machine did before. All answers are compared with the standard library's tree.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use zsr_bench::baseline::btree::{Requests, Tree, chase, flows, pairs};
@@ -13,6 +14,8 @@ use zsr_bench::baseline::run::{Count, Program, Spent, stepped};
 use zsr_bench::baseline::virtual_time::VirtualTime;
 use zsr_bench::{Times, machine};
 use zsr_simnet::LinkConfig;
+
+type Pairs = BTreeMap<u64, u64>;
 
 const NODE: usize = 1 << 10;
 /// Pairs of trees with 1 to 4 levels of such nodes.
@@ -28,7 +31,7 @@ const STEP: u64 = 100;
 const WARM_UP: u64 = 300_000;
 const MEASURED: u64 = 1_000_000;
 
-/// How keys are looked up.
+/// The way to look keys up.
 #[derive(Clone, Copy)]
 enum Way {
     /// So many keys in a batch, polls every so many microseconds.
@@ -52,27 +55,31 @@ fn label(way: Way, pairs: u64, count: Count) -> String {
     format!("{}, {pairs}, {count:?}", way.name())
 }
 
+/// The number of nodes of which readers keep copies.
+fn kept(tree: &Tree, keeps: bool) -> usize {
+    if keeps { tree.inner } else { 0 }
+}
+
 fn requests(readers: usize, count: usize, pairs: u64) -> Vec<Requests> {
     (0..readers).map(|reader| Requests::random(reader, count, pairs)).collect()
 }
 
-/// Runs to the end, and compares all answers.
-fn run(way: Way, tree: &Tree, of: u64, count: usize, part: Count) -> (Spent, Cluster) {
-    let (asked, oracle) = (requests(READERS, count, of), pairs(of));
+/// Runs to the end, and compares all answers with the pairs of which the tree was made.
+fn run(way: Way, tree: &Tree, oracle: &Pairs, count: usize, part: Count) -> (Spent, Cluster) {
+    let asked = requests(READERS, count, oracle.len() as u64);
     match way {
         Way::Flows(batch, _) => {
             let (cluster, mut parts) = flows::cluster(tree, asked, batch);
             let mut cluster = Some(cluster);
             let spent = stepped(&mut cluster, &mut parts, part);
-            parts.iter().filter_map(|part| part.requests()).for_each(|requests| requests.check(&oracle));
+            parts.iter().filter_map(|part| part.requests()).for_each(|requests| requests.check(oracle));
             (spent, cluster.expect("still there"))
         }
         Way::Chase(window, keeps) => {
-            let (cluster, mut readers) =
-                chase::cluster(tree, asked, window, if keeps { tree.inner } else { 0 });
+            let (cluster, mut readers) = chase::cluster(tree, asked, window, kept(tree, keeps));
             let mut cluster = Some(cluster);
             let spent = stepped(&mut cluster, &mut readers, part);
-            readers.iter().for_each(|reader| reader.requests.check(&oracle));
+            readers.iter().for_each(|reader| reader.requests.check(oracle));
             (spent, cluster.expect("still there"))
         }
     }
@@ -84,10 +91,11 @@ const WAYS: [Way; 4] =
 /// Under valgrind: runs of which it counts parts.
 fn count() {
     for of in SIZES {
-        let tree = Tree::new(&pairs(of), NODE);
+        let oracle = pairs(of);
+        let tree = Tree::new(&oracle, NODE);
         for way in WAYS {
             for part in [Count::Push, Count::Consume] {
-                run(way, &tree, of, COUNTED, part);
+                run(way, &tree, &oracle, COUNTED, part);
                 counts::dump(&label(way, of, part));
             }
         }
@@ -101,9 +109,10 @@ fn processors(counted: Option<&counts::Counts>) {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for of in SIZES {
-        let tree = Tree::new(&pairs(of), NODE);
+        let oracle = pairs(of);
+        let tree = Tree::new(&oracle, NODE);
         for way in WAYS {
-            let runs: Vec<_> = (0..RUNS).map(|_| run(way, &tree, of, COUNT, Count::Nothing)).collect();
+            let runs: Vec<_> = (0..RUNS).map(|_| run(way, &tree, &oracle, COUNT, Count::Nothing)).collect();
             assert!(runs.iter().all(|(_, cluster)| cluster.lost == 0), "frames");
             let all = (READERS * COUNT) as f64;
             let median =
@@ -164,7 +173,7 @@ fn service(tree: &Tree, of: u64, batch: usize) -> f64 {
 fn measure<P: Program>(
     (hosts, mut programs): (Hosts, Vec<P>),
     requests: impl Fn(&P) -> Option<&Requests>,
-    of: u64,
+    oracle: &Pairs,
 ) -> (f64, f64, f64) {
     let mut time = VirtualTime::new(hosts, LinkConfig::FAST);
     let answered =
@@ -173,10 +182,9 @@ fn measure<P: Program>(
     let (before, carried, begun) = (answered(&programs), time.carried(), time.now());
     time.run_for(&mut programs, MEASURED, STEP);
     let (after, all) = (answered(&programs), time.carried());
-    let oracle = pairs(of);
     for requests in programs.iter().filter_map(&requests) {
         assert!(!requests.is_done(), "readers must have enough to ask for");
-        requests.check(&oracle);
+        requests.check(oracle);
     }
     let done = after - before;
     let rate = done * 1e9 / (time.now() - begun) as f64;
@@ -184,17 +192,18 @@ fn measure<P: Program>(
 }
 
 fn in_virtual_time(node: usize, of: u64, readers: usize, way: Way) {
-    let tree = Tree::new(&pairs(of), node);
+    let oracle = pairs(of);
+    let tree = Tree::new(&oracle, node);
     let asked = requests(readers, 200_000, of);
     let ((rate, frames, bytes), under_way, host) = match way {
         Way::Flows(batch, poll) => {
             let service = service(&tree, of, batch);
             let made = flows::hosts(&tree, asked, batch, poll, STEP as f64 / service);
-            (measure(made, |part| part.requests(), of), batch, format!("{service:.0}"))
+            (measure(made, |part| part.requests(), &oracle), batch, format!("{service:.0}"))
         }
         Way::Chase(window, keeps) => {
-            let made = chase::hosts(&tree, asked, window, if keeps { tree.inner } else { 0 });
-            (measure(made, |reader| Some(&reader.requests), of), window, "0".into())
+            let made = chase::hosts(&tree, asked, window, kept(&tree, keeps));
+            (measure(made, |reader| Some(&reader.requests), &oracle), window, "0".into())
         }
     };
     println!(

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place, To, Wait};
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
+use zsr_bench::{uneven, within_us};
 use zsr_ring::segment::HEADER_LEN;
 
 const SIZES: [usize; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 /// Tuples whose way is timed, one after the other.
 const ALONE: usize = 500;
-/// How long a stream is pushed.
+/// Time for which a stream is pushed.
 const STREAM: Duration = Duration::from_millis(1000);
 
 fn main() {
@@ -37,12 +38,11 @@ fn main() {
             let mut producer = FlowProducer::attach(contact.clone(), &flow, &options).expect("a producer");
             let mut consumer = FlowConsumer::attach(contact.clone(), &flow, &options).expect("a consumer");
             let times = alone(&mut producer, &mut consumer, size);
-            let part = |tenths: usize| times[(times.len() - 1) * tenths / 10].as_nanos() as f64 / 1e3;
             let (tuples, time) = stream(producer, consumer, size);
             println!(
                 "| {size} B | {item} B | {name} | {:.0} | {:.0} | {:.1} | {:.1} |",
-                part(5),
-                part(9),
+                within_us(&times, 5),
+                within_us(&times, 9),
                 time.as_nanos() as f64 / tuples as f64,
                 (tuples * size) as f64 / 1e6 / time.as_secs_f64()
             );
@@ -73,8 +73,7 @@ fn alone(producer: &mut FlowProducer, consumer: &mut FlowConsumer, size: usize) 
             times
         });
         for n in 0..ALONE as u32 {
-            // Steps of the golden ratio: all phases of polls are met alike.
-            std::thread::sleep(Duration::from_millis(1).mul_f64(0.5 + (f64::from(n) * 0.618_034).fract()));
+            std::thread::sleep(uneven(Duration::from_millis(1), n));
             tuple[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
             producer.push(&tuple).expect("pushed");
             producer.flush().expect("flushed");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use zsr::pu;
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
+use zsr_bench::{uneven, within_us};
 use zsr_ring::Cancel;
 
 /// Items per figure.
@@ -25,8 +26,8 @@ fn main() {
             ..Default::default()
         };
         let times = measure(&live.create(&name, &["h1"], &["h2"], more), poll);
-        let part = |tenths: usize| times[(times.len() - 1) * tenths / 10].as_nanos() as f64 / 1e3;
-        println!("{poll:>12} {doorbell:>9}  {:8.1} {:8.1} {:8.1}", part(1), part(5), part(9));
+        let [low, median, high] = [1, 5, 9].map(|tenths| within_us(&times, tenths));
+        println!("{poll:>12} {doorbell:>9}  {low:8.1} {median:8.1} {high:8.1}");
     }
 }
 
@@ -51,8 +52,7 @@ fn measure(flow: &proto::Flow, poll_us: u64) -> Vec<Duration> {
     });
     let pause = Duration::from_micros(poll_us.min(2_000));
     for n in 0..ITEMS as u32 {
-        // Steps of the golden ratio: all phases of the interval are met alike.
-        std::thread::sleep(pause.mul_f64(0.5 + (f64::from(n) * 0.618_034).fract()));
+        std::thread::sleep(uneven(pause, n));
         let mut item = [0; 64];
         item[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
         producer.push(&item).unwrap_or_else(|e| panic!("{e}"));

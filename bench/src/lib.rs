@@ -7,7 +7,7 @@ pub mod job;
 pub mod live;
 pub mod stages;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Least, median and greatest of repeated measurements: nanoseconds per operation, unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,16 @@ impl Times {
         values.sort_by(f64::total_cmp);
         Times { min: values[0], median: values[values.len() / 2], max: values[values.len() - 1] }
     }
+}
+
+/// The time, in microseconds, within which that many tenths of these sorted times lie; there must be at least one.
+pub fn within_us(times: &[Duration], tenths: usize) -> f64 {
+    times[(times.len() - 1) * tenths / 10].as_nanos() as f64 / 1e3
+}
+
+/// The `n`th of pauses of 0.5 to 1.5 times `pause`, in steps of the golden ratio, so that all phases of what is periodic are met alike.
+pub fn uneven(pause: Duration, n: u32) -> Duration {
+    pause.mul_f64(0.5 + (f64::from(n) * 0.618_034).fract())
 }
 
 /// Runs `f`, which does `operations` operations, `rounds` times after one round to warm up.

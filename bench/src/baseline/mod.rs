@@ -58,7 +58,7 @@ pub enum Hint {
 /// The sources and targets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// All nodes are both.
+    /// Every node is a source and a target.
     All,
     /// The first node is the target, all others are sources.
     ToFirst,

@@ -13,7 +13,7 @@ use super::{Requests, Step, Tree, step};
 
 /// Keeps a number of look-ups under way, each with one READ at a time.
 pub struct Reader {
-    /// What it looks up.
+    /// The keys that the reader looks up.
     pub requests: Requests,
     queue: SendQueue,
     completions: CompletionQueue,
@@ -129,7 +129,7 @@ pub fn hosts(tree: &Tree, requests: Vec<Requests>, window: usize, kept: usize) -
     (hosts, readers)
 }
 
-/// The same as a cluster.
+/// The [`hosts`] as a cluster.
 pub fn cluster(tree: &Tree, requests: Vec<Requests>, window: usize, kept: usize) -> (Cluster, Vec<Reader>) {
     let (hosts, readers) = hosts(tree, requests, window, kept);
     (Cluster::new(hosts), readers)

@@ -37,7 +37,7 @@ pub struct Host {
 
 /// Pushes a batch of keys as soon as the batch before it is answered.
 pub struct Reader {
-    /// What it looks up.
+    /// The keys that the reader looks up.
     pub requests: Requests,
     number: u64,
     keys: Producer,
@@ -127,7 +127,7 @@ impl Program for Part {
 }
 
 impl Part {
-    /// What a reader looks up.
+    /// The keys of a reader; none of the tree's host.
     pub fn requests(&self) -> Option<&Requests> {
         if let Part::Reader(reader) = self { Some(&reader.requests) } else { None }
     }
@@ -166,7 +166,7 @@ pub fn hosts(
     (hosts, parts)
 }
 
-/// The same as a cluster, whose host takes no rest.
+/// The [`hosts`] as a cluster, whose host takes no rest.
 pub fn cluster(tree: &Tree, requests: Vec<Requests>, batch: usize) -> (Cluster, Vec<Part>) {
     let (hosts, parts) = hosts(tree, requests, batch, super::super::cluster::TICK_US, f64::INFINITY);
     (Cluster::new(hosts), parts)

@@ -20,7 +20,7 @@ use super::pu::next_key;
 /// Bytes of an entry, and of the header in front of all entries of a node: its level, 0 for leaves, and its number of entries.
 const ENTRY: usize = 16;
 
-/// What a node says of a key.
+/// The next step of a look-up, as a node gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The number of the node below.
@@ -114,14 +114,14 @@ fn words(entry: &[u8; ENTRY]) -> (u64, u64) {
     (both as u64, (both >> 64) as u64)
 }
 
-/// What is known of a look-up.
+/// The answer of a look-up, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing yet.
     Pending,
     /// The key is not in the tree.
     Absent,
-    /// Its value.
+    /// The key's value.
     Found(u64),
 }
 
@@ -137,9 +137,9 @@ pub struct Requests {
     keys: Vec<u64>,
     /// By the number of the key.
     pub answers: Vec<Answer>,
-    /// How many were asked for.
+    /// The number of keys that were asked for.
     asked: usize,
-    /// How many answers have come.
+    /// The number of answers that have come.
     pub answered: usize,
 }
 
