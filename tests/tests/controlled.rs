@@ -428,7 +428,7 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
     assert_eq!(popped, 10);
     sim.kill_switch(0);
     sim.run_for(MS * 10);
-    let member = NewMember { name: "late".into(), host: "h3".into(), rings: Vec::new() };
+    let member = NewMember { name: "late".into(), host: "h3".into(), ..NewMember::default() };
     let adding = controller.clone();
     // It comes first, as soon as there is a switch again.
     let asked = sim.begin(async move { adding.add_member("f", RingRole::Producer, &member).await });

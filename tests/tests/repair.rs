@@ -333,7 +333,7 @@ async fn operate(controller: Controller) {
     controller.create(request("g", FlowKind::Shuffle, &["h3"], &["h4"])).await.expect("created");
     let changes = proto::Settings { weight: Some(3), ..Default::default() };
     controller.set_flow("g", &changes).await.expect("changed");
-    let guest = NewMember { name: "guest".into(), host: "h3".into(), rings: Vec::new() };
+    let guest = NewMember { name: "guest".into(), host: "h3".into(), ..NewMember::default() };
     controller.add_member("g", RingRole::Producer, &guest).await.expect("added");
     controller.remove_member("g", "guest", false).await.expect("removed");
     controller.delete_flow("g", false).await.expect("deleted");
@@ -354,7 +354,7 @@ fn an_agent_that_hangs_holds_nobody_up_who_does_not_need_it() {
     let deleting = sim.begin(async move { one.delete_flow("a", true).await }).expect("a controller");
     let creating = request("d", FlowKind::Shuffle, &["h1"], &["h2"]);
     let creating = sim.begin(async move { two.create(creating).await.map(drop) }).expect("a controller");
-    let guest = NewMember { name: "guest".into(), host: "h1".into(), rings: Vec::new() };
+    let guest = NewMember { name: "guest".into(), host: "h1".into(), ..NewMember::default() };
     let adding = async move { three.add_member("b", RingRole::Producer, &guest).await.map(drop) };
     let adding = sim.begin(adding).expect("a controller");
     let asked = [deleting, creating, adding];

@@ -58,6 +58,7 @@ pub(super) fn ring(r: &proto::Ring) -> Value {
         "role": word(r.role().as_str_name(), "ROLE_"),
         "item_size": r.item_size,
         "size": r.size,
+        "memory": r.memory,
         "owner": r.owner,
         "flow": flow,
         "member": flow.map(|_| &r.member),

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::settings::{SettingsArgs, size, time};
 use zsr::{ClientError, Contact, PlaceError, Session};
-use zsr_topology::{ITEM_SIZES, Layout, RING_SIZES, SwitchKind, parse_delimiter};
+use zsr_ring::memory::UnknownMemory;
+use zsr_topology::{ITEM_SIZES, Layout, MemoryKind, RING_SIZES, SwitchKind, parse_delimiter};
 
 /// Which system is meant.
 #[derive(Debug, Clone, Args)]
@@ -251,6 +252,9 @@ pub enum FlowCommand {
         name: String,
         /// HOST, NAME@HOST, or rings that the topology declares: HOST.RING[,HOST.RING...]
         member: String,
+        /// Where its rings are to be, as `memory` of a topology [default: where its host says]
+        #[arg(long, value_name = "KIND")]
+        memory: Option<MemoryKind>,
     },
     /// Add a consumer to a running flow
     #[command(after_long_help = include_str!("help/add.md"))]
@@ -259,6 +263,9 @@ pub enum FlowCommand {
         name: String,
         /// HOST, NAME@HOST, or a ring that the topology declares: HOST.RING
         member: String,
+        /// Where its ring is to be, as `memory` of a topology [default: where its host says]
+        #[arg(long, value_name = "KIND")]
+        memory: Option<MemoryKind>,
     },
     /// Take members out of a running flow
     #[command(after_long_help = include_str!("help/remove-member.md"))]
@@ -298,6 +305,10 @@ pub struct CreateArgs {
     /// Consumers: HOST, NAME@HOST, or a ring HOST.RING; may be repeated
     #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
     pub consumer: Vec<String>,
+    /// Where rings of a member, or of all members on a host, are to be: KIND is as `memory` of a topology, such as gpu:0:host; may be
+    /// repeated [default: where its host says]
+    #[arg(long, value_name = "MEMBER=KIND", value_parser = memory_of)]
+    pub memory: Vec<(String, MemoryKind)>,
     /// Bytes of an item, a power of two [default: of its declared rings, else 32KiB]
     #[arg(long, value_name = "B", value_parser = item_size)]
     pub item_size: Option<u32>,
@@ -610,6 +621,11 @@ fn listen_at(text: &str) -> Result<SocketAddr, String> {
 
 fn item_size(text: &str) -> Result<u32, String> {
     size(text, *ITEM_SIZES.end())
+}
+
+fn memory_of(text: &str) -> Result<(String, MemoryKind), String> {
+    let (of, kind) = text.split_once('=').ok_or("expected MEMBER=KIND, such as h1=gpu:0:host")?;
+    Ok((of.to_owned(), kind.parse().map_err(|e: UnknownMemory| e.to_string())?))
 }
 
 fn ring_size(text: &str) -> Result<u32, String> {

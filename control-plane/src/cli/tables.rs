@@ -76,7 +76,7 @@ pub(super) fn flow(f: &proto::Flow) -> String {
 
 /// Rings.
 pub(super) fn rings(rings: &[proto::Ring]) -> String {
-    let mut t = table(&["RING", "ROLE", "HOST", "FLOW", "MEMBER", "ITEM", "SIZE", "OWNER"]);
+    let mut t = table(&["RING", "ROLE", "HOST", "FLOW", "MEMBER", "ITEM", "SIZE", "MEMORY", "OWNER"]);
     for r in rings {
         t.add_row([
             r.name.clone(),
@@ -86,6 +86,7 @@ pub(super) fn rings(rings: &[proto::Ring]) -> String {
             if r.flow.is_empty() { "-".into() } else { r.member.clone() },
             show_size(r.item_size.into()),
             show_size(r.size.into()),
+            r.memory.clone(),
             if r.owner.is_empty() { "-".into() } else { r.owner.clone() },
         ]);
     }

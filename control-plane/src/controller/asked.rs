@@ -5,7 +5,8 @@ use super::state::invalid;
 use crate::dataplane::model::FlowKind;
 use zsr_api::controller as proto;
 use zsr_records::{ROUTING_HELP, Schema, check_any_routing, parse_routing};
-use zsr_topology::rules;
+use zsr_ring::memory::UnknownMemory;
+use zsr_topology::{MemoryKind, rules};
 
 const MAX_NAME: usize = 63;
 
@@ -18,6 +19,27 @@ pub struct NewMember {
     pub host: String,
     /// Declared rings; empty: the flow makes them.
     pub rings: Vec<String>,
+    /// Where rings are to be that the flow makes, as a topology says it; empty: where the host says.
+    pub memory: String,
+}
+
+impl NewMember {
+    /// Where the rings are to be that the flow makes for it.
+    pub(super) fn memory(&self, flow: &str) -> Result<Option<MemoryKind>, ControllerError> {
+        let (host, memory) = (&self.host, &self.memory);
+        if memory.is_empty() {
+            return Ok(None);
+        }
+        if let Some(ring) = self.rings.first() {
+            return Err(invalid(format!(
+                "flow `{flow}`: memory `{memory}` was asked for ring `{ring}`, which the topology declares: write `memory:` there"
+            )));
+        }
+        let kind = memory.parse().map_err(|e: UnknownMemory| {
+            invalid(format!("flow `{flow}`, memory of a member on host `{host}`: {e}"))
+        })?;
+        Ok(Some(kind))
+    }
 }
 
 /// A flow asked for.

@@ -5,7 +5,7 @@ use super::state::{NewFlow, NewMember};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use crate::settings;
 use zsr_api::controller as proto;
-use zsr_topology::RingRole;
+use zsr_topology::{MemoryKind, RingRole};
 
 fn unknown(flow: &str, what: &str, value: i32) -> ControllerError {
     ControllerError::new(
@@ -37,11 +37,14 @@ pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Con
 
 /// A member asked for.
 pub(super) fn new_member(member: proto::Member) -> NewMember {
-    NewMember { name: member.name, host: member.host, rings: member.rings }
+    NewMember { name: member.name, host: member.host, rings: member.rings, memory: member.memory }
 }
 
-/// A flow, with why it waits, if it does; `programs` is the socket of a host's agent.
-pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> String) -> proto::Flow {
+/// What a ring's message says of its host: the socket for programs, and where its rings are that say nothing else.
+pub(super) type OfHost<'a> = &'a dyn Fn(&str) -> (String, MemoryKind);
+
+/// A flow, with why it waits, if it does.
+pub(super) fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Flow {
     let state = match (&f.failed, &waits) {
         (Some(_), _) => proto::FlowState::Failed,
         (None, Some(_)) => proto::FlowState::Impaired,
@@ -50,7 +53,7 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, programs: &dyn Fn(&str) -> S
     let member = |m: &Member| proto::FlowMember {
         name: m.name.clone(),
         host: m.host.clone(),
-        rings: m.rings.iter().map(|r| ring(f, m, r, programs)).collect(),
+        rings: m.rings.iter().map(|r| ring(f, m, r, of)).collect(),
         leaving: false,
     };
     proto::Flow {
@@ -102,7 +105,8 @@ pub(super) fn kind(kind: FlowKind) -> proto::FlowKind {
     }
 }
 
-fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> proto::Ring {
+fn ring(f: &Flow, m: &Member, r: &Ring, of: OfHost<'_>) -> proto::Ring {
+    let (programs, memory) = of(&r.host);
     let role = if r.ids.is_producer { proto::Role::Producer } else { proto::Role::Consumer };
     proto::Ring {
         name: r.name.clone(),
@@ -113,7 +117,8 @@ fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> pr
         owner: r.owner.clone(),
         flow: f.name.clone(),
         member: m.name.clone(),
-        programs: programs(&r.host),
+        programs,
+        memory: r.memory.unwrap_or(memory).to_string(),
         number: r.ids.id.into(),
         data_qp: r.ids.data.index.into(),
         poll_qp: r.ids.poll.index.into(),
@@ -126,12 +131,13 @@ fn ring(f: &Flow, m: &Member, r: &Ring, programs: &dyn Fn(&str) -> String) -> pr
 }
 
 /// All rings of a flow.
-pub(super) fn rings(f: &Flow, programs: &dyn Fn(&str) -> String) -> Vec<proto::Ring> {
-    f.members().flat_map(|m| m.rings.iter().map(|r| ring(f, m, r, programs))).collect()
+pub(super) fn rings(f: &Flow, of: OfHost<'_>) -> Vec<proto::Ring> {
+    f.members().flat_map(|m| m.rings.iter().map(|r| ring(f, m, r, of))).collect()
 }
 
 /// A declared ring that no flow uses.
-pub(super) fn free_ring(r: &DeclaredRing, programs: &dyn Fn(&str) -> String) -> proto::Ring {
+pub(super) fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
+    let (programs, memory) = of(&r.host);
     let role = match r.role {
         RingRole::Producer => proto::Role::Producer,
         RingRole::Consumer => proto::Role::Consumer,
@@ -143,7 +149,8 @@ pub(super) fn free_ring(r: &DeclaredRing, programs: &dyn Fn(&str) -> String) -> 
         item_size: r.item_size,
         size: r.size,
         owner: r.owner.clone(),
-        programs: programs(&r.host),
+        programs,
+        memory: r.memory.unwrap_or(memory).to_string(),
         ..Default::default()
     }
 }

@@ -59,6 +59,7 @@ fn declared(topology: &Topology) -> Vec<DeclaredRing> {
         item_size: r.item_size,
         size: r.size,
         owner: r.owner.clone(),
+        memory: r.memory,
     };
     declared.map(ring).collect()
 }

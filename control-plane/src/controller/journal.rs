@@ -362,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn rings_of_an_older_journal_are_where_their_hosts_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        // As version 0.1 wrote it, before rings had a memory of their own.
+        let ring = r#"{"name":"a.h1","host":"h1","declared":false,"owner":"","size":4096,"start":0,"ids":{"id":1,"worker":1,"is_producer":false,"member":0,"data":{"index":0,"qpn":1,"psn":2},"poll":{"index":1,"qpn":2,"psn":2},"secret":7},"address":null}"#;
+        let mut line: serde_json::Value =
+            serde_json::to_value(Line::End { name: "a".into(), flow: Some(flow("a")) }).unwrap();
+        line["End"]["flow"]["consumers"] = serde_json::json!([{"name": "h1", "host": "h1", "rings": [serde_json::from_str::<serde_json::Value>(ring).unwrap()]}]);
+        std::fs::write(&path, format!("{line}\n")).unwrap();
+        let (mut journal, mut found) = Journal::open(&path).unwrap();
+        let mut old = found.flows.remove("a").unwrap();
+        assert_eq!(old.consumers[0].rings[0].memory, None);
+
+        old.consumers[0].rings[0].memory = Some("gpu:1:host".parse().unwrap());
+        journal.end("a", Some(&old)).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().1.flows["a"], old);
+    }
+
+    #[test]
     fn a_last_line_that_was_cut_off_did_not_happen_wherever_the_cut_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");

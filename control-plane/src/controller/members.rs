@@ -7,7 +7,7 @@ use crate::dataplane::RingIds;
 use crate::dataplane::alloc::{Exhausted, Number};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Member, Ring};
 use std::collections::HashSet;
-use zsr_topology::{RingRole, limits::MAX_MEMBERS, rules};
+use zsr_topology::{MemoryKind, RingRole, limits::MAX_MEMBERS, rules};
 
 impl State {
     /// `new` joins `flow` as a consumer, with a ring of each producer if it is a shuffle. Numbers that it gets are added to `taken`.
@@ -21,6 +21,7 @@ impl State {
         taken: &mut Vec<Number>,
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
+        let memory = new.memory(&flow.name)?;
         let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
         let (shared, member) = place_of_consumer(flow)?;
         // A group's worker counts packets to all members as one.
@@ -34,15 +35,18 @@ impl State {
             }
         };
         let ids = self.ring_ids((worker, psn), None, member, taken)?;
-        let ring = ring(flow, declared.first(), || format!("{}.{name}", flow.name), &new.host, ids);
+        let made = || Made { name: format!("{}.{name}", flow.name), host: &new.host, memory };
+        let ring = ring(flow, declared.first(), made, ids);
         self.check_ring_name(flow, &ring)?;
         if per_consumer(flow.kind) {
             for p in 0..flow.producers.len() {
                 let number = self.producer_number(taken)?;
                 let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
                 let producer = &flow.producers[p];
-                let made = || format!("{}.{}.{name}", flow.name, producer.name);
-                let lane = ring_of(flow, made(), &producer.host, ids);
+                let name = format!("{}.{}.{name}", flow.name, producer.name);
+                // As its other lanes.
+                let memory = producer.rings.first().and_then(|r| r.memory);
+                let lane = ring_of(flow, Made { name, host: &producer.host, memory }, ids);
                 self.check_ring_name(flow, &lane)?;
                 flow.producers[p].rings.push(lane);
             }
@@ -59,6 +63,7 @@ impl State {
         taken: &mut Vec<Number>,
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
+        let memory = new.memory(&flow.name)?;
         let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
         let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
         let mut rings = Vec::with_capacity(lanes);
@@ -67,11 +72,14 @@ impl State {
             let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
             let number = self.producer_number(taken)?;
             let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
-            let made = || match per_consumer(flow.kind) {
-                true => format!("{}.{name}.{}", flow.name, consumer.name),
-                false => format!("{}.{name}", flow.name),
+            let made = || {
+                let name = match per_consumer(flow.kind) {
+                    true => format!("{}.{name}.{}", flow.name, consumer.name),
+                    false => format!("{}.{name}", flow.name),
+                };
+                Made { name, host: &new.host, memory }
             };
-            let ring = ring(flow, declared.get(lane), made, &new.host, ids);
+            let ring = ring(flow, declared.get(lane), made, ids);
             self.check_ring_name(flow, &ring)?;
             rings.push(ring);
         }
@@ -123,21 +131,28 @@ pub(super) fn per_consumer(kind: FlowKind) -> bool {
     kind == FlowKind::Shuffle
 }
 
-fn ring(
+/// A ring that a flow makes.
+struct Made<'a> {
+    name: String,
+    host: &'a str,
+    memory: Option<MemoryKind>,
+}
+
+fn ring<'a>(
     flow: &Flow,
     declared: Option<&DeclaredRing>,
-    name: impl FnOnce() -> String,
-    host: &str,
+    made: impl FnOnce() -> Made<'a>,
     ids: RingIds,
 ) -> Ring {
     match declared {
-        None => ring_of(flow, name(), host, ids),
+        None => ring_of(flow, made(), ids),
         Some(d) => Ring {
             name: d.name.clone(),
             host: d.host.clone(),
             declared: true,
             owner: d.owner.clone(),
             size: d.size,
+            memory: d.memory,
             start: 0,
             ids,
             address: None,
@@ -145,7 +160,7 @@ fn ring(
     }
 }
 
-fn ring_of(flow: &Flow, name: String, host: &str, ids: RingIds) -> Ring {
-    let (host, owner) = (host.to_owned(), flow.owner.clone());
-    Ring { name, host, declared: false, owner, size: flow.ring_size, start: 0, ids, address: None }
+fn ring_of(flow: &Flow, Made { name, host, memory }: Made<'_>, ids: RingIds) -> Ring {
+    let (host, owner, size) = (host.to_owned(), flow.owner.clone(), flow.ring_size);
+    Ring { name, host, declared: false, owner, size, memory, start: 0, ids, address: None }
 }

@@ -4,6 +4,7 @@ use super::Controller;
 use super::agents::answer;
 use super::state::ProgramsPlace;
 use zsr_api::{agent::GetInfoRequest, controller as proto, machine::Machine};
+use zsr_topology::MemoryKind;
 
 impl Controller {
     /// Asks the agent of `host`, which has just been met.
@@ -24,6 +25,12 @@ impl Controller {
         let told = state.places.get(host).map(|place| place.socket.clone());
         let own = || state.hosts.get(host).and_then(|h| h.programs.as_ref());
         told.or_else(|| own().map(|p| p.display().to_string())).unwrap_or_default()
+    }
+
+    /// What a ring's message says of its host.
+    pub(super) fn of_ring(&self, host: &str) -> (String, MemoryKind) {
+        let memory = self.state().hosts.get(host).map(|h| h.memory).unwrap_or_default();
+        (self.programs_of(host), memory)
     }
 
     /// `host` with where its programs attach.

@@ -50,11 +50,13 @@ fn unused(taken: &mut HashSet<String>, name: String) -> String {
 
 fn member(topology: &Topology, flow: &Flow, endpoint: &Endpoint) -> proto::Member {
     let own = format!("{}.", flow.name);
-    let names = endpoint.rings.iter().map(|r| topology.rings[*r].name.clone());
+    let rings = || endpoint.rings.iter().map(|r| &topology.rings[*r]);
+    let made = rings().find(|r| r.name.starts_with(&own));
     proto::Member {
         name: endpoint.name.clone(),
         host: topology.hosts[endpoint.host].name.clone(),
-        rings: names.filter(|n| !n.starts_with(&own)).collect(),
+        rings: rings().map(|r| r.name.clone()).filter(|n| !n.starts_with(&own)).collect(),
+        memory: made.and_then(|r| r.memory).map(|m| m.to_string()).unwrap_or_default(),
     }
 }
 
@@ -136,12 +138,16 @@ hosts:
   - {name: h1, rings: [{name: out, role: producer, item_size: 64, size: 4096}]}
   - h2
 flows:
-  - {name: f, producers: [h1.out], consumers: [h2], ring_size: 8KiB, weight: 3, kind: replicate}
+  - {name: f, producers: [h1.out], consumers: [{host: h2, memory: 'gpu:0:host'}], ring_size: 8KiB, weight: 3, kind: replicate}
 workload: {kind: synthetic}
 ";
         let t = Topology::parse("t.yaml".as_ref(), text.as_bytes()).unwrap();
         let request = create_flow_request(&t, &t.flows[0]);
         assert_eq!(request.producers[0].rings, ["h1.out"]);
+        assert_eq!(
+            (request.producers[0].memory.as_str(), request.consumers[0].memory.as_str()),
+            ("", "gpu:0:host")
+        );
         assert!(request.consumers[0].rings.is_empty());
         assert_eq!(
             (request.item_size, request.ring_size, request.kind()),

@@ -87,7 +87,7 @@ impl Controller {
     }
 
     fn flow_message(&self, flow: &crate::dataplane::model::Flow) -> proto::Flow {
-        let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.programs_of(host));
+        let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.of_ring(host));
         let state = self.state();
         if !state.leaving.is_empty() {
             for member in &mut message.consumers {
@@ -268,7 +268,7 @@ impl Service for Controller {
             check_flow(request.extensions(), &request.get_ref().flow)?;
         }
         let flow = request.into_inner().flow;
-        let programs = |host: &str| self.programs_of(host);
+        let of_host = |host: &str| self.of_ring(host);
         let mut rings = Vec::new();
         if flow.is_empty() {
             let (flows, declared) = {
@@ -277,10 +277,10 @@ impl Service for Controller {
                 let declared: Vec<_> = state.declared.values().filter(free).cloned().collect();
                 (state.flows.values().cloned().collect::<Vec<_>>(), declared)
             };
-            rings.extend(flows.iter().flat_map(|f| convert::rings(f, &programs)));
-            rings.extend(declared.iter().map(|r| convert::free_ring(r, &programs)));
+            rings.extend(flows.iter().flat_map(|f| convert::rings(f, &of_host)));
+            rings.extend(declared.iter().map(|r| convert::free_ring(r, &of_host)));
         } else {
-            rings = convert::rings(&Controller::get_flow(self, &flow)?, &programs);
+            rings = convert::rings(&Controller::get_flow(self, &flow)?, &of_host);
         }
         rings.retain(|ring| knows(&confined, &ring.flow));
         rings.sort_by(|a, b| a.name.cmp(&b.name));

@@ -19,7 +19,7 @@ pub struct Host {
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
-    /// Where its rings are.
+    /// Where its rings are that say nothing else.
     pub memory: MemoryKind,
     /// Where its agent listens.
     pub agent: Address,
@@ -42,6 +42,8 @@ pub struct DeclaredRing {
     pub size: u32,
     /// The ring's owner; empty: anybody may use it.
     pub owner: String,
+    /// Where it is to be; `None`: where its host says.
+    pub memory: Option<MemoryKind>,
 }
 
 /// A ring of a flow.
@@ -57,6 +59,9 @@ pub struct Ring {
     pub owner: String,
     /// Bytes of items.
     pub size: u32,
+    /// Where it is to be; `None`: where its host says.
+    #[serde(default, with = "memory")]
+    pub memory: Option<MemoryKind>,
     /// Where both of its counters began.
     pub start: u32,
     /// The ring's numbers at the switch.
@@ -215,6 +220,20 @@ struct NumbersOfQp {
     index: u16,
     qpn: u32,
     psn: u32,
+}
+
+/// As a topology says it.
+mod memory {
+    use super::{Deserialize, MemoryKind, Serialize};
+    use serde::{Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(memory: &Option<MemoryKind>, s: S) -> Result<S::Ok, S::Error> {
+        memory.map(|m| m.to_string()).serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<MemoryKind>, D::Error> {
+        Option::<String>::deserialize(d)?.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
 }
 
 mod address {

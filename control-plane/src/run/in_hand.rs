@@ -46,8 +46,9 @@ impl InHand {
             let host = &topology.hosts[spec.host];
             let refused =
                 |reason: String| RunError::Agent { host: host.name.clone(), ring: spec.name.clone(), reason };
-            if host.memory != MemoryKind::Host {
-                return Err(refused(format!("memory `{}`: only host memory here", host.memory)));
+            let memory = spec.memory.unwrap_or(host.memory);
+            if memory != MemoryKind::Host {
+                return Err(refused(format!("memory `{memory}`: only host memory here")));
             }
             let order = match host.byte_order {
                 ByteOrder::Little => zsr_ring::ByteOrder::Little,

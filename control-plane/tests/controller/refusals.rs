@@ -197,6 +197,52 @@ fn memory_that_a_machine_has_not_is_refused_and_flows_go_on() {
     rig.runtime.block_on(client.create_flow(shuffle("new", &["h1"], &["h4"]))).expect("all is well");
 }
 
+/// A host's rings need not be in one memory.
+#[test]
+fn a_member_says_where_its_rings_are() {
+    let rig = Rig::new(3, "");
+    let (controller, mut client) = rig.control();
+    let on = |host: &str, memory: &str| proto::Member {
+        host: host.into(),
+        memory: memory.into(),
+        ..Default::default()
+    };
+    let request = proto::CreateFlowRequest {
+        producers: vec![on("h1", "fpga-sim")],
+        consumers: vec![on("h2", "")],
+        ..shuffle("f", &[], &[])
+    };
+    let flow = rig.runtime.block_on(client.create_flow(request)).expect("created").into_inner();
+    assert_eq!(
+        (flow.producers[0].rings[0].memory.as_str(), flow.consumers[0].rings[0].memory.as_str()),
+        ("fpga-sim", "host")
+    );
+    let add = |member| proto::AddMemberRequest { flow: "f".into(), member: Some(member) };
+    rig.runtime.block_on(client.add_consumer(add(on("h3", "fpga-sim")))).expect("added");
+
+    let described = |host: usize| -> Vec<(String, bool)> {
+        let rings = rig.agents[host].rings().expect("the agent runs");
+        let simulated = |m: &str| m.contains("simulated PCIe bus");
+        rings.iter().map(|r| (r.name.clone(), simulated(&r.ring.memory().describe()))).collect()
+    };
+    // The lane to the new consumer is where the producer's first one is.
+    assert_eq!(described(0), [("f.h1.h2".into(), true), ("f.h1.h3".into(), true)]);
+    assert_eq!((described(1), described(2)), (vec![("f.h2".into(), false)], vec![("f.h3".into(), true)]));
+
+    let before = (rig.held(), controller.list_flows());
+    let mut refused = |member, words: &[&str]| {
+        let said =
+            rig.runtime.block_on(client.add_producer(add(member))).expect_err("refused").message().to_owned();
+        words.iter().for_each(|w| assert!(said.contains(w), "`{said}` lacks {w}"));
+    };
+    let more = |memory| proto::Member { name: "more".into(), ..on("h2", memory) };
+    refused(more("gpu"), &["flow `f`", "host `h2`", "'gpu' is no kind of memory", "gpu:N:host"]);
+    refused(more("gpu:0"), &["host `h2`", "ring `f.more.h2`", "`gpu:0`", "gpu:0:host"]);
+    let declared = proto::Member { rings: vec!["h2.out".into()], ..more("host") };
+    refused(declared, &["`h2.out`", "write `memory:` there"]);
+    assert_eq!((rig.held(), controller.list_flows()), before);
+}
+
 #[test]
 fn a_second_controller_is_refused() {
     let rig = Rig::new(2, "");

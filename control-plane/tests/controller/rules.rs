@@ -33,7 +33,12 @@ fn request(flow: &str) -> proto::CreateFlowRequest {
                 Some((host, _)) => (host, vec![text.to_owned()]),
                 None => (text, Vec::new()),
             };
-            proto::Member { name: format!("m{count}-{}", text.replace('.', "-")), host: host.into(), rings }
+            proto::Member {
+                name: format!("m{count}-{}", text.replace('.', "-")),
+                host: host.into(),
+                rings,
+                ..Default::default()
+            }
         };
         list.map(member).collect()
     };

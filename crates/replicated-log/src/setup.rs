@@ -141,6 +141,6 @@ pub(crate) enum End {
 
 impl Party<'_> {
     fn member(self) -> Member {
-        Member { name: self.name.to_owned(), host: self.host.to_owned(), rings: Vec::new() }
+        Member { name: self.name.to_owned(), host: self.host.to_owned(), ..Member::default() }
     }
 }

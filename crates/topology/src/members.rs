@@ -3,7 +3,7 @@
 use super::build::{Builder, NodeRef};
 use super::diag::Place;
 use super::flows::Members;
-use super::model::{Endpoint, Ring, RingRole};
+use super::model::{Endpoint, MemoryKind, Ring, RingRole};
 use super::read::Table;
 use super::rules;
 use super::yaml::{Node, Value, shorten};
@@ -12,7 +12,7 @@ use super::yaml::{Node, Value, shorten};
 const MAX_ENDPOINTS: u64 = 256;
 
 const HELP: &str = "a host (h1), a host's ring (h1.orders), a list of rings ([h1.a, h1.b]), or a map with \
-                    host and endpoints";
+                    host, endpoints and memory";
 
 /// A member as the file names it.
 pub(crate) struct Member {
@@ -21,6 +21,8 @@ pub(crate) struct Member {
     pub label: String,
     /// Declared rings; empty when the flow makes them.
     pub rings: Vec<usize>,
+    /// Where rings are to be that the flow makes; `None`: where the host says.
+    pub memory: Option<MemoryKind>,
     pub place: Place,
 }
 
@@ -81,16 +83,19 @@ impl Builder<'_> {
                 }
             }
             Value::Map(_) => {
-                let Some(entry) = self.reader.table(node, &what, &["host", "endpoints"]) else { return };
+                let Some(entry) = self.reader.table(node, &what, &["host", "endpoints", "memory"]) else {
+                    return;
+                };
                 let count = self.reader.integer(&entry, "endpoints", 1..=MAX_ENDPOINTS);
                 let count = count.map_or(1, |at| at.value);
+                let memory = self.memory(&entry);
                 let Some(host) = entry.get("host") else {
                     self.reader.error(entry.place, format!("{what} has no host"), "host: the name of a host");
                     return;
                 };
                 let Some(name) = self.reader.text(host, &what, "the name of a host") else { return };
                 if let Some(index) = self.host_ref(name, host.place, &table.what) {
-                    members.extend((0..count).map(|_| self.plain(index, host.place)));
+                    members.extend((0..count).map(|_| Member { memory, ..self.plain(index, host.place) }));
                 }
             }
             Value::Null => self.reader.error(node.place, format!("{what} is nothing"), HELP),
@@ -98,12 +103,12 @@ impl Builder<'_> {
     }
 
     fn plain(&self, host: usize, place: Place) -> Member {
-        Member { host, label: self.topology.hosts[host].name.clone(), rings: Vec::new(), place }
+        Member { host, label: self.topology.hosts[host].name.clone(), rings: Vec::new(), memory: None, place }
     }
 
     fn with_rings(&self, rings: Vec<usize>, place: Place) -> Member {
         let host = rings.first().map_or(0, |ring| self.topology.rings[*ring].host);
-        Member { host, label: self.topology.hosts[host].name.clone(), rings, place }
+        Member { host, label: self.topology.hosts[host].name.clone(), rings, memory: None, place }
     }
 
     fn host_ref(&mut self, name: &str, place: Place, flow: &str) -> Option<usize> {
@@ -141,7 +146,7 @@ impl Builder<'_> {
         role: RingRole,
         made: Vec<String>,
     ) -> Endpoint {
-        let Member { host, label, rings, place } = member;
+        let Member { host, label, rings, memory, place } = member;
         if rings.is_empty() {
             let first = self.topology.rings.len();
             let count = made.len();
@@ -152,6 +157,7 @@ impl Builder<'_> {
                 item_size: flow.item_size,
                 size: flow.ring_size,
                 owner: String::new(),
+                memory,
                 place: flow.place,
             }));
             return Endpoint { name: label, host, rings: (first..first + count).collect() };

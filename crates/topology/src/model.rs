@@ -222,7 +222,7 @@ pub struct Host {
     pub mac: MacAddr,
     /// Byte order of the host's counters.
     pub byte_order: ByteOrder,
-    /// Where its rings are.
+    /// Where its rings are that say nothing else.
     pub memory: MemoryKind,
     /// What the NIC is.
     pub nic: NicKind,
@@ -343,6 +343,8 @@ pub struct Ring {
     pub size: u32,
     /// The ring's owner; empty: anybody may use it. Rings of different owners are in no flow together.
     pub owner: String,
+    /// Where it is to be; `None`: where its host says.
+    pub memory: Option<MemoryKind>,
     /// Where the file names it (its flow, if that made it).
     pub place: Place,
 }

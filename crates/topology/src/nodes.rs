@@ -260,8 +260,7 @@ impl Builder<'_> {
                 if let Some(order) = self.reader.choice(&table, "byte_order", &orders) {
                     host.byte_order = order.value;
                 }
-                let memory = self.reader.opt(&table, "memory", MEMORY_HELP, |t| t.parse::<MemoryKind>().ok());
-                host.memory = memory.map_or(MemoryKind::Host, |at| at.value);
+                host.memory = self.memory(&table).unwrap_or_default();
                 host.nic = self.nic(&table);
                 host.agent = self.agent(&table);
                 if let Some(mtu) = self.mtu(&table) {
@@ -279,6 +278,11 @@ impl Builder<'_> {
         addresses.push(address);
     }
 
+    /// `memory`, where rings are to be.
+    pub(crate) fn memory(&mut self, table: &Table<'_>) -> Option<MemoryKind> {
+        self.reader.opt(table, "memory", MEMORY_HELP, |t| t.parse().ok()).map(|at| at.value)
+    }
+
     /// `mtu`, a RoCE path MTU.
     pub(crate) fn mtu(&mut self, table: &Table<'_>) -> Option<At<u32>> {
         let expected = "a RoCE path MTU (payload bytes per packet): 256, 512, 1024, 2048 or 4096";
@@ -291,7 +295,7 @@ impl Builder<'_> {
     fn ring(&mut self, node: &Node, host: usize) {
         let owner = self.topology.hosts[host].name.clone();
         let what = format!("this ring of host '{owner}'");
-        let known = ["name", "role", "item_size", "size", "owner"];
+        let known = ["name", "role", "item_size", "size", "owner", "memory"];
         let Some(mut table) = self.reader.table(node, &what, &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };
         let full = format!("{owner}.{}", name.value);
@@ -320,7 +324,8 @@ impl Builder<'_> {
         let (item_size, size) = self.ring_sizes(&table, "size");
         let owner = self.reader.opt(&table, "owner", "a name", |t| is_name(t).then(|| t.to_owned()));
         let owner = owner.map(|at| at.value).unwrap_or_default();
-        self.topology.rings.push(Ring { name: full, host, role, item_size, size, owner, place: name.place });
+        let (memory, place) = (self.memory(&table), name.place);
+        self.topology.rings.push(Ring { name: full, host, role, item_size, size, owner, memory, place });
     }
 
     /// `item_size` and the ring's size under `key`, each a power of two, the item not above the ring.

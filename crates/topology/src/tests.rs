@@ -142,6 +142,22 @@ fn where_rings_are() {
     let topology = parse(text).expect("a topology");
     let memory: Vec<String> = topology.hosts.iter().map(|h| h.memory.to_string()).collect();
     assert_eq!(memory, ["host", "gpu:1:host", "pci:0000:00:05.0:2:wc"]);
+
+    let text = "
+hosts: [{name: h1, memory: fpga-sim, rings: [{name: in, role: consumer, memory: host}]}, h2]
+flows:
+  - {name: f, producers: [h1, {host: h2, endpoints: 2, memory: 'gpu:0:host'}], consumers: [h1.in]}
+";
+    let topology = parse(text).expect("a topology");
+    let memory = |r: &Ring| (r.name.clone(), r.memory.map(|m| m.to_string()).unwrap_or_default());
+    let gpu = |name: &str| (name.to_owned(), "gpu:0:host".to_owned());
+    let rings: Vec<_> = topology.rings.iter().map(memory).collect();
+    assert_eq!(rings[0], ("h1.in".into(), "host".into()));
+    assert_eq!(rings[1..], [("f.h1.h1".into(), String::new()), gpu("f.h2~1.h1"), gpu("f.h2~2.h1")]);
+
+    let bad = text.replace("'gpu:0:host'", "gpu");
+    let said = parse(&bad).expect_err("no such memory").to_string();
+    assert!(said.contains("'memory' of this entry of producers of flow 'f' is 'gpu'"), "{said}");
 }
 
 #[test]

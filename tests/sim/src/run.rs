@@ -396,7 +396,8 @@ impl Run<'_> {
                 self.programs.joined(flow, at, is_producer);
                 let (prefix, role) =
                     if is_producer { ('p', RingRole::Producer) } else { ('c', RingRole::Consumer) };
-                let member = NewMember { name: format!("{prefix}{at}"), host: host(at), rings: Vec::new() };
+                let member =
+                    NewMember { name: format!("{prefix}{at}"), host: host(at), ..NewMember::default() };
                 self.sim
                     .begin(async move { controller.add_member(&name(&flow), role, &member).await.map(Some) })
             }

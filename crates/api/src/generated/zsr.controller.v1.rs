@@ -162,6 +162,9 @@ pub struct Member {
     /// one. Empty: the flow makes them.
     #[prost(string, repeated, tag = "3")]
     pub rings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Where rings are to be that the flow makes, as `memory:` of a topology says it ("gpu:0:host"). Empty: where its host says.
+    #[prost(string, tag = "4")]
+    pub memory: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateFlowRequest {
@@ -337,6 +340,9 @@ pub struct Ring {
     /// First PSN of its data queue pair, in both directions.
     #[prost(uint32, tag = "17")]
     pub first_psn: u32,
+    /// Where it is, as `memory:` of a topology says it.
+    #[prost(string, tag = "18")]
+    pub memory: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListRingsRequest {
