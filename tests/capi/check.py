@@ -2,7 +2,8 @@
 import os, subprocess, sys, tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(here, ".."))
+sys.path[:0] = [os.path.join(here, ".."), os.path.join(here, "..", "gpu")]
+import examples as cuda
 from live import Failed, PATIENCE, System
 
 TOPOLOGY = "name: s\nhosts: [h1, h2, {name: h3, byte_order: big}]\nflows: []\n"
@@ -64,7 +65,7 @@ def main(dist, cc, cxx, sanitizers):
             f.write(TOPOLOGY)
 
         def build(name, source, *options):
-            compiler, std = (cxx, "-std=c++17") if source.endswith(".cpp") else (cc, "-std=c11")
+            compiler, std = (cxx, "-std=c++17") if source.endswith((".cpp", ".cu")) else (cc, "-std=c11")
             program = os.path.join(work, name)
             libs = pkg("--variable=archive") if name.startswith("static") else pkg("--libs")
             sh(compiler, std, *STRICT, *options, *pkg("--cflags"), source, "-o", program, *libs, "-pthread", cwd=work)
@@ -81,6 +82,8 @@ def main(dist, cc, cxx, sanitizers):
                 system.run("flow", "delete", "rows")
                 system.down()
             print(f"OK capi: the example, {name}")
+        # The CUDA examples, whose kernels are threads here.
+        cuda.main(dist, *(build(n, os.path.join(examples, "cuda", f"{n}.cu"), "-x", "c++") for n in ("join", "moe")))
         for name, (options, parts) in BUILDS.items():
             if options and name not in sanitizers:
                 print(f"SKIPPED capi: {name}: {cc} can't link with {options[0]}")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What of the repository goes where below the prefix.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 15] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
     ("host-agent/cuda/zsr.cuh", "include/zsr.cuh"),
@@ -13,6 +13,9 @@ const FILES: [(&str, &str); 12] = [
     ("host-agent/cuda/zsr_segments.cuh", "include/zsr_segments.cuh"),
     ("crates/capi/examples/rows.c", "share/zsr/examples/rows.c"),
     ("crates/capi/examples/rows.cpp", "share/zsr/examples/rows.cpp"),
+    ("host-agent/cuda/examples/device.hpp", "share/zsr/examples/cuda/device.hpp"),
+    ("host-agent/cuda/examples/join.cu", "share/zsr/examples/cuda/join.cu"),
+    ("host-agent/cuda/examples/moe.cu", "share/zsr/examples/cuda/moe.cu"),
     ("topologies/shuffle-2x2.yaml", "share/zsr/topologies/shuffle-2x2.yaml"),
     ("docs/libraries.md", "share/doc/zsr/libraries.md"),
     ("docs/guide.md", "share/doc/zsr/guide.md"),
