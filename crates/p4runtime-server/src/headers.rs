@@ -9,21 +9,7 @@ use super::bytestring;
 use super::refusal::{Outcome, Refusal};
 use super::repr::Repr;
 use super::schema::{PacketHeader, Param};
-
-/// A header type of the artifact: field names and widths in bits.
-pub(super) type HeaderType = Vec<(String, u32)>;
-
-/// The header types of a bmv2 program whose fields all have a fixed width.
-pub(super) fn header_types(artifact: &[u8]) -> Vec<HeaderType> {
-    let Ok(program) = serde_json::from_slice::<serde_json::Value>(artifact) else { return Vec::new() };
-    let types = program.get("header_types").and_then(|types| types.as_array());
-    let field = |field: &serde_json::Value| {
-        let name = field.get(0)?.as_str()?.to_owned();
-        Some((name, u32::try_from(field.get(1)?.as_u64()?).ok()?))
-    };
-    let fields = |header: &serde_json::Value| header.get("fields")?.as_array()?.iter().map(field).collect();
-    types.into_iter().flatten().filter_map(fields).collect()
-}
+use zsr_soft_switch::HeaderTypeInfo;
 
 /// Packet-in and packet-out headers of a pipeline.
 ///
@@ -31,7 +17,7 @@ pub(super) fn header_types(artifact: &[u8]) -> Vec<HeaderType> {
 /// If the artifact has no header with these fields, so that the switch and the controller would disagree.
 pub(super) fn controller_headers(
     info: &config::P4Info,
-    types: &[HeaderType],
+    types: &[HeaderTypeInfo],
 ) -> Outcome<(Option<PacketHeader>, Option<PacketHeader>)> {
     let (mut packet_in, mut packet_out) = (None, None);
     for metadata in &info.controller_packet_metadata {
@@ -58,13 +44,14 @@ impl PacketHeader {
     fn build(
         metadata: &config::ControllerPacketMetadata,
         info: &config::P4Info,
-        types: &[HeaderType],
+        types: &[HeaderTypeInfo],
     ) -> Result<Self, String> {
         let none = HashMap::new();
         let new_types = info.type_info.as_ref().map_or(&none, |types| &types.new_types);
         let names = || metadata.metadata.iter().map(|field| field.name.as_str());
-        let same = |of: &&HeaderType| of.iter().map(|(name, _)| name.as_str()).eq(names());
-        let with = |of: &HeaderType| Self::of(metadata, of.iter().map(|(_, width)| *width), new_types);
+        let same = |of: &&HeaderTypeInfo| of.fields.iter().map(|(name, _)| name.as_str()).eq(names());
+        let with =
+            |of: &HeaderTypeInfo| Self::of(metadata, of.fields.iter().map(|(_, width)| *width), new_types);
         let mut candidates = types.iter().filter(same).map(with);
         if let Some(first) = candidates.next() {
             // Another header may have fields of the same names and other widths.
@@ -212,10 +199,14 @@ mod tests {
             preamble: None,
             metadata: vec![field(1, first), field(2, second)],
         };
-        let of = |first, second| vec![("f1".to_owned(), first), ("f2".to_owned(), second)];
+        let typed = |fields: &[(&str, u32)]| HeaderTypeInfo {
+            name: "h".into(),
+            fields: fields.iter().map(|(name, width)| ((*name).to_owned(), *width)).collect(),
+        };
+        let of = |first, second| typed(&[("f1", first), ("f2", second)]);
         let info = config::P4Info::default();
-        let types = [vec![("f1".to_owned(), 8)], of(4, 4), of(9, 7)];
-        let length = |bits: (i32, i32), types: &[HeaderType]| {
+        let types = [typed(&[("f1", 8)]), of(4, 4), of(9, 7)];
+        let length = |bits: (i32, i32), types: &[HeaderTypeInfo]| {
             PacketHeader::build(&metadata(bits.0, bits.1), &info, types).map(|header| header.len())
         };
         assert_eq!(length((4, 4), &types), Ok(1));

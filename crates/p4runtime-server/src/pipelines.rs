@@ -43,8 +43,8 @@ fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
     let program = Program::from_json(text)
         .map_err(|error| Refusal::invalid(error.to_string()).at("p4_device_config"))?;
     let mut schema = agree(info, program.info())?;
-    let types = headers::header_types(&config.p4_device_config);
-    (schema.packet_in, schema.packet_out) = headers::controller_headers(info, &types)?;
+    let types = &program.info().header_types;
+    (schema.packet_in, schema.packet_out) = headers::controller_headers(info, types)?;
     Ok(Built { schema, config, program })
 }
 

@@ -192,6 +192,15 @@ pub struct DigestInfo {
     pub fields: Vec<(String, u32)>,
 }
 
+/// A header type whose fields all have a fixed width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderTypeInfo {
+    /// Name in the program.
+    pub name: String,
+    /// Name and width in bits of each field, in order.
+    pub fields: Vec<(String, u32)>,
+}
+
 /// Everything that a program declares and a controller can name.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramInfo {
@@ -211,6 +220,8 @@ pub struct ProgramInfo {
     pub value_sets: Vec<ValueSetInfo>,
     /// Digests.
     pub digests: Vec<DigestInfo>,
+    /// Header types.
+    pub header_types: Vec<HeaderTypeInfo>,
     /// Parser errors: name and number, as `standard_metadata.parser_error` shows them.
     pub errors: Vec<(String, u32)>,
 }

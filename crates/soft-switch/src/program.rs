@@ -125,7 +125,7 @@ pub(crate) fn load(text: &str) -> Result<Image> {
     }
     let layout = Layout::load(&root)?;
     let mut asm = Asm::new(layout.phv_slots);
-    let mut info = ProgramInfo::default();
+    let mut info = ProgramInfo { header_types: layout.fixed_types(), ..ProgramInfo::default() };
     let errors = load_errors(&root, &mut info)?;
     let mut names = Names::default();
     let registers = load_arrays(&root, &mut info, &mut names)?;

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::node::{Node, Result};
+use crate::info::HeaderTypeInfo;
 
 /// Slots that headers may take; the rest of the array is for constants and temporaries.
 const MAX_PHV: usize = 48 * 1024;
@@ -127,6 +128,12 @@ impl Layout {
             l.aliases.insert(a.at(0)?.str()?.to_string(), to);
         }
         Ok(l)
+    }
+
+    pub(crate) fn fixed_types(&self) -> Vec<HeaderTypeInfo> {
+        let fixed = self.types.iter().filter(|t| t.varbit().is_none());
+        let fields = |t: &HeaderType| t.fields.iter().map(|f| (f.name.clone(), f.width)).collect();
+        fixed.map(|t| HeaderTypeInfo { name: t.name.clone(), fields: fields(t) }).collect()
     }
 
     fn load_types(&mut self, root: &Node) -> Result<()> {
