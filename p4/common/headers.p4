@@ -67,6 +67,17 @@ header reth_t {
     bit<32> length;
 }
 
+// What an atomic operation is about. The last two words are the value to compare with, which FETCH_ADD has no use for.
+header atomic_t {
+    bit<32> va_hi;
+    bit<32> va_lo;
+    bit<32> rkey;
+    bit<32> add_hi;
+    bit<32> add_lo;
+    bit<32> compare_hi;
+    bit<32> compare_lo;
+}
+
 // A ring's control word: 8 bytes in the PU's byte order.
 header word_t {
     bit<32> counter;
@@ -124,6 +135,7 @@ struct headers_t {
     bth_t      bth;
     aeth_t     aeth;
     reth_t     reth;
+    atomic_t   atomic;
     word_t     word;
     commit_t   commit;
     icrc_t     icrc;

@@ -96,6 +96,17 @@ struct meta_t {
     bit<32>  answered;             // 1: the packet answers the outstanding poll
     bit<16>  index;                // place in the worker's list of producers
 
+    // A sequencer (sequencer.p4).
+    op_t     do_ticket_psn;
+    op_t     do_ticket;
+    op_t     do_last_ticket;
+    psn_t    awaited;              // PSN of the client's next request
+    psn_t    behind;               // ONE_PACKET: this is it; 0: it is the one before
+    bit<32>  amount;               // of tickets
+    bit<32>  amount_left;          // the largest lower word to which it can be added without a carry
+    bit<32>  over_left;            // not 0: it is larger
+    bit<32>  carry;                // to the upper word
+
     // Parameters of the worker and the producer ring (params.p4).
     bit<32>  all_members;          // a bit for each
     bit<16>  group;                // multicast group of a replicate flow, or 0
@@ -249,6 +260,12 @@ struct meta_t {
 #define REFILL_FROM    m.b.psn              /* EV_REFILL: when the flow was to be refilled */
 #define REFILL_TO      m.b.time             /* EV_REFILL: when it is next */
 #define REFILL_BYTES   m.b.head             /* EV_REFILL */
+// Of sequencers, in EV_TICKET_RESET and OUT_TICKET:
+#define SEQUENCER      m.b.flow             /* number */
+#define TICKET_HIGH    m.b.producer_tail    /* the ticket's upper word */
+#define TICKET_LOW     m.b.head             /* its lower word */
+#define TICKET_MSN     m.b.length           /* the answer's MSN, in the upper 24 bits */
+#define MSN_LESS_PSN   m.member_bit         /* likewise: what makes an MSN of the client's PSN */
 // In what leaves:
 #define READ_FROM      m.b.frags            /* OUT_READ: first fragment that is read */
 // In a look's arithmetic (amount.p4), results lie where operands were that are used up:

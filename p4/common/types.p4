@@ -21,6 +21,9 @@
 #ifndef ZSR_MAX_QPS
 #define ZSR_MAX_QPS 65536         // connections: two per ring
 #endif
+#ifndef ZSR_MAX_SEQUENCERS
+#define ZSR_MAX_SEQUENCERS 4096   // pairs of a sequencer and a client's connection
+#endif
 #ifndef ZSR_MAX_HOSTS
 #define ZSR_MAX_HOSTS 1024        // MAC addresses behind the switch
 #endif
@@ -66,6 +69,8 @@ const bit<8> OP_READ_MIDDLE  = 14;
 const bit<8> OP_READ_LAST    = 15;
 const bit<8> OP_READ_ONLY    = 16;
 const bit<8> OP_ACK          = 17;
+const bit<8> OP_ATOMIC_ACK   = 18;
+const bit<8> OP_FETCH_ADD    = 20;
 const bit<8> OP_CNP          = 0x81;   // congestion notification (annex A17): BTH with BECN, 16 bytes of zeros
 const bit<8> BECN            = 0x40;   // in the byte behind the BTH's P_Key
 const bit<8> TOS_CNP         = 0xc0;   // DSCP 48, and the priority, that set-ups of RoCE have for CNPs
@@ -82,6 +87,11 @@ const bit<32> FLAG_CLOSED    = 1;
 const bit<16> LEN_READ   = 20 + 8 + 12 + 16 + 4;
 const bit<16> LEN_TAIL   = LEN_READ + 8;
 const bit<16> LEN_COMMIT = LEN_READ + 16;
+const bit<16> LEN_TICKET = 20 + 8 + 12 + 4 + 8 + 4;
+
+// Sequencers.
+const bit<32> ACK_UNLIMITED = 0x1f000000;    // in an AETH: an ACK that says nothing of credits
+const bit<32> NO_TICKET     = 0xffffffff;    // upper word of a client's last ticket: it has had none
 
 // What a QP is for (table qps).
 typedef bit<8> role_t;
@@ -89,6 +99,7 @@ const role_t ROLE_PRODUCER_DATA = 1;
 const role_t ROLE_PRODUCER_POLL = 2;
 const role_t ROLE_CONSUMER_DATA = 3;
 const role_t ROLE_CONSUMER_POLL = 4;
+const role_t ROLE_TICKETS       = 5;   // a sequencer's client
 
 // What a pass through the pipeline is about. Those from 16 on travel in the internal header.
 typedef bit<8> event_t;
@@ -102,6 +113,7 @@ const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
 const event_t EV_REFUSED       = 7;    // fatal NAK from either
 const event_t EV_PROBED        = 8;    // ACK from a consumer that has not all of the transfer
 const event_t EV_CONGESTED     = 9;    // CNP from a consumer: what comes to it is marked on its way
+const event_t EV_TICKET        = 10;   // FETCH_ADD from a sequencer's client
 // Looks at a worker's next producer; each but EV_TICK notes something on the way.
 const event_t EV_TICK          = 16;
 const event_t EV_NEXT          = 17;   // nothing to do at the last one: on to the next producer
@@ -132,6 +144,7 @@ const event_t EV_CLOSED        = 42;   // the last commit is acknowledged
 const event_t EV_LOOK          = 43;   // from ingress to egress only: what a look has gathered
 const event_t EV_RESEND        = 44;   // where the consumer goes on is known: send from there
 const event_t EV_REPEAT        = 45;   // likewise, but it was known before
+const event_t EV_TICKET_RESET  = 46;   // controller: what a sequencer's registers begin with
 
 // What a worker is doing.
 typedef bit<8> phase_t;
@@ -166,8 +179,9 @@ const kind_t OUT_PROBE   = 4;          // WRITE of nothing: the consumer acknowl
 const kind_t OUT_CNP     = 5;          // congestion notification to a producer's NIC
 const kind_t OUT_TAIL    = 6;          // WRITE of a producer's tail word
 const kind_t OUT_COMMIT  = 7;          // WRITE of a consumer's commit record
-const kind_t OUT_RECIRCULATE = 8;      // internal packet: once more through the pipeline
-const kind_t OUT_FANOUT  = 9;          // internal packet: one copy per replica of a multicast group
+const kind_t OUT_TICKET  = 8;          // ATOMIC ACKNOWLEDGE to a sequencer's client
+const kind_t OUT_RECIRCULATE = 9;      // internal packet: once more through the pipeline
+const kind_t OUT_FANOUT  = 10;         // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
 #ifndef ZSR_OP

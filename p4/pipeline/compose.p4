@@ -1,5 +1,5 @@
-// Packets that the switch makes itself: READ requests, probes, CNPs, tail WRITEs, commit records. All of the packet
-// is new.
+// Packets that the switch makes itself: READ requests, probes, CNPs, tail WRITEs, commit records, tickets. All of the
+// packet is new.
 control Compose(inout headers_t hdr, inout meta_t m) {
     Swap() swap_counter;
     Swap() swap_head;
@@ -13,6 +13,9 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.arp.setInvalid();
         hdr.doorbell.setInvalid();
         hdr.aeth.setInvalid();
+#ifdef ZSR_SEQUENCER
+        hdr.atomic.setInvalid();
+#endif
         hdr.word.setInvalid();
         hdr.commit.setInvalid();
         hdr.ethernet.setValid();
@@ -91,15 +94,37 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         hdr.commit.producer_tail = m.b.producer_tail;
         lengths(LEN_COMMIT);
     }
+#ifdef ZSR_SEQUENCER
+    action ticket() {
+        hdr.bth.opcode = OP_ATOMIC_ACK;
+        hdr.bth.ack_psn = m.b.psn >> 8;
+        hdr.reth.setInvalid();
+        hdr.aeth.setValid();
+        hdr.aeth.syndrome_msn = TICKET_MSN >> 8;
+        hdr.word.setValid();
+        hdr.word.counter = TICKET_HIGH;
+        hdr.word.flags = TICKET_LOW;
+        lengths(LEN_TICKET);
+    }
+    action positive() { hdr.aeth.syndrome_msn = hdr.aeth.syndrome_msn | ACK_UNLIMITED; }
+#endif
     table kinds {
         key = { m.b.kind : exact; }
-        actions = { read; probe; cnp; tail; commit; }
+        actions = {
+            read; probe; cnp; tail; commit;
+#ifdef ZSR_SEQUENCER
+            ticket;
+#endif
+        }
         const default_action = commit();
         const entries = {
             OUT_READ  : read();
             OUT_PROBE : probe();
             OUT_CNP   : cnp();
             OUT_TAIL  : tail();
+#ifdef ZSR_SEQUENCER
+            OUT_TICKET : ticket();
+#endif
         }
     }
     action closed() { hdr.commit.flags = hdr.commit.flags | FLAG_CLOSED; }
@@ -120,6 +145,9 @@ control Compose(inout headers_t hdr, inout meta_t m) {
                 swap_tail.apply(hdr.commit.producer_tail);
             }
         }
+#ifdef ZSR_SEQUENCER
+        if (hdr.aeth.isValid()) { positive(); }
+#endif
         icrc_own.apply(hdr, m);
     }
 }

@@ -60,6 +60,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
         m.event = EV_CONGESTED;
         m.do_phase = DO_GET;
     }
+    // A sequencer's client wants tickets.
+    action ticket() { m.event = EV_TICKET; }
     action producer_refused() {
         m.event = EV_REFUSED;
         m.do_owner = DO_GET;
@@ -91,8 +93,8 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             m.spoofed     : exact;
         }
         actions = {
-            data; producer_word; consumer_word; committed; tail_acked; gap; congested; producer_refused; poll_refused;
-            refused; nothing;
+            data; producer_word; consumer_word; committed; tail_acked; gap; congested; ticket; producer_refused;
+            poll_refused; refused; nothing;
         }
         const default_action = nothing();
         const entries = {
@@ -107,6 +109,9 @@ control Connection(inout headers_t hdr, inout meta_t m) {
             (ROLE_PRODUCER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : tail_acked();
             (ROLE_CONSUMER_DATA, OP_ACK, 0x00000000 &&& 0x60000000, ICRC_RIGHT, 0, 0) : committed();
             (ROLE_CONSUMER_DATA, OP_ACK, 0x60000000 &&& 0x7f000000, ICRC_RIGHT, 0, 0) : gap();
+#ifdef ZSR_SEQUENCER
+            (ROLE_TICKETS, OP_FETCH_ADD, _, ICRC_RIGHT, 0, 0) : ticket();
+#endif
             // Nothing in it is believed but that it came.
             (ROLE_CONSUMER_DATA, OP_CNP, _, _, 0, 0) : congested();
             (_,                  OP_ACK, 0x60000000 &&& 0x7f000000, _, 0, 0) : nothing();

@@ -3,6 +3,7 @@
 //   Arrival:  internal packet ---------------------------> Passes --\
 //             RoCE for us -> Connection (QP, ICRC, meaning) ---------+-> Claim (worker, phase) --> Transfer -> Route
 //             doorbell    -> Doorbell ------------------------------/
+//             ... of a sequencer's client ---------------------------> Sequencer
 //             ARP for us  -> ArpReply
 //             the rest    -> Forward
 //
@@ -18,6 +19,9 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
     TickGroup() tick_group;
     Passes() passes;
     Claim() claim;
+#ifdef ZSR_SEQUENCER
+    Sequencer() sequencer;
+#endif
     Forward() forward;
 
     action reject(bit<8> reason) {
@@ -62,6 +66,10 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
             else { nothing(); }
         } else if (m.event == EV_ASK) {
             fan_out(EV_POLL_CONSUMER, ASKED_GROUP);
+#ifdef ZSR_SEQUENCER
+        } else if (m.event == EV_TICKET || m.event == EV_TICKET_RESET) {
+            sequencer.apply(hdr, m);
+#endif
         } else if (m.event != EV_NONE) {
             claim.apply(m);
         }

@@ -6,6 +6,7 @@
 #include "position.p4"
 #include "outcome.p4"
 #include "claim.p4"
+#include "sequencer.p4"
 #include "steps.p4"
 #include "transfer.p4"
 #include "ingress.p4"

@@ -6,7 +6,7 @@ use super::reader::{BfrtReader, everywhere};
 use super::{BfrtDigests, BfrtError, chip, convert, digests, groups, schema};
 use crate::dataplane::ticks::Timer;
 use crate::p4::names::table;
-use crate::p4::{ClientError, Schema};
+use crate::p4::{ClientError, OPTIONAL, Schema};
 use bf::bf_runtime_client::BfRuntimeClient;
 use bf::set_forwarding_pipeline_config_request::Action;
 use bf::update::Type;
@@ -138,7 +138,10 @@ impl BfrtClient {
         let mut tables: Vec<&str> = table::ALL.iter().map(|(table, _)| *table).collect();
         tables.dedup();
         for name in tables {
-            let table = info.table(name).map_err(|e| self.reader.unfit(e))?.id;
+            let table = match info.table(name) {
+                Err(_) if OPTIONAL.contains(&name) => continue,
+                table => table.map_err(|e| self.reader.unfit(e))?.id,
+            };
             let held = self.reader.all_of(table).await?;
             let own = held.into_iter().filter(|e| !e.is_default_entry && e.value.is_some());
             deletes.extend(own.map(|e| groups::update(Type::Delete, bf::TableEntry { data: None, ..e })));

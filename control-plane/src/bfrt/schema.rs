@@ -6,7 +6,7 @@ use super::info::{Field, Form, Info};
 use crate::dataplane::report;
 use crate::p4::names::{counter, digest::REPORT_T, table};
 use crate::p4::schema::{Object, Part, Parts, Schema};
-use crate::p4::{COUNTERS, Clock};
+use crate::p4::{COUNTERS, Clock, OPTIONAL};
 use p4runtime_proto::p4::config::v1::P4Info;
 
 /// Names of the plan to numbers of `info`; `built_in` says which keys and parameters have which place.
@@ -21,6 +21,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
         let table = match info.table(name) {
             Ok(table) => table,
             Err(e @ BfrtError::Ambiguous { .. }) => return Err(e),
+            Err(_) if OPTIONAL.contains(&name) => continue,
             Err(_) => {
                 missing.push(format!("table `{name}`"));
                 continue;

@@ -8,7 +8,8 @@ use super::request::create_flow_request;
 use super::state::State;
 use crate::dataplane::flow::{DataPlane, base, replication};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
-use crate::dataplane::{PlanError, RingAddress, RingIds, admin, ticks};
+use crate::dataplane::sequencer::Sequencer;
+use crate::dataplane::{PlanError, Qp, RingAddress, RingIds, admin, ticks};
 use crate::p4::Schema;
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
@@ -113,6 +114,17 @@ impl Draft {
     /// What the switch's registers begin with: to be sent before workers start.
     pub fn resets(&self) -> impl Iterator<Item = admin::Reset> {
         self.in_order().flat_map(Flow::rings).map(|ring| ring.ids.reset(ring.start))
+    }
+
+    /// A sequencer, with the memory key that its clients say, and the switch's ends of `clients` connections to it.
+    ///
+    /// # Errors
+    /// When the switch has no room for them.
+    pub fn sequencer(&mut self, clients: usize) -> Result<(Sequencer, Vec<Qp>), ControllerError> {
+        let State { numbers, chance, .. } = &mut self.state;
+        let sequencer = Sequencer { number: numbers.flow()?, rkey: chance.secret() };
+        let client = |_| Ok(numbers.qp()?.from_psn(chance.psn()));
+        Ok((sequencer, (0..clients).map(client).collect::<Result<_, ControllerError>>()?))
     }
 
     /// Names of the switch's program.

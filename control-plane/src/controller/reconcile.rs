@@ -9,7 +9,7 @@ use crate::dataplane::flow::{DataPlane, Ticks, base, replication};
 use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_FLOOD, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
-use crate::p4::{Artifacts, ClientError};
+use crate::p4::{Artifacts, ClientError, OPTIONAL};
 use crate::switch::SwitchClient;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ pub(super) async fn reconcile<'f>(
     // What does not depend on flows is set right, too, where it can be read.
     let all = client.tells_all();
     let names = if all {
-        table::ALL.iter().map(|(table, _)| *table).collect()
+        table::ALL.iter().map(|(table, _)| *table).filter(|table| !OPTIONAL.contains(table)).collect()
     } else {
         DataPlane::flow_tables().to_vec()
     };

@@ -15,6 +15,7 @@ mod ids;
 pub mod model;
 mod peer;
 pub mod report;
+pub mod sequencer;
 mod solve;
 mod station;
 pub mod ticks;

@@ -16,6 +16,9 @@ use names::counter;
 pub use reader::{Cell, P4RuntimeReader};
 pub use schema::{Key, Schema, SchemaError};
 
+/// Tables that a program may be compiled without (P4: `ZSR_SEQUENCER`). No entry of the controller's own is in them.
+pub(crate) const OPTIONAL: [&str; 1] = [<names::table::Sequencers as typed::Table>::NAME];
+
 /// Counters that are read.
 pub(crate) const COUNTERS: [&str; 5] =
     [counter::RECEIVED, counter::SENT, counter::TRANSFERS, counter::PRODUCER_TRANSFERS, counter::RETRIES];

@@ -9,7 +9,7 @@ use crate::dataplane::ticks::Timer;
 use crate::p4::client::P4RuntimeDigests;
 use crate::p4::names::table;
 use crate::p4::schema::{SchemaError, canonical};
-use crate::p4::{Artifacts, Cell, ClientError, Clock, P4RuntimeReader, P4RuntimeSession, Schema};
+use crate::p4::{Artifacts, Cell, ClientError, Clock, OPTIONAL, P4RuntimeReader, P4RuntimeSession, Schema};
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -99,7 +99,8 @@ impl SwitchClient {
                     switch: session.name.clone(),
                     why: Box::new(BfrtError::Unfit(format!("{}: {e}", compiled.folder.display()))),
                 };
-                for &(table, action) in table::ALL {
+                let lacks = |table: &&str| OPTIONAL.contains(table) && schema.table(table).is_err();
+                for &(table, action) in table::ALL.iter().filter(|(table, _)| !lacks(table)) {
                     schema.check(table, action).map_err(unfit)?;
                 }
                 Ok(schema)

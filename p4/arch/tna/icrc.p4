@@ -7,17 +7,26 @@
 #define CRC32(name) Hash<bit<32>>(HashAlgorithm_t.CUSTOM, polynomial) name
 #define POLYNOMIAL CRCPolynomial<bit<32>>(32w0x04C11DB7, true, false, false, 32w0xFFFFFFFF, 32w0xFFFFFFFF) polynomial
 
-// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a
+// Packets whose content the switch uses: poll responses, ACKs and NAKs, FETCH_ADDs. The CRC over a packet and its ICRC is a
 // constant.
 const bit<32> ICRC_RIGHT = 0x2144df1c;
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     POLYNOMIAL;
     CRC32(with_word);
+#ifdef ZSR_SEQUENCER
+    CRC32(with_atomic);
+#endif
     CRC32(without);
     apply {
         if (hdr.word.isValid()) {
             m.icrc = with_word.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags,
                                      hdr.icrc.value });
+#ifdef ZSR_SEQUENCER
+        } else if (hdr.atomic.isValid()) {
+            m.icrc = with_atomic.get({ ICRC_HEADERS, hdr.atomic.va_hi, hdr.atomic.va_lo, hdr.atomic.rkey,
+                                       hdr.atomic.add_hi, hdr.atomic.add_lo, hdr.atomic.compare_hi,
+                                       hdr.atomic.compare_lo, hdr.icrc.value });
+#endif
         } else {
             m.icrc = without.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.icrc.value });
         }
@@ -65,8 +74,16 @@ control IcrcOwn(inout headers_t hdr, inout meta_t m) {
     CRC32(read);
     CRC32(tail);
     CRC32(commit);
+#ifdef ZSR_SEQUENCER
+    CRC32(ticket);
+#endif
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) little_endian;
     apply {
+#ifdef ZSR_SEQUENCER
+        if (hdr.word.isValid() && hdr.aeth.isValid()) {
+            m.crc_new = ticket.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
+        } else
+#endif
         if (hdr.word.isValid()) {
             m.crc_new = tail.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
                                    hdr.word.counter, hdr.word.flags });

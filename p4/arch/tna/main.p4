@@ -24,6 +24,9 @@
 #ifndef ZSR_MAX_QPS
 #define ZSR_MAX_QPS 16384
 #endif
+#ifndef ZSR_MAX_SEQUENCERS
+#define ZSR_MAX_SEQUENCERS 1024
+#endif
 #ifndef ZSR_MAX_HOSTS
 #define ZSR_MAX_HOSTS 256
 #endif
@@ -43,7 +46,7 @@
 #include "../../common/headers.p4"
 
 // Mirror header of a last fragment's copy. Its second byte tells it from a bridge header.
-const kind_t COMMIT_COPY = 10;
+const kind_t COMMIT_COPY = 11;
 const bit<32> COMMIT_COPY_BYTES = 54;          // what the mirror session keeps of the packet
 header commit_copy_t {
     bit<8>   pad;
@@ -94,6 +97,13 @@ struct report_t {
 #include "state.p4"
 #include "../../pipeline/pipeline.p4"
 
+#ifdef ZSR_SEQUENCER
+#define STRIP_ATOMIC hdr.atomic.setInvalid();
+#define EMIT_ATOMIC pkt.emit(hdr.atomic);
+#else
+#define STRIP_ATOMIC
+#define EMIT_ATOMIC
+#endif
 // What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`.
 #define STRIP \
         hdr.ethernet.setInvalid(); \
@@ -104,6 +114,7 @@ struct report_t {
         hdr.doorbell.setInvalid(); \
         hdr.bth.setInvalid(); \
         hdr.aeth.setInvalid(); \
+        STRIP_ATOMIC \
         hdr.word.setInvalid(); \
         hdr.icrc.setInvalid();
 #define EMIT_PACKET \
@@ -115,6 +126,7 @@ struct report_t {
         pkt.emit(hdr.doorbell); \
         pkt.emit(hdr.bth); \
         pkt.emit(hdr.aeth); \
+        EMIT_ATOMIC \
         pkt.emit(hdr.word); \
         pkt.emit(hdr.icrc);
 #define REPORT \

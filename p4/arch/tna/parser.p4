@@ -114,14 +114,23 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state bth {
         pkt.extract(hdr.bth);
-        transition select(hdr.bth.opcode) {
-            OP_READ_FIRST : aeth;
-            OP_READ_LAST  : aeth;
-            OP_READ_ONLY  : aeth;
-            OP_ACK        : aeth;
-            default       : accept;
+        transition select(hdr.bth.opcode, hdr.udp.length) {
+            (OP_READ_FIRST, _) : aeth;
+            (OP_READ_LAST, _)  : aeth;
+            (OP_READ_ONLY, _)  : aeth;
+            (OP_ACK, _)        : aeth;
+#ifdef ZSR_SEQUENCER
+            (OP_FETCH_ADD, 8 + 12 + 28 + 4) : atomic;
+#endif
+            default            : accept;
         }
     }
+#ifdef ZSR_SEQUENCER
+    state atomic {
+        pkt.extract(hdr.atomic);
+        transition icrc;
+    }
+#endif
     state aeth {
         pkt.extract(hdr.aeth);
         transition select(hdr.bth.opcode, hdr.udp.length) {

@@ -551,4 +551,100 @@ control ConsumerDueState(inout meta_t m) {
     }
     apply { ops.apply(); }
 }
+
+control TicketPsnState(inout meta_t m) {
+    Register<psn_t, bit<16>>(ZSR_MAX_QPS) ticket_psn;
+    ACTION(take, psn_t, ticket_psn, { o = v; if (v == m.b.psn) { v = m.next_psn; } })
+    ACTION(put, psn_t, ticket_psn, { v = m.b.psn; o = v; })
+
+    action do_take() { m.awaited = take.execute(m.b.qp); }
+    action do_put() { put.execute(m.b.qp); }
+    table ops {
+        key = { m.do_ticket_psn : exact; }
+        actions = { do_take; do_put; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            DO_MATCH : do_take();
+            DO_RESET : do_put();
+        }
+    }
+    apply { ops.apply(); }
+}
+
+control TicketLowState(inout meta_t m) {
+    Register<bit<32>, bit<16>>(ZSR_MAX_FLOWS) ticket_low;
+    ACTION(add, bit<32>, ticket_low, { o = v; v = v + m.amount; })
+    ACTION(put, bit<32>, ticket_low, { v = TICKET_LOW; o = v; })
+
+    action do_add() { TICKET_LOW = add.execute(SEQUENCER); }
+    action do_put() { put.execute(SEQUENCER); }
+    table ops {
+        key = { m.do_ticket : exact; }
+        actions = { do_add; do_put; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            DO_ADD   : do_add();
+            DO_RESET : do_put();
+        }
+    }
+    apply { ops.apply(); }
+}
+
+control TicketHighState(inout meta_t m) {
+    Register<bit<32>, bit<16>>(ZSR_MAX_FLOWS) ticket_high;
+    ACTION(add, bit<32>, ticket_high, { o = v; v = v + m.carry; })
+    ACTION(put, bit<32>, ticket_high, { v = TICKET_HIGH; o = v; })
+
+    action do_add() { TICKET_HIGH = add.execute(SEQUENCER); }
+    action do_put() { put.execute(SEQUENCER); }
+    table ops {
+        key = { m.do_ticket : exact; }
+        actions = { do_add; do_put; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            DO_ADD   : do_add();
+            DO_RESET : do_put();
+        }
+    }
+    apply { ops.apply(); }
+}
+
+control LastTicketState(inout meta_t m) {
+    Register<bit<32>, bit<16>>(ZSR_MAX_QPS) last_ticket_low;
+    Register<bit<32>, bit<16>>(ZSR_MAX_QPS) last_ticket_high;
+    ACTION(get_low, bit<32>, last_ticket_low, { o = v; })
+    ACTION(put_low, bit<32>, last_ticket_low, { v = TICKET_LOW; o = v; })
+    ACTION(get_high, bit<32>, last_ticket_high, { o = v; })
+    ACTION(put_high, bit<32>, last_ticket_high, { v = TICKET_HIGH; o = v; })
+    ACTION(clear_high, bit<32>, last_ticket_high, { v = NO_TICKET; o = v; })
+
+    action do_get_low() { TICKET_LOW = get_low.execute(m.b.qp); }
+    action do_put_low() { put_low.execute(m.b.qp); }
+    table ops_low {
+        key = { m.do_last_ticket : exact; }
+        actions = { do_get_low; do_put_low; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            DO_GET : do_get_low();
+            DO_SET : do_put_low();
+        }
+    }
+    action do_get_high() { TICKET_HIGH = get_high.execute(m.b.qp); }
+    action do_put_high() { put_high.execute(m.b.qp); }
+    action do_clear_high() { clear_high.execute(m.b.qp); }
+    table ops_high {
+        key = { m.do_last_ticket : exact; }
+        actions = { do_get_high; do_put_high; do_clear_high; NoAction; }
+        const default_action = NoAction();
+        const entries = {
+            DO_GET   : do_get_high();
+            DO_SET   : do_put_high();
+            DO_RESET : do_clear_high();
+        }
+    }
+    apply {
+        ops_low.apply();
+        ops_high.apply();
+    }
+}
 #endif

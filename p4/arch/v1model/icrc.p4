@@ -6,13 +6,16 @@
     hdr.udp.length, 16w0xffff, hdr.bth.opcode, hdr.bth.flags, hdr.bth.pkey, 8w0xff, hdr.bth.dest_qp, hdr.bth.ack_psn
 #define CRC32(result, ...) hash(result, HashAlgorithm.crc32, 32w0, __VA_ARGS__, 33w0x100000000)
 
-// Packets whose content the switch uses: poll responses, ACKs and NAKs. The CRC over a packet and its ICRC is a
+// Packets whose content the switch uses: poll responses, ACKs and NAKs, FETCH_ADDs. The CRC over a packet and its ICRC is a
 // constant.
 const bit<32> ICRC_RIGHT = 0x2144df1c;
 control IcrcCheck(inout headers_t hdr, inout meta_t m) {
     apply {
         if (hdr.word.isValid()) {
             CRC32(m.icrc, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags, hdr.icrc.value });
+        } else if (hdr.atomic.isValid()) {
+            CRC32(m.icrc, { ICRC_HEADERS, hdr.atomic.va_hi, hdr.atomic.va_lo, hdr.atomic.rkey, hdr.atomic.add_hi,
+                            hdr.atomic.add_lo, hdr.atomic.compare_hi, hdr.atomic.compare_lo, hdr.icrc.value });
         } else {
             CRC32(m.icrc, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.icrc.value });
         }
@@ -46,7 +49,9 @@ control IcrcAfter(inout headers_t hdr, inout meta_t m) {
 // The whole ICRC of a packet that the switch makes.
 control IcrcOwn(inout headers_t hdr, inout meta_t m) {
     apply {
-        if (hdr.word.isValid()) {
+        if (hdr.word.isValid() && hdr.aeth.isValid()) {
+            CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
+        } else if (hdr.word.isValid()) {
             CRC32(m.crc_new, { ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
                                hdr.word.counter, hdr.word.flags });
         } else if (hdr.commit.isValid()) {

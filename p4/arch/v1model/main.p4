@@ -2,6 +2,9 @@
 #include <core.p4>
 #include <v1model.p4>
 
+// Tickets of sequencers (pipeline/sequencer.p4).
+#define ZSR_SEQUENCER
+
 #include "../../common/types.p4"
 #include "../../common/headers.p4"
 #include "../../common/metadata.p4"

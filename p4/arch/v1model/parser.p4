@@ -67,14 +67,23 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
     }
     state bth {
         pkt.extract(hdr.bth);
-        transition select(hdr.bth.opcode) {
-            OP_READ_FIRST : aeth;
-            OP_READ_LAST  : aeth;
-            OP_READ_ONLY  : aeth;
-            OP_ACK        : aeth;
-            default       : accept;
+        transition select(hdr.bth.opcode, hdr.udp.length) {
+            (OP_READ_FIRST, _) : aeth;
+            (OP_READ_LAST, _)  : aeth;
+            (OP_READ_ONLY, _)  : aeth;
+            (OP_ACK, _)        : aeth;
+#ifdef ZSR_SEQUENCER
+            (OP_FETCH_ADD, 8 + 12 + 28 + 4) : atomic;
+#endif
+            default            : accept;
         }
     }
+#ifdef ZSR_SEQUENCER
+    state atomic {
+        pkt.extract(hdr.atomic);
+        transition icrc;
+    }
+#endif
     state aeth {
         pkt.extract(hdr.aeth);
         transition select(hdr.bth.opcode, hdr.udp.length) {
@@ -105,6 +114,7 @@ control ZsrDeparser(packet_out pkt, in headers_t hdr) {
         pkt.emit(hdr.bth);
         pkt.emit(hdr.aeth);
         pkt.emit(hdr.reth);
+        pkt.emit(hdr.atomic);
         pkt.emit(hdr.word);
         pkt.emit(hdr.commit);
         pkt.emit(hdr.icrc);

@@ -385,4 +385,61 @@ control ConsumerDueState(inout meta_t m) {
         }
     }
 }
+
+// Client of a sequencer -> PSN of its next request; gives the old value. DO_MATCH: a request that is this one moves it
+// on to `next_psn`. DO_RESET: to `psn`.
+control TicketPsnState(inout meta_t m) {
+    register<psn_t>(ZSR_MAX_QPS) ticket_psn;
+    apply {
+        if (m.do_ticket_psn == DO_RESET) {
+            ticket_psn.write((bit<32>)m.b.qp, m.b.psn);
+        } else {
+            ticket_psn.read(m.awaited, (bit<32>)m.b.qp);
+            if (m.awaited == m.b.psn) { ticket_psn.write((bit<32>)m.b.qp, m.next_psn); }
+        }
+    }
+}
+
+// Sequencer -> lower word of the next ticket. DO_ADD: by `amount`; gives the old value. DO_RESET: to the packet's.
+control TicketLowState(inout meta_t m) {
+    register<bit<32>>(ZSR_MAX_FLOWS) ticket_low;
+    apply {
+        if (m.do_ticket == DO_RESET) {
+            ticket_low.write((bit<32>)SEQUENCER, TICKET_LOW);
+        } else {
+            ticket_low.read(TICKET_LOW, (bit<32>)SEQUENCER);
+            ticket_low.write((bit<32>)SEQUENCER, TICKET_LOW + m.amount);
+        }
+    }
+}
+
+// Sequencer -> upper word. DO_ADD: by `carry`; gives the old value. DO_RESET: to the packet's.
+control TicketHighState(inout meta_t m) {
+    register<bit<32>>(ZSR_MAX_FLOWS) ticket_high;
+    apply {
+        if (m.do_ticket == DO_RESET) {
+            ticket_high.write((bit<32>)SEQUENCER, TICKET_HIGH);
+        } else {
+            ticket_high.read(TICKET_HIGH, (bit<32>)SEQUENCER);
+            ticket_high.write((bit<32>)SEQUENCER, TICKET_HIGH + m.carry);
+        }
+    }
+}
+
+// Client of a sequencer -> its last ticket, for when it repeats its request. DO_RESET: it has had none.
+control LastTicketState(inout meta_t m) {
+    register<bit<32>>(ZSR_MAX_QPS) last_ticket_low;
+    register<bit<32>>(ZSR_MAX_QPS) last_ticket_high;
+    apply {
+        if (m.do_last_ticket == DO_RESET) {
+            last_ticket_high.write((bit<32>)m.b.qp, NO_TICKET);
+        } else if (m.do_last_ticket == DO_SET) {
+            last_ticket_low.write((bit<32>)m.b.qp, TICKET_LOW);
+            last_ticket_high.write((bit<32>)m.b.qp, TICKET_HIGH);
+        } else {
+            last_ticket_low.read(TICKET_LOW, (bit<32>)m.b.qp);
+            last_ticket_high.read(TICKET_HIGH, (bit<32>)m.b.qp);
+        }
+    }
+}
 #endif
