@@ -49,6 +49,31 @@ pub(crate) unsafe fn load(src: *const u8, dst: &mut [u8]) {
     }
 }
 
+/// What an atomic operation makes of a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// The sum, modulo 2⁶⁴.
+    Add(u64),
+    /// `swap`, if it is `compare`.
+    Swap { compare: u64, swap: u64 },
+}
+
+/// Changes the 8 bytes at `at`, a number in this machine's byte order. Gives what they were before.
+///
+/// # Safety
+/// `at` must be a multiple of 8, valid for reads and writes of 8 bytes, and not be part of a Rust reference in use.
+pub(crate) unsafe fn change(at: *mut u8, change: Change) -> u64 {
+    // SAFETY: as promised by the caller.
+    let word = unsafe { AtomicU64::from_ptr(at.cast()) };
+    match change {
+        Change::Add(add) => word.fetch_add(add, Ordering::AcqRel),
+        Change::Swap { compare, swap } => {
+            let exchanged = word.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+            exchanged.unwrap_or_else(|other| other)
+        }
+    }
+}
+
 /// Orders accesses to memory whose stores a processor gathers: earlier ones take place before later ones. Within one copy there
 /// is no order: of a commit record, readers rely on the first word alone.
 #[inline]

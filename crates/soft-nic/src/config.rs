@@ -97,8 +97,10 @@ impl Access {
     pub const REMOTE_READ: Access = Access(2);
     /// The peer may WRITE.
     pub const REMOTE_WRITE: Access = Access(4);
+    /// The peer may carry out atomic operations.
+    pub const REMOTE_ATOMIC: Access = Access(8);
     /// Everything.
-    pub const ALL: Access = Access(7);
+    pub const ALL: Access = Access(15);
 
     /// Both rights.
     #[must_use]

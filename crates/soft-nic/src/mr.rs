@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use zsr_wire::Rkey;
+use zsr_wire::aeth::NakCode;
+use zsr_wire::{Rkey, atomic};
 
-use crate::access;
+use crate::access::{self, Change};
 use crate::config::Access;
 use crate::memory::{Bus, MemoryRegion, Reach};
 use crate::numbers::Numbers;
@@ -187,6 +188,19 @@ impl MrTable {
             }
             None => false,
         }
+    }
+
+    /// Carries an atomic operation out at `address`, a multiple of 8; gives what was there before, or what the peer is told. Memory that only a
+    /// bus reaches, or that begins in the middle of a word, has no atomic operations.
+    pub(crate) fn atomic(&self, rkey: Rkey, address: u64, change: Change) -> Result<u64, NakCode> {
+        let found = self.locate(rkey, address, atomic::WORD as u64, Access::REMOTE_ATOMIC);
+        let (mr, offset) = found.ok_or(NakCode::RemoteAccess)?;
+        let at = mr.base.wrapping_add(offset);
+        if !mr.coherent || at.addr() % atomic::WORD != 0 {
+            return Err(NakCode::RemoteOperational);
+        }
+        // SAFETY: locate has checked the range, the region is held alive by its slot, and the address is a multiple of 8.
+        Ok(unsafe { access::change(at, change) })
     }
 
     /// Loads `bytes` from `address`; `false`, and nothing loaded, if `rkey` does not allow it.

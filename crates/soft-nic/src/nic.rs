@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use zsr_wire::roce::Path;
-use zsr_wire::{Mac, Qpn, Rkey, reth};
+use zsr_wire::{Mac, Qpn, Rkey, atomic, reth};
 
 use crate::config::{Access, NicConfig};
 use crate::datagram::{self, Datagram};
@@ -15,7 +15,7 @@ use crate::qp::{Conn, Modify, QpCaps, QpError, QpInfo, QpState, QpTable, RtrAttr
 use crate::responder::Env;
 use crate::sched::Sched;
 use crate::stats::Stats;
-use crate::work::{Completion, CompletionQueue, MAX_PACKETS, Operation, PostError, WorkRequest};
+use crate::work::{Completion, CompletionQueue, MAX_PACKETS, PostError, WorkRequest};
 
 /// ARP requests that may wait to be answered.
 const ARP_QUEUE: usize = 64;
@@ -169,7 +169,7 @@ impl Nic {
         })
     }
 
-    /// Posts a READ or WRITE to a queue pair that is ready to send. Its completion comes by [`Nic::poll_completion`].
+    /// Posts a READ, a WRITE or an atomic operation to a queue pair that is ready to send. Its completion comes by [`Nic::poll_completion`].
     pub fn post_send(&mut self, qpn: Qpn, work: WorkRequest) -> Result<(), PostError> {
         let slot = self.qps.slot(qpn).ok_or(PostError::UnknownQp(qpn))?;
         let qp = self.qps.at_mut(slot).ok_or(PostError::UnknownQp(qpn))?;
@@ -182,7 +182,10 @@ impl Nic {
         if qp.req.len() >= qp.req.depth() {
             return Err(PostError::QueueFull { qpn, depth: qp.req.depth() });
         }
-        let needed = if work.operation == Operation::Read { Access::LOCAL_WRITE } else { Access::NONE };
+        if work.operation.is_atomic() && work.local.len as usize != atomic::WORD {
+            return Err(PostError::AtomicLength { len: work.local.len });
+        }
+        let needed = if work.operation.fetches() { Access::LOCAL_WRITE } else { Access::NONE };
         let local = work.local;
         if !self.mrs.allows(local.lkey, local.address, local.len, needed) {
             let operation = work.operation;

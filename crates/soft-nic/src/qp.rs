@@ -58,7 +58,7 @@ pub struct RtrAttr {
     pub mtu: Mtu,
     /// UDP source port of what this end sends.
     pub src_port: u16,
-    /// READ requests of the peer that may be outstanding at a time (1 to 128); one more is an invalid request.
+    /// READ requests and atomic operations of the peer that may be outstanding at a time (1 to 128); one more is an invalid request.
     pub max_dest_rd_atomic: u8,
     /// Encoded time that an RNR NAK asks the peer to wait ([`zsr_wire::aeth::rnr_timer_ns`]).
     pub min_rnr_timer: u8,
@@ -98,7 +98,7 @@ pub struct RtsAttr {
     pub retry_count: u8,
     /// RNR retries in a row before giving up; 7 never gives up.
     pub rnr_retry: u8,
-    /// Own READ requests outstanding at a time; must not be more than the peer takes.
+    /// Own READ requests and atomic operations outstanding at a time; must not be more than the peer takes.
     pub max_rd_atomic: u8,
 }
 
@@ -116,7 +116,7 @@ pub enum Modify {
     Reset,
     /// From Reset or Init: what the peer may do.
     Init {
-        /// REMOTE_READ and REMOTE_WRITE count.
+        /// REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC count.
         access: Access,
     },
     /// From Init: connect.
@@ -244,7 +244,7 @@ impl Qp {
 
     #[inline]
     pub(crate) fn wants_control(&self) -> bool {
-        self.cnp_due || matches!(self.resp.front(), Some(Response::Ack(_)))
+        self.cnp_due || matches!(self.resp.front(), Some(Response::Ack(_) | Response::Atomic(_)))
     }
 
     #[inline]

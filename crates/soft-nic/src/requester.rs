@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use zsr_wire::aeth::{self, NakCode, Syndrome, rnr_timer_ns};
 use zsr_wire::roce::Packet;
-use zsr_wire::{Frame, Opcode, Psn, Qpn, reth};
+use zsr_wire::{Frame, Opcode, Psn, Qpn, atomic, reth};
 
 use crate::config::{Access, Mtu};
 use crate::qp::{Conn, RtsAttr};
@@ -30,13 +30,14 @@ struct Wqe {
     work: WorkRequest,
     first: Psn,
     packets: u32,
-    /// READ: responses received.
+    /// READ or atomic operation: responses received.
     received: u32,
 }
 
 impl Wqe {
-    fn is_read(&self) -> bool {
-        self.work.operation == Operation::Read
+    /// A READ or an atomic operation, which is as a READ of one packet to all but the wire.
+    fn fetches(&self) -> bool {
+        self.work.operation.fetches()
     }
 
     fn end(&self) -> Psn {
@@ -140,7 +141,7 @@ impl Requester {
             return false;
         }
         let out = wqe.first.plus(self.cursor.1).distance(self.una);
-        if wqe.is_read() {
+        if wqe.fetches() {
             // A single READ longer than the window is still sent, alone.
             self.reads_out < usize::from(self.attr.max_rd_atomic)
                 && (out + wqe.packets <= WINDOW || self.cursor.0 == 0)
@@ -161,7 +162,9 @@ impl Requester {
         let Some(wqe) = self.queue.get(index) else { return Ok(()) };
         let mtu = conn.mtu;
         let ident = conn.ident();
-        let ok = if wqe.is_read() {
+        let ok = if wqe.work.operation.is_atomic() {
+            emit_atomic(wqe, conn, ident, frame)
+        } else if wqe.fetches() {
             emit_read(wqe, mtu, conn, ident, frame)
         } else {
             emit_write(wqe, k, env, conn, ident, frame)
@@ -170,8 +173,8 @@ impl Requester {
             return Err(self.break_at(env, qpn, index, Status::LocalProtection));
         }
         let (sent_to, last) =
-            if wqe.is_read() { (wqe.end(), true) } else { (wqe.first.plus(k + 1), k + 1 == wqe.packets) };
-        if wqe.is_read() {
+            if wqe.fetches() { (wqe.end(), true) } else { (wqe.first.plus(k + 1), k + 1 == wqe.packets) };
+        if wqe.fetches() {
             self.reads_out += 1;
         }
         self.cursor = if last { (index + 1, 0) } else { (index, k + 1) };
@@ -208,7 +211,7 @@ impl Requester {
         self.repaired = true;
         self.reads_out = 0;
         // The front entry is the oldest that is not complete, and `una` lies within it.
-        let k = self.queue.front().map_or(0, |w| if w.is_read() { 0 } else { self.una.distance(w.first) });
+        let k = self.queue.front().map_or(0, |w| if w.fetches() { 0 } else { self.una.distance(w.first) });
         self.cursor = (0, k);
     }
 
@@ -253,7 +256,7 @@ impl Requester {
         let mut whole = true;
         while let Some(wqe) = self.queue.front() {
             let done = end.since(wqe.end()) >= 0;
-            if wqe.is_read() {
+            if wqe.fetches() {
                 let have = wqe.first.plus(wqe.received);
                 if wqe.received < wqe.packets {
                     self.una = have;
@@ -271,7 +274,7 @@ impl Requester {
         }
         // After going back, the cursor may lie before what is answered by now.
         if let (0, Some(wqe)) = (self.cursor.0, self.queue.front())
-            && !wqe.is_read()
+            && !wqe.fetches()
         {
             self.cursor.1 = self.cursor.1.max(self.una.distance(wqe.first));
         }
@@ -287,7 +290,7 @@ impl Requester {
             self.cursor = (0, 0);
         } else {
             self.cursor.0 -= 1;
-            if wqe.is_read() {
+            if wqe.fetches() {
                 self.reads_out = self.reads_out.saturating_sub(1);
             }
         }
@@ -312,7 +315,9 @@ impl Requester {
             return Ok(());
         }
         match (packet.opcode(), packet.aeth()) {
-            (op, _) if op.is_read_response() => self.read_response(env, qpn, mtu, packet),
+            (op, _) if op.is_read_response() || op == Opcode::AtomicAcknowledge => {
+                self.read_response(env, qpn, mtu, packet)
+            }
             (Opcode::Acknowledge, Some(Ok(aeth))) => self.acknowledge(env, qpn, packet.psn(), &aeth),
             _ => {
                 env.stats.drop(DropReason::StaleResponse);
@@ -381,13 +386,16 @@ impl Requester {
             return self.retry(env, qpn);
         }
         let Some(wqe) = self.queue.front_mut() else { return Ok(()) };
-        if !wqe.is_read() || psn != wqe.first.plus(wqe.received) {
+        let fits = wqe.fetches() && wqe.work.operation.is_atomic() == packet.original().is_some();
+        if !fits || psn != wqe.first.plus(wqe.received) {
             env.stats.drop(DropReason::StaleResponse);
             return Ok(());
         }
         let offset = u64::from(wqe.received) << mtu.shift();
         let left = u64::from(wqe.work.local.len) - offset;
-        let payload = packet.payload();
+        // An atomic operation's word is in the host's byte order, as it was in the peer's.
+        let word = packet.original().map(u64::to_ne_bytes);
+        let payload = word.as_ref().map_or(packet.payload(), |word| word);
         if payload.len() as u64 != left.min(mtu.bytes().into()) {
             return Err(self.break_at(env, qpn, 0, Status::BadResponse));
         }
@@ -404,6 +412,20 @@ impl Requester {
 fn complete(env: &mut Env<'_>, qpn: Qpn, work: &WorkRequest, status: Status) {
     let kind = CompletionKind::Send(work.operation);
     env.completions.push(Completion { qpn, wr_id: work.wr_id, kind, status, len: work.local.len });
+}
+
+fn emit_atomic(wqe: &Wqe, conn: &Conn, ident: u16, frame: &mut Frame) -> bool {
+    let (opcode, swap_or_add, compare) = match wqe.work.operation {
+        Operation::CompareSwap { compare, swap } => (Opcode::CompareSwap, swap, compare),
+        Operation::FetchAdd(add) => (Opcode::FetchAdd, add, 0),
+        Operation::Read | Operation::Write | Operation::WriteImm(_) => return false,
+    };
+    let head = Head { opcode, psn: wqe.first, ack_req: false, payload_len: 0, ident };
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
+    let (address, rkey) = (wqe.work.remote_address, wqe.work.rkey);
+    let ok = atomic::Repr { address, rkey, swap_or_add, compare }.emit(open.rest()).is_ok();
+    open.seal();
+    ok
 }
 
 /// A READ request for everything that has not come yet.

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use zsr_wire::aeth::{NakCode, Syndrome};
 use zsr_wire::roce::Packet;
-use zsr_wire::{Opcode, Psn, Qpn, Rkey, reth};
+use zsr_wire::{Opcode, Psn, Qpn, Rkey, atomic, reth};
 
+use crate::access::Change;
 use crate::config::{Access, Mtu};
 use crate::mr::MrTable;
 use crate::stats::{DropReason, Stats};
@@ -45,11 +46,22 @@ pub(crate) struct ReadJob {
     pub(crate) again: bool,
 }
 
+/// What an atomic operation found, to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtomicAnswer {
+    pub(crate) psn: Psn,
+    pub(crate) original: u64,
+    pub(crate) msn: u32,
+    /// Carried out before, as with READs.
+    again: bool,
+}
+
 /// One entry of the response queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Response {
     Ack(Ack),
     Read(ReadJob),
+    Atomic(AtomicAnswer),
 }
 
 /// A WRITE of several packets that is under way.
@@ -71,7 +83,9 @@ pub(crate) struct Responder {
     reported: bool,
     write: Option<WriteCursor>,
     queue: VecDeque<Response>,
-    /// READs in the queue, and duplicates among them.
+    /// What atomic operations found: the last ones, as many as the peer may have outstanding (responder resources).
+    answers: VecDeque<AtomicAnswer>,
+    /// READs and answers to atomic operations in the queue, and duplicates among them.
     reads: usize,
     again: usize,
     max_reads: usize,
@@ -87,6 +101,7 @@ impl Responder {
             reported: false,
             write: None,
             queue: VecDeque::new(),
+            answers: VecDeque::new(),
             reads: 0,
             again: 0,
             max_reads: 0,
@@ -103,10 +118,12 @@ impl Responder {
         self.rnr_timer = rnr_timer;
         // Two places per READ: duplicates of all of them may wait too. One more place is for a last NAK.
         self.queue.reserve(2 * self.max_reads + MAX_ACKS + 1);
+        self.answers.reserve(self.max_reads);
     }
 
     pub(crate) fn disconnect(&mut self) {
         self.queue.clear();
+        self.answers.clear();
         (self.reads, self.again) = (0, 0);
         self.msn = 0;
         self.write = None;
@@ -131,10 +148,13 @@ impl Responder {
     /// The front entry has been sent.
     #[inline]
     pub(crate) fn pop(&mut self) {
-        if let Some(Response::Read(job)) = self.queue.pop_front() {
-            self.reads -= 1;
-            self.again -= usize::from(job.again);
-        }
+        let again = match self.queue.pop_front() {
+            Some(Response::Read(job)) => job.again,
+            Some(Response::Atomic(answer)) => answer.again,
+            Some(Response::Ack(_)) | None => return,
+        };
+        self.reads -= 1;
+        self.again -= usize::from(again);
     }
 
     /// The READ at the front can't be carried on, since its memory is gone: everything behind it is dropped, and a
@@ -191,6 +211,7 @@ impl Responder {
         }
         match packet.opcode() {
             Opcode::ReadRequest => self.read(env, mtu, rights, packet),
+            Opcode::FetchAdd | Opcode::CompareSwap => self.atomic(env, rights, packet),
             op if op.is_write() => self.write(env, qpn, mtu, rights, packet),
             _ => self.fatal(env, packet.psn(), NakCode::InvalidRequest),
         }
@@ -207,11 +228,14 @@ impl Responder {
         self.push_nak(env, self.expected, NakCode::PsnSequence);
     }
 
-    /// A request that has been executed (IBTA vol. 1, 9.7.5): a READ is carried out again, anything else only
-    /// acknowledged again.
+    /// A request that has been executed (IBTA vol. 1, 9.7.5): a READ is carried out again, an atomic operation gets its answer again, anything else
+    /// is only acknowledged again.
     #[cold]
     fn duplicate(&mut self, env: &mut Env<'_>, mtu: Mtu, rights: Access, packet: &Packet<&[u8]>) {
         env.stats.duplicates += 1;
+        if packet.atomic().is_some() {
+            return self.answer_again(env, packet.psn());
+        }
         let Some(reth) = packet.reth().filter(|_| packet.opcode() == Opcode::ReadRequest) else {
             self.push_ack(env);
             return;
@@ -247,6 +271,21 @@ impl Responder {
             self.queue.push_back(Response::Read(job));
         } else {
             env.stats.drop(DropReason::DuplicateRead);
+        }
+    }
+
+    /// An atomic operation that has been carried out.
+    fn answer_again(&mut self, env: &mut Env<'_>, psn: Psn) {
+        let waits = |entry: &Response| matches!(entry, Response::Atomic(answer) if answer.psn == psn);
+        let known = self.answers.iter().find(|answer| answer.psn == psn);
+        match known.copied() {
+            Some(_) if self.queue.iter().any(waits) => {}
+            Some(answer) if self.again < self.max_reads => {
+                self.reads += 1;
+                self.again += 1;
+                self.queue.push_back(Response::Atomic(AtomicAnswer { again: true, msn: self.msn, ..answer }));
+            }
+            _ => env.stats.drop(DropReason::DuplicateAtomic),
         }
     }
 
@@ -292,6 +331,41 @@ impl Responder {
         self.reads += 1;
         self.queue.push_back(Response::Read(job));
         env.stats.read_requests += 1;
+        Ok(())
+    }
+
+    fn atomic(&mut self, env: &mut Env<'_>, rights: Access, packet: &Packet<&[u8]>) -> Result<(), Fatal> {
+        let psn = packet.psn();
+        let Some(request) = packet.atomic() else {
+            return self.fatal(env, psn, NakCode::InvalidRequest);
+        };
+        let invalid = self.write.is_some()
+            || !rights.allows(Access::REMOTE_ATOMIC)
+            || !request.address.is_multiple_of(atomic::WORD as u64)
+            || !packet.payload().is_empty()
+            || self.reads - self.again >= self.max_reads;
+        if invalid {
+            return self.fatal(env, psn, NakCode::InvalidRequest);
+        }
+        let change = match packet.opcode() {
+            Opcode::FetchAdd => Change::Add(request.swap_or_add),
+            _ => Change::Swap { compare: request.compare, swap: request.swap_or_add },
+        };
+        let original = match env.mrs.atomic(request.rkey, request.address, change) {
+            Ok(original) => original,
+            Err(code) => return self.fatal(env, psn, code),
+        };
+        self.reported = false;
+        self.advance_msn();
+        self.expected = psn.next();
+        let answer = AtomicAnswer { psn, original, msn: self.msn, again: false };
+        if self.answers.len() == self.max_reads {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(answer);
+        self.reads += 1;
+        self.queue.push_back(Response::Atomic(answer));
+        env.stats.atomics += 1;
         Ok(())
     }
 

@@ -50,6 +50,8 @@ drop_reasons! {
     OutOfSequence = "behind a reported gap";
     /// A duplicate READ that can't be carried out: key, range or queue space.
     DuplicateRead = "duplicate READ that can't be carried out";
+    /// An atomic operation that was carried out, and whose answer is not kept any more.
+    DuplicateAtomic = "duplicate atomic operation whose answer is not kept any more";
     /// No room for one more response.
     ResponseQueueFull = "response queue full";
     /// A response that belongs to nothing outstanding (late, duplicate, or foreign).
@@ -79,6 +81,8 @@ pub struct Stats {
     pub read_packets: u64,
     /// Payload bytes in them.
     pub read_bytes: u64,
+    /// Atomic operations carried out by the responder.
+    pub atomics: u64,
     /// Positive acknowledgements sent.
     pub acks: u64,
     /// Acknowledgements saved because a later one covered them.
@@ -87,7 +91,8 @@ pub struct Stats {
     pub naks: [u64; 4],
     /// RNR NAKs sent.
     pub rnr_naks: u64,
-    /// Requests that had been executed before: WRITEs acknowledged again, READs carried out again.
+    /// Requests that had been executed before: WRITEs acknowledged again, READs carried out again, atomic operations
+    /// answered again.
     pub duplicates: u64,
     /// ARP requests answered.
     pub arp_replies: u64,

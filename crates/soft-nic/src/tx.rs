@@ -1,13 +1,14 @@
 //! Frames out: acknowledgements first, then one data packet per queue pair in turn.
 
 use zsr_wire::aeth::{self, Syndrome};
+use zsr_wire::message::Message;
 use zsr_wire::roce::BTH_AT;
 use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet, vlan};
 
 use crate::config::Access;
 use crate::nic::Nic;
 use crate::qp::{Conn, Qp, QpState};
-use crate::responder::{Ack, Env, ReadJob, Response};
+use crate::responder::{Ack, AtomicAnswer, Env, ReadJob, Response};
 use crate::template::Head;
 
 impl Nic {
@@ -123,6 +124,10 @@ fn send_control(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
             }
             emit_ack(conn, &ack, frame)
         }
+        Some(&Response::Atomic(answer)) => {
+            qp.resp.pop();
+            emit_atomic_ack(conn, &answer, frame)
+        }
         _ => false,
     }
 }
@@ -177,6 +182,17 @@ fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {
     };
     let Some(mut open) = conn.template.start(frame, &head) else { return false };
     let ok = aeth::Repr { syndrome: ack.syndrome, msn: ack.msn }.emit(open.rest()).is_ok();
+    open.seal();
+    ok
+}
+
+fn emit_atomic_ack(conn: &mut Conn, answer: &AtomicAnswer, frame: &mut Frame) -> bool {
+    let opcode = Opcode::AtomicAcknowledge;
+    let head = Head { opcode, psn: answer.psn, ack_req: false, payload_len: 0, ident: conn.ident() };
+    let Some(mut open) = conn.template.start(frame, &head) else { return false };
+    let message =
+        Message::AtomicAcknowledge(aeth::Repr { syndrome: Syndrome::ACK, msn: answer.msn }, answer.original);
+    let ok = message.emit_extension(open.rest()).is_ok();
     open.seal();
     ok
 }

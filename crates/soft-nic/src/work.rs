@@ -30,9 +30,32 @@ pub enum Operation {
     Write,
     /// RDMA WRITE that uses up a receive of the peer and gives it these 32 bits.
     WriteImm(u32),
+    /// Atomic: adds this to the remote word, modulo 2⁶⁴. What the word was before goes to local memory. Both are 8 bytes at an address that is a
+    /// multiple of 8, in their host's byte order.
+    FetchAdd(u64),
+    /// Atomic: likewise, but stores `swap` if the word is `compare`.
+    CompareSwap {
+        /// What the word must be.
+        compare: u64,
+        /// What it becomes then.
+        swap: u64,
+    },
 }
 
-/// One READ or WRITE to be carried out.
+impl Operation {
+    /// Whether remote memory, or what it was, comes into local memory.
+    #[inline]
+    pub(crate) const fn fetches(self) -> bool {
+        matches!(self, Operation::Read) || self.is_atomic()
+    }
+
+    #[inline]
+    pub(crate) const fn is_atomic(self) -> bool {
+        matches!(self, Operation::FetchAdd(_) | Operation::CompareSwap { .. })
+    }
+}
+
+/// One READ, WRITE or atomic operation to be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkRequest {
     /// Given back in the completion.
@@ -64,7 +87,7 @@ pub enum Status {
     RetryExceeded,
     /// The peer was not ready more often than the RNR retry count allows.
     RnrRetryExceeded,
-    /// The peer answered a READ with packets of the wrong length or kind.
+    /// The peer answered a READ with packets of the wrong length.
     BadResponse,
     /// Never carried out: the queue pair went to the error state before.
     Flushed,
@@ -73,7 +96,7 @@ pub enum Status {
 /// What a completion is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionKind {
-    /// A READ or WRITE posted by `post_send`.
+    /// A READ, WRITE or atomic operation posted by `post_send`.
     Send(Operation),
     /// A receive used up by the peer's WRITE with immediate data.
     Receive {
@@ -130,6 +153,12 @@ pub enum PostError {
     /// The message is too long.
     #[error("a message of {len} bytes is too long: at most 2147483648 bytes and {MAX_PACKETS} packets")]
     TooLong {
+        /// Length in bytes.
+        len: u32,
+    },
+    /// An atomic operation whose local memory is not one word.
+    #[error("an atomic operation gives 8 bytes, and its local memory has {len}: say 8")]
+    AtomicLength {
         /// Length in bytes.
         len: u32,
     },

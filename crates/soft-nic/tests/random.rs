@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use zsr_soft_nic::{Mtu, Operation, QpState, Status};
 use zsr_wire::aeth::{self, Syndrome};
 use zsr_wire::message::Message;
-use zsr_wire::{Frame, Psn, Rkey, reth};
+use zsr_wire::{Frame, Psn, Rkey, atomic, reth};
 
 /// A packet that is nearly right: the NIC gets past its first checks.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ fn near() -> impl Strategy<Value = Near> {
     let address = prop_oneof![4 => 0..SIZE as u64 + 10, 1 => any::<u64>()];
     let length = prop_oneof![4 => 0u32..700, 1 => any::<u32>()];
     let flip = prop_oneof![6 => Just(None), 1 => (0usize..90, 0u8..8).prop_map(Some)];
-    (0u8..13, -3i32..4, address, length, prop::bool::weighted(0.9), 0usize..300, any::<bool>(), flip)
+    (0u8..16, -3i32..4, address, length, prop::bool::weighted(0.9), 0usize..300, any::<bool>(), flip)
         .prop_map(|(kind, psn, address, length, good_key, payload, ack_req, flip)| Near {
             kind,
             psn,
@@ -43,6 +43,8 @@ fn build(b: &Bench, near: &Near) -> Option<Frame> {
     let rkey = if near.good_key { b.host.rkey } else { Rkey(5) };
     let r = reth::Repr { address: near.address, rkey, length: near.length };
     let a = aeth::Repr { syndrome: Syndrome::ACK, msn: 0 };
+    let aligned = if near.ack_req { near.address & !7 } else { near.address };
+    let word = atomic::Repr { address: aligned, rkey, swap_or_add: near.length.into(), compare: 0 };
     let message = match near.kind {
         0 => Message::ReadRequest(r),
         1 => Message::ReadResponseFirst(a),
@@ -56,6 +58,9 @@ fn build(b: &Bench, near: &Near) -> Option<Frame> {
         9 => Message::WriteOnly(r),
         10 => Message::WriteOnlyImm(r, 2),
         11 => Message::Acknowledge(a),
+        13 => Message::FetchAdd(word),
+        14 => Message::CompareSwap(word),
+        15 => Message::AtomicAcknowledge(a, near.address),
         _ => Message::Cnp,
     };
     let expected = b.host.nic.qp_info(b.host.qpn)?.expected_psn.get();
@@ -111,7 +116,7 @@ proptest! {
 
     #[test]
     fn any_work_over_a_lossy_wire_equals_a_model_of_the_memory(
-        work in proptest::collection::vec((any::<bool>(), 0usize..20_000, 0usize..20_000, 0u32..4000), 1..40),
+        work in proptest::collection::vec((0u8..4, 0usize..20_000, 0usize..20_000, 0u32..4000), 1..40),
         mtu in prop::sample::select(&Mtu::ALL[..]),
         seed in any::<u64>(),
         loss in 0u64..5,
@@ -121,8 +126,19 @@ proptest! {
         p.a.memory.write(0, &a);
         p.b.memory.write(0, &b);
         let mut rng = seed;
-        for (id, (read, local, remote, len)) in work.iter().copied().enumerate() {
-            let operation = if read { Operation::Read } else { Operation::Write };
+        for (id, (kind, local, mut remote, mut len)) in work.iter().copied().enumerate() {
+            if kind > 1 {
+                (remote, len) = (remote & !7, 8);
+            }
+            let was = u64::from_ne_bytes(b[remote..remote + 8].try_into().unwrap());
+            // One in two finds what it compares with.
+            let (compare, swap) = (was ^ u64::from(rng & 1 << 40 != 0), rng);
+            let operation = match kind {
+                0 => Operation::Read,
+                1 => Operation::Write,
+                2 => Operation::FetchAdd(rng),
+                _ => Operation::CompareSwap { compare, swap },
+            };
             p.a.nic.post_send(p.a.qpn, p.work(id as u64, operation, local as u64, remote as u64, len)).unwrap();
             // One at a time: a READ sent again may see what later WRITEs stored, as the specification allows.
             p.run(|_| {
@@ -131,7 +147,12 @@ proptest! {
             }, 2000);
             prop_assert_eq!(p.completions(), [(id as u64, Status::Success)]);
             let n = len as usize;
-            if read {
+            if kind > 1 {
+                let sum = was.wrapping_add(swap);
+                let now = if kind == 2 { sum } else if compare == was { swap } else { was };
+                a[local..local + 8].copy_from_slice(&was.to_ne_bytes());
+                b[remote..remote + 8].copy_from_slice(&now.to_ne_bytes());
+            } else if kind == 0 {
                 a[local..local + n].copy_from_slice(&b[remote..remote + n]);
             } else {
                 b[remote..remote + n].copy_from_slice(&a[local..local + n]);

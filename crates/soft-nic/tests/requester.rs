@@ -111,10 +111,10 @@ fn refused_requests_complete_with_the_reason() {
     let cases: [fn(&mut WorkRequest); 3] = [
         |w| w.rkey = Rkey(w.rkey.0 ^ 1),
         |w| w.remote_address = SIZE as u64,
-        |w| w.remote_address = u64::MAX,
+        |w| w.remote_address = u64::MAX - 7,
     ];
     for spoil in cases {
-        for operation in [Operation::Read, Operation::Write] {
+        for operation in [Operation::Read, Operation::Write, Operation::FetchAdd(1)] {
             let mut p = pair();
             p.a.nic.post_send(p.a.qpn, p.work(1, Operation::Write, 0, 0, 8)).unwrap();
             let mut bad = p.work(2, operation, 0, 0, 8);
@@ -128,6 +128,35 @@ fn refused_requests_complete_with_the_reason() {
             );
             assert_eq!(p.b.nic.qp_info(p.b.qpn).unwrap().state, QpState::Error);
         }
+    }
+}
+
+/// Atomic operations count as READs; those that get lost in either direction are carried out once.
+#[test]
+fn atomic_operations_are_carried_out_once_and_in_order() {
+    for lost in 0..12 {
+        let mut p = Pair::new(Mtu::Mtu256, |rtr, rts| (rtr.max_dest_rd_atomic, rts.max_rd_atomic) = (2, 2));
+        for id in 0..6 {
+            p.a.nic.post_send(p.a.qpn, p.work(id, Operation::FetchAdd(id + 1), 8 * id, 64, 8)).unwrap();
+        }
+        let compare = Operation::CompareSwap { compare: 21, swap: 5 };
+        p.a.nic.post_send(p.a.qpn, p.work(6, compare, 48, 64, 8)).unwrap();
+        let mut seen = 0;
+        p.run(
+            |packet| {
+                let counts = packet.atomic().is_some() || packet.original().is_some();
+                seen += usize::from(counts);
+                counts && seen == lost + 1
+            },
+            20,
+        );
+        assert_eq!(p.completions(), (0..7).map(|id| (id, Status::Success)).collect::<Vec<_>>());
+        let found: Vec<u64> =
+            p.a.bytes(0, 56).chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+        assert_eq!(found, [0, 1, 3, 6, 10, 15, 21], "packet {lost} was lost");
+        assert_eq!(p.b.bytes(64, 8), 5u64.to_ne_bytes());
+        assert_eq!(p.b.nic.stats().atomics, 7);
+        assert_eq!(p.b.nic.stats().naks[1..], [0; 3]);
     }
 }
 
@@ -207,6 +236,8 @@ fn misuse_is_refused_with_a_reason() {
     let mut work = p.work(1, Operation::Read, 0, 0, 8);
     work.local.lkey = Rkey(work.local.lkey.0 ^ 1);
     assert!(matches!(p.a.nic.post_send(p.a.qpn, work), Err(PostError::LocalMemory { .. })));
+    let long = p.work(1, Operation::FetchAdd(1), 0, 0, 16);
+    assert_eq!(p.a.nic.post_send(p.a.qpn, long), Err(PostError::AtomicLength { len: 16 }));
     for id in 0..64 {
         p.a.nic.post_send(p.a.qpn, p.work(id, Operation::Write, 0, 0, 8)).unwrap();
     }

@@ -7,7 +7,7 @@ use zsr_soft_nic::{Access, CompletionKind, DropReason, Modify, Mtu, QpCaps, QpSt
 use zsr_wire::aeth::{self, NakCode, Syndrome};
 use zsr_wire::message::Message;
 use zsr_wire::roce::Packet;
-use zsr_wire::{Frame, Opcode, Psn, Rkey, arp, ethernet, reth};
+use zsr_wire::{Frame, Opcode, Psn, Rkey, arp, atomic, ethernet, reth};
 
 fn ack(psn: i32, msn: u32) -> (i32, Message, Vec<u8>) {
     (psn, Message::Acknowledge(aeth::Repr { syndrome: Syndrome::ACK, msn }), vec![])
@@ -278,6 +278,90 @@ fn keys_bounds_and_rights_are_checked() {
     refused_with(invalid, Access::REMOTE_READ, &[], |b| Message::WriteOnly(b.reth(4096, 4)), 4);
     refused_with(invalid, Access::REMOTE_WRITE, &[], |b| Message::ReadRequest(b.reth(4096, 4)), 0);
     refused_with(invalid, Access::ALL, &[], |b| Message::ReadRequest(b.reth(0, (1 << 31) + 1)), 0);
+}
+
+fn word(b: &Bench, address: u64, swap_or_add: u64, compare: u64) -> atomic::Repr {
+    atomic::Repr { address, rkey: b.host.rkey, swap_or_add, compare }
+}
+
+fn found(psn: i32, msn: u32, original: u64) -> (i32, Message, Vec<u8>) {
+    (psn, Message::AtomicAcknowledge(ok(msn), original), vec![])
+}
+
+#[test]
+fn atomic_operations_answer_what_was_there_before() {
+    let mut b = Bench::new(Mtu::Mtu256, 0xff_fffe);
+    b.host.memory.write(8, &(u64::MAX - 1).to_ne_bytes());
+    b.send(0, Message::FetchAdd(word(&b, 8, 3, 77)), &[]);
+    assert_eq!(b.host.bytes(8, 8), 1u64.to_ne_bytes(), "modulo 2^64");
+    b.send(1, Message::CompareSwap(word(&b, 8, 9, 2)), &[]);
+    assert_eq!(b.host.bytes(8, 8), 1u64.to_ne_bytes());
+    b.send(2, Message::CompareSwap(word(&b, 8, 9, 1)), &[]);
+    assert_eq!(b.host.bytes(0, 24), [[0; 8], 9u64.to_ne_bytes(), [0; 8]].concat());
+    assert_eq!(b.replies(), [found(0, 1, u64::MAX - 1), found(1, 2, 1), found(2, 3, 1)]);
+    assert_eq!(b.host.nic.stats().atomics, 3);
+}
+
+#[test]
+fn duplicate_atomic_operations_get_their_answers_again() {
+    let mut b = Bench::new(Mtu::Mtu256, 0xff_fffe);
+    for psn in 0..6 {
+        b.send(psn, Message::FetchAdd(word(&b, 0, 10, 0)), &[]);
+        assert_eq!(b.replies(), [found(psn, psn as u32 + 1, 10 * psn as u64)]);
+    }
+    // The answers to the last four are kept, in whatever order they are asked for, also when others wait.
+    for psn in [2, 5, 2, 3] {
+        b.send(psn, Message::FetchAdd(word(&b, 0, 10, 0)), &[]);
+    }
+    assert_eq!(b.replies(), [found(2, 6, 20), found(5, 6, 50), found(3, 6, 30)]);
+    b.send(1, Message::FetchAdd(word(&b, 0, 10, 0)), &[]);
+    assert_eq!(b.replies(), []);
+    assert_eq!(b.host.nic.stats().dropped(DropReason::DuplicateAtomic), 1);
+    assert_eq!(b.host.bytes(0, 8), 60u64.to_ne_bytes());
+    // A new connection knows nothing of them.
+    let qpn = b.host.qpn;
+    b.host.nic.modify_qp(qpn, Modify::Reset).unwrap();
+    b.host.nic.modify_qp(qpn, Modify::Init { access: Access::ALL }).unwrap();
+    let attr =
+        RtrAttr { dest_mac: Some(mac(2)), ..RtrAttr::new(PEER_QPN, ip(2), b.psn.plus(6), Mtu::Mtu256) };
+    b.host.nic.modify_qp(qpn, Modify::Rtr(attr)).unwrap();
+    b.send(5, Message::FetchAdd(word(&b, 0, 10, 0)), &[]);
+    assert_eq!(b.replies(), []);
+}
+
+#[test]
+fn atomic_operations_that_are_refused() {
+    let (invalid, access) = (NakCode::InvalidRequest, NakCode::RemoteAccess);
+    for address in [4097, 4100, 4103, SIZE as u64 - 4] {
+        refused_with(invalid, Access::ALL, &[], |b| Message::FetchAdd(word(b, address, 1, 0)), 0);
+    }
+    refused_with(
+        invalid,
+        Access::REMOTE_READ.with(Access::REMOTE_WRITE),
+        &[],
+        |b| Message::FetchAdd(word(b, 4096, 1, 0)),
+        0,
+    );
+    let bad_key = |b: &Bench| atomic::Repr { rkey: Rkey(b.host.rkey.0 ^ 0x100), ..word(b, 4096, 1, 0) };
+    refused_with(access, Access::ALL, &[], |b| Message::FetchAdd(bad_key(b)), 0);
+    refused_with(access, Access::ALL, &[], |b| Message::CompareSwap(bad_key(b)), 0);
+    for address in [SIZE as u64, u64::MAX - 7] {
+        refused_with(access, Access::ALL, &[], |b| Message::FetchAdd(word(b, address, 1, 0)), 0);
+    }
+    let begun = [(Message::WriteFirst(ANY(0, 600)), 256)];
+    refused_with(invalid, Access::ALL, &begun, |b| Message::FetchAdd(word(b, 4096, 1, 0)), 0);
+}
+
+#[test]
+fn more_atomic_operations_than_agreed_are_invalid() {
+    let mut b = Bench::new(Mtu::Mtu256, 0);
+    for psn in 0..2 {
+        b.send(2 * psn, Message::FetchAdd(word(&b, 0, 1, 0)), &[]);
+        b.send(2 * psn + 1, Message::ReadRequest(b.reth(0, 4)), &[]);
+    }
+    b.send(4, Message::FetchAdd(word(&b, 0, 1, 0)), &[]);
+    assert_eq!(b.replies().last(), Some(&nak(4, NakCode::InvalidRequest, 4)));
+    assert_eq!(b.host.bytes(0, 8), 2u64.to_ne_bytes());
 }
 
 #[test]

@@ -103,6 +103,8 @@ fn roce_line(rng: &mut Rng, kind: u64) -> serde_json::Value {
         | Message::ReadResponseOnly(a)
         | Message::Acknowledge(a) => aeth = Some(a),
         Message::ReadResponseMiddle | Message::WriteMiddle | Message::WriteLast | Message::Cnp => {}
+        // Scapy's RoCE layer has no atomic operations.
+        Message::CompareSwap(_) | Message::FetchAdd(_) | Message::AtomicAcknowledge(..) => {}
     }
     json!({
         "kind": "roce", "frame": hex(frame.bytes()), "payload": hex(&payload),

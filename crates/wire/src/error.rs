@@ -19,6 +19,8 @@ pub enum Layer {
     Bth,
     /// RDMA extended transport header.
     Reth,
+    /// Atomic extended transport header, or the word behind an AETH.
+    AtomicEth,
     /// ACK extended transport header.
     Aeth,
     /// Payload, pad or invariant CRC behind the headers.
@@ -36,6 +38,7 @@ impl fmt::Display for Layer {
             Layer::Udp => "UDP",
             Layer::Bth => "BTH",
             Layer::Reth => "RETH",
+            Layer::AtomicEth => "AtomicETH",
             Layer::Aeth => "AETH",
             Layer::Payload => "payload",
             Layer::Ring => "ring",

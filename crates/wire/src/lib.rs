@@ -11,6 +11,7 @@
 
 pub mod aeth;
 pub mod arp;
+pub mod atomic;
 pub mod bth;
 mod bytes;
 pub mod error;

@@ -1,12 +1,13 @@
 //! What one RoCEv2 packet says: opcode and extension headers together, so that only legal pairs exist.
 
 use crate::aeth;
+use crate::atomic;
 use crate::error::{EmitError, Layer, ParseError, room};
 use crate::opcode::Opcode;
 use crate::reth;
 use crate::roce::{MAX_MTU, Packet};
 
-/// Opcode and extension headers of an RDMA READ, RDMA WRITE, acknowledgement or congestion notification.
+/// Opcode and extension headers of an RDMA READ, RDMA WRITE, atomic operation, acknowledgement or congestion notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// RDMA READ Request.
@@ -31,6 +32,12 @@ pub enum Message {
     WriteOnly(reth::Repr),
     /// Only packet of a WRITE with immediate data.
     WriteOnlyImm(reth::Repr, u32),
+    /// Atomic compare and swap.
+    CompareSwap(atomic::Repr),
+    /// Atomic fetch and add.
+    FetchAdd(atomic::Repr),
+    /// Answer to an atomic operation, with what the word was before.
+    AtomicAcknowledge(aeth::Repr, u64),
     /// ACK, RNR NAK or NAK: the syndrome says which.
     Acknowledge(aeth::Repr),
     /// Congestion notification.
@@ -52,6 +59,9 @@ impl Message {
             Message::WriteLastImm(_) => Opcode::WriteLastImm,
             Message::WriteOnly(_) => Opcode::WriteOnly,
             Message::WriteOnlyImm(..) => Opcode::WriteOnlyImm,
+            Message::CompareSwap(_) => Opcode::CompareSwap,
+            Message::FetchAdd(_) => Opcode::FetchAdd,
+            Message::AtomicAcknowledge(..) => Opcode::AtomicAcknowledge,
             Message::Acknowledge(_) => Opcode::Acknowledge,
             Message::Cnp => Opcode::Cnp,
         }
@@ -61,8 +71,18 @@ impl Message {
     /// which only the connection knows, is not checked beyond the largest one.
     pub const fn check_payload_len(&self, len: usize) -> Result<(), &'static str> {
         match self {
-            Message::ReadRequest(_) | Message::Acknowledge(_) | Message::Cnp if len != 0 => Err("no payload"),
-            Message::ReadRequest(_) | Message::Acknowledge(_) | Message::Cnp => Ok(()),
+            Message::ReadRequest(_)
+            | Message::CompareSwap(_)
+            | Message::FetchAdd(_)
+            | Message::AtomicAcknowledge(..)
+            | Message::Acknowledge(_)
+            | Message::Cnp => {
+                if len == 0 {
+                    Ok(())
+                } else {
+                    Err("no payload")
+                }
+            }
             _ if self.opcode().more_follows() => {
                 if len == 0 || len > MAX_MTU || !len.is_multiple_of(4) {
                     Err("one path MTU: a multiple of 4 from 4 to 4096 bytes")
@@ -90,7 +110,7 @@ impl Message {
             layer: Layer::Bth,
             field: "OpCode",
             value: opcode.code().into(),
-            expected: "RDMA READ, RDMA WRITE, Acknowledge or CNP",
+            expected: "RDMA READ, RDMA WRITE, an atomic operation, Acknowledge or CNP",
         };
         let message = match (opcode, packet.reth(), packet.aeth(), packet.immediate()) {
             (Opcode::ReadRequest, Some(reth), ..) => Message::ReadRequest(reth),
@@ -106,7 +126,12 @@ impl Message {
             (Opcode::WriteOnlyImm, Some(reth), _, Some(imm)) => Message::WriteOnlyImm(reth, imm),
             (Opcode::Acknowledge, _, Some(aeth), _) => Message::Acknowledge(aeth?),
             (Opcode::Cnp, ..) => Message::Cnp,
-            _ => return Err(unsupported),
+            _ => match (opcode, packet.atomic(), packet.aeth(), packet.original()) {
+                (Opcode::CompareSwap, Some(atomic), ..) => Message::CompareSwap(atomic),
+                (Opcode::FetchAdd, Some(atomic), ..) => Message::FetchAdd(atomic),
+                (_, _, Some(aeth), Some(original)) => Message::AtomicAcknowledge(aeth?, original),
+                _ => return Err(unsupported),
+            },
         };
         let len = packet.payload().len();
         message.check_payload_len(len).map_err(|expected| ParseError::Illegal {
@@ -119,7 +144,7 @@ impl Message {
     }
 
     /// Writes the extension headers to the start of `out`; returns their length.
-    pub(crate) fn emit_extension(&self, out: &mut [u8]) -> Result<usize, EmitError> {
+    pub fn emit_extension(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         match self {
             Message::ReadRequest(reth) | Message::WriteFirst(reth) | Message::WriteOnly(reth) => {
                 reth.emit(out)
@@ -134,6 +159,13 @@ impl Message {
             | Message::ReadResponseLast(aeth)
             | Message::ReadResponseOnly(aeth)
             | Message::Acknowledge(aeth) => aeth.emit(out),
+            Message::CompareSwap(atomic) | Message::FetchAdd(atomic) => atomic.emit(out),
+            Message::AtomicAcknowledge(aeth, original) => {
+                room(Layer::AtomicEth, aeth::LEN + atomic::WORD, out.len())?;
+                aeth.emit(out)?;
+                out[aeth::LEN..aeth::LEN + atomic::WORD].copy_from_slice(&original.to_be_bytes());
+                Ok(aeth::LEN + atomic::WORD)
+            }
             Message::WriteLastImm(imm) => {
                 room(Layer::Payload, 4, out.len())?;
                 out[..4].copy_from_slice(&imm.to_be_bytes());

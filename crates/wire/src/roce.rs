@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 
 use crate::aeth;
+use crate::atomic;
 use crate::bth;
-use crate::bytes::{array_at, u16_at, u24_at, u32_at};
+use crate::bytes::{array_at, u16_at, u24_at, u32_at, u64_at};
 use crate::error::{EmitError, Layer, ParseError, need, room};
 use crate::ethernet::{self, Mac};
 use crate::frame::Frame;
@@ -180,6 +181,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         .flatten()
     }
 
+    /// The AtomicETH, if the opcode has one.
+    #[inline]
+    pub fn atomic(&self) -> Option<atomic::Repr> {
+        matches!(self.opcode, Opcode::CompareSwap | Opcode::FetchAdd)
+            .then(|| atomic::Repr::parse(&self.b()[EXT_AT..]).ok())
+            .flatten()
+    }
+
+    /// What the word of an atomic operation was before, if this is the answer to one.
+    #[inline]
+    pub fn original(&self) -> Option<u64> {
+        (self.opcode == Opcode::AtomicAcknowledge).then(|| u64_at(self.b(), EXT_AT + aeth::LEN))
+    }
+
     /// The AETH, if the opcode has one; an error if its syndrome is reserved.
     #[inline]
     pub fn aeth(&self) -> Option<Result<aeth::Repr, ParseError>> {
@@ -313,7 +328,7 @@ impl Repr {
         }
     }
 
-    /// Takes the values out of a view. Fails where the message is not one that [`Message`] knows (SEND, atomics),
+    /// Takes the values out of a view. Fails where the message is not one that [`Message`] knows (SEND),
     /// its syndrome is reserved, or the payload's length does not go with the opcode.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, ParseError> {
         let b = packet.b();

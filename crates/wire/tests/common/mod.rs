@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 use zsr_wire::message::Message;
 use zsr_wire::roce::{Path, Repr};
-use zsr_wire::{Mac, Psn, Qpn, Rkey, aeth, reth};
+use zsr_wire::{Mac, Psn, Qpn, Rkey, aeth, atomic, reth};
 
 pub fn mac() -> impl Strategy<Value = Mac> {
     any::<[u8; 6]>().prop_map(Mac)
@@ -20,6 +20,15 @@ fn reth() -> impl Strategy<Value = reth::Repr> {
         address,
         rkey: Rkey(rkey),
         length,
+    })
+}
+
+fn atomic() -> impl Strategy<Value = atomic::Repr> {
+    any::<(u64, u32, u64, u64)>().prop_map(|(address, rkey, swap_or_add, compare)| atomic::Repr {
+        address,
+        rkey: Rkey(rkey),
+        swap_or_add,
+        compare,
     })
 }
 
@@ -53,6 +62,9 @@ pub fn message() -> impl Strategy<Value = (Message, Vec<u8>)> {
         (any::<u32>().prop_map(Message::WriteLastImm), last()),
         (reth().prop_map(Message::WriteOnly), only()),
         ((reth(), any::<u32>()).prop_map(|(r, i)| Message::WriteOnlyImm(r, i)), only()),
+        (atomic().prop_map(Message::CompareSwap), none()),
+        (atomic().prop_map(Message::FetchAdd), none()),
+        ((aeth(), any::<u64>()).prop_map(|(a, w)| Message::AtomicAcknowledge(a, w)), none()),
         (aeth().prop_map(Message::Acknowledge), none()),
         (Just(Message::Cnp), none()),
     ]
