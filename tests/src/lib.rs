@@ -5,6 +5,7 @@
 //! - [`nodes`]: the switch and the NICs as nodes of that network.
 //! - [`wire`]: a witness at the switch that knows the protocol and checks every packet.
 //! - [`rig`]: any topology in such a network, with greedy producers.
+//! - [`tickets`]: clients of a sequencer, or of a word at a host, in such a network.
 //! - [`items`]: items that say where they come from.
 //! - [`fuzz`]: what parses bytes that others wrote.
 //! - [`states`]: the P4 program's state controls of both architectures, side by side.
@@ -17,4 +18,5 @@ pub mod rig;
 pub mod setup;
 pub mod states;
 pub mod system;
+pub mod tickets;
 pub mod wire;

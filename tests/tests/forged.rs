@@ -11,6 +11,7 @@ use zsr_simnet::{LinkConfig, Rng};
 use zsr_soft_switch::{RegisterId, Switch};
 use zsr_tests::rig::Rig;
 use zsr_tests::system::{Spec, System, TWO_BY_TWO, drops};
+use zsr_tests::tickets::{self, Counter, Tickets};
 use zsr_wire::roce::{BTH_AT, EXT_AT, IP_AT, UDP_AT};
 use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
@@ -396,4 +397,122 @@ fn doorbells_with_wrong_secrets_ports_and_addresses() {
     }
     // The flow works as before.
     assert!(rig.one_way() < 1_000_000);
+}
+
+const TICKETS: tickets::Spec = tickets::Spec {
+    counter: Counter::Switch,
+    clients: 3,
+    requests: 20,
+    most: 5,
+    first: 1000,
+    link: LinkConfig::FAST,
+    seed: 17,
+};
+
+/// The requests of clients of a sequencer, by port, after all of them were answered.
+fn requests_for_tickets() -> (Tickets, BTreeMap<u16, Vec<Vec<u8>>>) {
+    let mut tickets = Tickets::new(TICKETS);
+    let (arrivals, at) = (Arrivals::default(), tickets.switch.0);
+    let sink = arrivals.clone();
+    tickets.net.observe(move |_, end, bytes| {
+        if end.node.0 == at {
+            sink.borrow_mut().push((end.port, bytes.to_vec()));
+        }
+    });
+    tickets.run(|_| ());
+    let mut by_port: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+    for (port, frame) in arrivals.take() {
+        by_port.entry(port).or_default().push(frame);
+    }
+    assert_eq!(by_port.values().map(Vec::len).collect::<Vec<_>>(), [TICKETS.requests; TICKETS.clients]);
+    (tickets, by_port)
+}
+
+fn psn(frame: &[u8]) -> u32 {
+    u32::from_be_bytes([0, frame[BTH_AT + 9], frame[BTH_AT + 10], frame[BTH_AT + 11]])
+}
+
+fn with_psn(frame: &[u8], psn: u32) -> Vec<u8> {
+    with(frame, BTH_AT + 9, &psn.to_be_bytes()[1..])
+}
+
+#[test]
+fn tickets_for_others() {
+    let (mut tickets, requests) = requests_for_tickets();
+    let (now, mut rng) = (tickets.net.now(), Rng::new(18));
+    let forge = |tickets: &mut Tickets, port, bytes: &[u8], cause| {
+        comes_to_nothing(tickets.switch(), now, port, bytes, cause)
+    };
+    for (&port, frames) in &requests {
+        let last = frames.last().expect("requests");
+        let next = with_psn(last, psn(last) + 1);
+        for (&other, others) in requests.iter().filter(|(other, _)| **other != port) {
+            forge(&mut tickets, other, &next, names::DROP_SOURCE);
+            // Under the other's own addresses.
+            let mut own = next.clone();
+            own[SRC_AT..SRC_AT + 6].copy_from_slice(&others[0][SRC_AT..SRC_AT + 6]);
+            let own = with(&own, SRC_IP_AT, &others[0][SRC_IP_AT..SRC_IP_AT + 4]);
+            forge(&mut tickets, other, &own, names::DROP_UNKNOWN_QP);
+        }
+        forge(&mut tickets, port, &with(&next, SRC_IP_AT, &[10, 9, 8, 7]), names::DROP_SOURCE);
+        forge(
+            &mut tickets,
+            port,
+            &with(&next, BTH_AT + 5, &[0x80 ^ next[BTH_AT + 5]]),
+            names::DROP_UNKNOWN_QP,
+        );
+        // Address, key, and the upper word of the amount.
+        for at in [0, 7, 8, 11, 12, 15] {
+            forge(
+                &mut tickets,
+                port,
+                &with(&next, EXT_AT + at, &[next[EXT_AT + at] ^ 8]),
+                names::DROP_UNKNOWN_QP,
+            );
+        }
+        let opcodes = (0..=255u8).filter(|code| Opcode::from_code(*code).is_some());
+        for code in opcodes.filter(|code| *code != Opcode::FetchAdd.code() && *code != Opcode::Cnp.code()) {
+            let is_word = code == Opcode::ReadResponseOnly.code();
+            let cause = if is_word { names::DROP_MALFORMED } else { names::DROP_UNKNOWN_QP };
+            forge(&mut tickets, port, &with(&next, BTH_AT, &[code]), cause);
+        }
+        for _ in 0..20 {
+            let mut bytes = next.clone();
+            let at = EXT_AT + rng.below((next.len() - EXT_AT) as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+            forge(&mut tickets, port, &bytes, names::DROP_BAD_ICRC);
+        }
+        // All but the next request and the last one, which is answered again.
+        let far = 2 + rng.below(0xff_fffd) as u32;
+        for psn in [psn(last) + 2, psn(last).wrapping_sub(1), psn(last) + far] {
+            forge(&mut tickets, port, &with_psn(last, psn), names::DROP_STALE);
+        }
+        for earlier in &frames[..frames.len() - 1] {
+            forge(&mut tickets, port, earlier, names::DROP_STALE);
+        }
+    }
+    tickets.check().unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Before a client has asked for anything there is nothing to be repeated; afterwards its last answer is, and nothing changes.
+#[test]
+fn repeated_requests_for_tickets() {
+    let (_, requests) = requests_for_tickets();
+    let mut fresh = Tickets::new(TICKETS);
+    let mut ask = |port: u16, bytes: &[u8]| {
+        let mut out = Vec::new();
+        let frame = Frame::copy_from(bytes).expect("a frame that fits");
+        fresh.switch().process(0, port, frame, &mut FramePool::default(), &mut out);
+        let answers = out.iter().map(|(port, frame)| (*port, frame.bytes().to_vec())).collect::<Vec<_>>();
+        (answers, registers(fresh.switch()), drops(fresh.switch(), names::DROP_STALE.into()))
+    };
+    for (stale, (&port, frames)) in requests.iter().enumerate() {
+        let first = &frames[0];
+        let before = ask(port, &with_psn(first, psn(first).wrapping_sub(1)));
+        assert_eq!((&before.0[..], before.2), (&[][..], stale as u64 + 1));
+        let answered = ask(port, first);
+        assert_eq!(answered.0.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [port]);
+        assert!(answered.1 != before.1, "a ticket was taken");
+        assert!(ask(port, first) == answered, "not the same answer, or something has changed");
+    }
 }

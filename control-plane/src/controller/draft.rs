@@ -6,10 +6,10 @@ use super::convert::new_flow;
 use super::error::ControllerError;
 use super::request::create_flow_request;
 use super::state::State;
-use crate::dataplane::flow::{DataPlane, base, replication};
+use crate::dataplane::flow::{DataPlane, base, replication, table};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
-use crate::dataplane::sequencer::Sequencer;
-use crate::dataplane::{PlanError, Qp, RingAddress, RingIds, admin, ticks};
+use crate::dataplane::sequencer::{Sequencer, TicketClient};
+use crate::dataplane::{PlanError, Qp, RingAddress, RingIds, Station, ticks};
 use crate::p4::Schema;
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
@@ -41,6 +41,9 @@ pub struct Draft {
     plane: DataPlane,
     state: State,
     rings: Vec<DraftRing>,
+    /// With their first tickets.
+    sequencers: Vec<(Sequencer, u64)>,
+    clients: Vec<(Sequencer, TicketClient)>,
 }
 
 impl Draft {
@@ -64,7 +67,8 @@ impl Draft {
             state.set(&flow.name, Some(made));
         }
         rings.sort_by_key(|r| r.index);
-        Ok(Draft { topology: topology.clone(), plane, state, rings })
+        let (sequencers, clients) = Default::default();
+        Ok(Draft { topology: topology.clone(), plane, state, rings, sequencers, clients })
     }
 
     /// The topology.
@@ -95,12 +99,16 @@ impl Draft {
         Ok(base(&self.topology, self.plane.schema())?)
     }
 
-    /// What it holds for flows whose rings are connected.
+    /// What it holds for flows whose rings are connected, and for sequencers.
     pub fn flows(&self) -> Result<Vec<rt::Entity>, ControllerError> {
         let around = Surroundings::of(&self.state);
         let mut out = Vec::new();
         for flow in self.in_order() {
             out.extend(self.plane.entities(flow, &around.context(false))?);
+        }
+        for (sequencer, client) in &self.clients {
+            let entries = sequencer.entries(self.plane.schema(), self.plane.address(), client);
+            out.extend(entries.map_err(PlanError::from)?.map(table));
         }
         Ok(out)
     }
@@ -111,20 +119,40 @@ impl Draft {
         ticks::groups(workers).into_iter().map(replication).collect()
     }
 
-    /// What the switch's registers begin with: to be sent before workers start.
-    pub fn resets(&self) -> impl Iterator<Item = admin::Reset> {
-        self.in_order().flat_map(Flow::rings).map(|ring| ring.ids.reset(ring.start))
+    /// What the switch's registers begin with: packets to be sent before workers start, and before clients of sequencers send.
+    pub fn resets(&self) -> impl Iterator<Item = Vec<u8>> {
+        let rings = self.in_order().flat_map(Flow::rings).map(|ring| ring.ids.reset(ring.start).packet());
+        let sequencers = self.sequencers.iter().map(|(sequencer, first)| sequencer.reset(*first));
+        rings.chain(sequencers).chain(self.clients.iter().map(|(_, client)| client.reset()))
     }
 
-    /// A sequencer, with the memory key that its clients say, and the switch's ends of `clients` connections to it.
+    /// A sequencer that begins with ticket `first`.
     ///
     /// # Errors
-    /// When the switch has no room for them.
-    pub fn sequencer(&mut self, clients: usize) -> Result<(Sequencer, Vec<Qp>), ControllerError> {
+    /// When the switch has no room for one more.
+    pub fn sequencer(&mut self, first: u64) -> Result<Sequencer, ControllerError> {
         let State { numbers, chance, .. } = &mut self.state;
         let sequencer = Sequencer { number: numbers.flow()?, rkey: chance.secret() };
-        let client = |_| Ok(numbers.qp()?.from_psn(chance.psn()));
-        Ok((sequencer, (0..clients).map(client).collect::<Result<_, ControllerError>>()?))
+        self.sequencers.push((sequencer, first));
+        Ok(sequencer)
+    }
+
+    /// The switch's end of a connection by which queue pair `qpn` of host number `host` gets tickets. It may have one request outstanding.
+    ///
+    /// # Errors
+    /// When the switch has no room for one more, or no link to the host.
+    pub fn ticket_client(
+        &mut self,
+        sequencer: Sequencer,
+        host: usize,
+        qpn: u32,
+    ) -> Result<Qp, ControllerError> {
+        let unlinked = || PlanError::Unlinked { host: self.topology.hosts[host].name.clone() };
+        let station = Station::of(&self.topology, host).ok_or_else(unlinked)?;
+        let State { numbers, chance, .. } = &mut self.state;
+        let qp = numbers.qp()?.from_psn(chance.psn());
+        self.clients.push((sequencer, TicketClient { station, qp, qpn }));
+        Ok(qp)
     }
 
     /// Names of the switch's program.

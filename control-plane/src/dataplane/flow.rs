@@ -344,7 +344,8 @@ pub fn base(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Entity>, Pla
     Ok(entries.chain(port_replication(topology).into_iter().map(replication)).collect())
 }
 
-fn table(entry: rt::TableEntry) -> rt::Entity {
+/// A table's entry as an entity.
+pub fn table(entry: rt::TableEntry) -> rt::Entity {
     rt::Entity { entity: Some(rt::entity::Entity::TableEntry(entry)) }
 }
 

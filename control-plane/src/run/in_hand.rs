@@ -111,7 +111,7 @@ impl InHand {
         })?;
         let (mut pool, mut out) = (FramePool::default(), Vec::new());
         for reset in draft.resets() {
-            switch.queue_packet_out(&reset.packet()).map_err(SwitchError::from)?;
+            switch.queue_packet_out(&reset).map_err(SwitchError::from)?;
             switch.run_pending(0, 1, &mut pool, &mut out);
         }
         Ok(switch)

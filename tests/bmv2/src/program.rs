@@ -138,7 +138,7 @@ async fn play(
         pair.step(&step).await.map_err(|d| d.text)?;
     }
     for reset in hosts.draft.resets().collect::<Vec<_>>() {
-        let step = Step::Packet { port: PORT_TIMER, bytes: reset.packet() };
+        let step = Step::Packet { port: PORT_TIMER, bytes: reset };
         pair.step(&step).await.map_err(|d| d.text)?;
     }
     let mut rng = Rng::new(!seed);
