@@ -46,7 +46,7 @@ const INLINE: u32 = 12;
 
 impl Views<'_> {
     /// The view of `row`, and its bytes if they lie elsewhere. A null is as good as empty.
-    #[inline]
+    #[inline(always)]
     fn at(&self, row: usize) -> (u128, Option<&[u8]>) {
         if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return (0, None);
