@@ -180,8 +180,10 @@ const kind_t OUT_CNP     = 5;          // congestion notification to a producer'
 const kind_t OUT_TAIL    = 6;          // WRITE of a producer's tail word
 const kind_t OUT_COMMIT  = 7;          // WRITE of a consumer's commit record
 const kind_t OUT_TICKET  = 8;          // ATOMIC ACKNOWLEDGE to a sequencer's client
-const kind_t OUT_RECIRCULATE = 9;      // internal packet: once more through the pipeline
-const kind_t OUT_FANOUT  = 10;         // internal packet: one copy per replica of a multicast group
+// From a power of two on, so that 1 < kind < OUT_RECIRCULATE asks for bits and not for a number in between: p4c ends with an
+// internal error at such a condition on a Tofino 2.
+const kind_t OUT_RECIRCULATE = 16;     // internal packet: once more through the pipeline
+const kind_t OUT_FANOUT  = 17;         // internal packet: one copy per replica of a multicast group
 
 // What a state register does in a pass; 0 is nothing. A register is touched at most once per pass.
 #ifndef ZSR_OP

@@ -46,7 +46,7 @@
 #include "../../common/headers.p4"
 
 // Mirror header of a last fragment's copy. Its second byte tells it from a bridge header.
-const kind_t COMMIT_COPY = 11;
+const kind_t COMMIT_COPY = 18;
 const bit<32> COMMIT_COPY_BYTES = 54;          // what the mirror session keeps of the packet
 header commit_copy_t {
     bit<8>   pad;
