@@ -97,7 +97,6 @@ control Compose(inout headers_t hdr, inout meta_t m) {
 #ifdef ZSR_SEQUENCER
     action ticket() {
         hdr.bth.opcode = OP_ATOMIC_ACK;
-        hdr.bth.ack_psn = m.b.psn >> 8;
         hdr.reth.setInvalid();
         hdr.aeth.setValid();
         hdr.aeth.syndrome_msn = TICKET_MSN >> 8;
@@ -132,8 +131,9 @@ control Compose(inout headers_t hdr, inout meta_t m) {
 
     apply {
         headers();
-        ask_for_ack();
         kinds.apply();
+        // Behind `kinds`, beside what else waits for it: in front of it, it would cost a stage.
+        if (m.b.kind != OUT_CNP && m.b.kind != OUT_TICKET) { ask_for_ack(); }
         if (hdr.word.isValid()) {
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else if (hdr.commit.isValid()) {

@@ -78,21 +78,23 @@ control IcrcOwn(inout headers_t hdr, inout meta_t m) {
     CRC32(ticket);
 #endif
     Hash<bit<32>>(HashAlgorithm_t.IDENTITY) little_endian;
+    // In the order in which they can begin: a table is in no earlier stage than the one in front of it, and the commit record's
+    // words are swapped last.
     apply {
 #ifdef ZSR_SEQUENCER
-        if (hdr.word.isValid() && hdr.aeth.isValid()) {
+        if (hdr.aeth.isValid()) {
             m.crc_new = ticket.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
         } else
 #endif
-        if (hdr.word.isValid()) {
+        if (!hdr.word.isValid() && !hdr.commit.isValid()) {
+            m.crc_new = read.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length });
+        } else if (hdr.word.isValid()) {
             m.crc_new = tail.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
                                    hdr.word.counter, hdr.word.flags });
-        } else if (hdr.commit.isValid()) {
+        } else {
             m.crc_new = commit.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
                                      hdr.commit.head, hdr.commit.flags, hdr.commit.producer_id,
                                      hdr.commit.producer_tail });
-        } else {
-            m.crc_new = read.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length });
         }
         hdr.icrc.value = little_endian.get({ m.crc_new[7:0], m.crc_new[15:8], m.crc_new[23:16], m.crc_new[31:24] });
     }
