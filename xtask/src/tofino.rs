@@ -9,8 +9,9 @@ const ARCHES: [&str; 2] = ["v1model", "tna"];
 const SHARED_NAMES: [&str; 5] = ["state.p4", "ops.p4", "icrc.p4", "counters.p4", "internal.p4"];
 const CHIPS: [Chip; 2] = [
     Chip { name: "tofino", arch: "tna", options: &[] },
-    // Without CLOTs (headers that bypass the containers): docs/tofino.md says why.
-    Chip { name: "tofino2", arch: "t2na", options: &["--no-clot"] },
+    // Stages first, then containers: so a field's container is free as soon as the last stage has read it. Without CLOTs (headers that
+    // bypass the containers): docs/tofino.md says why.
+    Chip { name: "tofino2", arch: "t2na", options: &["--alt-phv-alloc", "--no-clot"] },
 ];
 
 /// What the compiler is told for a chip.
@@ -138,8 +139,7 @@ fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     std::fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let mut p4c = Command::new("p4c-barefoot");
     p4c.current_dir(root).args(["--target", chip.name, "--arch", chip.arch]);
-    // Stages first, then containers: so a field's container is free as soon as the last stage has read it.
-    p4c.arg("--alt-phv-alloc").args(chip.options).args(["--verbose", "-g", "-Ttable_summary:1", "-o"]);
+    p4c.args(chip.options).args(["--verbose", "-g", "-Ttable_summary:1", "-o"]);
     // What BF Runtime knows of the program, for the controller and its tests (ZSR_BF_RT).
     p4c.arg(&out).arg("--bf-rt-schema").arg(out.join("bf-rt.json"));
     execute(p4c.arg("p4/arch/tna/main.p4"))?;
