@@ -38,10 +38,12 @@ def packets(path):
 
 
 def captured(runs, *paths):
+    together = 0
     for path in paths:
         lengths = list(packets(path))
+        together += sum(lengths)
         print(f"{path.rsplit('/', 1)[-1]}: {sum(lengths) / runs / 1e6:.2f} MB in {len(lengths) / runs:.0f} frames, both directions")
-    print(f"together: {sum(sum(packets(path)) for path in paths) / runs / 1e6:.2f} MB")
+    print(f"together: {together / runs / 1e6:.2f} MB")
 
 
 if sys.argv[1] == "instructions":

@@ -42,7 +42,7 @@ pub enum Counter {
     },
 }
 
-/// What is simulated.
+/// Counter, clients, links and faults of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Where tickets come from.
@@ -66,7 +66,7 @@ pub struct Spec {
 pub struct Taken {
     /// The first of its tickets.
     pub ticket: u64,
-    /// How many they are.
+    /// The number of its tickets.
     pub amount: u64,
     /// When the client posted the request, in nanoseconds.
     pub asked_ns: u64,
@@ -198,7 +198,7 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// All of `spec` at time 0.
+    /// The network of `spec`, at time 0.
     pub fn new(spec: Spec) -> Tickets {
         // The first host has the word, if any has.
         let hosts: Vec<String> = (0..=spec.clients).map(|n| format!("h{}", n + 1)).collect();

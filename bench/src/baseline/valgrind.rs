@@ -1,10 +1,13 @@
-//! Requests to valgrind's tool callgrind, which counts instructions. Without valgrind they do nothing.
+//! Requests to valgrind's tool callgrind, which counts instructions. Without valgrind they do nothing. The example `transports` of
+//! crates/datafusion, which is a workspace of its own, has this file, too.
 
 /// Callgrind's requests, from its header callgrind.h.
 const BASE: usize = (b'C' as usize) << 24 | (b'T' as usize) << 16;
 const ZERO_STATS: usize = BASE + 1;
 const TOGGLE_COLLECT: usize = BASE + 2;
 const DUMP_STATS_AT: usize = BASE + 3;
+const START_INSTRUMENTATION: usize = BASE + 4;
+const STOP_INSTRUMENTATION: usize = BASE + 5;
 
 /// Carries out a request: rotations that add up to nothing, and an exchange of a register with itself, which valgrind knows.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -42,6 +45,16 @@ pub fn counted<T>(f: impl FnOnce() -> T) -> T {
 /// Writes what was counted since the last call into a file of its own, with this text in it.
 pub fn dump(what: &std::ffi::CStr) {
     request(DUMP_STATS_AT, what.as_ptr().addr());
+}
+
+/// Counts from now on, if callgrind was started with `--instr-atstart=no`, until [`stop`].
+pub fn start() {
+    request(START_INSTRUMENTATION, 0);
+}
+
+/// Counts no more, and runs faster for it.
+pub fn stop() {
+    request(STOP_INSTRUMENTATION, 0);
 }
 
 /// Forgets what was counted.

@@ -35,9 +35,9 @@ pub enum Operation {
     FetchAdd(u64),
     /// Atomic: likewise, but stores `swap` if the word is `compare`.
     CompareSwap {
-        /// What the word must be.
+        /// The value that the word must have.
         compare: u64,
-        /// What it becomes then.
+        /// The value that it gets then.
         swap: u64,
     },
 }

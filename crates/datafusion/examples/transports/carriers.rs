@@ -28,7 +28,7 @@ use zsr_datafusion::{Exchange, tpch};
 
 const HOSTS: [&str; 2] = ["h1", "h2"];
 
-/// How batches travel.
+/// The transport of batches.
 pub(crate) enum Carrier {
     /// They are handed over, and counted.
     Memory(Carried),

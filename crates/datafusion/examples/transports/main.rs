@@ -3,8 +3,11 @@
 //! what differs between two ways is what it takes to get batches from one to another. `bench/sql` is the command.
 
 mod carriers;
-mod counted;
+#[allow(dead_code, reason = "the benchmarks' own, which count otherwise, too")]
+#[path = "../../../../bench/src/baseline/valgrind.rs"]
+mod valgrind;
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -39,7 +42,7 @@ struct Args {
 
 type Fault = Box<dyn std::error::Error>;
 
-/// What one run has taken.
+/// Time and bytes that one run has taken.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     clock: Duration,
@@ -101,16 +104,18 @@ async fn measure(args: &Args) -> Result<(), Fault> {
         }
         if args.instructions {
             for (transport, context) in &contenders {
-                counted::begin();
+                let text = CString::new(format!("{name} {transport} rows={} bytes={}", went.0, went.1))?;
+                valgrind::start();
                 ask(context, &query).await?;
-                counted::end(&format!("{name} {transport} rows={} bytes={}", went.0, went.1));
+                valgrind::dump(&text);
+                valgrind::stop();
             }
             continue;
         }
         let mut taken = vec![Vec::new(); contenders.len()];
         for _ in 0..args.rounds {
             for ((_, context), taken) in contenders.iter().zip(&mut taken) {
-                let before = Taken { clock: Duration::ZERO, ..now(&system) };
+                let before = now(&system);
                 let begun = Instant::now();
                 ask(context, &query).await?;
                 let clock = begun.elapsed();
