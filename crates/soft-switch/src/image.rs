@@ -114,6 +114,8 @@ pub(crate) struct Image {
     pub calcs: Vec<CalcPlan>,
     pub actions: Vec<ActionPlan>,
     pub tables: Vec<TableDef>,
+    /// Whether entries of any table can have an idle timeout: switches ask that in each of their rounds.
+    pub has_idle_tables: bool,
     /// Selector hash of each profile: a calculation's number.
     pub selectors: Vec<Option<usize>>,
     /// Unit of each indirect meter.

@@ -259,6 +259,7 @@ pub(crate) fn load(text: &str) -> Result<Image> {
     };
     let image = Image {
         native: OnceLock::new(),
+        has_idle_tables: tables.iter().any(|table| table.idle),
         registers: Register::layout(&info.registers),
         counters: counter_layout(&info.counters),
         actions: plans,

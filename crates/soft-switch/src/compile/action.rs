@@ -270,21 +270,19 @@ fn stateful(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: &[Node]) -> 
         ("register_read", [d, reg, index]) => {
             let reg = Names::find(&names.registers, reg, "register")?;
             let r = &cx.registers[reg as usize];
-            let (register, place) = (r.name.clone(), p.place());
             if r.width <= 64 {
                 let index = layout.num(index)?;
                 let idx = cx.low(&index)?;
                 return store_with(cx, d, |d, m| Op::RegRead { d, reg, idx, m });
             }
-            let index = Box::new(layout.num(index)?);
-            store(cx, d, &layout.num(d)?, &Expr::Register { register, place, index })
+            store(cx, d, &layout.num(d)?, &cell(&r.name, layout.num(index)?))
         }
         ("register_write", [reg, index, value]) => {
             let reg = Names::find(&names.registers, reg, "register")?;
             let r = &cx.registers[reg as usize];
-            let (register, place, index) = (r.name.clone(), p.place(), Box::new(layout.num(index)?));
+            let cell = cell(&r.name, layout.num(index)?);
             let value = truth_as_number(cx, value)?;
-            cx.assign_indexed(&Expr::Register { register, place, index }, &value).map(|_| ())
+            cx.assign_indexed(&cell, &value).map(|_| ())
         }
         ("generate_digest", [_, list]) => {
             let list = layout.num(list)?;
@@ -310,6 +308,11 @@ fn stateful(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: &[Node]) -> 
         }
         (op, params) => p.unsupported(format!("primitive '{op}' with {} parameters", params.len())),
     }
+}
+
+/// A register's cell; that there is such a register is known.
+fn cell(register: &str, index: Expr) -> Expr {
+    Expr::Register { register: register.to_string(), place: String::new(), index: Box::new(index) }
 }
 
 /// A number, or a truth value as 0 or 1.

@@ -40,13 +40,13 @@ pub(crate) fn compile(
         let name = t.get("name")?.str()?;
         let number = table_numbers[name];
         let next = tables[number].next_names();
-        add(&mut graph, cx, name, t.clone(), Kind::Table(number), next)?;
+        add(&mut graph, cx, name, t, Kind::Table(number), next)?;
     }
     for c in pipeline.list("conditionals")? {
         c.allow(&["name", "id", "expression", "true_next", "false_next"])?;
         let side = |k: &str| c.opt(k).map(|n| n.str().map(str::to_string)).transpose();
         let next = vec![side("true_next")?, side("false_next")?];
-        add(&mut graph, cx, c.get("name")?.str()?, c.clone(), Kind::Condition, next)?;
+        add(&mut graph, cx, c.get("name")?.str()?, c, Kind::Condition, next)?;
     }
     for a in pipeline.list("action_calls")? {
         a.allow(&["name", "id", "action_id", "next_node"])?;
@@ -58,7 +58,7 @@ pub(crate) fn compile(
             return a.err("an action with parameters cannot be called directly");
         }
         let next = vec![a.opt("next_node").map(|n| n.str().map(str::to_string)).transpose()?];
-        add(&mut graph, cx, a.get("name")?.str()?, a.clone(), Kind::Call(action), next)?;
+        add(&mut graph, cx, a.get("name")?.str()?, a, Kind::Call(action), next)?;
     }
     for node in graph.values() {
         for next in node.next.iter().flatten() {

@@ -29,7 +29,7 @@ impl<'a> ActionDef<'a> {
     pub(crate) fn load(n: &Node<'a>) -> Result<(ActionDef<'a>, ActionInfo)> {
         n.allow(&["name", "id", "runtime_data", "primitives"])?;
         let mut info = ActionInfo { name: n.get("name")?.str()?.to_string(), params: Vec::new() };
-        let mut def = ActionDef { id: n.get("id")?.int()?, json: n.clone(), params: Vec::new(), words: 0 };
+        let mut def = ActionDef { id: n.get("id")?.int()?, json: *n, params: Vec::new(), words: 0 };
         for p in n.list("runtime_data")? {
             let width = p.get("bitwidth")?.uint(4096)? as u32;
             info.params.push(ParamInfo { name: p.get("name")?.str()?.to_string(), width });
@@ -172,15 +172,16 @@ impl TableDraft {
     fn load_next(&mut self, n: &Node, refs: &TableRefs, actions: &[usize]) -> Result<()> {
         let name = |v: &Node| if v.is_null() { Ok(None) } else { v.str().map(|s| Some(s.to_string())) };
         let next = n.get("next_tables")?;
-        if let (Some(_), Some(_)) = (next.get("__HIT__").ok(), next.get("__MISS__").ok()) {
-            self.hit_miss = Some([name(&next.get("__HIT__")?)?, name(&next.get("__MISS__")?)?]);
+        let entries = next.entries()?;
+        let of = |key: &str| entries.iter().find(|(k, _)| *k == key).map(|(_, v)| v);
+        if let (Some(hit), Some(miss)) = (of("__HIT__"), of("__MISS__")) {
+            self.hit_miss = Some([name(hit)?, name(miss)?]);
             return Ok(());
         }
-        let entries = next.entries()?;
         for &a in actions {
             let wanted = refs.action_infos[a].name.as_str();
-            match entries.iter().find(|(k, _)| *k == wanted) {
-                Some((_, v)) => self.next.insert(a, name(v)?),
+            match of(wanted) {
+                Some(v) => self.next.insert(a, name(v)?),
                 None => return next.err(format!("action '{wanted}' is missing")),
             };
         }

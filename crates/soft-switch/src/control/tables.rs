@@ -436,7 +436,7 @@ impl Switch {
     }
 
     pub(crate) fn sweeps_needed(&self) -> bool {
-        self.program.image.tables.iter().any(|d| d.idle)
+        self.program.image.has_idle_tables
     }
 
     /// Tells about entries that have been idle for their timeout.

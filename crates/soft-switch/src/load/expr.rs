@@ -226,7 +226,7 @@ impl Layout {
         n.allow(&["op", "left", "right", "cond"])?;
         let op = n.get("op")?.str()?;
         let (left, right) = (n.opt("left"), n.get("right")?);
-        let need_left = || left.clone().map_or_else(|| n.err(format!("'{op}' lacks its left operand")), Ok);
+        let need_left = || left.map_or_else(|| n.err(format!("'{op}' lacks its left operand")), Ok);
         let bin = |b| -> Result<Any> {
             // Unary plus and minus have no left operand.
             let l = match &left {

@@ -1,4 +1,4 @@
-//! A JSON value with the path that leads to it, for errors that name their place.
+//! A JSON value that can tell where it lies, for errors that name their place.
 
 use std::fmt::Display;
 
@@ -9,11 +9,12 @@ use crate::error::LoadError;
 /// Deepest nesting that is read: beyond it a file is damaged or hostile.
 const MAX_DEPTH: usize = 2000;
 
-/// A JSON value and its path.
-#[derive(Clone)]
+/// A JSON value and the one that all of the file is. Where it lies is looked for when an error needs it: a program is read far more often
+/// than it is refused.
+#[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
     value: &'a Value,
-    path: String,
+    root: &'a Value,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, LoadError>;
@@ -58,17 +59,42 @@ fn check_depth(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Keys and indices that lead from `from` to `value`.
+fn way(from: &Value, value: &Value) -> Option<String> {
+    if std::ptr::eq(from, value) {
+        return Some(String::new());
+    }
+    match from {
+        Value::Array(list) => {
+            list.iter().enumerate().find_map(|(i, child)| Some(format!("[{i}]{}", way(child, value)?)))
+        }
+        Value::Object(map) => {
+            map.iter().find_map(|(key, child)| Some(format!(".{key}{}", way(child, value)?)))
+        }
+        _ => None,
+    }
+}
+
 impl<'a> Node<'a> {
     pub(crate) fn root(value: &'a Value) -> Self {
-        Node { value, path: "$".into() }
+        Node { value, root: value }
+    }
+
+    fn of(&self, value: &'a Value) -> Self {
+        Node { value, root: self.root }
     }
 
     /// The place, with the object's name if it has one.
     pub(crate) fn place(&self) -> String {
         match self.value.get("name").and_then(Value::as_str) {
-            Some(name) => format!("{} '{name}'", self.path),
-            None => self.path.clone(),
+            Some(name) => format!("{} '{name}'", self.path()),
+            None => self.path(),
         }
+    }
+
+    /// Keys and indices from the root to the value.
+    fn path(&self) -> String {
+        format!("${}", way(self.root, self.value).unwrap_or_default())
     }
 
     pub(crate) fn err<T>(&self, reason: impl Display) -> Result<T> {
@@ -93,20 +119,19 @@ impl<'a> Node<'a> {
     /// The member of that name, which must be there.
     pub(crate) fn get(&self, key: &str) -> Result<Node<'a>> {
         match self.value.get(key) {
-            Some(value) => Ok(Node { value, path: format!("{}.{key}", self.path) }),
+            Some(value) => Ok(self.of(value)),
             None => self.err(format!("attribute '{key}' is missing")),
         }
     }
 
     /// The member of that name, `None` if it is absent or null.
     pub(crate) fn opt(&self, key: &str) -> Option<Node<'a>> {
-        let value = self.value.get(key).filter(|v| !v.is_null())?;
-        Some(Node { value, path: format!("{}.{key}", self.path) })
+        self.value.get(key).filter(|v| !v.is_null()).map(|value| self.of(value))
     }
 
     pub(crate) fn at(&self, i: usize) -> Result<Node<'a>> {
         match self.value.get(i) {
-            Some(value) => Ok(Node { value, path: format!("{}[{i}]", self.path) }),
+            Some(value) => Ok(self.of(value)),
             None => self.err(format!("element {i} is missing")),
         }
     }
@@ -117,8 +142,7 @@ impl<'a> Node<'a> {
 
     pub(crate) fn array(&self) -> Result<Vec<Node<'a>>> {
         let Some(list) = self.value.as_array() else { return self.err("an array was expected") };
-        let node = |(i, value)| Node { value, path: format!("{}[{i}]", self.path) };
-        Ok(list.iter().enumerate().map(node).collect())
+        Ok(list.iter().map(|value| self.of(value)).collect())
     }
 
     /// The array of that name; empty if it is absent or null.
@@ -129,10 +153,7 @@ impl<'a> Node<'a> {
     /// Members of an object.
     pub(crate) fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
         let Some(map) = self.value.as_object() else { return self.err("an object was expected") };
-        let node = |(k, value): (&'a String, &'a Value)| {
-            (k.as_str(), Node { value, path: format!("{}.{k}", self.path) })
-        };
-        Ok(map.iter().map(node).collect())
+        Ok(map.iter().map(|(key, value)| (key.as_str(), self.of(value))).collect())
     }
 
     pub(crate) fn str(&self) -> Result<&'a str> {
