@@ -40,8 +40,10 @@ struct Book {
     order: Vec<(u32, u32)>,
     /// Of a replicate: consumers from the beginning that no program has come to yet.
     founders: BTreeSet<String>,
-    /// Nothing is pushed for now: somebody wants to end it.
-    paused: bool,
+    /// So many want to end it or to take somebody out: nothing is pushed meanwhile.
+    paused: u32,
+    /// It was deleted, or lost members, though nothing was to be lost: all that was pushed has to arrive.
+    whole: bool,
     /// Why items of this flow may be missing.
     excused: Option<String>,
     /// A program of its wrote nonsense: what comes out of it is nobody's concern.
@@ -168,7 +170,8 @@ impl Programs {
             asked: flow.clone(),
             order: Vec::new(),
             founders,
-            paused: false,
+            paused: 0,
+            whole: false,
             excused: None,
             nonsense: None,
         };
@@ -186,11 +189,29 @@ impl Programs {
         self.books.get(&flow)?.excused.as_deref()
     }
 
-    /// Whether anything is pushed into a flow.
+    /// Nothing is pushed into a flow, until as many have said that it may as have said that it must not.
     pub fn pause_flow(&mut self, flow: usize, paused: bool) {
         if let Some(book) = self.books.get_mut(&flow) {
-            book.paused = paused;
+            book.paused = if paused { book.paused + 1 } else { book.paused.saturating_sub(1) };
         }
+    }
+
+    /// Rings of the flow have gone, though nothing was to be lost with them.
+    pub fn went_in_peace(&mut self, flow: usize) {
+        self.books.get_mut(&flow).into_iter().for_each(|book| book.whole = true);
+    }
+
+    /// What was lost with rings that were to go in peace.
+    pub fn lost(&self) -> Option<String> {
+        let book = |lane: &Lane| self.books.get(&lane.flow).is_some_and(|b| b.whole && b.excused.is_none());
+        let lane = self.lanes.iter().find(|lane| book(lane) && lane.arrived != lane.pushed)?;
+        let Lane { ring, pushed, arrived, flow, .. } = lane;
+        Some(format!("{arrived} of {pushed} items of {ring:?} in f{flow} have arrived, which nobody gave up"))
+    }
+
+    /// A chance of one in two.
+    pub fn coin(&mut self) -> bool {
+        self.rng.chance(0.5)
     }
 
     /// From now on programs push as fast as they can.
@@ -314,7 +335,7 @@ impl Programs {
 
     /// A consumer that has not seen the end of its stream, though all of the flow's producers have ended theirs, and all has arrived.
     pub fn unended(&self, flow: usize) -> Option<String> {
-        let book = self.books.get(&flow).filter(|book| book.asked.closes && !book.paused)?;
+        let book = self.books.get(&flow).filter(|book| book.asked.closes && book.paused == 0)?;
         let mut lanes = self.lanes.iter().filter(|l| l.flow == flow && !l.told).peekable();
         lanes.peek()?;
         if lanes.any(|l| !l.closed) || !self.leaving.is_empty() || book.excused.is_some() {
@@ -448,7 +469,7 @@ impl Programs {
         }
         let room = u64::from(book.asked.items - lane.pushed.min(book.asked.items));
         let every = if self.hurry { 1 } else { book.asked.every };
-        let rests = book.paused || (every > 1 && self.rng.below(every.into()) > 0);
+        let rests = book.paused > 0 || (every > 1 && self.rng.below(every.into()) > 0);
         let most = if rests { 0 } else { room.min(self.rng.below(AT_ONCE)) };
         for _ in 0..most {
             fill(number, lane.pushed, &mut item);
@@ -603,7 +624,7 @@ impl Programs {
                 return Some(format!("{arrived} of {pushed} items of {ring:?} have arrived"));
             }
             let goal = book.asked.items;
-            if !book.paused && lane.pushed < goal && self.pushes(number) {
+            if book.paused == 0 && lane.pushed < goal && self.pushes(number) {
                 return Some(format!("{} of {goal} items are pushed into {:?}", lane.pushed, lane.ring));
             }
         }

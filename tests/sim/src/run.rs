@@ -13,7 +13,7 @@ use zsr_host_agent::agent::RingInfo;
 use zsr_link::FaultRates;
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore, Task};
-use zsr_topology::RingRole;
+use zsr_topology::{Policy, RingRole};
 
 use crate::forger::Forger;
 use crate::programs::{Nonsense, Programs};
@@ -66,7 +66,14 @@ impl fmt::Display for Summary {
 }
 
 type Events = tokio::sync::broadcast::Receiver<proto::Event>;
-type Asked = Task<Result<Option<Flow>, ControllerError>>;
+
+/// Something that the operator has asked for.
+struct Wish {
+    what: What,
+    /// Whether nothing is pushed into its flow meanwhile.
+    pauses: bool,
+    task: Task<Result<Option<Flow>, ControllerError>>,
+}
 
 struct Run<'s> {
     sim: Controlled,
@@ -78,7 +85,7 @@ struct Run<'s> {
     /// Whether there is to be a controller, and when it is tried (again) to start one.
     wanted: Option<Duration>,
     events: Option<Events>,
-    asked: Vec<(What, Asked)>,
+    asked: Vec<Wish>,
     told: BTreeMap<usize, Told>,
     /// Flows of which nobody knows whether somebody joined or left as was asked.
     unsure: BTreeSet<usize>,
@@ -115,6 +122,7 @@ fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
         doorbell: Some(flow.doorbell),
         policy: Some(flow.policy.into()),
         rate_cap_bps: flow.rate_cap,
+        dead_after_us: flow.dead_after_us,
         ..Default::default()
     };
     proto::CreateFlowRequest {
@@ -262,10 +270,8 @@ impl Run<'_> {
         }
         self.look_at_controller();
         self.look_at_events();
-        let ended = self.asked.extract_if(.., |(_, task)| task.is_finished()).collect::<Vec<_>>();
-        for (what, task) in ended {
-            self.ended(&what, task);
-        }
+        let ended = self.asked.extract_if(.., |wish| wish.task.is_finished()).collect::<Vec<_>>();
+        ended.into_iter().for_each(|wish| self.ended(wish));
     }
 
     fn has_controller(&mut self, controller: Controller) {
@@ -309,9 +315,17 @@ impl Run<'_> {
                     self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
                 }
                 EventKind::FlowFailed => self.flow_failed(flow, &event.text),
-                EventKind::MemberRemoved if self.blameless && !self.is_removed(flow) => {
+                EventKind::MemberRemoved if !self.is_removed(flow) => {
+                    let (member, why) = (&event.member, &event.text);
+                    assert!(
+                        !self.blameless,
+                        "member {member} of f{flow} was taken out, though it did nothing: {why}"
+                    );
+                    self.programs.excuse(flow, "its policy took a member out");
+                }
+                EventKind::MemberSilent if self.answers(&event.member) => {
                     panic!(
-                        "member {} of f{flow} was taken out, though it did nothing: {}",
+                        "member {} of f{flow} is said to be silent, and answers: {}",
                         event.member, event.text
                     )
                 }
@@ -328,6 +342,16 @@ impl Run<'_> {
             panic!("f{flow} was ended, though nobody did it harm: {why}");
         }
         self.programs.excuse(flow, why);
+    }
+
+    /// Whether nothing ever kept a member's host from answering the switch.
+    fn answers(&self, member: &str) -> bool {
+        let Some(at) = member.get(1..).and_then(|host| host.parse::<usize>().ok()) else { return false };
+        self.schedule.steps.iter().all(|step| match &step.what {
+            What::Faults { host, .. } | What::Cut { host } | What::KillHost(host) => *host != at,
+            What::KillSwitch(_) | What::HangSwitch(..) => false,
+            _ => true,
+        })
     }
 
     /// Whether the operator may have taken somebody out of the flow.
@@ -381,6 +405,7 @@ impl Run<'_> {
     fn ask(&mut self, what: &What) {
         let Some(controller) = self.controller.clone() else { return };
         let name = |flow: &usize| format!("f{flow}");
+        let mut pauses = matches!(what, What::Delete { .. });
         let task = match what.clone() {
             What::Create(flow) => {
                 self.programs.know(&flow);
@@ -402,28 +427,33 @@ impl Run<'_> {
                     .begin(async move { controller.add_member(&name(&flow), role, &member).await.map(Some) })
             }
             What::Remove { flow, host: at } => {
-                self.programs.pause_flow(flow, true);
+                let at = [format!("c{at}"), format!("p{at}")];
+                let known = controller.get_flow(&name(&flow));
+                let member =
+                    known.ok().and_then(|f| f.members().map(|m| m.name.clone()).find(|m| at.contains(m)));
+                // Who pushes to a consumer that leaves is told, and need not know before.
+                let surprises = member.as_ref().is_some_and(|m| m.starts_with('c')) && self.programs.coin();
+                pauses = !surprises;
                 self.sim.begin(async move {
-                    let flow = controller.get_flow(&name(&flow))?;
-                    let at = [format!("c{at}"), format!("p{at}")];
-                    let Some(member) = flow.members().find(|m| at.contains(&m.name)) else { return Ok(None) };
-                    controller.remove_member(&flow.name, &member.name, false).await.map(Some)
+                    let Some(member) = member else { return Ok(None) };
+                    controller.remove_member(&name(&flow), &member, false).await.map(Some)
                 })
             }
-            What::Delete { flow } => {
-                self.programs.pause_flow(flow, true);
-                self.sim
-                    .begin(async move { controller.delete_flow(&name(&flow), false).await.map(|()| None) })
-            }
+            What::Delete { flow } => self
+                .sim
+                .begin(async move { controller.delete_flow(&name(&flow), false).await.map(|()| None) }),
             _ => None,
         };
+        if let (true, Some(flow)) = (pauses, what.flow()) {
+            self.programs.pause_flow(flow, true);
+        }
         if let Some(task) = task {
-            self.asked.push((what.clone(), task));
+            self.asked.push(Wish { what: what.clone(), pauses, task });
         }
     }
 
     /// What was asked for has been done, or refused, or nobody will ever say.
-    fn ended(&mut self, what: &What, task: Asked) {
+    fn ended(&mut self, Wish { what, pauses, task }: Wish) {
         let result = self.sim.result(task);
         match &result {
             Some(Ok(_)) => self.say(&format!("done: {what:?}")),
@@ -434,7 +464,19 @@ impl Run<'_> {
         if is_change && !matches!(result, Some(Ok(_))) {
             self.unsure.extend(what.flow());
         }
-        match (what, result) {
+        let goes = matches!(what, What::Delete { .. } | What::Remove { .. });
+        if let (true, Some(Ok(_)), Some(flow)) = (goes, &result, what.flow()) {
+            self.programs.went_in_peace(flow);
+        }
+        // Nothing is pushed into what may be gone.
+        let stays = match (&what, &result) {
+            (What::Delete { .. }, result) => matches!(result, Some(Err(_))),
+            _ => true,
+        };
+        if let (true, true, Some(flow)) = (pauses, stays, what.flow()) {
+            self.programs.pause_flow(flow, false);
+        }
+        match (&what, result) {
             (What::Create(flow), Some(Ok(_))) => drop(self.told.insert(flow.name, Told::Exists)),
             (What::Create(flow), Some(Err(_))) => drop(self.told.insert(flow.name, Told::Gone)),
             (What::Delete { flow }, Some(Ok(_))) => {
@@ -449,9 +491,7 @@ impl Run<'_> {
             // What could not be finished is, by the next controller.
             (What::Delete { flow }, Some(Err(e))) if e.kind == ErrorKind::Unavailable => {
                 self.told.insert(*flow, Told::Nothing);
-                self.programs.pause_flow(*flow, false);
             }
-            (What::Delete { flow } | What::Remove { flow, .. }, _) => self.programs.pause_flow(*flow, false),
             _ => {}
         }
     }
@@ -482,7 +522,7 @@ impl Run<'_> {
 
     /// The controller, if there is one and nothing that it was asked for is under way.
     fn idle(&self) -> Result<Controller, String> {
-        if let Some((what, _)) = self.asked.first() {
+        if let Some(Wish { what, .. }) = self.asked.first() {
             return Err(format!("{what:?} is under way"));
         }
         self.controller.clone().ok_or_else(|| "there is no controller".to_owned())
@@ -494,6 +534,7 @@ impl Run<'_> {
             Ok(controller) => controller,
             Err(why) => return Some(why),
         };
+        let there = self.rings();
         let programs = &mut self.programs;
         for flow in controller.list_flows() {
             let number = flow.name[1..].parse().unwrap_or(usize::MAX);
@@ -509,11 +550,18 @@ impl Run<'_> {
                         .then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
                 }
             };
+            // Only a flow that waits goes on without a ring.
+            let waits = flow.failed.is_some() || flow.settings.policy == Policy::Wait;
+            let is_there = |at: &str, name: &str| there.iter().any(|(n, r)| host(*n) == at && r.name == name);
+            let lost = flow.rings().find(|r| !waits && !is_there(&r.host, &r.name));
+            let lost = lost
+                .map(|r| format!("ring `{}` of {} is not there, and the flow goes on", r.name, flow.name));
+            let lacking = lacking.or(lost);
             if lacking.is_some() {
                 return lacking;
             }
         }
-        self.programs.untold(&self.rings())
+        self.programs.lost().or_else(|| self.programs.untold(&there))
     }
 
     /// What operators and programs were told is so.
@@ -566,7 +614,7 @@ impl Run<'_> {
             let (what, controller) = (What::Delete { flow: number }, controller.clone());
             let deleting = async move { controller.delete_flow(&flow.name, force).await.map(|()| None) };
             if let Some(task) = self.sim.begin(deleting) {
-                self.asked.push((what, task));
+                self.asked.push(Wish { what, pauses: false, task });
             }
         }
         (!names.is_empty()).then(|| format!("there are {names:?}"))

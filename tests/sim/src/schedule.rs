@@ -30,6 +30,8 @@ pub struct NewFlow {
     pub every: u32,
     /// Bits per second that it may move, if there is a limit.
     pub rate_cap: Option<u64>,
+    /// After how long a silent member counts as dead, in microseconds, if not after the default's 10 s.
+    pub dead_after_us: Option<u64>,
 }
 
 /// What happens.
@@ -188,7 +190,14 @@ impl Maker {
         (0..n).map(|_| all.remove(self.rng.below(all.len() as u64) as usize)).collect()
     }
 
+    /// Any time, or shortly behind something else that happens: most of what can go wrong takes milliseconds.
     fn time(&mut self) -> Duration {
+        if !self.steps.is_empty() && self.rng.chance(0.4) {
+            let step = self.rng.below(self.steps.len() as u64) as usize;
+            let longest = self.pick(&[500, 3_000, 20_000]);
+            let (at, calm) = (self.steps[step].at, Duration::from_micros(self.calm_us));
+            return (at + Duration::from_micros(self.rng.below(longest))).min(calm);
+        }
         Duration::from_micros(self.rng.below(self.calm_us))
     }
 
@@ -246,6 +255,7 @@ impl Maker {
             items: 1 + self.rng.below(most) as u32,
             every: 1,
             rate_cap: None,
+            dead_after_us: self.pick(&[None, None, None, Some(500_000), Some(1_500_000)]),
         }
     }
 
