@@ -36,7 +36,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
         }
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    for what in [&["-p", "zsr-capi"][..], &["-p", "zsr-control-plane", "--bin", "zsr"]] {
+    for what in [&["-p", "zsr-capi"][..], &["--workspace", "--bin", "zsr"]] {
         let mut build = Command::new(&cargo);
         build.current_dir(root).args(["build", "--locked"]).args(what);
         if profile == "release" {

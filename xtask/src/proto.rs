@@ -7,7 +7,7 @@ use std::process::Command;
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root).args(["run", "--quiet", "--package", "xtask-proto", "--"]);
+    command.current_dir(root).args(["run", "--quiet", "--bin", "xtask-proto", "--"]);
     if check {
         command.arg("--check");
     }
