@@ -1,4 +1,4 @@
-//! `zsr ca`: a development authority, and certificates of a system's parts and clients.
+//! `zsr ca`: a development authority, certificates of a system's parts and clients, and which of them were taken back.
 
 use super::live_args::CaArgs;
 use super::{FAILED, OK, USAGE, complain, print};
@@ -23,9 +23,10 @@ pub(super) fn ca(args: &CaArgs) -> u8 {
         ));
         return USAGE;
     };
-    let done = match &args.name {
-        Some(name) => further(args, folder, name),
-        None => all(&topology, folder, args.days),
+    let done = match (&args.revoke, &args.name) {
+        (Some(name), _) => revoke(folder, name),
+        (None, Some(name)) => further(args, folder, name),
+        (None, None) => all(&topology, folder, args.days),
     };
     match done {
         Ok(()) => OK,
@@ -69,6 +70,17 @@ fn further(args: &CaArgs, folder: &Path, name: &str) -> Result<(), AuthorityErro
     let subject =
         Subject { flows: args.flows.clone(), addresses: args.addresses.clone(), ..Subject::new(name, role) };
     issue(&authority, &subject, args.days)
+}
+
+/// Takes a certificate back.
+fn revoke(folder: &Path, name: &str) -> Result<(), AuthorityError> {
+    let list = Authority::open(folder)?.revoke(name)?;
+    print(&format!(
+        "{}: {name}.pem was taken back. Copy this file to where ca.pem is on each machine of the system: it counts there from then on, also for \
+         connections that there are\n",
+        list.display()
+    ));
+    Ok(())
 }
 
 fn issue(authority: &Authority, subject: &Subject, days: u32) -> Result<(), AuthorityError> {

@@ -565,6 +565,9 @@ pub struct CaArgs {
     /// An address or host name of a part, for clients that look at that; can be repeated
     #[arg(long = "address", value_name = "IP|NAME", requires = "name")]
     pub addresses: Vec<String>,
+    /// Take the certificate in NAME.pem back: ca.crl then lists it, for the folders of all parts of the system
+    #[arg(long, value_name = "NAME", conflicts_with = "name", value_parser = certificate_file)]
+    pub revoke: Option<String>,
     /// How long certificates are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: u32,
@@ -603,6 +606,15 @@ impl From<RoleWord> for zsr_tls::Role {
 fn certificate_name(text: &str) -> Result<String, String> {
     let is_name = zsr_records::is_name(text) && text != "ca";
     is_name.then(|| text.to_owned()).ok_or_else(|| format!("expected {}, and not ca", zsr_records::NAME_HELP))
+}
+
+/// The name of a certificate's file, such as `agent.h1`, without its ending.
+fn certificate_file(text: &str) -> Result<String, String> {
+    let text = text.strip_suffix(zsr_tls::CERTIFICATE_ENDS).unwrap_or(text);
+    let is_file = !text.is_empty() && !text.contains('/') && text != "ca";
+    is_file.then(|| text.to_owned()).ok_or_else(|| {
+        "expected the name of a certificate's file, such as operator or agent.h1, and not ca".to_owned()
+    })
 }
 
 /// Options of `zsr completion`.

@@ -307,6 +307,21 @@ fn a_new_certificate_is_used_from_the_next_connection_on() {
 
 /// Somebody has the cable of a host.
 #[test]
+fn a_certificate_that_was_taken_back_gets_nothing_more() {
+    let secured = Secured::up();
+    let system = &secured.system;
+    secured.may("reader", &["flow", "list"]);
+    let said = system.well(&["ca", system.path(), "--revoke", "reader"]);
+    assert!(said.contains("ca.crl") && said.contains("reader.pem"), "{said}");
+    secured.may_not("reader", &["flow", "list"], &["Revoked"]);
+    secured.may("operator", &["flow", "list"]);
+    for (name, code, part) in [("nobody", 1, "no such file"), ("../reader", 2, "certificate's file")] {
+        let done = system.zsr(&["ca", system.path(), "--revoke", name]);
+        assert!(done.code == Some(code) && done.err.contains(part), "{name}: {}", done.err);
+    }
+}
+
+#[test]
 fn what_is_forged_at_a_port_is_seen_in_top() {
     let secured = Secured::up();
     let system = &secured.system;

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use rcgen::string::Ia5String;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
+    SerialNumber,
 };
 use time::OffsetDateTime;
 
 use crate::caller::{FLOW, NAME, ROLE, Role};
+use crate::identity::{IdentityError, REVOKED, certificates, not_a_list, revocations};
 use crate::{CONTROLLER, agent_name, switch_name};
 
 /// What the authority is called in its certificate.
@@ -64,6 +66,12 @@ impl fmt::Display for AuthorityError {
 }
 
 impl std::error::Error for AuthorityError {}
+
+impl From<IdentityError> for AuthorityError {
+    fn from(IdentityError { path, reason }: IdentityError) -> Self {
+        AuthorityError::Certificate { path, reason }
+    }
+}
 
 /// Whom a certificate is for.
 #[derive(Clone, Debug)]
@@ -119,6 +127,10 @@ impl Authority {
         let failed = |source| AuthorityError::File { path: folder.to_owned(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let path = folder.join("ca.pem");
+        let revoked = folder.join(REVOKED);
+        if revoked.exists() {
+            return Err(AuthorityError::Exists(revoked));
+        }
         let refused =
             |e: rcgen::Error| AuthorityError::Certificate { path: path.clone(), reason: e.to_string() };
         let key = KeyPair::generate().map_err(refused)?;
@@ -180,6 +192,57 @@ impl Authority {
         write(&key_path, &key.serialize_pem(), 0o600)?;
         write(&path, &certificate.pem(), 0o644)?;
         Ok(path)
+    }
+
+    /// Takes the certificate back whose file is `name`.pem, and returns the file with the list of all that were. Whoever has that list
+    /// beside the authority's certificate does not believe it any more. Taking one back again changes nothing.
+    ///
+    /// # Errors
+    /// There is no such certificate, or the list can't be read or written.
+    pub fn revoke(&self, name: &str) -> Result<PathBuf, AuthorityError> {
+        let (certificate, list) = (self.folder.join(format!("{name}.pem")), self.folder.join(REVOKED));
+        let wrong = |path: &Path, e: &dyn fmt::Display| AuthorityError::Certificate {
+            path: path.to_owned(),
+            reason: e.to_string(),
+        };
+        let now = OffsetDateTime::now_utc();
+        let mut revoked = Vec::new();
+        for before in revocations(&list)? {
+            let not_a_list = |e| wrong(&list, &not_a_list(&e));
+            let before = webpki::BorrowedCertRevocationList::from_der(&before).map_err(not_a_list)?;
+            for entry in &before {
+                let entry = entry.map_err(not_a_list)?;
+                let at = OffsetDateTime::from_unix_timestamp(entry.revocation_date.as_secs() as i64);
+                revoked.push((entry.serial_number.to_vec(), at.unwrap_or(now)));
+            }
+        }
+        for text in certificates(&certificate)? {
+            let parsed = webpki::EndEntityCert::try_from(&text).map_err(|e| wrong(&certificate, &e))?;
+            if !revoked.iter().any(|(serial, _)| serial == parsed.serial()) {
+                revoked.push((parsed.serial().to_vec(), now));
+            }
+        }
+        let entry = |(serial, at): (Vec<u8>, OffsetDateTime)| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: at,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: now - BEFORE,
+            next_update: now + AUTHORITY,
+            crl_number: SerialNumber::from(now.unix_timestamp().unsigned_abs()),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.into_iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let signed = params.signed_by(&self.issuer).and_then(|signed| signed.pem());
+        let text = signed.map_err(|e| wrong(&list, &e))?;
+        // Whole at any time: parts of the system may be reading it.
+        let new = list.with_extension("crl.new");
+        let replaced = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &list));
+        replaced.map_err(|source| AuthorityError::File { path: list.clone(), source })?;
+        Ok(list)
     }
 }
 

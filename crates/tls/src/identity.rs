@@ -1,5 +1,5 @@
-//! A certificate, its key, and the authority whose certificates are believed. Each new connection looks whether the files have
-//! changed; connections that there are stay.
+//! A certificate, its key, the authority whose certificates are believed, and which of these it has taken back. Each new connection looks
+//! whether the files have changed; connections that there are stay, unless the certificate at their other end was taken back.
 
 use std::fmt;
 use std::io;
@@ -7,13 +7,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use webpki::{CertRevocationList, OwnedCertRevocationList};
 
 /// How the name of a certificate's file ends.
 pub const CERTIFICATE_ENDS: &str = ".pem";
+/// The file beside the authority's certificate that lists what it has taken back, in PEM; there need not be one.
+pub const REVOKED: &str = "ca.crl";
 /// gRPC is HTTP/2, and says so in the handshake.
 const PROTOCOL: &[u8] = b"h2";
 
@@ -40,17 +44,24 @@ pub struct Identity(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Certificate, key, authority.
-    files: [PathBuf; 3],
+    /// Certificate, key, authority, what it has taken back.
+    files: [PathBuf; 4],
     loaded: Mutex<Loaded>,
 }
 
 #[derive(Clone, Debug)]
 struct Loaded {
     /// Of the files when they were looked at last, whether or not they could be used.
-    stamp: [Stamp; 3],
+    stamp: [Stamp; 4],
+    material: Material,
+}
+
+/// What files that fit together make.
+#[derive(Clone, Debug)]
+struct Material {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    revoked: Arc<[CertRevocationList<'static>]>,
 }
 
 /// What changes when a file is written or replaced: inode, length, time.
@@ -65,16 +76,18 @@ impl PartialEq for Identity {
 impl Eq for Identity {}
 
 impl Identity {
-    /// The certificate in the file NAME.pem, its key in NAME.key, and the authority in ca.pem beside it.
+    /// The certificate in the file NAME.pem, its key in NAME.key, and beside them the authority in ca.pem, and in ca.crl what it has taken
+    /// back, if there is such a file.
     ///
     /// # Errors
     /// A file is not there, is not what it should be, or others can read the key.
     pub fn open(certificate: &Path) -> Result<Identity, IdentityError> {
+        let beside = |name| certificate.with_file_name(name);
         let files =
-            [certificate.to_owned(), certificate.with_extension("key"), certificate.with_file_name("ca.pem")];
+            [certificate.to_owned(), certificate.with_extension("key"), beside("ca.pem"), beside(REVOKED)];
         let stamp = stamp(&files);
-        let (server, client) = load(&files)?;
-        Ok(Identity(Arc::new(Inner { files, loaded: Mutex::new(Loaded { stamp, server, client }) })))
+        let material = load(&files)?;
+        Ok(Identity(Arc::new(Inner { files, loaded: Mutex::new(Loaded { stamp, material }) })))
     }
 
     /// The certificate's file.
@@ -83,17 +96,22 @@ impl Identity {
     }
 
     /// What the files say now; what they said before as long as they can't be used.
-    fn now(&self) -> Loaded {
+    fn now(&self) -> Material {
         let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.0.files);
         if stamp != loaded.stamp {
             loaded.stamp = stamp;
             match load(&self.0.files) {
-                Ok((server, client)) => (loaded.server, loaded.client) = (server, client),
-                Err(e) => eprintln!("{e}; the certificate that was read before stays in use"),
+                Ok(material) => loaded.material = material,
+                Err(e) => eprintln!("{e}; what was read before stays in use"),
             }
         }
-        loaded.clone()
+        loaded.material.clone()
+    }
+
+    /// Whether the certificate of this serial number was taken back by now.
+    pub(crate) fn revokes(&self, serial: &[u8]) -> bool {
+        self.now().revoked.iter().any(|list| matches!(list.find_serial(serial), Ok(Some(_))))
     }
 
     pub(crate) fn server(&self) -> Arc<ServerConfig> {
@@ -105,15 +123,15 @@ impl Identity {
     }
 }
 
-fn stamp(files: &[PathBuf; 3]) -> [Stamp; 3] {
+fn stamp(files: &[PathBuf; 4]) -> [Stamp; 4] {
     // A file that is not there has a stamp, too.
     files.each_ref().map(|file| {
         std::fs::metadata(file).map_or((0, 0, 0, 0), |m| (m.ino(), m.len(), m.mtime(), m.mtime_nsec()))
     })
 }
 
-fn load(files: &[PathBuf; 3]) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), IdentityError> {
-    let [certificate, key, authority] = files;
+fn load(files: &[PathBuf; 4]) -> Result<Material, IdentityError> {
+    let [certificate, key, authority, revoked] = files;
     let wrong = |path: &Path, reason: String| IdentityError { path: path.to_owned(), reason };
     let chain = certificates(certificate)?;
     let mut roots = RootCertStore::empty();
@@ -135,13 +153,25 @@ fn load(files: &[PathBuf; 3]) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), 
         wrong(certificate, format!("it does not go with the key in {}: {e}", key.display()))
     };
     let tls13 = &[&rustls::version::TLS13];
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+    let lists = revocations(revoked)?;
+    let parsed = lists.iter().map(|list| Ok(OwnedCertRevocationList::from_der(list)?.into()));
+    let parsed: Result<Arc<[_]>, webpki::Error> = parsed.collect();
+    let parsed = parsed.map_err(|e| wrong(revoked, not_a_list(&e)))?;
+    // Of several authorities one may have taken nothing back, and have no list.
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
+        .with_crls(lists.clone())
+        .allow_unknown_revocation_status()
+        .build()
+        .map_err(|e| wrong(authority, e.to_string()))?;
+    let servers = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
+        .with_crls(lists.clone())
+        .allow_unknown_revocation_status()
         .build()
         .map_err(|e| wrong(authority, e.to_string()))?;
     let mut server = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(tls13)
         .map_err(pair)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(clients)
         .with_single_cert(chain.clone(), private()?)
         .map_err(pair)?;
     server.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -151,15 +181,35 @@ fn load(files: &[PathBuf; 3]) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), 
     let mut client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(tls13)
         .map_err(pair)?
-        .with_root_certificates(roots)
+        .with_webpki_verifier(servers)
         .with_client_auth_cert(chain, private()?)
         .map_err(pair)?;
     client.alpn_protocols = vec![PROTOCOL.to_vec()];
     client.resumption = rustls::client::Resumption::disabled();
-    Ok((Arc::new(server), Arc::new(client)))
+    Ok(Material { server: Arc::new(server), client: Arc::new(client), revoked: parsed })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+pub(crate) fn not_a_list(e: &dyn fmt::Display) -> String {
+    format!("not a list of revoked certificates in PEM: {e}")
+}
+
+/// The lists in a file, which need not be there.
+pub(crate) fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+    let wrong = |reason: String| IdentityError { path: path.to_owned(), reason };
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(wrong(e.to_string())),
+    };
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(wrong(not_a_list(&"there is none in it"))),
+        Err(e) => Err(wrong(not_a_list(&e))),
+    }
+}
+
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let wrong = |reason: String| IdentityError { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|e| wrong(missing(&e)))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();

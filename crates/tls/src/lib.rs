@@ -1,7 +1,7 @@
 //! Who may do what in a system whose parts are on several machines: mutual TLS (1.3, rustls), roles in certificates, and one table of
 //! rights (docs/security.md).
 //!
-//! - [`Identity`][]: a certificate, its key and the authority, read again when the files change.
+//! - [`Identity`][]: a certificate, its key, the authority and what it has taken back, read again when the files change.
 //! - [`incoming`] and [`Peer`][]: the two ends of a connection.
 //! - [`Caller`][]: who is at the other end of one, and what that certificate may do.
 //! - [`rights`][]: which call needs which right.
@@ -14,6 +14,7 @@
 pub mod authority;
 mod caller;
 mod guard;
+mod held;
 mod identity;
 mod peer;
 pub mod rights;
@@ -23,7 +24,7 @@ mod tests;
 
 pub use caller::{Caller, Role, check_flow, confined};
 pub use guard::{Guard, Guarded};
-pub use identity::{CERTIFICATE_ENDS, Identity, IdentityError};
+pub use identity::{CERTIFICATE_ENDS, Identity, IdentityError, REVOKED};
 pub use peer::Peer;
 pub use serve::{Secured, incoming};
 

@@ -11,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint, Error};
 
+use crate::held::Held;
 use crate::identity::Identity;
 
 /// A server that speaks TLS.
@@ -24,7 +25,8 @@ pub struct Peer {
     pub identity: Identity,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>;
+type Secured = Held<TlsStream<TcpStream>>;
+type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<Secured>>> + Send>>;
 
 impl Peer {
     /// A connection, with the certificates of now.
@@ -60,7 +62,7 @@ impl Peer {
         &self,
     ) -> impl tower::Service<
         tonic::transport::Uri,
-        Response = TokioIo<TlsStream<TcpStream>>,
+        Response = TokioIo<Secured>,
         Error = io::Error,
         Future = Connecting,
     > + Send
@@ -68,7 +70,11 @@ impl Peer {
         let own = self.clone();
         tower::service_fn(move |_| -> Connecting {
             let own = own.clone();
-            Box::pin(async move { own.stream().await.map(TokioIo::new) })
+            Box::pin(async move {
+                let stream = own.stream().await?;
+                let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();
+                Ok(TokioIo::new(Held::new(stream, certificate.as_ref(), own.identity)))
+            })
         })
     }
 }

@@ -16,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use crate::caller::Caller;
+use crate::held::Held;
 use crate::identity::Identity;
 
 /// How long a handshake may take, and how many there may be at once.
@@ -29,7 +30,7 @@ const TELL: Duration = Duration::from_secs(1);
 /// A connection to a client with a certificate.
 #[derive(Debug)]
 pub struct Secured {
-    stream: TlsStream<TcpStream>,
+    stream: Held<TlsStream<TcpStream>>,
     caller: Arc<Caller>,
 }
 
@@ -82,8 +83,9 @@ async fn shake(stream: TcpStream, identity: &Identity) -> io::Result<Secured> {
     stream.set_nodelay(true)?;
     let stream = TlsAcceptor::from(identity.server()).accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let caller = certificate.map(Caller::of).ok_or(io::ErrorKind::PermissionDenied)?;
-    Ok(Secured { caller: Arc::new(caller), stream })
+    let certificate = certificate.cloned().ok_or(io::ErrorKind::PermissionDenied)?;
+    let stream = Held::new(stream, Some(&certificate), identity.clone());
+    Ok(Secured { caller: Arc::new(Caller::of(&certificate)), stream })
 }
 
 /// Says why a connection came to nothing, unless one was told of just now.

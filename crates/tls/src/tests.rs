@@ -179,6 +179,95 @@ fn a_new_connection_uses_the_new_certificate() {
     });
 }
 
+/// Sends back what comes, for as long as it comes.
+async fn echo(identity: Identity) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    let mut served = incoming(listener, identity);
+    tokio::spawn(async move {
+        while let Some(Ok(mut secured)) = served.next().await {
+            tokio::spawn(async move {
+                let mut byte = [0];
+                while secured.read_exact(&mut byte).await.is_ok() && secured.write_all(&byte).await.is_ok() {
+                    let _ = secured.flush().await;
+                }
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn a_certificate_that_was_taken_back_is_good_for_nothing() {
+    let rig = Rig::new();
+    let alice = rig.client(Subject::new("alice", Role::Operator));
+    let bob = rig.client(Subject::new("bob", Role::Operator));
+    let list = rig.folder.path().join(crate::REVOKED);
+    runtime().block_on(async {
+        let at = echo(rig.identity("controller.pem")).await;
+        let peer = |identity: &Identity| Peer {
+            address: at.clone(),
+            name: CONTROLLER.to_owned(),
+            identity: identity.clone(),
+        };
+        let (mut to_alice, mut to_bob) =
+            (peer(&alice).stream().await.unwrap(), peer(&bob).stream().await.unwrap());
+        for stream in [&mut to_alice, &mut to_bob] {
+            stream.write_all(b"x").await.unwrap();
+            stream.read_exact(&mut [0]).await.unwrap();
+        }
+        assert_eq!(rig.authority.revoke("alice").unwrap(), list);
+
+        // Her connection ends with the next byte, and she gets no other one.
+        let mut byte = [0];
+        let said = async {
+            to_alice.write_all(b"x").await?;
+            to_alice.read_exact(&mut byte).await
+        };
+        assert!(said.await.is_err());
+        to_bob.write_all(b"x").await.unwrap();
+        to_bob.read_exact(&mut [0]).await.unwrap();
+        let mut server = Greeter::new(rig.identity("controller.pem")).await;
+        let why = server.meet(CONTROLLER, &alice).await.unwrap_err();
+        assert!(why.contains("Revoked"), "{why}");
+        server.meet(CONTROLLER, &bob).await.unwrap();
+
+        // What is no list changes nothing, and is not written over.
+        let good = std::fs::read(&list).unwrap();
+        std::fs::write(&list, "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
+        assert!(server.meet(CONTROLLER, &alice).await.is_err());
+        server.meet(CONTROLLER, &bob).await.unwrap();
+        for why in [
+            Identity::open(bob.path()).unwrap_err().to_string(),
+            rig.authority.revoke("bob").unwrap_err().to_string(),
+        ] {
+            assert!(why.contains("ca.crl") && why.contains("list"), "{why}");
+        }
+        std::fs::write(&list, good).unwrap();
+
+        // Another certificate with her name is another one; and the first stays on the list.
+        for file in ["alice.pem", "alice.key"] {
+            std::fs::remove_file(rig.folder.path().join(file)).unwrap();
+        }
+        let again = rig.client(Subject::new("alice", Role::Operator));
+        server.meet(CONTROLLER, &again).await.unwrap();
+        // A server's, too.
+        rig.authority.revoke("controller").unwrap();
+        let why = server.meet(CONTROLLER, &bob).await.unwrap_err();
+        assert!(why.contains("Revoked"), "{why}");
+        let lists = crate::identity::revocations(&list).unwrap();
+        let parsed = webpki::BorrowedCertRevocationList::from_der(&lists[0]).unwrap();
+        assert_eq!((lists.len(), parsed.into_iter().count()), (1, 2));
+    });
+    let why = rig.authority.revoke("nobody").unwrap_err().to_string();
+    assert!(why.contains("nobody.pem") && why.contains("no such file"), "{why}");
+    let other = tempfile::tempdir().unwrap();
+    std::fs::copy(&list, other.path().join(crate::REVOKED)).unwrap();
+    assert!(
+        matches!(Authority::make(other.path()), Err(AuthorityError::Exists(path)) if path.ends_with("ca.crl"))
+    );
+}
+
 #[test]
 fn nothing_is_overwritten_and_keys_are_their_owners() {
     use std::os::unix::fs::PermissionsExt;
