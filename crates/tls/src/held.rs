@@ -21,13 +21,20 @@ pub(crate) struct Held<S> {
     serial: Vec<u8>,
     identity: Identity,
     looked: Instant,
+    /// What was read of it before.
+    first: Option<u8>,
 }
 
 impl<S> Held<S> {
     pub(crate) fn new(stream: S, certificate: Option<&CertificateDer<'_>>, identity: Identity) -> Held<S> {
         let parsed = certificate.and_then(|c| webpki::EndEntityCert::try_from(c).ok());
         let serial = parsed.map_or(Vec::new(), |certificate| certificate.serial().to_vec());
-        Held { stream, serial, identity, looked: Instant::now() }
+        Held { stream, serial, identity, looked: Instant::now(), first: None }
+    }
+
+    /// The connection, of which `first` was read before.
+    pub(crate) fn behind(self, first: u8) -> Held<S> {
+        Held { first: Some(first), ..self }
     }
 
     fn look(&mut self) -> io::Result<()> {
@@ -50,6 +57,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.look()?;
+        if buf.remaining() > 0
+            && let Some(first) = self.first.take()
+        {
+            buf.put_slice(&[first]);
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -13,6 +15,9 @@ use tonic::transport::{Channel, Endpoint, Error};
 
 use crate::held::Held;
 use crate::identity::Identity;
+
+/// How long a server may take to say something after the handshake.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// A server that speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +76,13 @@ impl Peer {
         tower::service_fn(move |_| -> Connecting {
             let own = own.clone();
             Box::pin(async move {
-                let stream = own.stream().await?;
+                let mut stream = own.stream().await?;
+                // In TLS 1.3 it is from the server's first byte, which is of its settings of HTTP/2, that a client learns whether its
+                // certificate was taken. Who writes before that may see a broken pipe, and no reason.
+                let first = tokio::time::timeout(ANSWER, stream.read_u8()).await;
+                let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();
-                Ok(TokioIo::new(Held::new(stream, certificate.as_ref(), own.identity)))
+                Ok(TokioIo::new(Held::new(stream, certificate.as_ref(), own.identity).behind(first)))
             })
         })
     }
