@@ -36,7 +36,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
         }
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    for what in [&["-p", "zsr-capi"][..], &["--workspace", "--bin", "zsr"]] {
+    // With the features that the workspace's tests have, when these have built nearly all of it.
+    let library = if profile == "debug" { &["--workspace", "--lib"][..] } else { &["-p", "zsr-capi"] };
+    for what in [library, &["--workspace", "--bin", "zsr"]] {
         let mut build = Command::new(&cargo);
         build.current_dir(root).args(["build", "--locked"]).args(what);
         if profile == "release" {
