@@ -305,7 +305,6 @@ fn a_new_certificate_is_used_from_the_next_connection_on() {
     secured.may("reader", &["flow", "list"]);
 }
 
-/// Somebody has the cable of a host.
 #[test]
 fn a_certificate_that_was_taken_back_gets_nothing_more() {
     let secured = Secured::up();
@@ -321,6 +320,7 @@ fn a_certificate_that_was_taken_back_gets_nothing_more() {
     }
 }
 
+/// Somebody has the cable of a host.
 #[test]
 fn what_is_forged_at_a_port_is_seen_in_top() {
     let secured = Secured::up();

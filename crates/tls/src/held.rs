@@ -21,7 +21,7 @@ pub(crate) struct Held<S> {
     serial: Vec<u8>,
     identity: Identity,
     looked: Instant,
-    /// What was read of it before.
+    /// The stream's first byte, if it was read before and nobody has it yet.
     first: Option<u8>,
 }
 
