@@ -1,5 +1,5 @@
 //! Which member of a flow has failed: it does not answer the switch for `dead_after`. The switch only says that a transfer does not move,
-//! once per retry, when a third of `dead_after` is over. The member that was asked and not heard in the rest of that time is silent; an
+//! once per retry, when a third of `dead_after` is over. The member that was asked twice and not heard in the rest of that time is silent; an
 //! event says so once.
 
 use super::Controller;
@@ -10,8 +10,8 @@ use super::state::User;
 use crate::dataplane::model::{Flow, Ring};
 use crate::dataplane::{PlanError, report::Report};
 use crate::p4::names::counter::{RECEIVED, SENT};
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
@@ -33,15 +33,47 @@ struct Transfer {
     /// Of its consumers, which says which transfer it is.
     psn: u32,
     phase: u8,
-    /// At the reports of the last two thirds of `dead_after`, and at the one before. What answers a retry may be counted before its
-    /// report is here, so that only what does not change over two of them was not heard.
-    packets: VecDeque<(Instant, Packets)>,
+    /// When its first report was here.
+    since: Instant,
+    connections: HashMap<u16, Connection>,
     /// The members whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
     /// machine that is busy: they have `dead_after` from then on, as they would have in a transfer of their own.
     told: Option<(Vec<User>, Instant)>,
 }
 
+/// A connection on which a member may have been asked.
+#[derive(Debug)]
+struct Connection {
+    received: u64,
+    sent: u64,
+    /// The last report at which an answer had come, or the first one.
+    heard: Instant,
+    /// At how many reports since then it had been asked, but for the latest report: its answer may be on the way.
+    asked: u32,
+    /// Whether it had been asked at the latest report.
+    is_asked: bool,
+}
+
+/// One request or its answer may be lost: only who leaves two of them unanswered is silent.
+const ASKED: u32 = 2;
+
+impl Connection {
+    fn note(&mut self, (received, sent): (u64, u64), now: Instant) {
+        self.asked += u32::from(self.is_asked);
+        self.is_asked = sent != self.sent;
+        if received != self.received {
+            (self.heard, self.asked, self.is_asked) = (now, 0, false);
+        }
+        (self.received, self.sent) = (received, sent);
+    }
+}
+
 impl Transfer {
+    fn new(flow: String, report: &Report) -> Transfer {
+        let (psn, phase) = (report.psn, report.phase);
+        Transfer { flow, psn, phase, since: Instant::now(), connections: HashMap::new(), told: None }
+    }
+
     fn is(&self, other: &Transfer) -> bool {
         (&self.flow, self.psn, self.phase) == (&other.flow, other.psn, other.phase)
     }
@@ -50,35 +82,35 @@ impl Transfer {
     fn silent(
         &mut self,
         suspects: Vec<(User, u16)>,
-        report: (Instant, Packets),
+        (now, packets): (Instant, Packets),
         dead_after: Duration,
     ) -> Option<Vec<User>> {
-        self.packets.push_back(report);
-        let long = dead_after / 3 * 2;
-        while let [_, second, _, .., latest] = self.packets.make_contiguous()
-            && latest.0.duration_since(second.0) >= long
-        {
-            self.packets.pop_front();
+        for (qp, counted) in packets {
+            let (received, sent) = counted;
+            let new = Connection { received, sent, heard: now, asked: 0, is_asked: false };
+            self.connections.entry(qp).or_insert(new).note(counted, now);
         }
-        let [earlier, _, .., latest] = self.packets.make_contiguous() else { return None };
-        if latest.0.duration_since(earlier.0) < long {
+        let long = dead_after / 3 * 2;
+        let since = self.told.as_ref().map_or(self.since + long, |(_, told)| *told + dead_after);
+        if now < since {
             return None;
         }
-        let silent = silent(suspects, &earlier.1, &latest.1);
-        let now = latest.0;
-        if let Some((told, since)) = &self.told {
-            if now.duration_since(*since) < dead_after {
-                // All that is heard from then on counts.
-                self.packets.drain(1..self.packets.len() - 1);
-                return None;
+        let mut silent = Vec::new();
+        for (user, qp) in suspects {
+            let Some(connection) = self.connections.get(&qp) else { continue };
+            if now.duration_since(connection.heard) < long {
+                continue;
             }
-            if *told == silent {
-                self.packets.pop_front();
-                return None;
+            match connection.asked {
+                ASKED.. => silent.push(user),
+                0 if !connection.is_asked => {}
+                _ => return None,
             }
         }
+        if self.told.as_ref().is_some_and(|(told, _)| *told == silent) {
+            return None;
+        }
         self.told = Some((silent.clone(), now));
-        self.packets.drain(..self.packets.len() - 1);
         Some(silent)
     }
 }
@@ -93,17 +125,6 @@ fn suspects(flow: &Flow, report: &Report) -> Vec<(User, u16)> {
     all.filter(|(_, r)| may(r)).map(|(m, r)| (User::new(flow, m, r), r.ids.data.index)).collect()
 }
 
-/// Whether a connection was asked between two looks, and not heard.
-fn is_silent(earlier: Option<&(u64, u64)>, now: Option<&(u64, u64)>) -> bool {
-    matches!((earlier, now), (Some(earlier), Some(now)) if earlier.0 == now.0 && earlier.1 != now.1)
-}
-
-/// Who of them is.
-fn silent(suspects: Vec<(User, u16)>, earlier: &Packets, latest: &Packets) -> Vec<User> {
-    let is_silent = |qp: &u16| is_silent(earlier.get(qp), latest.get(qp));
-    suspects.into_iter().filter(|(_, qp)| is_silent(qp)).map(|(user, _)| user).collect()
-}
-
 impl Controller {
     /// A transfer does not move: who is silent, and what the flow's policy says to that.
     pub(super) async fn no_progress(&self, report: &Report, heard: &mut Heard) {
@@ -116,13 +137,7 @@ impl Controller {
         let connections: Vec<u16> = suspects.iter().map(|(_, qp)| *qp).collect();
         // A switch that can't be read has a report of its own, and this one comes again.
         let Ok(packets) = self.packets(&connections).await else { return };
-        let now = Transfer {
-            flow: flow.clone(),
-            psn: report.psn,
-            phase: report.phase,
-            packets: VecDeque::new(),
-            told: None,
-        };
+        let now = Transfer::new(flow.clone(), report);
         let transfer = match heard.0.entry(report.worker) {
             Entry::Occupied(before) if before.get().is(&now) => before.into_mut(),
             other => other.insert_entry(now).into_mut(),
@@ -226,8 +241,8 @@ mod tests {
     use super::*;
     use crate::dataplane::report::Reason;
 
-    fn of_a_transfer() -> Transfer {
-        Transfer { flow: "f".into(), psn: 0, phase: 2, packets: VecDeque::new(), told: None }
+    fn of_a_transfer(since: Instant) -> Transfer {
+        Transfer { flow: "f".into(), psn: 0, phase: 2, since, connections: HashMap::new(), told: None }
     }
 
     fn names(silent: Vec<User>) -> Vec<String> {
@@ -247,8 +262,9 @@ mod tests {
         let all = || vec![suspect("p", 1), suspect("c", 2)];
         let dead_after = Duration::from_secs(9);
         // The consumer answers every fifth time until the 20th, the producer always.
-        let at = reports(Instant::now(), |n| (n, n.min(20) / 5));
-        let mut transfer = of_a_transfer();
+        let begun = Instant::now();
+        let at = reports(begun, |n| (n, n.min(20) / 5));
+        let mut transfer = of_a_transfer(begun + Duration::from_secs(1));
         let mut told = (1..=40).filter_map(|n| Some((n, names(transfer.silent(all(), at(n), dead_after)?))));
         assert_eq!(told.next(), Some((7, Vec::new())), "all answer");
         assert_eq!(
@@ -263,11 +279,12 @@ mod tests {
     fn the_others_of_a_transfer_that_waited_for_somebody_have_their_own_time() {
         let all = || vec![suspect("p", 1), suspect("c", 2)];
         // The consumer never answers, the producer until the third report.
-        let at = reports(Instant::now(), |n| (n.min(3), 0));
+        let begun = Instant::now();
+        let at = reports(begun, |n| (n.min(3), 0));
         let both = Some(vec!["p".to_owned(), "c".to_owned()]);
         for (seconds, later) in [(3, both), (60, None)] {
             let dead_after = Duration::from_secs(seconds);
-            let mut transfer = of_a_transfer();
+            let mut transfer = of_a_transfer(begun + Duration::from_secs(1));
             let mut told = (1..=90).filter_map(|n| transfer.silent(all(), at(n), dead_after).map(names));
             assert_eq!(told.next(), Some(vec!["c".to_owned()]));
             assert_eq!(told.next(), later);
@@ -297,15 +314,22 @@ mod tests {
 
     #[test]
     fn who_was_asked_and_not_heard_is_silent() {
-        assert!(is_silent(Some(&(5, 7)), Some(&(5, 9))));
-        assert!(!is_silent(Some(&(5, 7)), Some(&(6, 9))), "heard");
-        assert!(!is_silent(Some(&(5, 7)), Some(&(5, 7))), "not asked");
-        assert!(!is_silent(None, Some(&(5, 7))));
-        let all = vec![suspect("p", 1), suspect("c0", 2), suspect("c1", 3)];
-        let earlier = Packets::from([(1, (5, 7)), (2, (5, 7)), (3, (5, 7))]);
-        let latest = Packets::from([(1, (5, 9)), (2, (6, 9)), (3, (5, 9))]);
-        let members: Vec<String> = silent(all, &earlier, &latest).into_iter().map(|u| u.member).collect();
-        assert_eq!(members, ["p", "c1"]);
+        let begun = Instant::now();
+        let all = || vec![suspect("p", 1), suspect("c", 2), suspect("idle", 3)];
+        let mut transfer = of_a_transfer(begun);
+        // They are asked by turns, and `idle` never is. Neither answers.
+        let mut silent = |n: u64| {
+            let packets = Packets::from([(1, (5, n / 2)), (2, (5, n.div_ceil(2))), (3, (5, 7))]);
+            transfer
+                .silent(all(), (begun + Duration::from_secs(n), packets), Duration::from_secs(1))
+                .map(names)
+        };
+        let first = (0..).find_map(|n| Some((n, silent(n)?)));
+        assert_eq!(
+            first,
+            Some((5, vec!["p".to_owned(), "c".to_owned()])),
+            "the second request is a report old"
+        );
     }
 
     #[test]

@@ -116,10 +116,14 @@ pub struct Bounds {
     pub mtu: u32,
     /// Whether all consumers of a transfer get it, and lose different packets of it.
     pub replicate: bool,
+    /// How long a member may be silent before it counts as dead.
+    pub dead_after: Duration,
 }
 
 /// After so many looks without a transfer, as many follow with the flow's own timeouts, and so on by turns.
 const PATIENCE: u32 = 10;
+/// A retry waits for up to 64 timeouts (`Backoff` of the P4 program). Who does not answer has to be asked several times before it counts as dead.
+const ASKED: u32 = 64 * 32;
 /// A timeout is that many round trips: what is late is not yet lost.
 const MARGIN: u32 = 3;
 /// Packets of a transfer whose loss nothing but a timeout tells.
@@ -133,7 +137,8 @@ impl Bounds {
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>, stuck: u32) -> Adapted {
         // Timeouts may be too short for a transfer that is long: a group's begins again with each.
         if stuck / PATIENCE % 2 == 1 {
-            return Adapted { rto: self.own.rto, max_batch: self.half(now.max_batch) };
+            let rto = self.own.rto.min((self.dead_after / ASKED).max(self.least_rto));
+            return Adapted { rto, max_batch: self.half(now.max_batch) };
         }
         // Nothing moves but by timeouts: they are much too long, and so are transfers.
         let rto = pace.map_or((now.rto / 4).max(UNKNOWN), |p| p.round_trip * MARGIN);
@@ -188,7 +193,8 @@ mod tests {
 
     fn bounds(replicate: bool) -> Bounds {
         let own = Adapted { rto: 20_000 * US, max_batch: 1 << 20 };
-        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, replicate }
+        let dead_after = Duration::from_secs(30);
+        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, replicate, dead_after }
     }
 
     /// Where a flow comes to that loses one packet in `one_in`, over a network of that pace.
@@ -248,7 +254,8 @@ mod tests {
         let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
         let pace = Some(Pace { round_trip: 100 * US, packet: US, is_clean: false });
         let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto;
-        assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, 20_000 * US, 20_000 * US, 300 * US]);
+        let long = bounds.dead_after / 2048;
+        assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, long, long, 300 * US]);
     }
 
     #[test]

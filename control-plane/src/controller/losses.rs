@@ -190,6 +190,7 @@ impl Controller {
             item_size: flow.item_size,
             mtu: flow.mtu,
             replicate: flow.kind == FlowKind::Replicate,
+            dead_after: Duration::from_micros(flow.settings.dead_after_us),
         }
     }
 
