@@ -42,8 +42,7 @@ impl Live {
         let own = std::env::current_exe().expect("a path");
         let target = own.ancestors().nth(2).expect("two folders up");
         let profile = if target.ends_with("debug") { "dev" } else { "release" };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
+        let built = zsr_tests::cargo()
             .args([
                 "build",
                 "-q",

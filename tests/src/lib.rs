@@ -20,3 +20,7 @@ pub mod states;
 pub mod system;
 pub mod tickets;
 pub mod wire;
+
+#[path = "../../xtask/src/cargo.rs"]
+mod cargo;
+pub use cargo::cargo;

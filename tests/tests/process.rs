@@ -20,8 +20,9 @@ fn zsr() -> &'static Path {
     PATH.get_or_init(|| {
         let test = std::env::current_exe().expect("the test's own path");
         let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "-q", "-p", "zsr-control-plane", "--bin", "zsr"]).arg("--target-dir");
+        let mut build = zsr_tests::cargo();
+        // With the features that the workspace's tests have.
+        build.args(["build", "-q", "--workspace", "--bin", "zsr"]).arg("--target-dir");
         build.arg(folder.parent().expect("TARGET/PROFILE"));
         if folder.ends_with("release") {
             build.arg("--release");

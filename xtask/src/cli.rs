@@ -1,16 +1,17 @@
 //! `cargo xtask cli`: docs/reference.md, from the command line's own help.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use crate::cargo::cargo;
 
 const REFERENCE: &str = "docs/reference.md";
 
 /// Writes docs/reference.md; with `check`, only says whether it is what the command's help says.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     // A process of its own: whoever builds xtask does not want to build all of zsr.
-    let zsr = ["run", "--quiet", "--package", "zsr-control-plane", "--bin", "zsr", "--", "reference"];
-    let printed = Command::new(cargo).current_dir(root).args(zsr).stderr(Stdio::inherit()).output();
+    let zsr = ["run", "--quiet", "--workspace", "--bin", "zsr", "--", "reference"];
+    let printed = cargo().current_dir(root).args(zsr).stderr(Stdio::inherit()).output();
     let printed = printed.map_err(|e| format!("cargo: {e}"))?;
     if !printed.status.success() {
         return Err(format!("zsr reference: {}", printed.status));

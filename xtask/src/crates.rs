@@ -1,10 +1,10 @@
 //! `cargo xtask crates`: licences of the crates that we build on, and crates that are there in several versions.
 
+use crate::cargo::cargo;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
 /// Licences that code under Apache-2.0 may be linked with and shipped with.
 const LICENCES: [&str; 8] = [
@@ -42,11 +42,9 @@ const SEVERAL: [(&str, &str); 11] = [
 
 /// Says what is wrong with the crates of Cargo.lock, as far as they are built on Linux.
 pub fn run(root: &Path) -> Result<(), String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let metadata =
         ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
-    let output =
-        Command::new(cargo).current_dir(root).args(metadata).output().map_err(|e| format!("cargo: {e}"))?;
+    let output = cargo().current_dir(root).args(metadata).output().map_err(|e| format!("cargo: {e}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::cargo::cargo;
 
 /// What of the repository goes where below the prefix.
 const FILES: [(&str, &str); 15] = [
@@ -35,11 +36,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
             other => return Err(format!("dist: `{other}` is not known: expected --prefix DIR, --debug")),
         }
     }
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     // With the features that the workspace's tests have, when these have built nearly all of it.
     let library = if profile == "debug" { &["--workspace", "--lib"][..] } else { &["-p", "zsr-capi"] };
     for what in [library, &["--workspace", "--bin", "zsr"]] {
-        let mut build = Command::new(&cargo);
+        let mut build = cargo();
         build.current_dir(root).args(["build", "--locked"]).args(what);
         if profile == "release" {
             build.arg("--release");

@@ -1,12 +1,12 @@
 //! `cargo xtask header`: crates/capi/include/zsr.h, made by a package of its own (`xtask/header`). Nothing else waits for what that needs.
 
 use std::path::Path;
-use std::process::Command;
+
+use crate::cargo::cargo;
 
 /// Writes the header anew; with `check`, only says whether it is what the crate says.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.current_dir(root).args(["run", "--quiet", "--bin", "xtask-header", "--"]);
     if check {
         command.arg("--check");

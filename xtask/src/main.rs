@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cargo;
 mod cli;
 mod crates;
 mod dist;

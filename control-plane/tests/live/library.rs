@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramError, To, Wait};
 
+use super::cargo::cargo;
 use super::system::{HOSTS, System, done};
 
 /// An example of a library, built into this test's folder.
-pub fn example(package: &str, name: &str) -> PathBuf {
+pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test's own path");
     let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "-q", "--locked", "-p", package, "--example", name]).arg("--target-dir");
+    let mut build = cargo();
+    // With the features that the workspace's tests have.
+    build.args(["build", "-q", "--locked", "--workspace", "--example", name]).arg("--target-dir");
     build.arg(folder.parent().expect("TARGET/PROFILE"));
     if folder.ends_with("release") {
         build.arg("--release");
@@ -27,7 +29,7 @@ pub fn example(package: &str, name: &str) -> PathBuf {
 fn the_first_example_runs_as_it_stands() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "rows", "-p", "h1", "-c", "h3", "--item-size", "4KiB"]);
-    let mut program = Command::new(example("zsr", "rows"));
+    let mut program = Command::new(example("rows"));
     let ran = done(program.env("XDG_RUNTIME_DIR", system.folder.path()).output().expect("it runs"));
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "1,ada\n2,grace\n3,edsger\n"), "{}", ran.err);
     system.well(&["flow", "delete", "rows"]);

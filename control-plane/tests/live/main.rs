@@ -1,5 +1,7 @@
 //! A system of real processes, from `zsr up` to `zsr down`.
 
+#[path = "../../../xtask/src/cargo.rs"]
+mod cargo;
 mod churn;
 mod deaths;
 mod elastic;

@@ -9,9 +9,9 @@ mod program;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::mpsc;
 
+use crate::cargo::cargo;
 use entry::Mutant;
 use judge::{Judge, Verdict};
 use program::Programs;
@@ -148,9 +148,8 @@ fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf, Str
     let copy = scratch.join("tree");
     tree::copy(root, &copy, &tree::rust_files(root, mutants)?)?;
     let target = scratch.join("build");
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     println!("building the simulator with all mutants in {SCRATCH}");
-    let built = Command::new(cargo)
+    let built = cargo()
         .current_dir(&copy)
         .args([
             "build",

@@ -1,0 +1,17 @@
+//! Cargo, run by a program that cargo runs.
+
+use std::process::Command;
+
+/// Cargo as a shell runs it. `cargo run` and `cargo test` set variables of their own package; if another cargo saw these, it would build
+/// `ring`, whose build script looks at them, and all that depends on it, anew, and so would the next one that does not see them.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let of_package =
+            name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_") || n.starts_with("CARGO_MANIFEST_"));
+        if of_package {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
