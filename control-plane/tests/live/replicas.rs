@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde_json::Value;
 use todc_utils::specifications::register::{RegisterOperation, RegisterSpecification};
 use todc_utils::{Action, History, WGLChecker};
 use zsr::{Cancel, Place};
@@ -78,7 +79,7 @@ fn replicas_are_killed_and_come_back_and_nobody_notices() {
     let clients = [at("c0", "h1"), at("c1", "h1"), at("c2", "h2")];
     let parties = [at("r1", "h2"), at("r2", "h3"), at("r3", "h4")];
     let log = Log::create(&place, "kv", &parties, &clients).expect("a log");
-    let replicas = Replicas { system: &system, program: example("zsr-replicated-log", "kv") };
+    let replicas = Replicas { system: &system, program: example("kv") };
     let mut running: Vec<_> = parties.iter().map(|party| replicas.start(&["begin", party.name])).collect();
 
     let (did, calls, stop) = (Mutex::new(Did::new()), AtomicUsize::new(0), AtomicBool::new(false));
@@ -190,6 +191,32 @@ fn what_can_not_be_is_said() {
     let alone = alone.err().expect("nobody has the state");
     assert!(matches!(alone, LogError::NoState { .. }), "{alone}");
     client.close().expect("closed");
+    log.delete().expect("deleted");
+    system.down();
+}
+
+#[test]
+fn a_replica_that_is_behind_ends_as_the_others_when_all_clients_have_closed() {
+    let system = System::up(FOUR);
+    let mut events = system.events();
+    let place = Place::at(system.root().join("s"));
+    let at = |name, host| Party { name, host };
+    let log = Log::create(&place, "l", &[at("r1", "h2"), at("r2", "h3")], &[at("c0", "h1")]).expect("a log");
+    let mut client = log.client(None, Cancel::new()).expect("a client");
+    let mut replicas = ["r1", "r2"].map(|name| log.begin(name, Count::default(), Cancel::new()).expect(name));
+    std::thread::scope(|threads| {
+        let [quick, late] = &mut replicas;
+        let quick = threads.spawn(|| quick.run());
+        for number in 1..=3 {
+            assert_eq!(client.call(b"count", PATIENCE).expect("an answer"), number.to_string().as_bytes());
+        }
+        client.close().expect("closed");
+        quick.join().expect("no panic").expect("the end");
+        let left_answers = |event: &Value| event["flow"] == "l-answers" && event["member"] == "c0";
+        while !left_answers(&events.next_of(&["program-left", "program-died"])) {}
+        late.run().expect("the end");
+    });
+    assert_eq!(replicas.map(|replica| replica.state().0), [3, 3]);
     log.delete().expect("deleted");
     system.down();
 }

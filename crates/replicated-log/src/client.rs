@@ -125,6 +125,8 @@ impl LogClient {
     /// # Errors
     /// The flow has failed.
     pub fn close(self) -> Result<(), LogError> {
+        // Replicas may still be answering what has been answered: a member that is there takes that, and the flow of answers goes on.
+        self.answers.leave();
         Ok(self.orders.close()?)
     }
 
