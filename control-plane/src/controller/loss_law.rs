@@ -122,8 +122,9 @@ pub struct Bounds {
 
 /// After so many looks without a transfer, as many follow with the flow's own timeouts, and so on by turns.
 const PATIENCE: u32 = 10;
-/// A retry waits for up to 64 timeouts (`Backoff` of the P4 program). Who does not answer has to be asked several times before it counts as dead.
-const ASKED: u32 = 64 * 32;
+/// How many timeouts `dead_after` has at least while nothing moves: a retry waits for up to 64 of them (`Backoff` of the P4 program), and who does
+/// not answer has to be asked several times before it counts as dead.
+const UNTIL_DEAD: u32 = 64 * 32;
 /// A timeout is that many round trips: what is late is not yet lost.
 const MARGIN: u32 = 3;
 /// Packets of a transfer whose loss nothing but a timeout tells.
@@ -137,7 +138,7 @@ impl Bounds {
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>, stuck: u32) -> Adapted {
         // Timeouts may be too short for a transfer that is long: a group's begins again with each.
         if stuck / PATIENCE % 2 == 1 {
-            let rto = self.own.rto.min((self.dead_after / ASKED).max(self.least_rto));
+            let rto = self.own.rto.min((self.dead_after / UNTIL_DEAD).max(self.least_rto));
             return Adapted { rto, max_batch: self.half(now.max_batch) };
         }
         // Nothing moves but by timeouts: they are much too long, and so are transfers.
@@ -193,7 +194,7 @@ mod tests {
 
     fn bounds(replicate: bool) -> Bounds {
         let own = Adapted { rto: 20_000 * US, max_batch: 1 << 20 };
-        let dead_after = Duration::from_secs(30);
+        let dead_after = Duration::from_secs(60);
         Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, replicate, dead_after }
     }
 
@@ -254,8 +255,10 @@ mod tests {
         let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
         let pace = Some(Pace { round_trip: 100 * US, packet: US, is_clean: false });
         let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto;
-        let long = bounds.dead_after / 2048;
-        assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, long, long, 300 * US]);
+        assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, 20_000 * US, 20_000 * US, 300 * US]);
+        // Not so long that who does not answer is asked once before it counts as dead.
+        let rto = |dead_after| Bounds { dead_after, ..bounds }.next(bounds.own, more, pace, 10).rto;
+        assert_eq!([2048, 20].map(|ms| rto(ms * 1000 * US)), [1000 * US, 160 * US]);
     }
 
     #[test]
