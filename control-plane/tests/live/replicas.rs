@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
 use todc_utils::specifications::register::{RegisterOperation, RegisterSpecification};
 use todc_utils::{Action, History, WGLChecker};
 use zsr::{Cancel, Place};
@@ -23,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What clients did, in the order of calls and answers: of each, the key, the client, and what it was.
 type Did = Vec<(usize, usize, Action<RegisterOperation<u32>>)>;
+
+fn at<'n>(name: &'n str, host: &'n str) -> Party<'n> {
+    Party { name, host }
+}
 
 struct Replicas<'s> {
     system: &'s System,
@@ -75,7 +78,6 @@ fn replicas_are_killed_and_come_back_and_nobody_notices() {
     let system = System::up(FOUR);
     let mut events = system.events();
     let place = Place::at(system.root().join("s"));
-    let at = |name, host| Party { name, host };
     let clients = [at("c0", "h1"), at("c1", "h1"), at("c2", "h2")];
     let parties = [at("r1", "h2"), at("r2", "h3"), at("r3", "h4")];
     let log = Log::create(&place, "kv", &parties, &clients).expect("a log");
@@ -158,7 +160,6 @@ impl StateMachine for Count {
 fn what_can_not_be_is_said() {
     let system = System::up(FOUR);
     let place = Place::at(system.root().join("s"));
-    let at = |name, host| Party { name, host };
     let log = Log::create(&place, "l", &[at("r1", "h2"), at("r2", "h3")], &[at("c0", "h1")]).expect("a log");
     let again = Log::create(&place, "l", &[at("r1", "h2")], &[at("c0", "h1")]);
     assert!(again.is_err_and(|e| e.to_string().contains("l-answers")));
@@ -200,7 +201,6 @@ fn a_replica_that_is_behind_ends_as_the_others_when_all_clients_have_closed() {
     let system = System::up(FOUR);
     let mut events = system.events();
     let place = Place::at(system.root().join("s"));
-    let at = |name, host| Party { name, host };
     let log = Log::create(&place, "l", &[at("r1", "h2"), at("r2", "h3")], &[at("c0", "h1")]).expect("a log");
     let mut client = log.client(None, Cancel::new()).expect("a client");
     let mut replicas = ["r1", "r2"].map(|name| log.begin(name, Count::default(), Cancel::new()).expect(name));
@@ -212,8 +212,14 @@ fn a_replica_that_is_behind_ends_as_the_others_when_all_clients_have_closed() {
         }
         client.close().expect("closed");
         quick.join().expect("no panic").expect("the end");
-        let left_answers = |event: &Value| event["flow"] == "l-answers" && event["member"] == "c0";
-        while !left_answers(&events.next_of(&["program-left", "program-died"])) {}
+        let ended = loop {
+            let event = events.next_of(&["program-left", "program-died"]);
+            if event["flow"] == "l-answers" && event["member"] == "c0" {
+                break event;
+            }
+        };
+        // Who dies is taken out, and the flow of answers fails behind its last consumer.
+        assert_eq!(ended["kind"], "program-left");
         late.run().expect("the end");
     });
     assert_eq!(replicas.map(|replica| replica.state().0), [3, 3]);
