@@ -150,8 +150,23 @@ impl System {
     }
 }
 
+impl System {
+    /// What the system says of itself, for whoever reads why a test has failed.
+    fn tell(&self) {
+        for args in [&["status"][..], &["flow", "list"], &["ring", "list"], &["events"]] {
+            let said = self.zsr(args);
+            let lines: Vec<&str> = said.out.lines().chain(said.err.lines()).collect();
+            let last = &lines[lines.len().saturating_sub(60)..];
+            eprintln!("zsr {}:\n  {}", args.join(" "), last.join("\n  "));
+        }
+    }
+}
+
 impl Drop for System {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell();
+        }
         // A test that has failed leaves no processes either.
         let _ = self.command(&["down"]).stderr(Stdio::null()).stdout(Stdio::null()).status();
     }
