@@ -38,25 +38,7 @@ impl Live {
     }
 
     fn of(hosts: usize, switches: &str) -> Live {
-        // The benchmark is target/release/deps/NAME, or, with `--profile dev`, target/debug/deps/NAME.
-        let own = std::env::current_exe().expect("a path");
-        let target = own.ancestors().nth(2).expect("two folders up");
-        let profile = if target.ends_with("debug") { "dev" } else { "release" };
-        let built = zsr_tests::cargo()
-            .args([
-                "build",
-                "-q",
-                "--profile",
-                profile,
-                "--locked",
-                "-p",
-                "zsr-control-plane",
-                "--bin",
-                "zsr",
-            ])
-            .status();
-        assert!(built.expect("cargo runs").success(), "zsr does not build");
-        let zsr = target.join("zsr");
+        let zsr = zsr_tests::beside("bin", "zsr");
         let folder = PathBuf::from(format!("/tmp/zsr-bench-{}", std::process::id()));
         std::fs::create_dir(&folder).expect("a new folder");
         let names: Vec<String> = (1..=hosts).map(|n| format!("h{n}")).collect();

@@ -21,6 +21,8 @@ pub mod system;
 pub mod tickets;
 pub mod wire;
 
+mod beside;
+pub use beside::beside;
 #[path = "../../xtask/src/cargo.rs"]
 mod cargo;
-pub use cargo::cargo;
+use cargo::cargo;

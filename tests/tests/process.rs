@@ -17,20 +17,7 @@ workload: {kind: synthetic, items: 100}
 /// The program, built like this test and into the same folder.
 fn zsr() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let test = std::env::current_exe().expect("the test's own path");
-        let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
-        let mut build = zsr_tests::cargo();
-        // With the features that the workspace's tests have.
-        build.args(["build", "-q", "--workspace", "--bin", "zsr"]).arg("--target-dir");
-        build.arg(folder.parent().expect("TARGET/PROFILE"));
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-        assert!(status.success(), "the program does not build");
-        folder.join("zsr")
-    })
+    PATH.get_or_init(|| zsr_tests::beside("bin", "zsr"))
 }
 
 /// A folder with the topology `t.yaml` and the input `in.txt` of many lines.

@@ -1,28 +1,17 @@
 //! Programs that link the crate `zsr`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use zsr::{Cancel, FlowConsumer, FlowProducer, Options, Place, Popped, ProgramError, To, Wait};
 
-use super::cargo::cargo;
+use super::beside::beside;
 use super::system::{HOSTS, System, done};
 
 /// An example of a library, built into this test's folder.
 pub fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    let folder = test.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/TEST");
-    let mut build = cargo();
-    // With the features that the workspace's tests have.
-    build.args(["build", "-q", "--locked", "--workspace", "--example", name]).arg("--target-dir");
-    build.arg(folder.parent().expect("TARGET/PROFILE"));
-    if folder.ends_with("release") {
-        build.arg("--release");
-    }
-    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-    assert!(status.success(), "the example does not build");
-    folder.join("examples").join(name)
+    beside("example", name)
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A system of real processes, from `zsr up` to `zsr down`.
 
+#[path = "../../../tests/src/beside.rs"]
+mod beside;
 #[path = "../../../xtask/src/cargo.rs"]
 mod cargo;
 mod churn;
@@ -25,3 +27,5 @@ mod standby;
 mod streams;
 mod system;
 mod terminal;
+
+use cargo::cargo;

@@ -1,0 +1,27 @@
+//! Programs of the workspace, built by a program that lies in its target folder.
+
+use std::path::{Path, PathBuf};
+
+use super::cargo;
+
+/// The program `name` of a `kind`, `bin` or `example`, built as this program was and into the same folder. Blocks until it is.
+///
+/// # Panics
+/// When it does not build.
+pub fn beside(kind: &str, name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("this program's own path");
+    let folder = own.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/PROGRAM");
+    let mut build = cargo();
+    // With the features that the workspace's tests have.
+    build.args(["build", "-q", "--locked", "--workspace", &format!("--{kind}"), name]).arg("--target-dir");
+    build.arg(folder.parent().expect("TARGET/PROFILE"));
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+    assert!(status.success(), "{name} does not build");
+    match kind {
+        "example" => folder.join("examples").join(name),
+        _ => folder.join(name),
+    }
+}
