@@ -264,9 +264,9 @@ impl Controller {
             };
             let difference = Diff::between(before.clone(), through);
             let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let resting = new.as_deref().filter(|_| old.is_none()).and_then(|f| self.begins_idle(f));
+            let rare = new.as_deref().filter(|_| old.is_none()).and_then(|f| inner.plane.new_groups(f));
             let often = || new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let has = resting.clone().unwrap_or_else(often);
+            let has = rare.clone().unwrap_or_else(often);
             let closes = !rings_only_in(old, new.as_deref()).is_empty();
             // What only adds is so as soon as it is written. Items may move as soon as the switch has the entries: were it taken back
             // then, what a new consumer has got would be lost. Where workers rest, nobody waits for a disk, and what a new member of
@@ -289,7 +289,7 @@ impl Controller {
             };
             let result = result.await;
             match &result {
-                Ok(()) => self.state().idle.extend(resting.unwrap_or_default()),
+                Ok(()) => self.state().idle.extend(rare.unwrap_or_default()),
                 Err(_) => self.take_back(work, &difference, &has, &had).await,
             }
             result.map_err(|refusal| Failure { refusal, touched })

@@ -1,11 +1,11 @@
 //! Flows that move nothing. Their workers' ticks find nothing and cost time that others could use, so they tick more rarely, until the
-//! first item has moved: a doorbell starts a worker all the same, and a flow without doorbells is still polled. A flow whose producers ring
-//! begins so. A flow goes on also if the controller is away.
+//! first item has moved: a doorbell starts a worker all the same, and a flow without doorbells is still polled. A new flow
+//! whose producers ring ticks rarely, too. A flow goes on also if the controller is away.
 
 use super::Controller;
 use super::error::ControllerError;
 use crate::dataplane::flow::Ticks;
-use crate::dataplane::model::{Flow, FlowKind};
+use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_TICK, PlanError};
 use crate::p4::names::counter::{RETRIES, TRANSFERS};
 use crate::p4::reader::Cell;
@@ -30,11 +30,6 @@ struct Seen {
 }
 
 impl Controller {
-    /// The groups of a new flow's workers, if they are to tick rarely from the beginning.
-    pub(super) fn begins_idle(&self, flow: &Flow) -> Option<Ticks> {
-        self.0.plane.idle_groups(flow).filter(|_| waits_for_a_doorbell(flow))
-    }
-
     /// Has workers tick as often as their flows need it, for as long as it is polled.
     pub(super) async fn keep_ticks(&self) {
         let mut seen = HashMap::new();
@@ -84,7 +79,7 @@ impl Controller {
         }
         let is_idle = |f: &Flow| {
             let seen = seen.get(&f.name).filter(|seen| seen.version == f.version);
-            let waits = |seen: &Seen| seen.moved == 0 && waits_for_a_doorbell(f);
+            let waits = |seen: &Seen| seen.moved == 0 && plane.new_groups(f).is_some();
             seen.map(|seen| waits(seen) || now.duration_since(seen.since) >= AFTER)
         };
         if !self.moves(is_idle).0.is_empty() {
@@ -118,10 +113,4 @@ impl Controller {
         }
         (had, has)
     }
-}
-
-/// Whether ticks of a flow of which nothing has moved yet find nothing that a doorbell would not tell. Workers of a load balance look again
-/// when another one has let go of a producer, those of a capped flow when their rate allows it.
-fn waits_for_a_doorbell(flow: &Flow) -> bool {
-    flow.settings.doorbell && flow.settings.rate_cap_bps == 0 && flow.kind != FlowKind::LoadBalance
 }

@@ -308,6 +308,16 @@ impl DataPlane {
         flow.workers().into_iter().map(group).collect()
     }
 
+    /// The same of a flow that is new and has nothing to move before a producer rings, if its workers tick more rarely then. Workers of a load
+    /// balance look again by ticks when another one has let go of a producer, those of a capped flow when their rate allows it.
+    pub fn new_groups(&self, flow: &Flow) -> Option<Ticks> {
+        if !flow.settings.doorbell || flow.settings.rate_cap_bps != 0 || flow.kind == FlowKind::LoadBalance {
+            return None;
+        }
+        let poll = times(&flow.settings).poll_interval;
+        flow.workers().into_iter().map(|w| Some((w, self.timer.new_group_of(w, poll)?))).collect()
+    }
+
     /// Tables that hold nothing but flows' entries.
     pub fn flow_tables() -> [&'static str; 11] {
         [

@@ -15,14 +15,17 @@ pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;
 
 /// Workers by how often they tick: first group, groups, and timer packets between two ticks.
 const CLASSES: [(u32, u32, u32); 4] =
-    [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2047, 65536)];
+    [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2046, 65536)];
 
-/// Multicast group of workers that have moved nothing for a while and whose producers ring, on a switch whose timers rest: the one
-/// that the classes leave free, and the number of the timer packets for it (P4: `TickGroup`).
+/// Multicast groups that the classes leave free, for a switch whose timers rest: of workers that have moved nothing for a while and whose
+/// producers ring, and of those of which it is not known yet. Behind each, the number of the timer packets for it (P4: `TickGroup`).
 const GROUP_IDLE: u32 = 0xfff;
 const NUMBER_IDLE: u16 = 0xfff7;
+const GROUP_NEW: u32 = 0xffe;
+const NUMBER_NEW: u16 = 0xffd7;
 /// How often these tick while something else moves.
 const IDLE_TICK: Duration = Duration::from_millis(5);
+const NEW_TICK: Duration = Duration::from_micros(500);
 
 /// Ticks of a software switch on which nothing moves become rare within a second, and with them polls of rings that stay empty. A
 /// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks (p4/pipeline/look.p4), and
@@ -79,6 +82,13 @@ impl Timer {
         Some(if rings { GROUP_IDLE } else { polled }).filter(|group| *group != GROUP_TICK)
     }
 
+    /// The same of a flow that is new, and whose producers ring: more often than where nothing moves, for what is lost of its first
+    /// transfers; more rarely than where it is known that something moves.
+    pub fn new_group_of(&self, worker: u16, poll_interval: Duration) -> Option<u32> {
+        let group = self.idle_group_of(worker, poll_interval, true)?;
+        Some(if self.tick < NEW_TICK { GROUP_NEW } else { group })
+    }
+
     /// The timer packets of a switch whose timer packets name their group.
     pub fn packets(&self) -> Vec<TimerPacket> {
         let packet = |(group, _, every): &(u32, u32, u32)| TimerPacket {
@@ -104,8 +114,9 @@ pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplic
 }
 
 /// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
-/// ticks would keep packets waiting, one for the others, and one for those that wait for a doorbell. All rest while nothing moves.
-pub fn timers(tick: Duration) -> [TimerPort; 3] {
+/// ticks would keep packets waiting, one for the others, one for those that wait for a doorbell, and one for those that are new. All rest
+/// while nothing moves.
+pub fn timers(tick: Duration) -> [TimerPort; 4] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
     let tick_ns = (tick.as_nanos() as u64).max(1);
     let often = TimerPort {
@@ -131,7 +142,13 @@ pub fn timers(tick: Duration) -> [TimerPort; 3] {
         rest: Some(IDLE_REST),
         ..often.clone()
     };
-    [often, others, idle]
+    let new = TimerPort {
+        interval_ns: (NEW_TICK.as_nanos() as u64).max(tick_ns),
+        template: admin::timer_packet(NUMBER_NEW),
+        rest: Some(REST),
+        ..idle.clone()
+    };
+    [often, others, idle, new]
 }
 
 #[cfg(test)]
@@ -147,7 +164,7 @@ mod tests {
         assert_eq!(group(7, Duration::from_millis(6)), 0x107);
         assert_eq!(group(8, Duration::from_millis(6)), 0x100);
         assert_eq!(group(300, Duration::from_millis(100)), 0x200 + 300 % 128);
-        assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2047);
+        assert_eq!(group(4000, Duration::from_secs(5)), 0x800 + 4000 % 2046);
     }
 
     #[test]
@@ -164,9 +181,17 @@ mod tests {
         assert_eq!(timer(1000, true).idle_group_of(7, us(1000), false), None);
         assert_eq!(timer(1000, true).idle_group_of(7, us(1000), true), Some(GROUP_IDLE));
         assert_eq!(timer(5000, true).idle_group_of(7, us(1000), true), None);
-        // No class has that group.
+        // No class has these groups.
         let last = |(first, groups, _): &(u32, u32, u32)| first + groups - 1;
-        assert!(CLASSES.iter().all(|class| last(class) < GROUP_IDLE));
+        assert!(CLASSES.iter().all(|class| last(class) < GROUP_NEW.min(GROUP_IDLE)));
+    }
+
+    #[test]
+    fn new_workers_tick_more_rarely_than_busy_ones() {
+        let us = Duration::from_micros;
+        let new = |tick, rests| Timer { tick: us(tick), named: false, rests }.new_group_of(7, us(100));
+        assert_eq!((new(20, true), new(20, false)), (Some(GROUP_NEW), None));
+        assert_eq!(new(500, true), Some(GROUP_IDLE));
     }
 
     #[test]

@@ -46,6 +46,8 @@ struct Book {
     whole: bool,
     /// Why items of this flow may be missing.
     excused: Option<String>,
+    /// A consumer has died with its host, which may have popped what no other one has got.
+    buried: bool,
     /// A program of its wrote nonsense: what comes out of it is nobody's concern.
     nonsense: Option<Nonsense>,
 }
@@ -118,6 +120,8 @@ pub struct Programs {
     paused: BTreeSet<usize>,
     /// Whatever flows say, programs push as fast as they can.
     hurry: bool,
+    /// A switch has died, and with it what it knew of transfers under way.
+    switch_died: bool,
     leaving: BTreeSet<(usize, String)>,
     /// Consumers, by flow, that were told that it is over.
     aborted: BTreeSet<(usize, String)>,
@@ -156,6 +160,7 @@ impl Programs {
             taken: BTreeSet::new(),
             paused: BTreeSet::new(),
             hurry: false,
+            switch_died: false,
             leaving: BTreeSet::new(),
             aborted: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -173,6 +178,7 @@ impl Programs {
             paused: 0,
             whole: false,
             excused: None,
+            buried: false,
             nonsense: None,
         };
         self.books.insert(flow.name, book);
@@ -244,11 +250,20 @@ impl Programs {
         for flow in flows.into_iter().chain(had) {
             self.excuse(flow, "a host of it died");
         }
-        self.handles.retain(|h| h.host != host);
+        for handle in self.handles.extract_if(.., |h| h.host == host) {
+            if let (End::Pop(..), Some(book)) = (handle.end, self.books.get_mut(&handle.flow)) {
+                book.buried = true;
+            }
+        }
         self.taken.retain(|(h, _)| *h != host);
         self.sinks.retain(|(h, _), _| *h != host);
         // Its next agent counts its rings from 1 again.
         self.lanes.iter_mut().filter(|l| l.host == host).for_each(|l| l.host = usize::MAX);
+    }
+
+    /// A switch has died, or goes on too late.
+    pub fn switch_died(&mut self) {
+        self.switch_died = true;
     }
 
     /// A member on this host may have joined.
@@ -580,6 +595,7 @@ impl Programs {
     /// Puts what a consumer of a group has got into the one order, which is that of the others.
     fn place(&mut self, flow: usize, sink: (usize, u64), place: &str) {
         let others = self.handles_of_order(flow, sink);
+        let forgotten = self.forgotten(flow, sink);
         let (book, sink) =
             (self.books.get_mut(&flow).expect("a known flow"), self.sinks.entry(sink).or_default());
         let Some(first) = sink.unplaced.first() else { return };
@@ -587,6 +603,12 @@ impl Programs {
         // Without others, nobody will ever say.
         let Some(mut at) = known.or_else(|| (!others).then_some(book.order.len())) else { return };
         for item in std::mem::take(&mut sink.unplaced) {
+            if forgotten.is_some_and(|from| at >= from) && book.order.get(at).is_some_and(|has| *has != item)
+            {
+                for (lane, _) in book.order.drain(at..) {
+                    self.lanes[lane as usize].arrived -= 1;
+                }
+            }
             match book.order.get(at) {
                 Some(has) => assert_eq!(*has, item, "{place}: two orders"),
                 None => {
@@ -597,6 +619,19 @@ impl Programs {
             at += 1;
         }
         sink.place = Some(at);
+    }
+
+    /// From where on nobody but `sink` knows the flow's order any more: those who have got more have died, and so has the switch, before it
+    /// could bring it to the others.
+    fn forgotten(&self, flow: usize, sink: (usize, u64)) -> Option<usize> {
+        if !self.switch_died || !self.books.get(&flow).is_some_and(|book| book.buried) {
+            return None;
+        }
+        let others = self.handles.iter().filter(|h| h.flow == flow).filter_map(|h| match &h.end {
+            End::Pop(_, other) if *other != sink => self.sinks.get(other)?.place,
+            _ => None,
+        });
+        Some(others.max().unwrap_or(0))
     }
 
     /// Whether a consumer of the flow other than `sink` knows its place in the order.

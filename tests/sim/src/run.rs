@@ -381,9 +381,15 @@ impl Run<'_> {
                 sim.kill_host(*host);
                 self.programs.bury(*host);
             }
-            What::KillSwitch(number) => sim.kill_switch(*number),
+            What::KillSwitch(number) => {
+                sim.kill_switch(*number);
+                self.programs.switch_died();
+            }
             What::ReturnSwitch(number) => sim.return_switch(*number),
-            What::HangSwitch(number, hangs) => sim.hang_switch(*number, *hangs),
+            What::HangSwitch(number, hangs) => {
+                sim.hang_switch(*number, *hangs);
+                self.programs.switch_died();
+            }
             What::ReturnHost(host) => sim.return_host(*host),
             What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
             What::AgentReachable(host, is) => sim.set_reachable(*host, *is),
