@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::abi::{ControlWord, from_raw, to_raw};
+use crate::abi::{ControlWord, ITEMS_OFFSET, from_raw, to_raw};
+use crate::memory::{Bus, Visibility};
 use crate::region::{Ring, Role};
 
 /// Bytes that are no part of a ring, or not in one piece.
@@ -34,15 +35,27 @@ impl Ring {
         }
     }
 
-    /// The items from counter `from` on, as they lie in memory, whether they were popped or not.
+    /// The bus to memory that processors do not reach.
+    fn far(&self) -> Option<&dyn Bus> {
+        self.memory().bus().filter(|_| self.memory().visibility() == Visibility::Copied)
+    }
+
+    /// The items from counter `from` on, as they lie in memory, whether they were popped or not. Of memory that has a
+    /// [trouble](crate::memory::Memory::trouble) behind this call it is not known what they are.
     ///
     /// # Errors
     /// [`NotInRing`].
     pub fn items_at(&self, from: u32, len: usize) -> Result<Vec<u8>, NotInRing> {
         let (at, bytes) = self.piece(from, len)?;
         let mut out = vec![0; len];
-        // SAFETY: in bounds, and no switch that could write there is connected.
-        unsafe { std::ptr::copy_nonoverlapping(self.items.read(at, bytes), out.as_mut_ptr(), len) };
+        match self.far() {
+            // The zeros of memory that is gone are for nobody: see `Memory::trouble`.
+            Some(bus) => drop(bus.read(ITEMS_OFFSET + at as usize, &mut out)),
+            // SAFETY: in bounds, and no switch that could write there is connected.
+            None => unsafe {
+                std::ptr::copy_nonoverlapping(self.items.read(at, bytes), out.as_mut_ptr(), len)
+            },
+        }
         Ok(out)
     }
 
@@ -63,8 +76,13 @@ impl Ring {
             let (size, item) = (self.spec().ring_size(), self.spec().item_size());
             return Err(NotInRing { from, len: items.len(), size, item });
         }
-        // SAFETY: in bounds, behind what the program may read, and no switch that could write there is connected.
-        unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), self.items.write(at, bytes), items.len()) };
+        match self.far() {
+            Some(bus) => drop(bus.write(ITEMS_OFFSET + at as usize, items)),
+            // SAFETY: in bounds, behind what the program may read, and no switch that could write there is connected.
+            None => unsafe {
+                std::ptr::copy_nonoverlapping(items.as_ptr(), self.items.write(at, bytes), items.len());
+            },
+        }
         self.control.head.store(to_raw(ControlWord { counter: head, ..word }, order), Ordering::Release);
         Ok(())
     }

@@ -74,8 +74,8 @@ impl Consumer {
         let tail = ControlWord { counter: spec.align_down(tail.counter), ..tail };
         Self {
             items: ring.items.clone(),
-            own: ring.control.tail.clone(),
-            peer: ring.control.head.clone(),
+            own: ring.control.tail.word().clone(),
+            peer: ring.control.head.word().clone(),
             position: u64::from(tail.counter),
             // As if empty, so that the first pop reads `head`.
             available: tail.counter,

@@ -65,13 +65,13 @@ impl Producer {
     pub(crate) fn new(ring: Arc<Ring>, cancel: Cancel) -> Self {
         let spec = ring.spec();
         let head = from_raw(ring.control.head.load(Ordering::Acquire), spec.byte_order());
-        let plain = spec.byte_order() == ByteOrder::NATIVE && ring.control.head.is_coherent();
+        let plain = spec.byte_order() == ByteOrder::NATIVE && ring.control.head.word().is_coherent();
         // Whoever has the memory may have changed it since it was looked at: what goes on from here stays in the ring.
         let head = ControlWord { counter: spec.align_down(head.counter), ..head };
         Self {
             items: ring.items.clone(),
-            own: ring.control.head.clone(),
-            peer: ring.control.tail.clone(),
+            own: ring.control.head.word().clone(),
+            peer: ring.control.tail.word().clone(),
             position: u64::from(head.counter),
             // As if full, so that the first push reads `tail`.
             limit: head.counter,

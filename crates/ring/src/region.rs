@@ -82,6 +82,12 @@ pub enum AttachError {
     /// The ring was aborted.
     #[error("the ring was aborted")]
     Aborted,
+    /// It is in memory of this GPU, where only its kernels push and pop.
+    #[error(
+        "the ring is in memory of GPU {0}, which no processor reaches: have kernels push and pop there (zsr_rings, docs/gpu.md), or write \
+         `memory: gpu:{0}:host`"
+    )]
+    OnGpu(u32),
     /// This side's word holds a value that no handle writes: a program before has written into it.
     #[error(
         "the ring's {word} word is corrupt: {counter} is not a multiple of its items' {item} B; delete the flow and create it again"
@@ -194,7 +200,7 @@ impl Ring {
         epoch: u16,
     ) -> Result<Arc<Self>, RingError> {
         Self::check(spec, &*memory)?;
-        let control = Control::new(&*memory);
+        let control = Control::new(&memory);
         let first = ControlWord { counter: spec.align_down(start), flags: Flags::with_epoch(epoch) };
         let raw = to_raw(first, spec.byte_order());
         control.source.store(0, Ordering::Relaxed);
@@ -225,7 +231,7 @@ impl Ring {
         begun: Begun,
     ) -> Result<Arc<Self>, RingError> {
         Self::check(spec, &*memory)?;
-        let control = Control::new(&*memory);
+        let control = Control::new(&memory);
         let head = from_raw(control.head.load(Ordering::Acquire), spec.byte_order());
         Ok(Self::laid(role, spec, memory, control, head.counter, epoch, begun))
     }
@@ -297,10 +303,16 @@ impl Ring {
     /// The handle that pushes. `cancel` ends its blocking calls.
     ///
     /// # Errors
-    /// [`AttachError`] when the ring is a consumer's, has its handle already, or was closed or aborted.
+    /// [`AttachError`] when the ring is a consumer's, in a GPU's memory, has its handle already, or was closed or aborted.
     pub fn attach_producer(self: &Arc<Self>, cancel: Cancel) -> Result<Producer, AttachError> {
+        self.near()?;
         self.take_producer()?;
         Ok(Producer::new(Arc::clone(self), cancel))
+    }
+
+    /// Whether processors reach the memory, as handles do.
+    fn near(&self) -> Result<(), AttachError> {
+        self.memory.gpu().map_or(Ok(()), |gpu| Err(AttachError::OnGpu(gpu.number)))
     }
 
     fn take_producer(&self) -> Result<(), AttachError> {
@@ -325,9 +337,10 @@ impl Ring {
     /// The handle that pops. `cancel` ends its blocking calls.
     ///
     /// # Errors
-    /// [`AttachError`] when the ring is a producer's, has its handle already, or an earlier handle
+    /// [`AttachError`] when the ring is a producer's, in a GPU's memory, has its handle already, or an earlier handle
     /// aborted it. A ring that the switch closed or aborted can still be drained.
     pub fn attach_consumer(self: &Arc<Self>, cancel: Cancel) -> Result<Consumer, AttachError> {
+        self.near()?;
         self.take_consumer()?;
         Ok(Consumer::new(Arc::clone(self), cancel))
     }

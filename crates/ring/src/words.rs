@@ -29,10 +29,79 @@ pub(crate) unsafe fn copy_item(from: *const u8, to: *mut u8, len: usize) {
 }
 
 #[cfg(not(feature = "loom"))]
-pub(crate) use real::{Control, Items, Word};
+pub(crate) use real::{Items, Word};
 
 #[cfg(feature = "loom")]
-pub(crate) use checked::{Control, Items, Word};
+pub(crate) use checked::{Items, Word};
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::abi;
+use crate::memory::{Memory, Visibility};
+
+/// The control words of a ring.
+pub(crate) struct Control {
+    pub(crate) head: Place,
+    pub(crate) source: Place,
+    pub(crate) tail: Place,
+}
+
+impl Control {
+    pub(crate) fn new(memory: &Arc<dyn Memory>) -> Self {
+        let copied = memory.visibility() == Visibility::Copied;
+        let place = |offset| Place {
+            near: Word::at(&**memory, offset),
+            far: copied.then(|| (Arc::clone(memory), offset)),
+        };
+        Self {
+            head: place(abi::HEAD_OFFSET),
+            source: place(abi::SOURCE_OFFSET),
+            tail: place(abi::TAIL_OFFSET),
+        }
+    }
+}
+
+/// A control word as the ring itself reads and writes it, wherever its memory is.
+pub(crate) struct Place {
+    near: Word,
+    /// The memory, where processors do not reach it, and the word's offset.
+    far: Option<(Arc<dyn Memory>, usize)>,
+}
+
+// SAFETY: atomics may be used from any thread, several at once; so may memory and its bus.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// For handles, which memory has that processors reach.
+    pub(crate) fn word(&self) -> &Word {
+        &self.near
+    }
+
+    /// 0 if the memory is gone, which [`Memory::trouble`] says.
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        let Some((memory, offset)) = &self.far else { return self.near.load(order) };
+        let mut word = [0; 8];
+        match memory.bus().map(|bus| bus.read(*offset, &mut word)) {
+            Some(Ok(())) => u64::from_ne_bytes(word),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn store(&self, value: u64, order: Ordering) {
+        let Some((memory, offset)) = &self.far else { return self.near.store(value, order) };
+        // Of memory that is gone nobody reads.
+        let _ = memory.bus().map(|bus| bus.write(*offset, &value.to_ne_bytes()));
+    }
+
+    /// Sets bits of a word that nobody else writes at the time.
+    pub(crate) fn set(&self, bits: u64) {
+        match self.far {
+            Some(_) => self.store(self.load(Ordering::Acquire) | bits, Ordering::Release),
+            None => self.near.set(bits),
+        }
+    }
+}
 
 #[cfg(not(feature = "loom"))]
 mod real {
@@ -70,9 +139,21 @@ mod real {
     unsafe impl Send for Word {}
 
     impl Word {
+        /// The word at `offset`, a multiple of 8 within the control page.
+        pub(crate) fn at(memory: &dyn Memory, offset: usize) -> Self {
+            let reach = match memory.visibility() {
+                Visibility::PostedWrites { combining } => Reach::Posted { combining },
+                Visibility::Coherent | Visibility::Copied => Reach::Coherent,
+            };
+            // The control page lies inside every ring's memory, and the base is page-aligned.
+            let at = memory.base().as_ptr().wrapping_add(offset).cast::<AtomicU64>();
+            Self { at, reach }
+        }
+
         #[inline]
         fn atomic(&self) -> &AtomicU64 {
-            // SAFETY: points at an aligned, initialised word of memory that the holder keeps alive.
+            // SAFETY: points at an aligned, initialised word of memory that the holder keeps alive, and that this process reaches:
+            // `Place` does not come here otherwise, and no handle is attached.
             unsafe { &*self.at }
         }
 
@@ -111,36 +192,6 @@ mod real {
         }
     }
 
-    /// The control words of a ring.
-    pub(crate) struct Control {
-        pub(crate) head: Word,
-        pub(crate) source: Word,
-        pub(crate) tail: Word,
-    }
-
-    // SAFETY: atomics may be used from any thread, several at once.
-    unsafe impl Sync for Control {}
-
-    impl Control {
-        pub(crate) fn new(memory: &dyn Memory) -> Self {
-            let reach = match memory.visibility() {
-                Visibility::PostedWrites { combining } => Reach::Posted { combining },
-                Visibility::Coherent | Visibility::SystemFence => Reach::Coherent,
-            };
-            let word = |offset: usize| {
-                // SAFETY: the control page lies inside every ring's memory; offsets are multiples of 8
-                // and the base is page-aligned.
-                let at = unsafe { memory.base().as_ptr().add(offset) }.cast::<AtomicU64>();
-                Word { at, reach }
-            };
-            Self {
-                head: word(abi::HEAD_OFFSET),
-                source: word(abi::SOURCE_OFFSET),
-                tail: word(abi::TAIL_OFFSET),
-            }
-        }
-    }
-
     /// The items of a ring, reached by offset.
     #[derive(Clone, Debug)]
     pub(crate) struct Items(*mut u8);
@@ -152,8 +203,7 @@ mod real {
 
     impl Items {
         pub(crate) fn new(memory: &dyn Memory, _spec: RingSpec) -> Self {
-            // SAFETY: the items begin inside the ring's memory.
-            Self(unsafe { memory.base().as_ptr().add(abi::ITEMS_OFFSET) })
+            Self(memory.base().as_ptr().wrapping_add(abi::ITEMS_OFFSET))
         }
 
         /// Where `len` bytes at `offset` may be read.
@@ -196,6 +246,10 @@ mod checked {
     pub(crate) struct Word(Arc<AtomicU64>);
 
     impl Word {
+        pub(crate) fn at(_memory: &dyn Memory, _offset: usize) -> Self {
+            Self(Arc::new(AtomicU64::new(0)))
+        }
+
         pub(crate) fn load(&self, order: Ordering) -> u64 {
             self.0.load(order)
         }
@@ -214,19 +268,6 @@ mod checked {
 
         pub(crate) fn set(&self, bits: u64) {
             self.0.fetch_or(bits, Ordering::AcqRel);
-        }
-    }
-
-    pub(crate) struct Control {
-        pub(crate) head: Word,
-        pub(crate) source: Word,
-        pub(crate) tail: Word,
-    }
-
-    impl Control {
-        pub(crate) fn new(_memory: &dyn Memory) -> Self {
-            let word = || Word(Arc::new(AtomicU64::new(0)));
-            Self { head: word(), source: word(), tail: word() }
         }
     }
 

@@ -12,7 +12,8 @@ use crate::access;
 ///
 /// # Safety
 /// For as long as the value lives, `base` returns the same pointer, valid for reads and writes of `len` bytes, and
-/// those bytes are reached through raw pointers or atomics only: the NIC changes them whenever the peer wishes.
+/// those bytes are reached through raw pointers or atomics only: the NIC changes them whenever the peer wishes. Where
+/// [`Reach::Bus`] is the way, the NIC does not follow `base`.
 pub unsafe trait MemoryRegion: Send + Sync {
     /// First byte. Eight-byte alignment is needed for control words to be atomic.
     fn base(&self) -> *mut u8;
@@ -42,13 +43,21 @@ pub enum Reach<'r> {
     Bus(&'r dyn Bus),
 }
 
-/// A bus between a NIC and memory. Offsets and lengths are within the region.
+/// A bus between a NIC and memory. Offsets and lengths are bytes within the region.
 pub trait Bus {
-    /// Sends a write, which takes place later, in the order of sending.
-    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Sends a write, which takes place later, in the order of sending. `false`: the memory is gone, and the peer is told so.
+    fn write(&self, offset: usize, bytes: &[u8]) -> bool;
 
-    /// Reads what is there behind all writes that were sent before.
-    fn read(&self, offset: usize, bytes: &mut [u8]);
+    /// Reads what is there behind all writes that were sent before. `false`: as for a write.
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> bool;
+
+    /// A READ was taken, whose responses will [read](Self::read) these bytes: time to begin with it, if reading takes long.
+    fn expect(&self, _offset: usize, _len: usize) {}
+
+    /// Whether a read of these bytes, which were expected, would not wait. While it would, the NIC does other things.
+    fn is_here(&self, _offset: usize, _len: usize) -> bool {
+        true
+    }
 }
 
 /// Why memory could not be had.

@@ -52,16 +52,24 @@ struct Mr {
 }
 
 impl Mr {
-    /// An access to memory that is not coherent: over its bus, or with fences.
+    /// An access to memory that is not coherent: over its bus, or with fences. `false` if the memory is gone.
     #[cold]
-    fn reach<B>(&self, bytes: B, copy: impl FnOnce(B), over: impl FnOnce(&dyn Bus, B)) {
+    fn reach<B>(&self, bytes: B, copy: impl FnOnce(B), over: impl FnOnce(&dyn Bus, B) -> bool) -> bool {
         match self.region.reach() {
             Reach::Bus(bus) => over(bus, bytes),
             Reach::Coherent | Reach::Gathered => {
                 access::fence();
                 copy(bytes);
                 access::fence();
+                true
             }
+        }
+    }
+
+    fn bus(&self) -> Option<&dyn Bus> {
+        match self.region.reach() {
+            Reach::Bus(bus) => Some(bus),
+            Reach::Coherent | Reach::Gathered => None,
         }
     }
 }
@@ -168,26 +176,48 @@ impl MrTable {
         len == 0 || self.locate(rkey, address, len.into(), access).is_some()
     }
 
-    /// Stores `bytes` at `address`; `false`, and nothing stored, if `rkey` does not allow it.
+    /// Stores `bytes` at `address`, or says what the peer is told: nothing is stored if `rkey` does not allow it.
     #[inline]
-    #[must_use]
-    pub(crate) fn store(&self, rkey: Rkey, address: u64, bytes: &[u8], access: Access) -> bool {
+    pub(crate) fn store(
+        &self,
+        rkey: Rkey,
+        address: u64,
+        bytes: &[u8],
+        access: Access,
+    ) -> Result<(), NakCode> {
         if bytes.is_empty() {
-            return true;
+            return Ok(());
         }
-        match self.locate(rkey, address, bytes.len() as u64, access) {
-            Some((mr, offset)) => {
-                // SAFETY: locate has checked the range, and the region is held alive by its slot.
-                let copy = |bytes| unsafe { access::store(mr.base.add(offset), bytes) };
-                if mr.coherent {
-                    copy(bytes);
-                } else {
-                    mr.reach(bytes, copy, |bus, bytes| bus.write(offset, bytes));
-                }
-                true
-            }
-            None => false,
+        let found = self.locate(rkey, address, bytes.len() as u64, access);
+        let (mr, offset) = found.ok_or(NakCode::RemoteAccess)?;
+        // SAFETY: locate has checked the range, and the region is held alive by its slot.
+        let copy = |bytes| unsafe { access::store(mr.base.add(offset), bytes) };
+        if mr.coherent {
+            copy(bytes);
+        } else if !mr.reach(bytes, copy, |bus, bytes| bus.write(offset, bytes)) {
+            return Err(NakCode::RemoteOperational);
         }
+        Ok(())
+    }
+
+    /// Tells the region that a READ of these bytes was taken; says whether it is one for which the NIC may have to [wait](Self::is_here).
+    #[inline]
+    pub(crate) fn expect(&self, rkey: Rkey, address: u64, len: u32) -> bool {
+        let found = self.locate(rkey, address, len.into(), Access::REMOTE_READ);
+        let Some((bus, offset)) =
+            found.filter(|(mr, _)| !mr.coherent).and_then(|(mr, at)| Some((mr.bus()?, at)))
+        else {
+            return false;
+        };
+        bus.expect(offset, len as usize);
+        true
+    }
+
+    /// Whether a load of these bytes would not wait.
+    #[cold]
+    pub(crate) fn is_here(&self, rkey: Rkey, address: u64, len: usize) -> bool {
+        let found = self.locate(rkey, address, len as u64, Access::REMOTE_READ);
+        found.and_then(|(mr, offset)| Some(mr.bus()?.is_here(offset, len))).unwrap_or(true)
     }
 
     /// Carries an atomic operation out at `address`, a multiple of 8; gives what was there before, or what the peer is told. Memory that only a
@@ -203,7 +233,7 @@ impl MrTable {
         Ok(unsafe { access::change(at, change) })
     }
 
-    /// Loads `bytes` from `address`; `false`, and nothing loaded, if `rkey` does not allow it.
+    /// Loads `bytes` from `address`; `false`, and nothing loaded, if `rkey` does not allow it, or the memory is gone.
     #[inline]
     #[must_use]
     pub(crate) fn load(&self, rkey: Rkey, address: u64, bytes: &mut [u8], access: Access) -> bool {
@@ -216,10 +246,9 @@ impl MrTable {
                 let copy = |bytes: &mut [u8]| unsafe { access::load(mr.base.add(offset), bytes) };
                 if mr.coherent {
                     copy(bytes);
-                } else {
-                    mr.reach(bytes, copy, |bus, bytes| bus.read(offset, bytes));
+                    return true;
                 }
-                true
+                mr.reach(bytes, copy, |bus, bytes| bus.read(offset, bytes))
             }
             None => false,
         }

@@ -132,7 +132,7 @@ impl Nic {
                 qp.resp.disconnect();
                 qp.req.disconnect();
                 (qp.conn, qp.access) = (None, Access::NONE);
-                (qp.cnp_due, qp.cnp_last, qp.rate) = (false, None, None);
+                (qp.cnp_due, qp.cnp_last, qp.rate, qp.held_until) = (false, None, None, 0);
             }
             (QpState::Reset | QpState::Init, Modify::Init { access }) => qp.access = access,
             (QpState::Init, Modify::Rtr(attr)) => {

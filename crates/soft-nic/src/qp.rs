@@ -215,6 +215,8 @@ pub(crate) struct Qp {
     pub(crate) cnp_last: Option<u64>,
     /// How fast it may send, while that is less than its link carries.
     pub(crate) rate: Option<Dcqcn>,
+    /// When it is looked again whether the memory that it waits for has answered.
+    pub(crate) held_until: u64,
     /// The requester transmits next, if both sides have something.
     pub(crate) requester_turn: bool,
     pub(crate) in_control: bool,
@@ -235,6 +237,7 @@ impl Qp {
             cnp_due: false,
             cnp_last: None,
             rate: None,
+            held_until: 0,
             requester_turn: false,
             in_control: false,
             in_data: false,
@@ -253,10 +256,10 @@ impl Qp {
             || (self.state == QpState::ReadyToSend && self.req.sendable())
     }
 
-    /// When it may send the next packet; 0 if its rate is not limited.
+    /// When it may send the next packet; 0 if nothing holds it up.
     #[inline]
     pub(crate) fn free_at(&self) -> u64 {
-        self.rate.as_ref().map_or(0, Dcqcn::free_at)
+        self.rate.as_ref().map_or(0, Dcqcn::free_at).max(self.held_until)
     }
 
     /// Whether requests are taken.

@@ -400,7 +400,8 @@ impl Requester {
             return Err(self.break_at(env, qpn, 0, Status::BadResponse));
         }
         let local = wqe.work.local;
-        if !env.mrs.store(local.lkey, local.address.wrapping_add(offset), payload, Access::LOCAL_WRITE) {
+        let at = local.address.wrapping_add(offset);
+        if env.mrs.store(local.lkey, at, payload, Access::LOCAL_WRITE).is_err() {
             return Err(self.break_at(env, qpn, 0, Status::LocalProtection));
         }
         wqe.received += 1;

@@ -44,6 +44,8 @@ pub(crate) struct ReadJob {
     pub(crate) msn: u32,
     /// Carried out before; does not count against what the peer may have outstanding.
     pub(crate) again: bool,
+    /// Its memory may have to be waited for.
+    pub(crate) waits: bool,
 }
 
 /// What an atomic operation found, to be sent.
@@ -240,7 +242,7 @@ impl Responder {
             self.push_ack(env);
             return;
         };
-        let job = self.job(&reth, mtu, packet.psn(), true);
+        let mut job = self.job(&reth, mtu, packet.psn(), true);
         let whole = job.first.plus(job.packets).since(self.expected) <= 0;
         let allowed = rights.allows(Access::REMOTE_READ)
             && reth.length <= reth::MAX_MESSAGE
@@ -249,6 +251,7 @@ impl Responder {
             env.stats.drop(DropReason::DuplicateRead);
             return;
         }
+        job.waits = env.mrs.expect(reth.rkey, reth.address, reth.length);
         // The rest of a READ that still waits or is under way: start there again, or let it come.
         for entry in &mut self.queue {
             let Response::Read(queued) = entry else { continue };
@@ -299,6 +302,7 @@ impl Responder {
             next: 0,
             msn: self.msn,
             again,
+            waits: false,
         }
     }
 
@@ -326,7 +330,8 @@ impl Responder {
         }
         self.reported = false;
         self.advance_msn();
-        let job = self.job(&reth, mtu, psn, false);
+        let mut job = self.job(&reth, mtu, psn, false);
+        job.waits = env.mrs.expect(reth.rkey, reth.address, reth.length);
         self.expected = psn.plus(job.packets);
         self.reads += 1;
         self.queue.push_back(Response::Read(job));
@@ -409,8 +414,8 @@ impl Responder {
             self.not_ready(env, psn);
             return Ok(());
         }
-        if !env.mrs.store(cursor.rkey, cursor.address, payload, Access::REMOTE_WRITE) {
-            return self.fatal(env, psn, NakCode::RemoteAccess);
+        if let Err(code) = env.mrs.store(cursor.rkey, cursor.address, payload, Access::REMOTE_WRITE) {
+            return self.fatal(env, psn, code);
         }
         env.stats.write_packets += 1;
         env.stats.write_bytes += u64::from(len);

@@ -104,6 +104,8 @@ impl Nic {
     }
 }
 
+/// After so long it is looked again whether memory behind a bus has answered: a few times per copy of a GPU.
+const LOOK_AGAIN_NS: u64 = 3_000;
 /// Reserved bytes behind the BTH of a congestion notification.
 const CNP_RESERVED: usize = 16;
 /// Backward congestion bit in the BTH's reserved byte.
@@ -139,6 +141,10 @@ fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
     match qp.resp.front_mut() {
         Some(Response::Read(job)) if !(sends && qp.requester_turn) => {
             qp.requester_turn = true;
+            if job.waits && !is_here(env, conn, job) {
+                qp.held_until = env.now + LOOK_AGAIN_NS;
+                return false;
+            }
             if emit_read_response(env, conn, job, frame) {
                 job.next += 1;
                 if job.next == job.packets {
@@ -212,11 +218,25 @@ fn emit_cnp(env: &mut Env<'_>, conn: &mut Conn, frame: &mut Frame) -> bool {
     true
 }
 
+/// Whether the next packet of a READ response can be made without waiting for its memory.
+#[cold]
+fn is_here(env: &Env<'_>, conn: &Conn, job: &ReadJob) -> bool {
+    let (address, len) = next_piece(conn, job);
+    env.mrs.is_here(job.rkey, address, len)
+}
+
+/// Where the next packet's bytes of a READ response are.
+#[inline]
+fn next_piece(conn: &Conn, job: &ReadJob) -> (u64, usize) {
+    let skip = u64::from(job.next) << conn.mtu.shift();
+    let len = (u64::from(job.len) - skip).min(conn.mtu.bytes().into()) as usize;
+    (job.address.wrapping_add(skip), len)
+}
+
 /// One packet of a READ response; `false` if its memory is gone.
 #[inline]
 fn emit_read_response(env: &mut Env<'_>, conn: &mut Conn, job: &ReadJob, frame: &mut Frame) -> bool {
-    let skip = u64::from(job.next) << conn.mtu.shift();
-    let len = (u64::from(job.len) - skip).min(conn.mtu.bytes().into()) as usize;
+    let (address, len) = next_piece(conn, job);
     let opcode = match (job.next == 0, job.next + 1 == job.packets) {
         (true, true) => Opcode::ReadResponseOnly,
         (true, false) => Opcode::ReadResponseFirst,
@@ -230,7 +250,6 @@ fn emit_read_response(env: &mut Env<'_>, conn: &mut Conn, job: &ReadJob, frame: 
     if at != 0 && (aeth::Repr { syndrome: Syndrome::ACK, msn: job.msn }).emit(open.rest()).is_err() {
         return false;
     }
-    let address = job.address.wrapping_add(skip);
     if !env.mrs.load(job.rkey, address, &mut open.rest()[at..at + len], Access::REMOTE_READ) {
         return false;
     }

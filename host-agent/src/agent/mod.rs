@@ -582,7 +582,8 @@ fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentErro
     (info.data.remote, info.poll.remote) = (None, None);
     // What the switch has written is there from now on, and nothing comes behind it.
     if let Some(bus) = info.ring.memory().bus() {
-        bus.settle();
+        // Memory that is gone is told of by `note_trouble`.
+        let _ = bus.settle();
     }
     for result in results {
         result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;

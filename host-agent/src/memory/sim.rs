@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use zsr_ring::memory::{Bus, ByteOrder, Memory, MemoryKey, Visibility};
+use zsr_ring::memory::{Bus, ByteOrder, Gone, Memory, MemoryKey, Visibility};
 use zsr_soft_nic::HostMemory;
 
 /// How long a write is under way.
@@ -96,7 +96,7 @@ impl Wire {
 }
 
 impl Bus for Simulated {
-    fn write(&self, offset: usize, bytes: &[u8]) {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Gone> {
         let mut posted = self.wire.lock();
         let due = Instant::now() + LATENCY;
         let (mut at, mut left) = (offset, bytes);
@@ -110,18 +110,21 @@ impl Bus for Simulated {
             self.wire.arrive(&mut posted);
         }
         self.wire.sent.notify_one();
+        Ok(())
     }
 
-    fn read(&self, offset: usize, bytes: &mut [u8]) {
-        self.settle();
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone> {
+        self.settle()?;
         self.wire.far.read(offset, bytes);
+        Ok(())
     }
 
-    fn settle(&self) {
+    fn settle(&self) -> Result<(), Gone> {
         let mut posted = self.wire.lock();
         while !posted.writes.is_empty() {
             self.wire.arrive(&mut posted);
         }
+        Ok(())
     }
 }
 
@@ -198,7 +201,7 @@ mod tests {
             let sender = scope.spawn(|| {
                 for round in 1..=250u8 {
                     memory.write(100, &[round; 3000]);
-                    memory.write(0, &[round]);
+                    memory.write(0, &[round]).expect("it is there");
                 }
             });
             // Whoever sees the last write of a round sees those before it, and none twice.
@@ -209,10 +212,10 @@ mod tests {
                 before = round;
             }
         });
-        memory.settle();
+        memory.settle().expect("it is there");
         assert_eq!((there(&memory, 0), there(&memory, 100), there(&memory, 3099)), (250, 250, 250));
         assert_eq!((there(&memory, 99), there(&memory, 3100)), (0, 0));
-        memory.write(8191, &[9]);
+        memory.write(8191, &[9]).expect("it is there");
         while there(&memory, 8191) != 9 {
             std::thread::yield_now();
         }
@@ -224,11 +227,11 @@ mod tests {
         let mut seen = [0; 300];
         for round in 0..=255 {
             memory.write(200, &[round; 300]);
-            memory.read(200, &mut seen);
+            memory.read(200, &mut seen).expect("it is there");
             assert_eq!(seen, [round; 300]);
         }
         memory.write(8000, &[7; 192]);
-        memory.settle();
+        memory.settle().expect("it is there");
         assert_eq!((there(&memory, 8000), there(&memory, 8191)), (7, 7));
     }
 }

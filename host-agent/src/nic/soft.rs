@@ -273,16 +273,22 @@ unsafe impl MemoryRegion for Region {
 }
 
 impl Bus for Region {
-    fn write(&self, offset: usize, bytes: &[u8]) {
+    fn write(&self, offset: usize, bytes: &[u8]) -> bool {
+        self.0.bus().is_some_and(|bus| bus.write(offset, bytes).is_ok())
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> bool {
+        self.0.bus().is_some_and(|bus| bus.fetch(offset, bytes).is_ok())
+    }
+
+    fn expect(&self, offset: usize, len: usize) {
         if let Some(bus) = self.0.bus() {
-            bus.write(offset, bytes);
+            bus.expect(offset, len);
         }
     }
 
-    fn read(&self, offset: usize, bytes: &mut [u8]) {
-        if let Some(bus) = self.0.bus() {
-            bus.read(offset, bytes);
-        }
+    fn is_here(&self, offset: usize, len: usize) -> bool {
+        self.0.bus().is_none_or(|bus| bus.is_here(offset, len))
     }
 }
 

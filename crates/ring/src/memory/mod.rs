@@ -23,9 +23,8 @@ pub use zsr_wire::ring::ByteOrder;
 pub enum Visibility {
     /// Cache-coherent with the NIC: a release store publishes, an acquire load receives (CPU memory).
     Coherent,
-    /// Stores need a system-wide fence before the counter, and RDMA writes may become visible out of
-    /// order: segments then need their checksum (GPU memory).
-    SystemFence,
+    /// Out of processors' reach: they get there by copies over its [`bus`](Memory::bus) only (a GPU's own memory).
+    Copied,
     /// Stores go over a bus to a device's memory, and arrive in order; nothing is in caches (a PCI BAR that is mapped uncached). With
     /// `combining` a processor gathers them and sends them in any order: a store that publishes has a fence before it, and one
     /// behind it so that it does not stay with the processor; a load that receives has one behind it. No locked instructions.
@@ -51,14 +50,43 @@ pub enum MemoryKey {
     },
 }
 
-/// A bus between NIC and memory. Offsets and lengths are within the memory.
-pub trait Bus {
+/// The memory behind a bus is gone: nothing was read, or it is not known what was written. [`Memory::trouble`] says why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the memory behind the bus is gone")]
+pub struct Gone;
+
+/// A bus between NIC and memory. Offsets and lengths are bytes within the memory. After the first [`Gone`] all calls say so.
+pub trait Bus: Send + Sync {
     /// Sends a write, which takes place later, in the order of sending.
-    fn write(&self, offset: usize, bytes: &[u8]);
-    /// Reads what is there behind all writes that were sent before.
-    fn read(&self, offset: usize, bytes: &mut [u8]);
-    /// Returns when all writes that were sent before have taken place.
-    fn settle(&self);
+    ///
+    /// # Errors
+    /// [`Gone`]. So for the following.
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Gone>;
+    /// Reads what is there behind all writes that were sent before. Blocks until it has come.
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone>;
+    /// Returns when all writes that were sent before have taken place. What was [expected](Self::expect) is forgotten.
+    fn settle(&self) -> Result<(), Gone>;
+    /// Begins to read `len` bytes that the NIC will [fetch](Self::fetch), if that takes long. Does not block.
+    fn expect(&self, _offset: usize, _len: usize) {}
+    /// Whether a fetch of these bytes would not wait.
+    fn is_here(&self, _offset: usize, _len: usize) -> bool {
+        true
+    }
+    /// As [`read`](Self::read), of bytes that were expected, as they were when they were expected or later.
+    fn fetch(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone> {
+        self.read(offset, bytes)
+    }
+}
+
+/// A GPU that has memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GpuPart {
+    /// Its number for this process: `CUDA_VISIBLE_DEVICES` counts.
+    pub number: u32,
+    /// What the driver tells it from all others by.
+    pub uuid: [u8; 16],
+    /// Bytes of the allocation that begins with the memory: what another process maps.
+    pub mapped: u64,
 }
 
 /// A fixed block of memory that a NIC and a processing unit share.
@@ -67,8 +95,9 @@ pub trait Bus {
 /// [`base`](Memory::base) must stay valid for reads and writes of [`len`](Memory::len) bytes, be
 /// aligned to 4096 bytes and never move for as long as the object lives; every byte must have been
 /// initialised (zeroed). Nobody may hold a Rust reference into it: it changes under remote writes.
+/// Of memory that is [`Visibility::Copied`], `base` is a device's address, which this process must not follow; it has a bus.
 pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
-    /// First byte, as addressable by this process.
+    /// First byte, as addressable by this process, or by the device if it is [`Visibility::Copied`].
     fn base(&self) -> NonNull<u8>;
     /// Usable length in bytes.
     fn len(&self) -> usize;
@@ -94,6 +123,14 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     }
     /// Where in that file, and how it is mapped, if it is a device's.
     fn part(&self) -> Option<DevicePart> {
+        None
+    }
+    /// Whose memory it is, if it is a GPU's own.
+    fn gpu(&self) -> Option<GpuPart> {
+        None
+    }
+    /// Why it can't be reached any more, with the device and what to do.
+    fn trouble(&self) -> Option<String> {
         None
     }
 }
