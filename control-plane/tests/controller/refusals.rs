@@ -187,7 +187,7 @@ fn memory_that_a_machine_has_not_is_refused_and_flows_go_on() {
     let answer = rig.runtime.block_on(client.create_flow(shuffle("new", &["h1"], &["h2"])));
     refused(answer, &device);
     let answer = rig.runtime.block_on(client.create_flow(shuffle("new", &["h3"], &["h1"])));
-    refused(answer, &["host `h3`", "`gpu:0`", "gpu:0:host"]);
+    refused(answer, &["host `h3`", "`gpu:0`", "libcuda.so.1"]);
     let member = proto::Member { host: "h2".into(), ..Default::default() };
     let request = proto::AddMemberRequest { flow: "busy".into(), member: Some(member) };
     let answer = rig.runtime.block_on(client.add_consumer(request));
@@ -237,7 +237,7 @@ fn a_member_says_where_its_rings_are() {
     };
     let more = |memory| proto::Member { name: "more".into(), ..on("h2", memory) };
     refused(more("gpu"), &["flow `f`", "host `h2`", "'gpu' is no kind of memory", "gpu:N:host"]);
-    refused(more("gpu:0"), &["host `h2`", "ring `f.more.h2`", "`gpu:0`", "gpu:0:host"]);
+    refused(more("gpu:0"), &["host `h2`", "ring `f.more.h2`", "`gpu:0`", "libcuda.so.1"]);
     let declared = proto::Member { rings: vec!["h2.out".into()], ..more("host") };
     refused(declared, &["`h2.out`", "write `memory:` there"]);
     assert_eq!((rig.held(), controller.list_flows()), before);

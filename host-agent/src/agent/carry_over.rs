@@ -48,6 +48,7 @@ impl Agent {
                 let wrong = |source| AgentError::Items { name: resume.name.clone(), source };
                 info.ring.complete(*head, items).map_err(wrong)?;
             }
+            reachable(&info)?;
             self.connect_ring(&resume.name, &resume.data, &resume.poll)?;
         }
         Ok(())
@@ -63,6 +64,16 @@ impl Agent {
             let (name, state) = (name.to_owned(), "connected");
             return Err(AgentError::State { name, state, advice: "disconnect it first" });
         }
-        info.ring.items_at(from, len).map_err(|source| AgentError::Items { name: name.to_owned(), source })
+        let items = info.ring.items_at(from, len);
+        reachable(&info)?;
+        items.map_err(|source| AgentError::Items { name: name.to_owned(), source })
+    }
+}
+
+/// What was read of memory that is gone is nothing to go by.
+fn reachable(info: &RingInfo) -> Result<(), AgentError> {
+    match info.ring.memory().trouble() {
+        Some(trouble) => Err(AgentError::Lost { name: info.name.clone(), trouble }),
+        None => Ok(()),
     }
 }

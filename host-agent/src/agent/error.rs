@@ -48,6 +48,14 @@ pub enum AgentError {
         /// Why not, and what to do.
         source: MemoryRefusal,
     },
+    /// Its memory is gone.
+    #[error("ring `{name}`: {trouble}")]
+    Lost {
+        /// The ring.
+        name: String,
+        /// What happened to which device, and what to do.
+        trouble: String,
+    },
     /// The agent's own limit.
     #[error(
         "ring `{name}` needs {need} B, but of the {limit} B that this agent gives to rings only {left} B are \
@@ -115,6 +123,7 @@ impl From<AgentError> for tonic::Status {
             AgentError::State { .. }
             | AgentError::Attach { .. }
             | AgentError::Items { .. }
+            | AgentError::Lost { .. }
             | AgentError::Device { .. } => Code::FailedPrecondition,
             AgentError::Nic { source, .. } => match source.kind {
                 NicErrorKind::Exhausted => Code::ResourceExhausted,

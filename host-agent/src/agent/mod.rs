@@ -301,6 +301,9 @@ impl Agent {
             Ok(ring) => ring,
             Err(source) => return Err(AgentError::Memory { name, source }),
         };
+        if let Some(trouble) = ring.memory().trouble() {
+            return Err(AgentError::Lost { name, trouble });
+        }
         let (rkey, data, poll) = match self.register(&ring) {
             Ok(registered) => registered,
             Err(source) => return Err(AgentError::Nic { name, source }),

@@ -58,9 +58,23 @@ impl Agent {
     /// Programs of other processes report nothing: their rings' words are looked at.
     fn note_progress(&self) {
         for info in self.rings().unwrap_or_default() {
+            if let Some(trouble) = info.ring.memory().trouble() {
+                self.note_trouble(&info, trouble);
+                continue;
+            }
             info.ring.filled_bytes();
             info.ring.begun().look(|| info.ring.snapshot().tail.counter);
         }
+    }
+
+    /// A ring whose memory is gone is as one whose program died, once: nobody pushes or pops there any more.
+    fn note_trouble(&self, info: &RingInfo, trouble: String) {
+        let mut table = self.lock();
+        let ring = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id);
+        let Some(ring) = ring.filter(|ring| ring.died.as_ref() != Some(&trouble)) else { return };
+        ring.died = Some(trouble.clone());
+        eprintln!("ring `{}`: {trouble}", info.name);
+        self.emit(EventKind::Died, info, &trouble);
     }
 
     /// One connection, from its greeting to its end.
@@ -94,6 +108,7 @@ impl Agent {
                 let what = info.ring.memory().describe();
                 proto::Window { offset, combining, what }
             }),
+            gpu: info.ring.memory().gpu().map(|gpu| proto::Gpu { uuid: gpu.uuid.into(), mapped: gpu.mapped }),
         };
         let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
         let (mut from, to) = stream.into_split();
@@ -137,6 +152,9 @@ impl Agent {
                 info.ring.role()
             ));
         }
+        if let Some(trouble) = info.ring.memory().trouble() {
+            return Err(format!("ring `{name}`: {trouble}"));
+        }
         let file = info.ring.memory().file();
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
@@ -174,6 +192,11 @@ impl Agent {
             (Left::Finished, _) => (EventKind::Left, format!("{program} has finished")),
             (Left::Open, true) => (EventKind::Left, format!("{program} has left")),
             (Left::Open, false) => (EventKind::Died, format!("{program} died")),
+        };
+        // Of what is gone it was said already, and nothing can be read.
+        let (kind, detail) = match info.ring.memory().trouble() {
+            Some(_) => (EventKind::Left, format!("{program} has left")),
+            None => (kind, detail),
         };
         // At one moment for whoever comes next, of whom is heard behind this.
         let mut table = self.lock();

@@ -48,7 +48,7 @@ pub struct Memories {
 impl Memories {
     /// Those of this machine. `shared`: programs in other processes can map host memory, too.
     pub fn of_this_machine(shared: bool) -> Self {
-        Self::with(shared, "/sys/bus/pci/devices", "libcuda.so.1")
+        Self::with(shared, "/sys/bus/pci/devices", zsr_cuda::LIBRARY)
     }
 
     /// As [`of_this_machine`](Self::of_this_machine), with PCI devices from another folder than sysfs's, and another CUDA driver: for tests.
@@ -94,11 +94,7 @@ impl Memories {
         let backend: Arc<dyn MemoryBackend> = match kind {
             MemoryKind::Pci(at) => pci::Bar::open(&self.devices, at)?,
             MemoryKind::GpuHost(number) => Arc::new(gpu::PinnedLater::open(&self.cuda, number, self.shared)?),
-            MemoryKind::Gpu(number) => {
-                return Err(format!(
-                    "rings in a GPU's own memory are not there yet (docs/gpu.md): write `memory: gpu:{number}:host`"
-                ));
-            }
+            MemoryKind::Gpu(number) => Arc::new(gpu::Own::open(&self.cuda, number)?),
             MemoryKind::Host | MemoryKind::FpgaSim => return Err("it needs no device".to_owned()),
         };
         opened.insert(name, Arc::clone(&backend));

@@ -1927,6 +1927,19 @@ pub struct Attached {
     /// length is sealed.
     #[prost(message, optional, tag = "8")]
     pub window: ::core::option::Option<Window>,
+    /// The descriptor is that of an allocation in a GPU's memory (cuMemImportFromShareableHandle), which begins with the ring. None: it
+    /// is not.
+    #[prost(message, optional, tag = "9")]
+    pub gpu: ::core::option::Option<Gpu>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Gpu {
+    /// 16 bytes by which the driver tells it from all others (cuDeviceGetUuid); its number may be another one for each process.
+    #[prost(bytes = "vec", tag = "1")]
+    pub uuid: ::prost::alloc::vec::Vec<u8>,
+    /// Bytes of the allocation.
+    #[prost(uint64, tag = "2")]
+    pub mapped: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Window {

@@ -18,10 +18,12 @@ use zsr_api::{
     agent as proto,
     program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
 };
+use zsr_cuda::{Gpu, GpuMemory};
 use zsr_ring::begun::Begun;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::{
-    ByteOrder, DeviceMemory, DevicePart, Memory, MemoryError, MemoryKey, SharedMemory, Visibility,
+    Bus, ByteOrder, DeviceMemory, DevicePart, GpuPart, Memory, MemoryError, MemoryKey, SharedMemory,
+    Visibility,
 };
 use zsr_ring::{Ring, RingSpec, Role};
 
@@ -70,8 +72,12 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     let spec = RingSpec::new(attached.item_size.into(), attached.ring_size.into())
         .map_err(|source| PuError::Geometry { ring: ring(), source })?
         .with_byte_order(order);
-    let memory = mapped(file, attached.window, spec.memory_len(), order)
-        .map_err(|source| PuError::Memory { ring: ring(), source })?;
+    let memory = match attached.gpu {
+        Some(gpu) => on_gpu(file, &gpu, spec.memory_len(), order)
+            .map_err(|reason| PuError::Gpu { ring: ring(), reason })?,
+        None => mapped(file, attached.window, spec.memory_len(), order)
+            .map_err(|source| PuError::Memory { ring: ring(), source })?,
+    };
     let bell = attached.doorbell.then(|| stream.try_clone()).transpose().map_err(lost)?.map(Bell);
     let begun = Begun::default();
     let told = attached.begun.map(|_| begun.clone());
@@ -79,6 +85,9 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     let joined = Ring::join_begun(role, spec, memory.clone(), attached.epoch as u16, begun.clone())
         .map_err(|source| PuError::Ring { ring: ring(), source })?;
     begun.set(joined.snapshot().tail.counter, attached.begun.unwrap_or(0));
+    if let Some(reason) = joined.memory().trouble() {
+        return Err(PuError::Gpu { ring: ring(), reason });
+    }
     lease::watch(memory.number, &memory.agent, Arc::downgrade(&joined));
     Ok((joined, bell))
 }
@@ -95,6 +104,20 @@ fn mapped(
             Box::new(DeviceMemory::open(file, DevicePart { offset, combining }, bytes, order, what)?)
         }
     })
+}
+
+/// Maps a ring in a GPU's memory for kernels of this process.
+fn on_gpu(
+    file: OwnedFd,
+    part: &proto::Gpu,
+    bytes: usize,
+    order: ByteOrder,
+) -> Result<Box<dyn Memory>, String> {
+    let uuid =
+        part.uuid.as_slice().try_into().map_err(|_| "the agent does not say which GPU it is".to_owned())?;
+    let gpu = Gpu::with_uuid(zsr_cuda::LIBRARY.as_ref(), uuid)?;
+    let part = GpuPart { number: gpu.number(), uuid, mapped: part.mapped };
+    Ok(Box::new(GpuMemory::import(&gpu, file, part, bytes, order)?))
 }
 
 /// Has the agent ring for this program, over the connection to it.
@@ -195,5 +218,17 @@ unsafe impl Memory for Leased {
 
     fn part(&self) -> Option<DevicePart> {
         self.memory.part()
+    }
+
+    fn bus(&self) -> Option<&dyn Bus> {
+        self.memory.bus()
+    }
+
+    fn gpu(&self) -> Option<GpuPart> {
+        self.memory.gpu()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.memory.trouble()
     }
 }

@@ -73,6 +73,16 @@ pub enum PuError {
         /// What is wrong.
         source: MemoryError,
     },
+    /// It is in a GPU's memory, which this process can't map.
+    #[error(
+        "ring `{ring}` is in a GPU's own memory, and only a program with that GPU can have it (docs/gpu.md): {reason}"
+    )]
+    Gpu {
+        /// The ring.
+        ring: String,
+        /// The GPU, what is wrong, and what to do.
+        reason: String,
+    },
     /// The memory holds no such ring.
     #[error("ring `{ring}`: {source}")]
     Ring {

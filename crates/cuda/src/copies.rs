@@ -1,0 +1,302 @@
+//! Copies between a ring in a GPU's memory and this process, all in one stream, whose order is their order.
+//!
+//! Bytes of items go through pinned memory that has the ring's layout, so a byte has its own place there. Writes that lie side by
+//! side are one copy, sent when something else comes. Control words are written by the stream itself, whole, behind a barrier of the
+//! system: whoever sees one sees what was copied before it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use zsr_ring::memory::{Bus, Gone};
+
+use crate::ITEMS_OFFSET;
+use crate::calls::{Address, BEHIND_ALL, Calls, NO_TIME, NOT_READY, OWN_ORDER, Object};
+use crate::gpu::Gpu;
+
+/// A copy of so many bytes is sent though more may follow.
+const LARGE: usize = 256 << 10;
+/// Bytes of a control word.
+const WORD: usize = 8;
+
+/// The way to one ring. Any thread may use it.
+pub(crate) struct Copies {
+    gpu: Arc<Gpu>,
+    base: Address,
+    /// Pinned memory for the first `len` bytes of the ring.
+    staging: *mut u8,
+    len: usize,
+    stream: Object,
+    /// Behind the last read of a control word, and of items.
+    events: [Object; 2],
+    state: Mutex<State>,
+    trouble: OnceLock<String>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Staged, and not sent.
+    pending: Range<usize>,
+    /// What was last asked for ahead: of the control page, and of the items.
+    expected: [Expected; 2],
+}
+
+#[derive(Default)]
+struct Expected {
+    bytes: Range<usize>,
+    is_here: bool,
+}
+
+// SAFETY: staging is touched under the lock only, but for the device's own accesses; the driver's objects may be used in any thread.
+unsafe impl Send for Copies {}
+// SAFETY: as above.
+unsafe impl Sync for Copies {}
+
+impl Copies {
+    /// The way to what lies at `base`, of which `len` bytes are copied at all.
+    pub(crate) fn new(gpu: &Arc<Gpu>, base: Address, len: usize) -> Result<Self, String> {
+        let none = std::ptr::null_mut();
+        let mut copies = Copies {
+            gpu: Arc::clone(gpu),
+            base,
+            staging: std::ptr::null_mut(),
+            len,
+            stream: none,
+            events: [none; 2],
+            state: Mutex::default(),
+            trouble: OnceLock::new(),
+        };
+        // What is made before an error goes with `copies`.
+        gpu.within(|calls| {
+            let Copies { staging, stream, events: [words, items], .. } = &mut copies;
+            // SAFETY: each call writes one pointer.
+            unsafe {
+                gpu.done("cuMemHostAlloc", (calls.host_alloc)(staging, len, 0))?;
+                gpu.done("cuStreamCreate", (calls.stream_create)(stream, OWN_ORDER))?;
+                gpu.done("cuEventCreate", (calls.event_create)(words, NO_TIME))?;
+                gpu.done("cuEventCreate", (calls.event_create)(items, NO_TIME))
+            }
+        })?;
+        Ok(copies)
+    }
+
+    /// Zeroes what is copied. Blocks.
+    pub(crate) fn zero(&self) -> Result<(), String> {
+        self.gpu.within(|calls| {
+            // SAFETY: the ring's memory, of which nobody else knows yet.
+            unsafe {
+                self.gpu.done("cuMemsetD8Async", (calls.fill)(self.base, 0, self.len, self.stream))?;
+                self.gpu.done("cuStreamSynchronize", (calls.stream_wait)(self.stream))
+            }
+        })
+    }
+
+    /// Why there is no way any more.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let why = self.trouble.get()?;
+        Some(format!(
+            "{why}; the ring is lost: see `nvidia-smi`, and start this host's agent anew when the GPU works again"
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes calls, unless one has failed: nothing is sent behind a copy that may be half done.
+    fn send<R>(
+        &self,
+        bytes: &Range<usize>,
+        work: impl FnOnce(&Calls) -> Result<R, String>,
+    ) -> Result<R, Gone> {
+        if self.trouble.get().is_some() {
+            return Err(Gone);
+        }
+        let fits = || match bytes.end <= self.len {
+            true => Ok(()),
+            false => Err(format!(
+                "{} B of the ring are not copied from this process, which asks for {bytes:?}",
+                self.len
+            )),
+        };
+        let result = fits().and_then(|()| self.gpu.within(work));
+        result.map_err(|why| {
+            let _ = self.trouble.set(why);
+            Gone
+        })
+    }
+
+    /// Sends what is staged.
+    fn flush(&self, state: &mut State, calls: &Calls) -> Result<(), String> {
+        let Range { start, end } = std::mem::take(&mut state.pending);
+        if start == end {
+            return Ok(());
+        }
+        // SAFETY: both ranges are in bounds. What is staged is written again only when the program has given its place back, so it has
+        // been copied; or with other bytes that nobody was told of.
+        let code = unsafe {
+            (calls.copy_to)(self.base + start as Address, self.staging.add(start), end - start, self.stream)
+        };
+        self.gpu.done("cuMemcpyHtoDAsync", code)
+    }
+
+    /// Sends a read into staging.
+    fn fetch_later(&self, state: &mut State, calls: &Calls, bytes: &Range<usize>) -> Result<(), String> {
+        self.flush(state, calls)?;
+        // SAFETY: both ranges are in bounds, and nothing else is staged there: a ring's items are either read or written.
+        let code = unsafe {
+            let to = self.staging.add(bytes.start);
+            (calls.copy_from)(to, self.base + bytes.start as Address, bytes.len(), self.stream)
+        };
+        self.gpu.done("cuMemcpyDtoHAsync", code)
+    }
+
+    /// Control words, the first one last: a record's first word publishes the rest.
+    fn write_words(&self, calls: &Calls, offset: usize, bytes: &[u8]) -> Result<(), String> {
+        for (at, word) in bytes.as_chunks::<WORD>().0.iter().enumerate().rev() {
+            let (to, value) = (self.base + (offset + at * WORD) as Address, u64::from_ne_bytes(*word));
+            // SAFETY: in bounds, and a multiple of 8.
+            let code = unsafe { (calls.write_word)(self.stream, to, value, BEHIND_ALL) };
+            self.gpu.done("cuStreamWriteValue64", code)?;
+        }
+        Ok(())
+    }
+
+    /// Copies between staging and the caller.
+    ///
+    /// # Safety
+    /// The range is in bounds, and no copy of the device is under way there.
+    unsafe fn unstage(&self, offset: usize, bytes: &mut [u8]) {
+        // SAFETY: the caller's.
+        unsafe { std::ptr::copy_nonoverlapping(self.staging.add(offset), bytes.as_mut_ptr(), bytes.len()) };
+    }
+}
+
+/// Which of the two kinds of reads: of the control page, or of items.
+fn kind(offset: usize) -> usize {
+    usize::from(offset >= ITEMS_OFFSET)
+}
+
+fn covers(expected: &Expected, bytes: &Range<usize>) -> bool {
+    expected.bytes.start <= bytes.start && bytes.end <= expected.bytes.end
+}
+
+impl Bus for Copies {
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Gone> {
+        let mut state = self.lock();
+        let range = offset..offset + bytes.len();
+        let words = offset < ITEMS_OFFSET && offset.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
+        if words || state.pending.end != offset {
+            self.send(&range, |calls| self.flush(&mut state, calls))?;
+            state.pending = offset..offset;
+        }
+        if words {
+            return self.send(&range, |calls| self.write_words(calls, offset, bytes));
+        }
+        self.send(&range, |calls| {
+            // SAFETY: `send` has checked the bounds; see `flush` for who else is there.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.add(offset), bytes.len()) };
+            state.pending.end = range.end;
+            if state.pending.len() >= LARGE { self.flush(&mut state, calls) } else { Ok(()) }
+        })
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone> {
+        let mut state = self.lock();
+        let range = offset..offset + bytes.len();
+        self.send(&range, |calls| {
+            self.fetch_later(&mut state, calls, &range)?;
+            // SAFETY: a stream of this object.
+            self.gpu.done("cuStreamSynchronize", unsafe { (calls.stream_wait)(self.stream) })?;
+            // SAFETY: in bounds, and all copies are done.
+            unsafe { self.unstage(offset, bytes) };
+            Ok(())
+        })
+    }
+
+    fn settle(&self) -> Result<(), Gone> {
+        let mut state = self.lock();
+        state.expected = Default::default();
+        self.send(&(0..0), |calls| {
+            self.flush(&mut state, calls)?;
+            // SAFETY: a stream of this object.
+            self.gpu.done("cuStreamSynchronize", unsafe { (calls.stream_wait)(self.stream) })
+        })
+    }
+
+    fn expect(&self, offset: usize, len: usize) {
+        let mut state = self.lock();
+        let range = offset..offset + len;
+        state.expected[kind(offset)] = Expected::default();
+        let sent = self.send(&range, |calls| {
+            self.fetch_later(&mut state, calls, &range)?;
+            // SAFETY: an event and a stream of this object.
+            let code = unsafe { (calls.event_record)(self.events[kind(offset)], self.stream) };
+            self.gpu.done("cuEventRecord", code)
+        });
+        if sent.is_ok() {
+            state.expected[kind(offset)].bytes = range;
+        }
+    }
+
+    fn is_here(&self, offset: usize, len: usize) -> bool {
+        let mut state = self.lock();
+        let expected = &mut state.expected[kind(offset)];
+        if !covers(expected, &(offset..offset + len)) {
+            // Another read was expected since.
+            drop(state);
+            self.expect(offset, len);
+            return self.trouble.get().is_some();
+        }
+        if !expected.is_here {
+            let asked = self.send(&(0..0), |calls| {
+                // SAFETY: an event of this object.
+                match unsafe { (calls.event_query)(self.events[kind(offset)]) } {
+                    NOT_READY => Ok(false),
+                    code => self.gpu.done("cuEventQuery", code).map(|()| true),
+                }
+            });
+            // What is gone needs no waiting for.
+            expected.is_here = asked == Ok(true);
+            return asked != Ok(false);
+        }
+        true
+    }
+
+    fn fetch(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone> {
+        {
+            let state = self.lock();
+            let expected = &state.expected[kind(offset)];
+            if self.trouble.get().is_none()
+                && expected.is_here
+                && covers(expected, &(offset..offset + bytes.len()))
+            {
+                // SAFETY: in bounds, since it was sent for; and that copy is done.
+                unsafe { self.unstage(offset, bytes) };
+                return Ok(());
+            }
+        }
+        self.read(offset, bytes)
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        let Copies { staging, stream, events, .. } = *self;
+        let _ = self.gpu.within(|calls| {
+            // SAFETY: what was made in `new`; no copy uses it once the stream has come to its end, or the GPU is lost.
+            unsafe {
+                if !stream.is_null() {
+                    let _ = (calls.stream_wait)(stream);
+                    let _ = (calls.stream_destroy)(stream);
+                }
+                for event in events.into_iter().filter(|e| !e.is_null()) {
+                    let _ = (calls.event_destroy)(event);
+                }
+                if !staging.is_null() {
+                    let _ = (calls.host_free)(staging);
+                }
+            }
+            Ok(())
+        });
+    }
+}
