@@ -6,6 +6,7 @@ mod common;
 use std::future::Future;
 use std::sync::Arc;
 
+use common::standin::{Standin, for_kernels};
 use common::{HOST, PATH_MTU, PEER, Pair};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -171,11 +172,17 @@ fn a_switch_moves_items_through_a_window_of_a_device() {
     items_move("pci:0000:00:05.0:2:wc");
 }
 
+#[test]
+fn a_switch_moves_items_between_kernels_in_a_gpus_own_memory() {
+    items_move("gpu:1");
+}
+
 fn items_move(memory: &str) {
     let devices = tempfile::tempdir().expect("a folder");
     common::device(devices.path());
+    let standin = Standin::new();
     run(async {
-        let memories = Memories::with(false, devices.path(), "libno-cuda.so");
+        let memories = Memories::with(false, devices.path(), standin.library());
         let Served { pair, agent, mut client, shutdown, server } = serve_in(None, memories).await;
         let create =
             |name, role| proto::CreateRingRequest { memory: memory.into(), ..create(name, role, 8, 64) };
@@ -206,8 +213,16 @@ fn items_move(memory: &str) {
         }
         let [(a_data, a_poll), (b_data, b_poll)] = &remotes[..] else { panic!("two rings") };
 
-        let mut tx = agent.attach_producer("p", Cancel::new()).expect("attach").typed::<u64>().expect("8 B");
-        let mut rx = agent.attach_consumer("c", Cancel::new()).expect("attach").typed::<u64>().expect("8 B");
+        let (tx, rx) = if memory.starts_with("gpu") {
+            let ring = |name| for_kernels(&agent.ring(name).expect("there").ring);
+            (ring("p").attach_producer(Cancel::new()), ring("c").attach_consumer(Cancel::new()))
+        } else {
+            let (tx, rx) =
+                (agent.attach_producer("p", Cancel::new()), agent.attach_consumer("c", Cancel::new()));
+            (Ok(tx.expect("attach")), Ok(rx.expect("attach")))
+        };
+        let mut tx = tx.expect("attach").typed::<u64>().expect("8 B");
+        let mut rx = rx.expect("attach").typed::<u64>().expect("8 B");
         tx.try_push(0x1122_3344_5566_7788).expect("room");
         tx.try_push(42).expect("room");
         tx.close();
@@ -237,7 +252,9 @@ fn items_move(memory: &str) {
 
         let get = proto::GetRingRequest { name: "c".into() };
         let seen = client.get_ring(get).await.expect("known").into_inner();
-        assert_eq!((seen.items, seen.head, seen.tail, seen.attached), (2, 16, 16, false));
+        // Of what kernels pop the agent knows no more than the words.
+        let popped = if memory.starts_with("gpu") { 0 } else { 2 };
+        assert_eq!((seen.items, seen.head, seen.tail, seen.attached), (popped, 16, 16, false));
         assert_eq!((seen.producer_id, seen.producer_tail), (1, 16));
 
         // Beyond the ring there is nothing, and a key that was given back is none.
@@ -503,5 +520,91 @@ fn a_key_covers_its_ring_and_no_byte_more() {
         shutdown.send(()).expect("it is served");
         drop(client);
         server.await.expect("no panic").expect("in good order");
+    });
+}
+
+#[test]
+fn a_gpu_that_is_lost_refuses_and_is_told_of_and_another_goes_on() {
+    let (standin, folder) = (Standin::new(), tempfile::tempdir().expect("a folder"));
+    run(async {
+        let memories = Memories::with(true, "/nowhere", standin.library());
+        let Served { pair, agent, mut client, shutdown: _open, .. } = serve_in(None, memories).await;
+        let programs = tokio::net::UnixListener::bind(folder.path().join("programs")).expect("a socket");
+        let serving = agent.clone();
+        tokio::spawn(async move { serving.serve_programs(programs, std::future::pending()).await });
+        let mut events = agent.events();
+        let mut ends = Vec::new();
+        for (name, role, gpu) in [
+            ("c", proto::Role::Consumer, "gpu:0"),
+            ("p", proto::Role::Producer, "gpu:0"),
+            ("d", proto::Role::Consumer, "gpu:1"),
+        ] {
+            let request = proto::CreateRingRequest { memory: gpu.into(), ..create(name, role, 64, 4096) };
+            let ring = client.create_ring(request).await.expect("made").into_inner();
+            let qpn = ring.data_qp.as_ref().expect("a queue pair").qpn;
+            let remote = Remote::new(&pair, qpn);
+            let other = Remote::new(&pair, ring.poll_qp.as_ref().expect("a queue pair").qpn);
+            let connect = proto::ConnectRingRequest {
+                name: name.into(),
+                data: Some(target(remote.qpn.get())),
+                poll: Some(target(other.qpn.get())),
+                doorbell_secret: None,
+            };
+            client.connect_ring(connect).await.expect("connected");
+            ends.push((remote, ring.rkey));
+        }
+        let [(c, c_key), (p, p_key), (d, d_key)] = &ends[..] else { panic!("three rings") };
+        let mut rx = for_kernels(&agent.ring("c").expect("there").ring);
+        let mut kernel = rx.attach_consumer(Cancel::new()).expect("attached");
+        let head = |counter: u32| {
+            let head = ControlWord { counter, flags: Flags::default() };
+            CommitRecord { head, producer_id: 1, producer_tail: counter }.to_bytes(ByteOrder::Little)
+        };
+        assert_eq!(c.write(&pair, *c_key, 4096, &[7; 64]), Outcome::Success);
+        assert_eq!(c.write(&pair, *c_key, 0, &head(64)), Outcome::Success);
+        let mut item = [0; 64];
+        kernel.pop(&mut item).expect("it comes");
+        assert_eq!(item, [7; 64]);
+
+        // A READ's answer can't come.
+        standin.lose(0, 0);
+        assert_eq!(p.read(&pair, *p_key, 4096, 64), Err(Outcome::RemoteOperational));
+        // Items wait for their commit record, which is refused.
+        assert_eq!(c.write(&pair, *c_key, 4096 + 64, &[8; 64]), Outcome::Success);
+        assert_eq!(c.write(&pair, *c_key, 0, &head(128)), Outcome::RemoteOperational);
+        assert!(matches!(kernel.try_pop(&mut item), Err(PopError::Empty)));
+
+        let mut told = std::collections::BTreeMap::new();
+        while told.len() < 2 {
+            let event = events.recv().await.expect("the agent lives");
+            if event.kind == zsr_host_agent::agent::EventKind::Died {
+                assert!(told.insert(event.name, event.detail).is_none(), "once each");
+            }
+        }
+        assert!(told.keys().eq(["c", "p"]), "{told:?}");
+        assert!(
+            told.values().all(|why| why.contains("GPU 0 (stand-in 0") && why.contains("nvidia-smi")),
+            "{told:?}"
+        );
+        let get = proto::GetRingRequest { name: "c".into() };
+        assert!(client.get_ring(get).await.expect("known").into_inner().died.contains("GPU 0"));
+        let refused = zsr::pu::hold(&folder.path().join("programs"), "c", Role::Consumer).expect_err("lost");
+        assert!(refused.to_string().contains("`c`") && refused.to_string().contains("GPU 0"), "{refused}");
+        agent.disconnect_ring("p").expect("the NIC runs");
+        let refused = agent.read_items("p", 0, 64).expect_err("lost").to_string();
+        assert!(refused.contains("`p`") && refused.contains("GPU 0"), "{refused}");
+        let request = RingRequest {
+            memory: "gpu:0".parse().expect("a kind"),
+            ..RingRequest::new("q", Role::Producer, 64, 4096)
+        };
+        let refused = agent.create_ring(request).expect_err("lost").to_string();
+        assert!(refused.contains("`q`") && refused.contains("GPU 0"), "{refused}");
+
+        rx = for_kernels(&agent.ring("d").expect("there").ring);
+        kernel = rx.attach_consumer(Cancel::new()).expect("attached");
+        assert_eq!(d.write(&pair, *d_key, 4096, &[9; 64]), Outcome::Success);
+        assert_eq!(d.write(&pair, *d_key, 0, &head(64)), Outcome::Success);
+        kernel.pop(&mut item).expect("it comes");
+        assert_eq!(item, [9; 64]);
     });
 }

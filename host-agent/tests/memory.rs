@@ -1,4 +1,4 @@
-//! Rings in memory that is not the host's own: PCI windows from a folder that looks like sysfs's, and a CUDA driver made for the test.
+//! Rings in memory that is not the host's own: PCI windows from a folder that looks like sysfs's, and GPUs that a stand-in for the CUDA driver has.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod common;
@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use common::standin::Standin;
 use common::{ADDRESS, BAR, Pair, device};
 use zsr::pu;
 use zsr_host_agent::agent::{Agent, RingRequest};
@@ -195,14 +196,12 @@ fn what_is_no_window_for_rings_is_refused_and_the_agent_goes_on() {
     assert!(refusal(&again, 4096, &bar(":wc")).contains("uncached"));
 }
 
-/// A driver with two GPUs, or one that says `init` to cuInit.
-fn driver(folder: &Path, init: u32) -> std::path::PathBuf {
+/// A driver for what `gpu:N:host` asks, and no more: two GPUs.
+fn old_driver(folder: &Path) -> std::path::PathBuf {
     let (source, library) = (folder.join("cuda.c"), folder.join("libcuda.so.1"));
-    let text = format!(
-        "int cuInit(unsigned flags) {{ return flags ? 1 : {init}; }}\n\
-         int cuDeviceGetCount(int *count) {{ *count = 2; return 0; }}\n\
-         int cuGetErrorName(int error, const char **name) {{ *name = \"CUDA_ERROR_OF_TEST\"; return 0; }}\n"
-    );
+    let text = "int cuInit(unsigned flags) { return flags; }\n\
+         int cuDeviceGetCount(int *count) { *count = 2; return 0; }\n\
+         int cuGetErrorName(int error, const char **name) { return error; }\n";
     fs::write(&source, text).expect("written");
     let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(cc.expect("cc, which links this test, too").success());
@@ -216,22 +215,70 @@ fn rings_of_a_gpu_need_its_driver_and_the_gpu() {
         Agent::with_memories("h1", pair.backend(), None, Memories::with(true, folder.path(), cuda))
     };
     let none = with(Path::new("libno-cuda.so.1"));
-    let text = refusal(&none, 4096, "gpu:0:host");
-    assert!(text.contains("libno-cuda.so.1") && text.contains("install"), "{text}");
-    let text = refusal(&none, 4096, "gpu:0");
-    assert!(text.contains("not there yet") && text.contains("`memory: gpu:0:host`"), "{text}");
-
-    let broken = tempfile::tempdir().expect("a folder");
-    let text = refusal(&with(&driver(broken.path(), 999)), 4096, "gpu:0:host");
-    assert!(text.contains("CUDA_ERROR_OF_TEST") && text.contains("nvidia-smi"), "{text}");
-    let empty = tempfile::tempdir().expect("a folder");
-    let text = refusal(&with(&driver(empty.path(), 100)), 4096, "gpu:0:host");
-    assert!(text.contains("no NVIDIA GPU"), "{text}");
-
-    let two = tempfile::tempdir().expect("a folder");
-    let two = with(&driver(two.path(), 0));
-    let text = refusal(&two, 4096, "gpu:2:host");
-    assert!(text.contains("no GPU 2") && text.contains("0 to 1"), "{text}");
-    let made = two.create_ring(request("ok", Role::Consumer, 4096, "gpu:1:host")).expect("made");
+    let broken = Standin::with(&[("INIT", 999)]);
+    let empty = Standin::with(&[("INIT", 100)]);
+    let two = Standin::new();
+    for kind in ["gpu:0", "gpu:0:host"] {
+        let text = refusal(&none, 4096, kind);
+        assert!(text.contains("libno-cuda.so.1") && text.contains("install"), "{text}");
+        let text = refusal(&with(&broken.library()), 4096, kind);
+        assert!(text.contains("CUDA_ERROR_OF_TEST") && text.contains("nvidia-smi"), "{text}");
+        let text = refusal(&with(&empty.library()), 4096, kind);
+        assert!(text.contains("no NVIDIA GPU"), "{text}");
+        let text = refusal(&with(&two.library()), 4096, &kind.replace('0', "2"));
+        assert!(text.contains("no GPU 2") && text.contains("0 to 1"), "{text}");
+    }
+    let old = with(&old_driver(folder.path()));
+    let made = old.create_ring(request("ok", Role::Consumer, 4096, "gpu:1:host")).expect("made");
     assert!(made.ring.memory().file().is_some(), "programs can map it");
+    let text = refusal(&old, 4096, "gpu:1");
+    assert!(text.contains("CUDA 12") && text.contains("libcuda.so.1"), "{text}");
+    for attribute in [103, 122] {
+        let lacks = Standin::with(&[("LACKS", attribute)]);
+        let text = refusal(&with(&lacks.library()), 4096, "gpu:1");
+        assert!(text.contains("GPU 1 (stand-in 1") && text.contains("`memory: gpu:1:host`"), "{text}");
+    }
+}
+
+#[test]
+fn a_gpus_memory_is_given_back_and_its_end_is_told() {
+    let (pair, standin) = (Pair::start(), Standin::with(&[("MEMORY", 6 << 20)]));
+    let memories = Memories::with(true, "/nowhere", standin.library());
+    let agent = Agent::with_memories("h1", pair.backend(), None, memories);
+    for round in 0..3 {
+        for name in ["a", "b", "c"] {
+            let info = agent.create_ring(request(name, Role::Producer, 4096, "gpu:1")).expect("it fits");
+            let memory = info.ring.memory();
+            assert!(memory.describe().contains("GPU 1 (stand-in 1, GPU-a0a0"), "{}", memory.describe());
+            // What was there before: a ring is zeroed when it is made.
+            assert_eq!(info.ring.items_at(0, 4096).expect("items"), [0; 4096], "round {round}");
+        }
+        let full = refusal(&agent, 4096, "gpu:1");
+        for word in ["GPU 1", "8192 B", "2097152 B", "0 B of its 6291456 B are free", "gpu:1:host"] {
+            assert!(full.contains(word), "`{full}` lacks `{word}`");
+        }
+        // Another GPU has memory of its own.
+        agent.create_ring(request("other", Role::Consumer, 4096, "gpu:0")).expect("it fits");
+        ["a", "b", "c", "other"].iter().for_each(|name| agent.destroy_ring(name).expect("gone"));
+    }
+    let huge = refusal(&agent, 1 << 30, "gpu:0");
+    assert!(huge.contains("1073745920 B, which take 1075838976 B"), "{huge}");
+}
+
+#[test]
+fn handles_of_processors_are_refused_in_a_gpus_memory() {
+    let (pair, standin) = (Pair::start(), Standin::new());
+    let memories = Memories::with(true, "/nowhere", standin.library());
+    let agent = Agent::with_memories("h1", pair.backend(), None, memories);
+    agent.create_ring(request("p", Role::Producer, 4096, "gpu:1")).expect("made");
+    agent.create_ring(request("c", Role::Consumer, 4096, "gpu:1")).expect("made");
+    let refused = [
+        agent.attach_producer("p", Cancel::new()).expect_err("no processor gets there").to_string(),
+        agent.attach_consumer("c", Cancel::new()).expect_err("no processor gets there").to_string(),
+    ];
+    for (text, name) in refused.iter().zip(["`p`", "`c`"]) {
+        assert!(text.contains(name) && text.contains("GPU 1") && text.contains("zsr_rings"), "{text}");
+    }
+    // It was not taken.
+    assert!(!agent.ring("p").expect("there").ring.has_producer());
 }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+#[path = "../../../tests/gpu/standin.rs"]
+pub mod standin;
+
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend, nic_queue};
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_wire::{FramePool, Mac};
@@ -59,6 +62,7 @@ impl Pair {
             while !stopped.load(Ordering::Acquire) {
                 now += 1000;
                 let mut work = host_queue.drain(&mut a) + peer_queue.drain(&mut b);
+                a.on_timeout(now);
                 while let Some(frame) = a.poll_transmit(now, &mut pool) {
                     b.handle(now, frame, &mut pool);
                     work += 1;
