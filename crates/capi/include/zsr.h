@@ -188,13 +188,14 @@ typedef struct zsr_options {
     const char *certificate;
 } zsr_options;
 
-// A ring in this process's memory, of ABI version 1. Begin with ZSR_RING_INIT.
+// A ring in memory that this process has mapped, of ABI version 1. Begin with ZSR_RING_INIT.
 typedef struct zsr_ring {
     // sizeof(zsr_ring).
     size_t size;
-    // Its first byte, at a multiple of 4096: a page of control words, and then the items.
+    // Its first byte, at a multiple of 4096: a page of control words, and then the items. If `gpu` is not 0, an address for kernels of
+    // that GPU (a CUdeviceptr), which the host must not follow.
     uint8_t *base;
-    // Bytes of all of it: what a CUDA program registers (cuMemHostRegister).
+    // Bytes of all of it: what a CUDA program registers (cuMemHostRegister) if `gpu` is 0.
     size_t length;
     // Bytes of items, a power of two.
     uint32_t ring_size;
@@ -206,8 +207,8 @@ typedef struct zsr_ring {
     uint32_t epoch;
     // What stands in the headers of segments that this program writes there.
     uint32_t number;
-    // 0.
-    uint32_t reserved;
+    // 0: in host memory. Otherwise in the own memory of a GPU, whose number for this process it is, and 1 more.
+    uint32_t gpu;
     // The ring's name.
     const char *name;
     // The consumer that it leads to; an empty text where consumers share it, and for a consumer's ring.
@@ -692,7 +693,8 @@ zsr_status zsr_producer_abort(struct zsr_producer *producer);
 // Blocks: until controller and agent have answered, for at most 20 s.
 // Threads: any.
 // Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
-// (another program is there, the stream has ended), ZSR_ERROR_SCHEMA. `*rings` is NULL then.
+// (another program is there, the stream has ended, the rings are in memory of a GPU that this process does not have), ZSR_ERROR_SCHEMA.
+// `*rings` is NULL then.
 zsr_status zsr_rings_produce(const char *flow,
                              const struct zsr_options *options,
                              struct zsr_rings **rings);
@@ -726,7 +728,7 @@ zsr_status zsr_rings_count(const struct zsr_rings *rings, size_t *count);
 // Ring number `index`, from 0, in the order of the flow's consumers.
 //
 // Ownership: `ring` is the caller's, and `ring->size` has to be sizeof(zsr_ring) (ZSR_RING_INIT). What it points to is the
-// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it.
+// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it if `ring->gpu` is 0.
 // Blocks: no.
 // Threads: any, one call with a handle at a time; the memory is for one producer, or one consumer, at a time.
 // Errors: ZSR_ERROR_INVALID (no such ring), ZSR_ERROR_BUSY, ZSR_ERROR_ABI if `ring->size` is wrong.

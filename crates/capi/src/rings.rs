@@ -20,14 +20,15 @@ struct Held {
     names: Vec<[CString; 2]>,
 }
 
-/// A ring in this process's memory, of ABI version 1. Begin with ZSR_RING_INIT.
+/// A ring in memory that this process has mapped, of ABI version 1. Begin with ZSR_RING_INIT.
 #[repr(C)]
 pub struct zsr_ring {
     /// sizeof(zsr_ring).
     pub size: usize,
-    /// Its first byte, at a multiple of 4096: a page of control words, and then the items.
+    /// Its first byte, at a multiple of 4096: a page of control words, and then the items. If `gpu` is not 0, an address for kernels of
+    /// that GPU (a CUdeviceptr), which the host must not follow.
     pub base: *mut u8,
-    /// Bytes of all of it: what a CUDA program registers (cuMemHostRegister).
+    /// Bytes of all of it: what a CUDA program registers (cuMemHostRegister) if `gpu` is 0.
     pub length: usize,
     /// Bytes of items, a power of two.
     pub ring_size: u32,
@@ -39,8 +40,8 @@ pub struct zsr_ring {
     pub epoch: u32,
     /// What stands in the headers of segments that this program writes there.
     pub number: u32,
-    /// 0.
-    pub reserved: u32,
+    /// 0: in host memory. Otherwise in the own memory of a GPU, whose number for this process it is, and 1 more.
+    pub gpu: u32,
     /// The ring's name.
     pub name: *const c_char,
     /// The consumer that it leads to; an empty text where consumers share it, and for a consumer's ring.
@@ -55,7 +56,8 @@ pub struct zsr_ring {
 /// Blocks: until controller and agent have answered, for at most 20 s.
 /// Threads: any.
 /// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
-/// (another program is there, the stream has ended), ZSR_ERROR_SCHEMA. `*rings` is NULL then.
+/// (another program is there, the stream has ended, the rings are in memory of a GPU that this process does not have), ZSR_ERROR_SCHEMA.
+/// `*rings` is NULL then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zsr_rings_produce(
     flow: *const c_char,
@@ -157,7 +159,7 @@ pub unsafe extern "C" fn zsr_rings_count(rings: *const zsr_rings, count: *mut us
 /// Ring number `index`, from 0, in the order of the flow's consumers.
 ///
 /// Ownership: `ring` is the caller's, and `ring->size` has to be sizeof(zsr_ring) (ZSR_RING_INIT). What it points to is the
-/// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it.
+/// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it if `ring->gpu` is 0.
 /// Blocks: no.
 /// Threads: any, one call with a handle at a time; the memory is for one producer, or one consumer, at a time.
 /// Errors: ZSR_ERROR_INVALID (no such ring), ZSR_ERROR_BUSY, ZSR_ERROR_ABI if `ring->size` is wrong.
@@ -184,7 +186,7 @@ pub unsafe extern "C" fn zsr_rings_get(
                 big_endian: u32::from(spec.byte_order() == ByteOrder::Big),
                 epoch: held.ring.epoch().into(),
                 number: held.number,
-                reserved: 0,
+                gpu: memory.gpu().map_or(0, |gpu| gpu.number + 1),
                 name: name.as_ptr(),
                 consumer: consumer.as_ptr(),
             };

@@ -139,9 +139,14 @@ public:
             must(zsr_rings_get(rings_, i, &r), what);
             void *base = r.base;
 #if defined(__CUDACC__)
-            must(cudaHostRegister(r.base, r.length, cudaHostRegisterMapped), std::string("registering ring ") + r.name);
-            must(cudaHostGetDevicePointer(&base, r.base, 0), std::string("the device's address of ring ") + r.name);
-            registered_.push_back(r.base);
+            // In the GPU's own memory the library has mapped it for kernels already.
+            if (r.gpu == 0) {
+                must(cudaHostRegister(r.base, r.length, cudaHostRegisterMapped), std::string("registering ring ") + r.name);
+                must(cudaHostGetDevicePointer(&base, r.base, 0), std::string("the device's address of ring ") + r.name);
+                registered_.push_back(r.base);
+            }
+#else
+            if (r.gpu != 0) fail(std::string("ring ") + r.name + " is in a GPU's memory: compile this with nvcc");
 #endif
             all.push_back({static_cast<u8 *>(base), r.ring_size, r.item_size, r.big_endian});
         }
