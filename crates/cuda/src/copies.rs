@@ -103,26 +103,26 @@ impl Copies {
     }
 
     /// Makes calls, unless one has failed: nothing is sent behind a copy that may be half done.
-    fn send<R>(
-        &self,
-        bytes: &Range<usize>,
-        work: impl FnOnce(&Calls) -> Result<R, String>,
-    ) -> Result<R, Gone> {
-        if self.trouble.get().is_some() {
-            return Err(Gone);
+    fn send<R>(&self, work: impl FnOnce(&Calls) -> Result<R, String>) -> Result<R, Gone> {
+        match self.trouble.get() {
+            Some(_) => Err(Gone),
+            None => self.gpu.within(work).map_err(|why| self.lost(why)),
         }
-        let fits = || match bytes.end <= self.len {
-            true => Ok(()),
-            false => Err(format!(
-                "{} B of the ring are not copied from this process, which asks for {bytes:?}",
-                self.len
-            )),
-        };
-        let result = fits().and_then(|()| self.gpu.within(work));
-        result.map_err(|why| {
-            let _ = self.trouble.set(why);
-            Gone
-        })
+    }
+
+    fn lost(&self, why: String) -> Gone {
+        // The first reason stands.
+        let _ = self.trouble.set(why);
+        Gone
+    }
+
+    /// The range, if it is one that is copied.
+    fn range(&self, offset: usize, len: usize) -> Result<Range<usize>, Gone> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(offset..end),
+            _ => Err(self
+                .lost(format!("{} was asked for {len} B at {offset} of a ring of {} B", self.gpu, self.len))),
+        }
     }
 
     /// Sends what is staged.
@@ -182,28 +182,34 @@ fn covers(expected: &Expected, bytes: &Range<usize>) -> bool {
 
 impl Bus for Copies {
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Gone> {
+        let range = self.range(offset, bytes.len())?;
         let mut state = self.lock();
-        let range = offset..offset + bytes.len();
-        let words = offset < ITEMS_OFFSET && offset.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
-        if words || state.pending.end != offset {
-            self.send(&range, |calls| self.flush(&mut state, calls))?;
+        if offset < ITEMS_OFFSET && offset.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD) {
+            return self.send(|calls| {
+                self.flush(&mut state, calls)?;
+                self.write_words(calls, offset, bytes)
+            });
+        }
+        if self.trouble.get().is_some() {
+            return Err(Gone);
+        }
+        if state.pending.end != offset {
+            self.send(|calls| self.flush(&mut state, calls))?;
             state.pending = offset..offset;
         }
-        if words {
-            return self.send(&range, |calls| self.write_words(calls, offset, bytes));
+        // SAFETY: in bounds; see `flush` for who else is there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.add(offset), bytes.len()) };
+        state.pending.end = range.end;
+        if state.pending.len() >= LARGE {
+            self.send(|calls| self.flush(&mut state, calls))?;
         }
-        self.send(&range, |calls| {
-            // SAFETY: `send` has checked the bounds; see `flush` for who else is there.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.add(offset), bytes.len()) };
-            state.pending.end = range.end;
-            if state.pending.len() >= LARGE { self.flush(&mut state, calls) } else { Ok(()) }
-        })
+        Ok(())
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Gone> {
+        let range = self.range(offset, bytes.len())?;
         let mut state = self.lock();
-        let range = offset..offset + bytes.len();
-        self.send(&range, |calls| {
+        self.send(|calls| {
             self.fetch_later(&mut state, calls, &range)?;
             // SAFETY: a stream of this object.
             self.gpu.done("cuStreamSynchronize", unsafe { (calls.stream_wait)(self.stream) })?;
@@ -216,7 +222,7 @@ impl Bus for Copies {
     fn settle(&self) -> Result<(), Gone> {
         let mut state = self.lock();
         state.expected = Default::default();
-        self.send(&(0..0), |calls| {
+        self.send(|calls| {
             self.flush(&mut state, calls)?;
             // SAFETY: a stream of this object.
             self.gpu.done("cuStreamSynchronize", unsafe { (calls.stream_wait)(self.stream) })
@@ -224,10 +230,10 @@ impl Bus for Copies {
     }
 
     fn expect(&self, offset: usize, len: usize) {
+        let Ok(range) = self.range(offset, len) else { return };
         let mut state = self.lock();
-        let range = offset..offset + len;
         state.expected[kind(offset)] = Expected::default();
-        let sent = self.send(&range, |calls| {
+        let sent = self.send(|calls| {
             self.fetch_later(&mut state, calls, &range)?;
             // SAFETY: an event and a stream of this object.
             let code = unsafe { (calls.event_record)(self.events[kind(offset)], self.stream) };
@@ -248,7 +254,7 @@ impl Bus for Copies {
             return self.trouble.get().is_some();
         }
         if !expected.is_here {
-            let asked = self.send(&(0..0), |calls| {
+            let asked = self.send(|calls| {
                 // SAFETY: an event of this object.
                 match unsafe { (calls.event_query)(self.events[kind(offset)]) } {
                     NOT_READY => Ok(false),

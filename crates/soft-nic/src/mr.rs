@@ -203,7 +203,7 @@ impl MrTable {
     /// Tells the region that a READ of these bytes was taken; says whether it is one for which the NIC may have to [wait](Self::is_here).
     #[inline]
     pub(crate) fn expect(&self, rkey: Rkey, address: u64, len: u32) -> bool {
-        let found = self.locate(rkey, address, len.into(), Access::REMOTE_READ);
+        let found = self.locate(rkey, address, len.into(), Access::REMOTE_READ).filter(|_| len > 0);
         let Some((bus, offset)) =
             found.filter(|(mr, _)| !mr.coherent).and_then(|(mr, at)| Some((mr.bus()?, at)))
         else {

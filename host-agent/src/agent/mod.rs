@@ -380,14 +380,17 @@ impl Agent {
     /// # Errors
     /// [`AgentError`]: no such ring, NIC.
     pub fn disconnect_ring(&self, name: &str) -> Result<RingInfo, AgentError> {
-        self.change(name, |nic, info| {
+        let info = self.change(name, |nic, info| {
             if info.state != RingState::Connected {
                 return Ok(None);
             }
             disconnect(nic, info)?;
             info.state = RingState::Registered;
             Ok(Some(EventKind::Disconnected))
-        })
+        })?;
+        // What the NIC has refused for it is looked into like this: nobody has to wait for the reason.
+        self.note_trouble(&info);
+        Ok(info)
     }
 
     /// Disconnects a ring and tells its processing unit through ABORTED. Blocks on the NIC.

@@ -58,8 +58,7 @@ impl Agent {
     /// Programs of other processes report nothing: their rings' words are looked at.
     fn note_progress(&self) {
         for info in self.rings().unwrap_or_default() {
-            if let Some(trouble) = info.ring.memory().trouble() {
-                self.note_trouble(&info, trouble);
+            if self.note_trouble(&info) {
                 continue;
             }
             info.ring.filled_bytes();
@@ -67,14 +66,16 @@ impl Agent {
         }
     }
 
-    /// A ring whose memory is gone is as one whose program died, once: nobody pushes or pops there any more.
-    fn note_trouble(&self, info: &RingInfo, trouble: String) {
+    /// A ring whose memory is gone is as one whose program died, which is told once: nobody pushes or pops there any more. Says whether it is.
+    pub(super) fn note_trouble(&self, info: &RingInfo) -> bool {
+        let Some(trouble) = info.ring.memory().trouble() else { return false };
         let mut table = self.lock();
         let ring = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id);
-        let Some(ring) = ring.filter(|ring| ring.died.as_ref() != Some(&trouble)) else { return };
+        let Some(ring) = ring.filter(|ring| ring.died.as_ref() != Some(&trouble)) else { return true };
         ring.died = Some(trouble.clone());
         eprintln!("ring `{}`: {trouble}", info.name);
         self.emit(EventKind::Died, info, &trouble);
+        true
     }
 
     /// One connection, from its greeting to its end.
