@@ -7,6 +7,7 @@ mod cargo;
 mod churn;
 mod deaths;
 mod elastic;
+mod gpu;
 mod guide;
 mod kills;
 mod leaving;
@@ -24,6 +25,9 @@ mod remains;
 mod replicas;
 mod secure;
 mod standby;
+#[path = "../../../tests/gpu/standin.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod standin;
 mod streams;
 mod system;
 mod terminal;
