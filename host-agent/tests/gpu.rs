@@ -70,30 +70,30 @@ fn a_kernel_that_sees_a_head_sees_the_items_before_it() {
     let ends = Ends::of(&standin, 0);
     let rounds: u64 = 300;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let consumer = scope.spawn(|| {
             for round in 1..=rounds {
-                // A batch in fragments, the two pieces of a wrap, and the commit record.
-                for fragment in 0..4 {
-                    ends.bus().write(4096 + 60_000 + fragment * 1024, &[round as u8; 1024]).expect("there");
-                }
-                ends.bus().write(4096, &[round as u8; 2000]).expect("there");
-                let record = [round.to_ne_bytes(), (round * 3).to_ne_bytes()].concat();
-                ends.bus().write(0, &record).expect("there");
-                // Its place is used again when the consumer has given it back.
-                while ends.word(64).load(Ordering::Acquire) < round {
+                while ends.word(0).load(Ordering::Acquire) < round {
                     std::thread::yield_now();
                 }
+                assert_eq!(ends.word(0).load(Ordering::Acquire), round);
+                assert_eq!(ends.word(8).load(Ordering::Acquire), round * 3, "the head of a record is last");
+                assert!(ends.items(4096 + 60_000, 4096).iter().all(|b| *b == round as u8), "round {round}");
+                assert!(ends.items(4096, 2000).iter().all(|b| *b == round as u8), "round {round}");
+                ends.word(64).store(round, Ordering::Release);
             }
         });
         for round in 1..=rounds {
-            while ends.word(0).load(Ordering::Acquire) < round {
+            // A batch in fragments, the two pieces of a wrap, and the commit record.
+            for fragment in 0..4 {
+                ends.bus().write(4096 + 60_000 + fragment * 1024, &[round as u8; 1024]).expect("there");
+            }
+            ends.bus().write(4096, &[round as u8; 2000]).expect("there");
+            let record = [round.to_ne_bytes(), (round * 3).to_ne_bytes()].concat();
+            ends.bus().write(0, &record).expect("there");
+            // Its place is used again when the consumer has given it back.
+            while ends.word(64).load(Ordering::Acquire) < round && !consumer.is_finished() {
                 std::thread::yield_now();
             }
-            assert_eq!(ends.word(0).load(Ordering::Acquire), round);
-            assert_eq!(ends.word(8).load(Ordering::Acquire), round * 3, "the head of a record is last");
-            assert!(ends.items(4096 + 60_000, 4096).iter().all(|b| *b == round as u8), "round {round}");
-            assert!(ends.items(4096, 2000).iter().all(|b| *b == round as u8), "round {round}");
-            ends.word(64).store(round, Ordering::Release);
         }
     });
 }
@@ -107,6 +107,16 @@ fn a_read_is_behind_what_was_written_and_what_kernels_stored_before() {
         ends.bus().write(4096 + 100, &[round; 5000]).expect("there");
         ends.bus().read(4096 + 100, &mut items).expect("there");
         assert!(items.iter().all(|b| *b == round), "{round}");
+        ends.store(4096 + 100, &[!round; 5000]);
+        ends.bus().read(4096 + 100, &mut items).expect("there");
+        assert!(items.iter().all(|b| *b == !round), "{round}");
+        // What lies between two writes stays.
+        ends.store(4096 + 200, &[round ^ 0x33; 100]);
+        ends.bus().write(4096 + 100, &[1; 100]).expect("there");
+        ends.bus().write(4096 + 300, &[2; 100]).expect("there");
+        ends.bus().settle().expect("there");
+        let seen = ends.items(4096 + 100, 300);
+        assert!(seen == [[1; 100], [round ^ 0x33; 100], [2; 100]].concat(), "{seen:?}");
         // The same bytes again and again, other ones in between.
         for offset in [4096 + 30_000, 4096 + 1000] {
             ends.store(offset, &[round ^ 0x55; 5000]);
@@ -125,6 +135,10 @@ fn a_read_is_behind_what_was_written_and_what_kernels_stored_before() {
         }
         ends.bus().fetch(4096, &mut items[..64]).expect("there");
         assert!(items[..64].iter().all(|b| *b == round), "{round}");
+        // One that nobody has said to expect.
+        ends.store(4096 + 2048, &[round ^ 7; 64]);
+        ends.bus().fetch(4096 + 2048, &mut items[..64]).expect("there");
+        assert!(items[..64].iter().all(|b| *b == round ^ 7), "{round}");
         ends.bus().write(64, &[round; 8]).expect("there");
         ends.bus().settle().expect("there");
         assert_eq!(ends.word(64).load(Ordering::Acquire), u64::from_ne_bytes([round; 8]));
@@ -168,4 +182,19 @@ fn nothing_is_published_behind_a_copy_that_failed() {
         other.bus().write(4096, &[7; 64]).and_then(|()| other.bus().settle()).expect("there");
         assert_eq!((other.items(4096, 1), other.memory.trouble()), (vec![7], None));
     }
+}
+
+#[test]
+fn nothing_is_published_behind_a_copy_that_was_refused() {
+    let standin = Standin::new();
+    let ends = Ends::of(&standin, 1);
+    ends.bus().write(4096, &[1; 64]).expect("there");
+    standin.refuse_once(1);
+    // The driver takes all that comes later.
+    assert_eq!(ends.bus().write(0, &64u64.to_ne_bytes()), Err(Gone));
+    assert_eq!(ends.bus().write(0, &64u64.to_ne_bytes()), Err(Gone));
+    assert_eq!((ends.bus().settle(), ends.bus().read(0, &mut [0; 8])), (Err(Gone), Err(Gone)));
+    assert_eq!(ends.word(0).load(Ordering::Acquire), 0);
+    let trouble = ends.memory.trouble().expect("it is lost");
+    assert!(trouble.contains("GPU 1 (stand-in 1") && trouble.contains("cuMemcpyHtoDAsync"), "{trouble}");
 }

@@ -5,7 +5,8 @@
 //   INIT    what cuInit says
 //   MEMORY  bytes of each
 //   LACKS   a device attribute that is 0
-//   LOST    path: with the file LOST.N, GPU N is lost after as many further copies as it says, in the middle of the next one
+//   LOST    path: with the file LOST.N, GPU N is lost after as many further copies as it says, in the middle of the next one; with the file
+//           LOST.N.once, one copy to GPU N is refused, and the file goes
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -297,6 +298,9 @@ static int copy(struct stream *s, char *to, const char *from, size_t bytes, cons
     return later(s, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const char *from, size_t bytes, struct stream *s) {
+    char once[4096];
+    snprintf(once, sizeof once, "%s.%d.once", LOST, (int)(s->gpu - gpus));
+    if (unlink(once) == 0) return INVALID_VALUE;
     LOCKED(copy(s, behind(to, bytes), from, bytes, from));
 }
 int cuMemcpyDtoHAsync_v2(char *to, uint64_t from, size_t bytes, struct stream *s) {

@@ -66,6 +66,11 @@ impl Standin {
         assert!(!library.is_null(), "{} can't be loaded", self.library().display());
     }
 
+    /// One copy to GPU `number` is refused, and no other.
+    pub fn refuse_once(&self, number: u32) {
+        fs::write(self.folder.path().join(format!("lost.{number}.once")), "").expect("written");
+    }
+
     /// GPU `number` is lost, in each process in the middle of the copy behind so many others.
     pub fn lose(&self, number: u32, copies: u32) {
         // There at once, with all that is in it.
