@@ -200,7 +200,7 @@ mod tests {
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 for round in 1..=250u8 {
-                    memory.write(100, &[round; 3000]);
+                    memory.write(100, &[round; 3000]).expect("it is there");
                     memory.write(0, &[round]).expect("it is there");
                 }
             });
@@ -226,11 +226,11 @@ mod tests {
         let memory = memory();
         let mut seen = [0; 300];
         for round in 0..=255 {
-            memory.write(200, &[round; 300]);
+            memory.write(200, &[round; 300]).expect("it is there");
             memory.read(200, &mut seen).expect("it is there");
             assert_eq!(seen, [round; 300]);
         }
-        memory.write(8000, &[7; 192]);
+        memory.write(8000, &[7; 192]).expect("it is there");
         memory.settle().expect("it is there");
         assert_eq!((there(&memory, 8000), there(&memory, 8191)), (7, 7));
     }
