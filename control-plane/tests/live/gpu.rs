@@ -171,8 +171,7 @@ fn programs_that_can_not_be_at_a_gpus_ring_are_told_which_one_and_what_to_do() {
     let system = up(&standin);
     create(&system, "f", "h1", "h2", &[]);
     let mut client = system.client();
-    let flow = client
-        .call(async |c| c.get_flow(proto::GetFlowRequest { name: "f".into(), ..Default::default() }).await);
+    let flow = client.call(async |c| c.get_flow(proto::GetFlowRequest { name: "f".into() }).await);
     let ring = &flow.producers[0].rings[0];
     let says = |text: &str, words: &[&str]| {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
