@@ -62,9 +62,8 @@ fn idle<'f>(
         |(worker, group): (&u16, &u32)| held.get(group).is_some_and(|g| g.contains(&(*worker).into()));
     let mut out = Ticks::new();
     for flow in flows.filter(|f| f.failed.is_none() && !f.is_adrift()) {
-        let Some(idle) = plane.idle_groups(flow).filter(|groups| groups.iter().all(is_there)) else {
-            continue;
-        };
+        let mut rare = [plane.idle_groups(flow), plane.new_groups(flow)].into_iter().flatten();
+        let Some(idle) = rare.find(|groups| groups.iter().all(is_there)) else { continue };
         for (worker, group) in plane.tick_groups(flow) {
             ticking.entry(group).or_default().remove(&worker);
         }
