@@ -63,8 +63,10 @@ module consumer (
   logic [15:0] dut__u_ctl__wait_left;
   logic [31:0] dut__u_ctl__head, dut__u_ctl__tail, dut__u_ctl__target, dut__u_ctl__flags;
   logic [31:0] dut__u_reader__planned, dut__u_reader__received, dut__u_reader__delivered;
-  logic dut__u_reader__sized, dut__u_reader__error, dut__u_reader__u_queue__out_valid;
-  logic [12:0] dut__u_reader__length;
+  logic dut__u_reader__sized, dut__u_reader__measured, dut__u_reader__error, dut__u_reader__u_queue__out_valid;
+  logic [12:0] dut__u_reader__length, dut__u_reader__reach;
+  logic [31:0] dut__u_reader__available, dut__u_reader__free;
+  logic [31:12] dut__u_reader__items;
   logic [2:0] dut__u_reader__u_queue__wr, dut__u_reader__u_queue__rd;
   logic [63:0] dut__u_reader__u_queue__out_data, dut__u_reader__u_queue__mem0, dut__u_reader__u_queue__mem1,
       dut__u_reader__u_queue__mem2, dut__u_reader__u_queue__mem3;
@@ -198,6 +200,8 @@ module consumer (
       if (busy && reading) lemma_reading: `LEMMA (c_arvalid != c_ar && c_araddr == (state == READ_HEAD ? 32'h1000 : 32'h1040) &&
           (!c_ar || at_64 == (state != READ_HEAD)));
 
+      lemma_items: `LEMMA (dut__u_reader__items == 20'd2);
+
       // The counters, in their order: env_tail, handed, got, asked, planned, head, env_head.
       lemma_watched: `LEMMA ((watched & 7) == 0);
       lemma_wait: `LEMMA (dut__u_ctl__wait_left <= {15'd0, poll_gap});
@@ -218,6 +222,8 @@ module consumer (
         lemma_head: `LEMMA ((head & 15) == 0 && (tail & 15) == 0 && planned - env_tail <= head - env_tail && head - env_tail <= env_head - env_tail &&
             head - tail <= SIZE && env_tail - tail <= head - tail);
         lemma_held: `LEMMA (planned - handed <= 32);
+        if (dut__u_reader__measured) lemma_measured: `LEMMA ((dut__u_reader__available & 15) == 0 && dut__u_reader__available <= head - planned &&
+            dut__u_reader__free <= 32 - (planned - handed) && dut__u_reader__reach == 16);
         if (sized) lemma_sized: `LEMMA (dut__u_reader__length == 16 && planned + 16 - handed <= 32 && head - planned >= 16);
         lemma_known: `LEMMA (state == ENDED || state == LEAVING || (writes && (c_w || rsp_valid)) || (tail == env_tail && flags == {30'd0, env_tail_flags}));
         if (writes && (c_w || rsp_valid)) lemma_written: `LEMMA ((lost || (env_tail == (state == WRITE_TAIL ? target : tail) &&

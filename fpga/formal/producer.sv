@@ -74,8 +74,10 @@ module producer (
   logic [2:0] dut__u_queue__wr, dut__u_queue__rd;
   logic dut__u_queue__out_valid;
   logic [63:0] dut__u_queue__out_data, dut__u_queue__mem0, dut__u_queue__mem1, dut__u_queue__mem2, dut__u_queue__mem3;
-  logic dut__u_writer__sized, dut__u_writer__writing, dut__u_writer__error;
-  logic [12:0] dut__u_writer__length;
+  logic dut__u_writer__sized, dut__u_writer__measured, dut__u_writer__writing, dut__u_writer__error;
+  logic [12:0] dut__u_writer__length, dut__u_writer__reach;
+  logic [31:0] dut__u_writer__available, dut__u_writer__space, dut__u_ctl__limit;
+  logic [31:12] dut__u_writer__items;
   logic [7:0] dut__u_writer__w_left;
   logic [1:0] dut__u_writer__u_w_queue__wr, dut__u_writer__u_w_queue__rd, dut__u_writer__u_b_queue__wr, dut__u_writer__u_b_queue__rd;
   logic dut__u_writer__u_w_queue__out_valid, dut__u_writer__u_b_queue__out_valid;
@@ -256,6 +258,7 @@ module producer (
       if (busy && reading) lemma_reading: `LEMMA (c_arvalid != c_ar && c_araddr == (state == ATTACH_HEAD ? 32'h1000 : 32'h1040) &&
           (!c_ar || at_64 == (state != ATTACH_HEAD)));
       lemma_lost: `LEMMA (!c_w || !lost || busy);
+      lemma_items: `LEMMA (dut__u_writer__items == 20'd2);
 
       // The counters, in their order: tail, env_tail, env_head, acked, answered, planned, tail + SIZE.
       lemma_watched: `LEMMA ((watched & 7) == 0);
@@ -279,6 +282,10 @@ module producer (
         lemma_sent: `LEMMA (planned - sent == 8 * to_send);
         lemma_answered: `LEMMA (planned - answered == 8 * to_answer && (dut__u_writer__error || acked == answered));
         lemma_queued: `LEMMA (taken - sent == 8 * fill && taken - planned <= 32);
+        lemma_limit: `LEMMA ((dut__u_ctl__limit & 15) == 0 && dut__u_ctl__limit - planned <= tail + SIZE - planned);
+        if (dut__u_writer__measured) lemma_measured: `LEMMA (dut__u_writer__available <= taken - planned && (dut__u_writer__available & 7) == 0 &&
+            dut__u_writer__space <= tail + SIZE - planned && (dut__u_writer__space & 7) == 0 &&
+            dut__u_writer__reach == ((planned & 31) == 24 ? 8 : 16));
         if (sized) lemma_sized: `LEMMA (dut__u_writer__length != 0 && (dut__u_writer__length & 7) == 0 && dut__u_writer__length <= 16 &&
             dut__u_writer__length <= taken - planned && dut__u_writer__length <= tail + SIZE - planned && (planned & 31) + dut__u_writer__length <= SIZE);
         lemma_opened: `LEMMA ((aw_open == 0 || b0 == len0) && (aw_open <= 1 || b1 == len1) &&

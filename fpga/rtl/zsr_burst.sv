@@ -11,6 +11,6 @@ module zsr_burst #(
   localparam logic [12:0] MAX_BYTES = 13'(MAX_BURST * DATA_W / 8);
   logic [12:0] to_boundary;
 
-  assign to_boundary = {1'b0, size_mask} + 13'd1 - {1'b0, counter & size_mask};
+  assign to_boundary = {1'b0, ~counter & size_mask} + 13'd1;
   assign bytes = to_boundary < MAX_BYTES ? to_boundary : MAX_BYTES;
 endmodule

@@ -46,7 +46,7 @@ module zsr_consumer_ctl (
   // `head` only moves forward, by whole items, and is at most one ring ahead of `tail`.
   assign peer_fill = rsp_counter - tail;
   assign head_believable = peer_fill >= head - tail && peer_fill <= size_mask + 32'd1 && (peer_fill & item_mask) == 0;
-  assign hungry = head - planned <= size_mask >> 1;
+  always_ff @(posedge clk) hungry <= head - planned <= size_mask >> 1;  // A cycle late, for the clock rate.
 
   // One that leaves begins nothing new, also when RUN is back already.
   assign read_enable = attached && run && state != LEAVING && !abort_wanted && !corrupt;

@@ -55,9 +55,12 @@ module zsr_producer_ctl (
   // `tail` only moves forward, by whole items, and never beyond `head`.
   assign peer_fill = head - rsp_counter;
   assign tail_believable = peer_fill <= fill && (peer_fill & item_mask) == 0;
-  assign limit = tail + size_mask + 32'd1;
-  assign low = limit - planned <= size_mask >> 1;
-  assign poll = look_for_bell || ((low || closed) && wait_left == 0 && fill != 0);
+  // A cycle late, for the clock rate: `tail` and so `limit` only grow.
+  always_ff @(posedge clk) begin
+    limit <= tail + size_mask + 32'd1;
+    low <= limit - planned <= size_mask >> 1;
+  end
+  assign poll = look_for_bell || ((low || closed) && wait_left == 0 && head != tail);
 
   // One that leaves begins nothing new, also when RUN is back already.
   assign staying = attached && run && state != LEAVING;
@@ -86,7 +89,7 @@ module zsr_producer_ctl (
     status[zsr_pkg::STATUS_CORRUPT] = corrupt;
     status[zsr_pkg::STATUS_BUS_ERROR] = bus_error || write_error;
     status[zsr_pkg::STATUS_BAD_CONFIG] = config_error;
-    status[zsr_pkg::STATUS_DRAINED] = attached && fill == 0 && taken == head;
+    status[zsr_pkg::STATUS_DRAINED] = attached && head == tail && taken == head;
     status[zsr_pkg::STATUS_PARTIAL] = partial;
   end
 
@@ -136,7 +139,7 @@ module zsr_producer_ctl (
         end
         RUN:
           if (abort_wanted || corrupt || write_error) state <= WRITE_ABORTED;
-          else if (peer_aborted || (closed && fill == 0 && !look_for_bell)) state <= ENDED;
+          else if (peer_aborted || (closed && head == tail && !look_for_bell)) state <= ENDED;
           else if (!run) begin
             {close_wanted, abort_wanted} <= '0;
             state <= LEAVING;

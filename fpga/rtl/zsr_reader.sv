@@ -39,25 +39,31 @@ module zsr_reader #(
   localparam int unsigned BEAT_LOG2 = $clog2(BEAT);
   localparam logic [31:0] QUEUE_BYTES = BEAT << QUEUE_LOG2;
 
-  logic [12:0] reach, length;
-  logic [31:0] offset, available, want, held;
+  // As in zsr_writer: measure, choose, issue.
+  logic [12:0] reach_now, reach, length;
+  logic [31:0] offset, available, free;
+  logic [ADDR_W-1:12] items;
   logic [31:0] received;  // counter behind the last beat that has come
-  logic sized, room, issue, queue_ready;
+  logic measured, sized, room, issue, queue_ready;
 
-  zsr_burst #(.DATA_W(DATA_W), .MAX_BURST(MAX_BURST)) u_burst (.counter(planned[11:0]), .size_mask(size_mask[11:0]), .bytes(reach));
+  zsr_burst #(.DATA_W(DATA_W), .MAX_BURST(MAX_BURST)) u_burst (.counter(planned[11:0]), .size_mask(size_mask[11:0]), .bytes(reach_now));
 
   assign offset = planned & size_mask;
-  assign available = head - planned;
-  assign held = planned - delivered;
-  assign want = available < {19'b0, reach} ? available : {19'b0, reach};
+  always_ff @(posedge clk) begin
+    items <= page + (ADDR_W - 12)'(1);
+    reach <= reach_now;
+    available <= head - planned;
+    free <= delivered + QUEUE_BYTES - planned;
+    measured <= rst_n && !start && !issue;
+  end
   assign room = !m_arvalid || m_arready;
   assign issue = sized && room;
 
   always_ff @(posedge clk) begin
     if (!rst_n || start) sized <= 1'b0;
     else if (sized) sized <= !room;
-    else sized <= enable && !error && want != 0 && held + want <= QUEUE_BYTES;
-    if (!sized) length <= want[12:0];
+    else sized <= measured && enable && !error && available != 0 && (available <= free || {19'b0, reach} <= free);
+    if (!sized) length <= available < {19'b0, reach} ? available[12:0] : reach;
   end
 
   always_ff @(posedge clk) begin
@@ -73,7 +79,7 @@ module zsr_reader #(
       end
     end
     if (issue) begin
-      m_araddr <= {page + (ADDR_W - 12)'(1), 12'b0} + ADDR_W'(offset);
+      m_araddr <= {items, 12'b0} + ADDR_W'(offset);
       m_arlen <= 8'((length >> BEAT_LOG2) - 13'd1);
     end
   end

@@ -41,26 +41,29 @@ module zsr_writer #(
   localparam int unsigned BEAT = DATA_W / 8;
   localparam int unsigned BEAT_LOG2 = $clog2(BEAT);
 
-  // Plan: one cycle computes, the next issues.
-  logic [12:0] reach, length;
-  logic [31:0] offset, available, space, item_rest, want;
-  logic whole, sized, issue, room, writing;
+  // Plan: one cycle measures, the next chooses, the third issues, so that no path has two long adders. What was measured is
+  // too small at worst: it grows until a burst is issued.
+  logic [12:0] reach_now, reach, most, length;
+  logic [31:0] offset, available, space;
+  logic [ADDR_W-1:12] items;
+  logic measured, whole, ends_item, sized, issue, room, writing;
   logic w_queue_ready, w_queue_valid, w_take, b_queue_ready, b_queue_valid, b_take;
   logic [7:0] w_queue_len, b_queue_len, planned_len;
   logic [7:0] w_left;
 
-  zsr_burst #(.DATA_W(DATA_W), .MAX_BURST(MAX_BURST)) u_burst (.counter(planned[11:0]), .size_mask(size_mask[11:0]), .bytes(reach));
+  zsr_burst #(.DATA_W(DATA_W), .MAX_BURST(MAX_BURST)) u_burst (.counter(planned[11:0]), .size_mask(size_mask[11:0]), .bytes(reach_now));
 
   assign offset = planned & size_mask;
-  assign available = taken - planned;
-  assign space = limit - planned;
-  assign item_rest = item_mask + 32'd1 - (planned & item_mask);
-  always_comb begin
-    want = {19'b0, reach};
-    if (space < want) want = space;
-    whole = available >= want;
-    if (available < want) want = available;
+  always_ff @(posedge clk) begin
+    items <= page + (ADDR_W - 12)'(1);
+    reach <= reach_now;
+    available <= taken - planned;
+    space <= limit - planned;
+    measured <= rst_n && !start && !issue;
   end
+  assign most = space < {19'b0, reach} ? space[12:0] : reach;
+  assign whole = available >= {19'b0, reach} || available >= space;
+  assign ends_item = available > (~planned & item_mask);
   assign room = w_queue_ready && b_queue_ready && (!m_awvalid || m_awready);
   assign issue = sized && room;
   assign planned_len = 8'((length >> BEAT_LOG2) - 13'd1);
@@ -69,8 +72,8 @@ module zsr_writer #(
     if (!rst_n || start) sized <= 1'b0;
     else if (sized) sized <= !room;
     // A short burst goes out only to end an item while nothing else is on its way.
-    else sized <= enable && !error && want != 0 && (whole || (available >= item_rest && !writing && !w_queue_valid));
-    if (!sized) length <= want[12:0];
+    else sized <= measured && enable && !error && (whole ? space != 0 : ends_item && !writing && !w_queue_valid);
+    if (!sized) length <= whole ? most : available[12:0];
   end
 
   always_ff @(posedge clk) begin
@@ -86,7 +89,7 @@ module zsr_writer #(
       end
     end
     if (issue) begin
-      m_awaddr <= {page + (ADDR_W - 12)'(1), 12'b0} + ADDR_W'(offset);
+      m_awaddr <= {items, 12'b0} + ADDR_W'(offset);
       m_awlen <= planned_len;
     end
   end

@@ -11,10 +11,11 @@ from simulate import FPGA, simulate
 
 # Which simulation is to notice it, the file, what is there (once), what stands there instead.
 MUTANTS = [
-    ("producer:64", "rtl/zsr_writer.sv", "if (space < want) want = space;", ""),
+    ("producer:64", "rtl/zsr_writer.sv", "space < {19'b0, reach} ? space[12:0] : reach", "reach"),
     ("producer:64", "rtl/zsr_writer.sv", "acked + ((32'(b_queue_len) + 32'd1) << BEAT_LOG2)", "planned"),
     ("producer:64", "rtl/zsr_writer.sv", "if (m_bresp[1]) error <= 1'b1;", ""),
     ("producer:64", "rtl/zsr_writer.sv", "(ADDR_W - 12)'(1)", "(ADDR_W - 12)'(0)"),
+    ("producer:64", "rtl/zsr_writer.sv", "!start && !issue;", "!start;"),
     ("producer:64", "rtl/zsr_producer_ctl.sv", "target <= acked & ~item_mask;", "target <= taken & ~item_mask;"),
     ("producer:64", "rtl/zsr_producer_ctl.sv", "target <= acked & ~item_mask;", "target <= acked;"),
     ("producer:64", "rtl/zsr_producer_ctl.sv", "!closed && !partial && taken == acked", "!closed"),
@@ -23,7 +24,7 @@ MUTANTS = [
     ("producer:64", "rtl/zsr_producer_ctl.sv", "ENDED: if (!run) begin\n          {close_wanted, abort_wanted} <= '0;", "ENDED: if (!run) begin"),
     ("producer:64", "rtl/zsr_producer_ctl.sv", "peer_fill <= fill && ", ""),
     ("producer:64", "rtl/zsr_producer_ctl.sv", "bell <= look_for_bell && rsp_counter == head_before;", ""),
-    ("producer:64", "rtl/zsr_producer_ctl.sv", "limit = tail + size_mask + 32'd1", "limit = head + size_mask + 32'd1"),
+    ("producer:64", "rtl/zsr_producer_ctl.sv", "limit <= tail + size_mask + 32'd1", "limit <= head + size_mask + 32'd1"),
     ("producer:64", "rtl/zsr_framer.sv", "(padding || !s_tkeep[i])", "!s_tkeep[i]"),
     ("producer:64", "rtl/zsr_framer.sv", "if (flush && !padding) flush_wanted", "if (1'b0) flush_wanted"),
     ("producer:64", "rtl/zsr_burst.sv", "to_boundary < MAX_BYTES ? to_boundary : MAX_BYTES", "MAX_BYTES"),
@@ -31,7 +32,8 @@ MUTANTS = [
     ("producer:64", "rtl/zsr_fifo.sv", "rd_next != wr;", "rd_next != wr + (DEPTH_LOG2 + 1)'(in_valid);"),
     ("producer:64", "rtl/zsr_regs.sv", "own - own_before", "32'd0"),
     ("producer:64", "rtl/zsr_ctl_port.sv", "{zsr_pkg::swap_bytes(req_flags), zsr_pkg::swap_bytes(req_counter)}", "{req_flags, req_counter}"),
-    ("consumer:64", "rtl/zsr_reader.sv", "available < {19'b0, reach} ? available : {19'b0, reach}", "{19'b0, reach}"),
+    ("consumer:64", "rtl/zsr_reader.sv", "available < {19'b0, reach} ? available[12:0] : reach", "reach"),
+    ("consumer:64", "rtl/zsr_reader.sv", "!start && !issue;", "!start;"),
     ("consumer:64", "rtl/zsr_reader.sv", "((delivered + BEAT) & item_mask)", "(delivered & item_mask)"),
     ("consumer:64", "rtl/zsr_reader.sv", "m_rvalid && !error && !m_rresp[1]", "m_rvalid"),
     ("consumer:64", "rtl/zsr_consumer_ctl.sv", "released = delivered & ~item_mask", "released = planned & ~item_mask"),
