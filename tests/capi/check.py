@@ -83,7 +83,7 @@ def main(dist, cc, cxx, sanitizers):
                 system.down()
             print(f"OK capi: the example, {name}")
         # The CUDA examples, whose kernels are threads here.
-        cuda.main(dist, *(build(n, os.path.join(examples, "cuda", f"{n}.cu"), "-x", "c++") for n in ("join", "moe")))
+        cuda.main(dist, *(build(n, os.path.join(examples, "cuda", f"{n}.cu"), "-x", "c++") for n in ("join", "moe")), memories=["host"])
         for name, (options, parts) in BUILDS.items():
             if options and name not in sanitizers:
                 print(f"SKIPPED capi: {name}: {cc} can't link with {options[0]}")

@@ -36,7 +36,7 @@ def examples(system, start, ends, join, moe, memory):
     system.run("flow", "delete", "answers")
 
 
-def main(dist, join, moe):
+def main(dist, join, moe, memories=("gpu:0:host", "gpu:0")):
     env = {"LD_LIBRARY_PATH": os.path.join(dist, "lib")}
     with tempfile.TemporaryDirectory(prefix="zsr-gpu-") as work:
         topology = os.path.join(work, "s.yaml")
@@ -55,7 +55,7 @@ def main(dist, join, moe):
 
             system.up()
             # Rings that kernels reach over the bus, and rings in the GPU's own memory.
-            for memory in ("gpu:0:host", "gpu:0"):
+            for memory in memories:
                 examples(system, start, ends, join, moe, ["--memory", f"h1={memory}", "--memory", f"h2={memory}"])
                 print(f"OK gpu examples: rings in {memory}")
             system.down()
