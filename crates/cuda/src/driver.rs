@@ -1,6 +1,7 @@
 //! The driver's library, and the few calls that say what there is.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
@@ -11,7 +12,8 @@ const NO_DEVICE: c_int = 100;
 /// The CUDA driver of this machine, loaded and started.
 pub struct Driver {
     name: PathBuf,
-    library: &'static Library,
+    /// It is never unloaded: the driver has threads of its own once it runs.
+    library: ManuallyDrop<Library>,
     error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     gpus: u32,
 }
@@ -24,14 +26,13 @@ impl Driver {
     pub fn load(name: &Path) -> Result<Driver, String> {
         // SAFETY: the library's initialisers only set up its own state.
         let library = unsafe { Library::new(name) }.map_err(|e| missing(name, &e))?;
-        // The driver has threads of its own once it runs: it stays.
-        let library: &'static Library = Box::leak(Box::new(library));
+        let library = ManuallyDrop::new(library);
         // SAFETY: the signatures are those of the driver's stable interface (cuda.h).
         let (init, get_count, error_name) = unsafe {
             (
-                symbol::<unsafe extern "C" fn(c_uint) -> c_int>(name, library, c"cuInit")?,
-                symbol::<unsafe extern "C" fn(*mut c_int) -> c_int>(name, library, c"cuDeviceGetCount")?,
-                symbol(name, library, c"cuGetErrorName")?,
+                symbol::<unsafe extern "C" fn(c_uint) -> c_int>(name, &library, c"cuInit")?,
+                symbol::<unsafe extern "C" fn(*mut c_int) -> c_int>(name, &library, c"cuDeviceGetCount")?,
+                symbol(name, &library, c"cuGetErrorName")?,
             )
         };
         let mut driver = Driver { name: name.to_owned(), library, error_name, gpus: 0 };
@@ -93,7 +94,7 @@ impl Driver {
     /// `F` must be its type.
     pub(crate) unsafe fn function<F: Copy>(&self, function: &CStr) -> Result<F, String> {
         // SAFETY: the caller's.
-        unsafe { symbol(&self.name, self.library, function) }
+        unsafe { symbol(&self.name, &self.library, function) }
     }
 }
 
