@@ -34,6 +34,7 @@ BREAKS = [
     ("consumer", "zsr_consumer_ctl.sv", "released = delivered & ~item_mask", "released = delivered"),
     ("consumer", "zsr_consumer_ctl.sv", "(head_closed || head_aborted) && head == tail", "(head_closed || head_aborted)"),
     ("consumer", "zsr_consumer_ctl.sv", "peer_aborted <= head_aborted && !head_closed;", "peer_aborted <= head_closed;"),
+    ("consumer", "zsr_consumer_ctl.sv", "closed <= head_closed;", "closed <= head_aborted;"),
     ("consumer", "zsr_consumer_ctl.sv", "peer_fill >= head - tail && ", "peer_fill > head - tail && "),
     ("consumer", "zsr_consumer_ctl.sv", "run && state != LEAVING", "run"),
     ("consumer", "zsr_consumer_ctl.sv", "req_flags = flags;", "req_flags = '0;"),
