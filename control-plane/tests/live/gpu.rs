@@ -48,7 +48,17 @@ fn item(number: u64) -> [u8; ITEM] {
 struct End {
     held: Arc<Ring>,
     ring: Arc<Ring>,
+    cancel: Cancel,
     _flow: FlowRings,
+}
+
+/// Whoever waits at these ends waits no longer when a test has failed.
+struct Stop<'e>(Vec<&'e End>);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|end| end.cancel.cancel());
+    }
 }
 
 fn end(system: &System, flow: &str, role: Role) -> End {
@@ -56,19 +66,19 @@ fn end(system: &System, flow: &str, role: Role) -> End {
     let flow = FlowRings::attach(&place, flow, role, &Options::default()).expect("attached");
     let held = Arc::clone(&flow.rings()[0].ring);
     let ring = if held.memory().gpu().is_some() { for_kernels(&held) } else { Arc::clone(&held) };
-    End { held, ring, _flow: flow }
+    End { held, ring, cancel: Cancel::new(), _flow: flow }
 }
 
 /// Pushes the items from `first` on, and leaves the rest to a successor.
 fn push(end: &End, first: u64, count: u64) {
-    let mut producer = end.ring.attach_producer(Cancel::new()).expect("a handle");
+    let mut producer = end.ring.attach_producer(end.cancel.clone()).expect("a handle");
     (first..first + count).for_each(|number| producer.push(&item(number)).expect("room"));
     producer.detach();
 }
 
 /// Pops to the end, and says how many items came, each of them whole and in order, and what the end was.
 fn pop(end: &End) -> (u64, PopError) {
-    let mut consumer = end.ring.attach_consumer(Cancel::new()).expect("a handle");
+    let mut consumer = end.ring.attach_consumer(end.cancel.clone()).expect("a handle");
     let (mut popped, mut got) = (0, [0; ITEM]);
     loop {
         match consumer.pop(&mut got) {
@@ -90,6 +100,7 @@ fn items_move_from_kernels_to_programs_to_kernels_and_between_them() {
         assert_eq!(gpu(&tx), (from == "h1").then_some(0), "{name}");
         assert_eq!(gpu(&rx), (to == "h2").then_some(1), "{name}");
         std::thread::scope(|scope| {
+            let _stop = Stop(vec![&tx, &rx]);
             scope.spawn(|| {
                 // A kernel per batch; the library ends the stream, as zsr_rings_close() does.
                 (0..3).for_each(|batch| push(&tx, batch * ITEMS / 3, ITEMS / 3));
@@ -118,12 +129,13 @@ fn a_gpu_that_is_lost_ends_its_flows_by_their_policy_and_no_others() {
         .map(|flow| (end(&system, flow, Role::Producer), end(&system, flow, Role::Consumer)))
         .into();
     std::thread::scope(|scope| {
+        let _stop = Stop(ends.iter().flat_map(|(tx, rx)| [tx, rx]).collect());
         let popping: Vec<_> = ends.iter().map(|(_, rx)| scope.spawn(|| pop(rx))).collect();
         let pushing: Vec<_> = ends
             .iter()
             .map(|(tx, _)| {
                 scope.spawn(|| {
-                    let mut producer = tx.ring.attach_producer(Cancel::new()).expect("a handle");
+                    let mut producer = tx.ring.attach_producer(tx.cancel.clone()).expect("a handle");
                     let pushed = (0..ITEMS).take_while(|n| producer.push(&item(*n)).is_ok()).count();
                     producer.close();
                     pushed as u64
