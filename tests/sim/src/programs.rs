@@ -594,14 +594,16 @@ impl Programs {
 
     /// Puts what a consumer of a group has got into the one order, which is that of the others.
     fn place(&mut self, flow: usize, sink: (usize, u64), place: &str) {
-        let others = self.handles_of_order(flow, sink);
-        let forgotten = self.forgotten(flow, sink);
+        let others = self.furthest_other(flow, sink);
         let (book, sink) =
             (self.books.get_mut(&flow).expect("a known flow"), self.sinks.entry(sink).or_default());
         let Some(first) = sink.unplaced.first() else { return };
+        // From where on nobody else knows the order any more: those who had got more have died, and so has the switch, before it could
+        // bring it to the others.
+        let forgotten = (self.switch_died && book.buried).then(|| others.unwrap_or(0));
         let known = sink.place.or_else(|| book.order.iter().position(|item| item == first));
         // Without others, nobody will ever say.
-        let Some(mut at) = known.or_else(|| (!others).then_some(book.order.len())) else { return };
+        let Some(mut at) = known.or_else(|| others.is_none().then_some(book.order.len())) else { return };
         for item in std::mem::take(&mut sink.unplaced) {
             if forgotten.is_some_and(|from| at >= from) && book.order.get(at).is_some_and(|has| *has != item)
             {
@@ -621,25 +623,13 @@ impl Programs {
         sink.place = Some(at);
     }
 
-    /// From where on nobody but `sink` knows the flow's order any more: those who have got more have died, and so has the switch, before it
-    /// could bring it to the others.
-    fn forgotten(&self, flow: usize, sink: (usize, u64)) -> Option<usize> {
-        if !self.switch_died || !self.books.get(&flow).is_some_and(|book| book.buried) {
-            return None;
-        }
+    /// The place in the flow's order of the consumer other than `sink` that is furthest, if one knows its place.
+    fn furthest_other(&self, flow: usize, sink: (usize, u64)) -> Option<usize> {
         let others = self.handles.iter().filter(|h| h.flow == flow).filter_map(|h| match &h.end {
             End::Pop(_, other) if *other != sink => self.sinks.get(other)?.place,
             _ => None,
         });
-        Some(others.max().unwrap_or(0))
-    }
-
-    /// Whether a consumer of the flow other than `sink` knows its place in the order.
-    fn handles_of_order(&self, flow: usize, sink: (usize, u64)) -> bool {
-        self.handles.iter().filter(|h| h.flow == flow).any(|h| match &h.end {
-            End::Pop(_, other) => *other != sink && self.sinks.get(other).is_some_and(|s| s.place.is_some()),
-            End::Push(..) => false,
-        })
+        others.max()
     }
 
     /// What has been pushed into a flow, and has not arrived; `None`: nothing. Rings that are not there any more do not count.
