@@ -1,6 +1,6 @@
 //! Rings whose switch was replaced by another one, which does not know how far it was.
 
-use super::{Agent, AgentError, RingInfo, RingState};
+use super::{Agent, AgentError, RingInfo, RingState, reachable};
 use crate::nic::QpTarget;
 
 /// A ring to connect to the new switch.
@@ -48,7 +48,7 @@ impl Agent {
                 let wrong = |source| AgentError::Items { name: resume.name.clone(), source };
                 info.ring.complete(*head, items).map_err(wrong)?;
             }
-            reachable(&info)?;
+            reachable(&resume.name, &info.ring)?;
             self.connect_ring(&resume.name, &resume.data, &resume.poll)?;
         }
         Ok(())
@@ -65,15 +65,7 @@ impl Agent {
             return Err(AgentError::State { name, state, advice: "disconnect it first" });
         }
         let items = info.ring.items_at(from, len);
-        reachable(&info)?;
+        reachable(name, &info.ring)?;
         items.map_err(|source| AgentError::Items { name: name.to_owned(), source })
-    }
-}
-
-/// What was read of memory that is gone is nothing to go by.
-fn reachable(info: &RingInfo) -> Result<(), AgentError> {
-    match info.ring.memory().trouble() {
-        Some(trouble) => Err(AgentError::Lost { name: info.name.clone(), trouble }),
-        None => Ok(()),
     }
 }

@@ -301,9 +301,7 @@ impl Agent {
             Ok(ring) => ring,
             Err(source) => return Err(AgentError::Memory { name, source }),
         };
-        if let Some(trouble) = ring.memory().trouble() {
-            return Err(AgentError::Lost { name, trouble });
-        }
+        reachable(&name, &ring)?;
         let (rkey, data, poll) = match self.register(&ring) {
             Ok(registered) => registered,
             Err(source) => return Err(AgentError::Nic { name, source }),
@@ -580,6 +578,14 @@ impl Agent {
     fn table(&self) -> Result<MutexGuard<'_, Table>, AgentError> {
         let table = self.lock();
         if table.down { Err(AgentError::ShuttingDown) } else { Ok(table) }
+    }
+}
+
+/// Whether the memory of ring `name` is still there: what was read of memory that is gone is nothing to go by.
+fn reachable(name: &str, ring: &Ring) -> Result<(), AgentError> {
+    match ring.memory().trouble() {
+        Some(trouble) => Err(AgentError::Lost { name: name.to_owned(), trouble }),
+        None => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use super::{Agent, AgentError, EventKind, RingInfo};
+use super::{Agent, AgentError, EventKind, RingInfo, reachable};
 use zsr_api::{
     agent as proto,
     program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
@@ -153,9 +153,7 @@ impl Agent {
                 info.ring.role()
             ));
         }
-        if let Some(trouble) = info.ring.memory().trouble() {
-            return Err(format!("ring `{name}`: {trouble}"));
-        }
+        reachable(name, &info.ring).map_err(|e| e.to_string())?;
         let file = info.ring.memory().file();
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
