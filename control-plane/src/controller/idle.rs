@@ -80,7 +80,7 @@ impl Controller {
         let is_idle = |f: &Flow| {
             let seen = seen.get(&f.name).filter(|seen| seen.version == f.version);
             let waits = |seen: &Seen| seen.moved == 0 && plane.new_groups(f).is_some();
-            seen.map(|seen| waits(seen) || now.duration_since(seen.since) >= AFTER)
+            seen.map(|seen| now.duration_since(seen.since) >= AFTER || waits(seen))
         };
         if !self.moves(is_idle).0.is_empty() {
             let mut work = self.0.work.lock().await;
