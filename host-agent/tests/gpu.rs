@@ -35,13 +35,13 @@ impl Ends {
         self.memory.bus().expect("copies")
     }
 
-    /// A word, as a kernel has it.
+    /// The control word at `offset`, as a kernel has it.
     fn word(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: in bounds and aligned, and atomics may be used by several at once.
         unsafe { AtomicU64::from_ptr(self.kernels.base().as_ptr().add(offset).cast()) }
     }
 
-    /// Items, as a kernel has them.
+    /// `len` bytes of items from `offset` on, as a kernel sees them.
     fn items(&self, offset: usize, len: usize) -> Vec<u8> {
         // SAFETY: in bounds, bytes only.
         (0..len).map(|at| unsafe { self.kernels.base().as_ptr().add(offset + at).read_volatile() }).collect()

@@ -24,12 +24,12 @@ pub struct Standin {
 }
 
 impl Standin {
-    /// With two GPUs of 64 MiB.
+    /// A library with two GPUs of 64 MiB each.
     pub fn new() -> Standin {
         Standin::with(&[])
     }
 
-    /// With other values than those (see standin.c).
+    /// A library with other values than those (see standin.c).
     pub fn with(values: &[(&str, u64)]) -> Standin {
         let folder = tempfile::tempdir().expect("a folder");
         let source =
@@ -48,7 +48,7 @@ impl Standin {
         Standin { folder }
     }
 
-    /// Its folder, for LD_LIBRARY_PATH.
+    /// The library's folder, for LD_LIBRARY_PATH.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

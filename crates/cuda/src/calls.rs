@@ -84,7 +84,7 @@ macro_rules! calls {
 
         impl Calls {
             /// # Errors
-            /// What the driver lacks.
+            /// Which function the driver lacks.
             pub(crate) fn of(driver: &Driver) -> Result<Self, String> {
                 let older = |e| format!("{e}; the driver may be older than CUDA 12, which rings in a GPU's memory need");
                 // SAFETY: the signatures are those of the driver's stable interface (cuda.h).

@@ -18,7 +18,7 @@ const LARGE: usize = 256 << 10;
 /// Bytes of a control word.
 const WORD: usize = 8;
 
-/// The way to one ring. Any thread may use it.
+/// Copies to and from the memory of one ring. Any thread may make them.
 pub(crate) struct Copies {
     gpu: Arc<Gpu>,
     base: Address,
@@ -52,7 +52,7 @@ unsafe impl Send for Copies {}
 unsafe impl Sync for Copies {}
 
 impl Copies {
-    /// The way to what lies at `base`, of which `len` bytes are copied at all.
+    /// Copies to and from what lies at `base`, of which `len` bytes are copied at all.
     pub(crate) fn new(gpu: &Arc<Gpu>, base: Address, len: usize) -> Result<Self, String> {
         let none = std::ptr::null_mut();
         let mut copies = Copies {
@@ -90,7 +90,7 @@ impl Copies {
         })
     }
 
-    /// Why there is no way any more.
+    /// Why the ring's memory can't be reached any more.
     pub(crate) fn trouble(&self) -> Option<String> {
         let why = self.trouble.get()?;
         Some(format!(

@@ -78,7 +78,7 @@ impl Driver {
         ))
     }
 
-    /// What the driver calls an error.
+    /// The driver's name of an error.
     pub(crate) fn name_of(&self, code: c_int) -> String {
         let mut text = std::ptr::null();
         // SAFETY: the call sets the pointer to a constant text, or to null.

@@ -91,17 +91,17 @@ impl Gpu {
         Ok(Arc::new(gpu))
     }
 
-    /// Its number for this process.
+    /// The GPU's number for this process.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// What the driver tells it from all others by.
+    /// The GPU's UUID, by which the driver tells it from all others.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
 
-    /// An error of `call`, if it was one.
+    /// An error in words, if `code` is one with which the driver answered `call`.
     pub(crate) fn done(&self, call: &str, code: c_int) -> Result<(), String> {
         match code {
             0 => Ok(()),

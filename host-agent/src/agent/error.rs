@@ -48,7 +48,7 @@ pub enum AgentError {
         /// Why not, and what to do.
         source: MemoryRefusal,
     },
-    /// Its memory is gone.
+    /// The ring's memory is gone.
     #[error("ring `{name}`: {trouble}")]
     Lost {
         /// The ring.

@@ -81,9 +81,9 @@ pub trait Bus: Send + Sync {
 /// A GPU that has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GpuPart {
-    /// Its number for this process: `CUDA_VISIBLE_DEVICES` counts.
+    /// The GPU's number for this process: `CUDA_VISIBLE_DEVICES` counts.
     pub number: u32,
-    /// What the driver tells it from all others by.
+    /// The GPU's UUID, by which the driver tells it from all others.
     pub uuid: [u8; 16],
     /// Bytes of the allocation that begins with the memory: what another process maps.
     pub mapped: u64,
@@ -129,7 +129,7 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     fn gpu(&self) -> Option<GpuPart> {
         None
     }
-    /// Why it can't be reached any more, with the device and what to do.
+    /// Why the memory can't be reached any more, with the device and what to do.
     fn trouble(&self) -> Option<String> {
         None
     }
