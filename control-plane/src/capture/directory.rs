@@ -94,7 +94,7 @@ fn follow(mut session: Option<Session>, place: &Place, shared: &Shared) {
 async fn follow_events(client: &Client, shared: &Shared) -> Result<(), ClientError> {
     let (names, newest) = look(client).await?;
     shared.publish(names);
-    let request = proto::WatchEventsRequest { after: Some(newest), past_only: false };
+    let request = proto::WatchEventsRequest { after: Some(newest), past_only: false, ..Default::default() };
     let events = client.clone().watch_events(request).await.map_err(|e| refused(&e))?;
     let mut events = events.into_inner();
     loop {

@@ -60,6 +60,7 @@ where
 {
     let (ended, ending) = (controller.clone(), controller.clone());
     let served = tonic::transport::Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
         .layer(Guard)
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
@@ -71,6 +72,8 @@ where
     }
 }
 
+/// Calls under way on one connection. All flows of a program share one, and each producer follows its flow by a call that does not end.
+const MAX_STREAMS: u32 = 1 << 16;
 /// How long calls may take that are under way when the controller ends.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -294,11 +297,15 @@ impl Service for Controller {
         request: Request<proto::WatchEventsRequest>,
     ) -> Answer<Self::WatchEventsStream> {
         let confined = confined(request.extensions());
+        if !request.get_ref().flow.is_empty() {
+            check_flow(request.extensions(), &request.get_ref().flow)?;
+        }
         let request = request.into_inner();
         let (past, news) = self.0.events.watch(request.after);
         let (to_client, stream) = mpsc::channel(16);
         let news = (!request.past_only).then_some(news);
-        tokio::spawn(forward(self.clone(), past, news, confined, to_client));
+        let wanted = Wanted { confined, flow: request.flow, kinds: request.kinds };
+        tokio::spawn(forward(self.clone(), past, news, wanted, to_client));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
@@ -346,15 +353,32 @@ fn knows(confined: &Option<Arc<Caller>>, flow: &str) -> bool {
     confined.as_ref().is_none_or(|caller| !flow.is_empty() && caller.knows(flow))
 }
 
+/// What a caller may and wants to hear.
+struct Wanted {
+    confined: Option<Arc<Caller>>,
+    /// Empty: of all.
+    flow: String,
+    /// None: all.
+    kinds: Vec<i32>,
+}
+
+impl Wanted {
+    fn is(&self, event: &proto::Event) -> bool {
+        knows(&self.confined, &event.flow)
+            && (self.flow.is_empty() || self.flow == event.flow)
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+    }
+}
+
 /// Hands events on until the controller ends or the client goes.
 async fn forward(
     controller: Controller,
     past: Vec<proto::Event>,
     news: Option<broadcast::Receiver<proto::Event>>,
-    confined: Option<Arc<Caller>>,
+    wanted: Wanted,
     to_client: mpsc::Sender<Result<proto::Event, Status>>,
 ) {
-    for event in past.into_iter().filter(|event| knows(&confined, &event.flow)) {
+    for event in past.into_iter().filter(|event| wanted.is(event)) {
         if to_client.send(Ok(event)).await.is_err() {
             return;
         }
@@ -378,7 +402,7 @@ async fn forward(
             },
             Err(broadcast::error::RecvError::Closed) => return,
         };
-        if !knows(&confined, &event.flow) && event.kind() != proto::EventKind::Missed {
+        if !wanted.is(&event) && event.kind() != proto::EventKind::Missed {
             continue;
         }
         tokio::select! {

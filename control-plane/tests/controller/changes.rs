@@ -44,7 +44,7 @@ pub async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) 
 }
 
 pub fn watch(rig: &Rig, client: &mut Client) -> tonic::Streaming<proto::Event> {
-    let all = proto::WatchEventsRequest { after: Some(0), past_only: false };
+    let all = proto::WatchEventsRequest { after: Some(0), ..Default::default() };
     rig.runtime.block_on(client.watch_events(all)).expect("events").into_inner()
 }
 
@@ -280,4 +280,35 @@ fn a_lost_agent_is_an_event_and_can_be_done_without() {
     rig.serve_agent(0);
     assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::AgentFound)).host, "h1");
     rig.runtime.block_on(client.create_flow(shuffle("g", &["h1"], &["h3"]))).expect("it is back");
+}
+
+#[test]
+fn a_watcher_hears_of_one_flow_what_it_asked_for() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    let of_g = proto::WatchEventsRequest {
+        flow: "g".into(),
+        kinds: vec![EventKind::FlowChanged.into(), EventKind::FlowDeleted.into()],
+        ..Default::default()
+    };
+    rig.runtime.block_on(async {
+        let mut events = client.watch_events(of_g.clone()).await.expect("events").into_inner();
+        for (name, consumer) in [("f", "h2"), ("g", "h3")] {
+            client.create_flow(shuffle(name, &["h1"], &[consumer])).await.expect("created");
+            let settings = Some(proto::Settings { weight: Some(2), ..Default::default() });
+            let set = proto::SetFlowRequest { name: name.into(), settings };
+            client.set_flow(set).await.expect("changed");
+            let delete = proto::DeleteFlowRequest { name: name.into(), force: false };
+            client.delete_flow(delete).await.expect("deleted");
+        }
+        let past = proto::WatchEventsRequest { after: Some(0), past_only: true, ..of_g };
+        let mut remembered = client.watch_events(past).await.expect("events").into_inner();
+        for events in [&mut events, &mut remembered] {
+            for kind in [EventKind::FlowChanged, EventKind::FlowDeleted] {
+                let event = events.message().await.expect("a stream").expect("no end");
+                assert_eq!((event.flow.as_str(), event.kind()), ("g", kind));
+            }
+        }
+        assert_eq!(remembered.message().await.expect("a stream"), None);
+    });
 }

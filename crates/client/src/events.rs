@@ -19,7 +19,7 @@ impl Session {
     /// [`ClientError`].
     pub fn events(&self, after: Option<u64>, follow: bool) -> Result<Events<'_>, ClientError> {
         let mut client = self.client.clone();
-        let request = proto::WatchEventsRequest { after, past_only: !follow };
+        let request = proto::WatchEventsRequest { after, past_only: !follow, ..Default::default() };
         let asked = self.answer(Some(PATIENCE), client.watch_events(request));
         let _quiet = sigpipe::block();
         Ok(Events { session: self, stream: self.runtime.block_on(asked)? })

@@ -215,7 +215,11 @@ fn of_the_controller() -> Vec<u8> {
         ("GetFlow", controller::GetFlowRequest { name: "f".into() }.encode_to_vec()),
         ("ListRings", controller::ListRingsRequest { flow: "f".into() }.encode_to_vec()),
         ("GetStats", Vec::new()),
-        ("WatchEvents", controller::WatchEventsRequest { after: Some(0), past_only: true }.encode_to_vec()),
+        (
+            "WatchEvents",
+            controller::WatchEventsRequest { after: Some(0), past_only: true, ..Default::default() }
+                .encode_to_vec(),
+        ),
         ("Barrier", controller::BarrierRequest { name: "b".into(), participants: 1 }.encode_to_vec()),
         ("GetSystem", Vec::new()),
         ("DeleteFlow", controller::DeleteFlowRequest { name: "g".into(), force: false }.encode_to_vec()),

@@ -356,7 +356,7 @@ pub struct ListRingsResponse {
     #[prost(message, repeated, tag = "1")]
     pub rings: ::prost::alloc::vec::Vec<Ring>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchEventsRequest {
     /// Number of the last event that the caller knows; absent: only what happens from now on.
     #[prost(uint64, optional, tag = "1")]
@@ -364,6 +364,12 @@ pub struct WatchEventsRequest {
     /// End the stream when the remembered events have been sent.
     #[prost(bool, tag = "2")]
     pub past_only: bool,
+    /// Only events of this flow are told; empty: all. MISSED is told anyway.
+    #[prost(string, tag = "3")]
+    pub flow: ::prost::alloc::string::String,
+    /// Only these kinds are told; none named: all. MISSED is told anyway.
+    #[prost(enumeration = "EventKind", repeated, tag = "4")]
+    pub kinds: ::prost::alloc::vec::Vec<i32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
