@@ -26,7 +26,7 @@ pub struct LoopConfig {
     /// Frames of one port that are handled before the next port has its turn.
     pub burst: usize,
     /// How long the loop keeps looking for work before it sleeps, once work has come in quick succession: behind four sleeps none of
-    /// which lasted a millisecond.
+    /// which was longer than twice that time.
     pub spin: Duration,
     /// Frame buffers to begin with; more are made when they are needed.
     pub frames: usize,
@@ -53,9 +53,7 @@ pub struct LoopStats {
     pub ports: Vec<PortReport>,
 }
 
-/// A sleep of a loop that has little to do: looking for work behind it would find none.
-const LONG_SLEEP: Duration = Duration::from_millis(1);
-/// Shorter sleeps in a row behind which more work is expected at once.
+/// Short sleeps in a row behind which more work is expected at once.
 const BRISK: u32 = 4;
 
 /// Time between two reports of a busy loop. An idle one reports before it sleeps.
@@ -219,7 +217,8 @@ impl Driver {
                     self.report(stats);
                     let asleep = Instant::now();
                     self.ports.sleep(time)?;
-                    short_sleeps = if asleep.elapsed() < LONG_SLEEP { short_sleeps + 1 } else { 0 };
+                    short_sleeps =
+                        if asleep.elapsed() <= 2 * self.config.spin { short_sleeps + 1 } else { 0 };
                 }
             }
         }
