@@ -53,10 +53,10 @@ impl FlowConsumer {
         flow: &str,
         options: &Options,
     ) -> Result<Self, ProgramError> {
-        let session = Session::open(controller)?;
+        let session = Session::shared(controller)?;
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let mut why = None;
-        for member in members_here(&session, flow, &found.consumers, options.member.as_deref())? {
+        for member in members_here(&session.system()?, flow, &found.consumers, options.member.as_deref())? {
             for ring in &member.rings {
                 match pu::attach_consumer(Path::new(&ring.programs), &ring.name, options.cancel.clone()) {
                     Ok(ring) => {

@@ -42,6 +42,7 @@ pub mod pu;
 mod reach;
 mod rings;
 mod session;
+mod shared;
 mod sigpipe;
 mod waiting;
 

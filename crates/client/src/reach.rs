@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::error::ProgramError;
-use crate::session::Session;
 use zsr_api::{controller as proto, machine::Machine};
 
 /// A member whose rings are on another machine.
@@ -33,9 +32,9 @@ impl fmt::Display for Elsewhere {
 /// Those of `members` that a program on this machine can be: the one that is named, or all.
 ///
 /// # Errors
-/// [`ProgramError::NoMember`], [`ProgramError::Elsewhere`], [`ProgramError::NoAgent`]; the controller's.
+/// [`ProgramError::NoMember`], [`ProgramError::Elsewhere`], [`ProgramError::NoAgent`].
 pub(crate) fn members_here<'f>(
-    session: &Session,
+    system: &proto::System,
     flow: &str,
     members: &'f [proto::FlowMember],
     wanted: Option<&str>,
@@ -45,7 +44,6 @@ pub(crate) fn members_here<'f>(
         let member = wanted.unwrap_or_default().to_owned();
         return Err(ProgramError::NoMember { flow: flow.to_owned(), member });
     }
-    let system = session.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })?;
     sort(flow, asked, &system.hosts, &Machine::this())
 }
 

@@ -46,11 +46,11 @@ impl FlowRings {
         role: Role,
         options: &Options,
     ) -> Result<Self, ProgramError> {
-        let session = Session::open(controller)?;
+        let session = Session::shared(controller)?;
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let members = if role == Role::Consumer { &found.consumers } else { &found.producers };
         let mut why = None;
-        for member in members_here(&session, flow, members, options.member.as_deref())? {
+        for member in members_here(&session.system()?, flow, members, options.member.as_deref())? {
             match take(&found, member, role) {
                 Ok(rings) => return Ok(FlowRings { member: member.name.clone(), schema, rings }),
                 Err(e) => why = why.or(Some(e)),

@@ -2,18 +2,19 @@
 
 use crate::contact::Contact;
 use crate::place::{Place, PlaceError};
-use crate::{sigpipe, waiting};
+use crate::{shared, sigpipe, waiting};
 use std::error::Error;
 use std::future::Future;
 use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
-use zsr_api::controller::controller_client::ControllerClient;
+use zsr_api::controller::{self as proto, controller_client::ControllerClient};
 
 /// The controller's client.
 pub type Client = ControllerClient<Channel>;
@@ -103,7 +104,7 @@ impl Drop for Carrier {
 /// A session.
 pub struct Session {
     /// The runtime that carries it.
-    pub runtime: Carrier,
+    pub runtime: Arc<Carrier>,
     /// The client.
     pub client: Client,
     contact: Contact,
@@ -124,12 +125,36 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn open(contact: impl Into<Contact>) -> Result<Self, ClientError> {
+        Self::connect(contact.into(), &mut Builder::new_current_thread())
+    }
+
+    /// The same, over the one connection that all sessions opened by this call share in this process, with a thread of its own that
+    /// ends with the last of them. Not for [`events`](Self::events) that nobody may take for long: they would hold up the others.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn shared(contact: impl Into<Contact>) -> Result<Self, ClientError> {
         let contact = contact.into();
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        if let Some((runtime, client)) = shared::find(&contact) {
+            return Ok(Session { runtime, client, contact, tell: None });
+        }
+        let start = || {
+            // The thread's own; the library's calls never raise it in the program's.
+            std::mem::forget(sigpipe::block());
+        };
+        let mut runtime = Builder::new_multi_thread();
+        runtime.worker_threads(1).thread_name("zsr-client").on_thread_start(start);
+        let session = Self::connect(contact, &mut runtime)?;
+        shared::keep(&session.contact, &session.runtime, &session.client);
+        Ok(session)
+    }
+
+    fn connect(contact: Contact, runtime: &mut Builder) -> Result<Self, ClientError> {
+        let runtime = runtime
             .enable_all()
             .build()
             .map_err(|source| ClientError::Io { what: "starting threads", source })?;
-        let runtime = Carrier(Some(runtime));
+        let runtime = Arc::new(Carrier(Some(runtime)));
         let fail = |reason: String| match &contact {
             Contact::Place(place) => {
                 ClientError::Connect { system: place.name().to_owned(), socket: place.controller(), reason }
@@ -139,15 +164,28 @@ impl Session {
             }
         };
         let _quiet = sigpipe::block();
-        let connect = async { tokio::time::timeout(PATIENCE, contact.connect()).await };
+        let connect = async { tokio::time::timeout(PATIENCE, Self::client(&contact)).await };
         let connected =
             runtime.block_on(connect).map_err(|_| late(PATIENCE, waiting::controller(&contact)))?;
-        let channel = connected.map_err(|e| match contact.own_fault(&*e) {
+        let client = connected.map_err(|e| match contact.own_fault(&*e) {
             true => ClientError::Certificate(e.to_string()),
             false => fail(cause(&*e)),
         })?;
-        let client = ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Ok(Session { runtime, client, contact, tell: None })
+    }
+
+    pub(crate) async fn client(contact: &Contact) -> Result<Client, Box<dyn Error + Send + Sync>> {
+        let channel = contact.connect().await?;
+        Ok(ControllerClient::new(channel).max_decoding_message_size(MAX_MESSAGE))
+    }
+
+    pub(crate) fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    /// What the system is now.
+    pub(crate) fn system(&self) -> Result<proto::System, ClientError> {
+        self.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })
     }
 
     /// The same; calls that take long say on standard error what they wait for.
@@ -245,12 +283,12 @@ impl Session {
 impl Session {
     /// A status in words. A server that speaks TLS hangs up on whoever does not.
     fn refused(&self, status: &Status) -> ClientError {
-        match (refused(status), &self.contact) {
-            (ClientError::Lost(why), Contact::Address(_)) => {
-                ClientError::Lost(format!("{why}; if it speaks TLS, name a certificate (--certificate)"))
-            }
-            (why, _) => why,
-        }
+        let ClientError::Lost(why) = refused(status) else { return refused(status) };
+        shared::forget(&self.runtime);
+        ClientError::Lost(match &self.contact {
+            Contact::Address(_) => format!("{why}; if it speaks TLS, name a certificate (--certificate)"),
+            Contact::Place(_) | Contact::Secured { .. } => why,
+        })
     }
 }
 

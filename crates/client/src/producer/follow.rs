@@ -1,18 +1,28 @@
-//! Follows a flow, in a thread of its own: what it is now is there for whoever pushes into it, without a call to the controller.
+//! Follows a flow: what it is now is there for whoever pushes into it, without a call to the controller.
 
 use crate::contact::Contact;
-use crate::session::{ClientError, Session, refused};
-use crate::sigpipe;
+use crate::session::{Client, ClientError, Session, refused};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tonic::Code;
-use zsr_api::controller as proto;
+use zsr_api::controller::{self as proto, EventKind};
 
 /// Between two attempts to reach the controller.
 const AGAIN: Duration = Duration::from_millis(200);
 /// How long the controller may take to say what the flow is.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Behind which a flow is another one for a producer.
+const CHANGES: [EventKind; 7] = [
+    EventKind::FlowChanged,
+    EventKind::FlowDeleted,
+    EventKind::FlowFailed,
+    EventKind::FlowResumed,
+    EventKind::MemberAdded,
+    EventKind::MemberLeaving,
+    EventKind::MemberRemoved,
+];
 
 /// What has become of a flow.
 #[derive(Debug)]
@@ -24,43 +34,31 @@ pub(super) enum News {
 }
 
 /// Knows what a flow is.
-pub(super) struct Follower(Arc<Shared>);
+pub(super) struct Follower {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
 
 #[derive(Default)]
 struct Shared {
     /// Whether `latest` was not looked at.
     fresh: AtomicBool,
     latest: Mutex<Option<News>>,
-    is_over: AtomicBool,
 }
 
 impl Follower {
-    /// Follows `flow` until it is dropped.
-    ///
-    /// # Errors
-    /// No room for a thread.
-    pub(super) fn start(contact: &Contact, flow: &str) -> Result<Self, ClientError> {
-        let shared = Arc::new(Shared::default());
-        let (tell, contact, flow) = (shared.clone(), contact.clone(), flow.to_owned());
-        let follow = move || {
-            let _quiet = sigpipe::block();
-            while !tell.is_over.load(Ordering::Relaxed) {
-                if let Ok(session) = Session::open(&contact)
-                    && session.runtime.block_on(listen(&session, &flow, &tell))
-                {
-                    return;
-                }
-                std::thread::sleep(AGAIN);
-            }
-        };
-        let thread = std::thread::Builder::new().name("zsr-follow".to_owned());
-        thread.spawn(follow).map_err(|source| ClientError::Io { what: "starting threads", source })?;
-        Ok(Follower(shared))
+    /// Follows what becomes of `flow` behind event `after` until it is dropped. The session has to be a
+    /// [shared](Session::shared) one, whose runtime runs by itself.
+    pub(super) fn start(session: &Session, flow: &str, after: u64) -> Self {
+        let shared = Arc::<Shared>::default();
+        let (client, contact) = (session.client.clone(), session.contact().clone());
+        let task = session.runtime.spawn(follow(client, contact, flow.to_owned(), after, shared.clone()));
+        Follower { shared, task }
     }
 
     /// Whether something has happened that was not [taken](Self::take).
     pub(super) fn has_news(&self) -> bool {
-        self.0.fresh.load(Ordering::Relaxed)
+        self.shared.fresh.load(Ordering::Relaxed)
     }
 
     /// What the flow is, if that is news.
@@ -68,15 +66,15 @@ impl Follower {
         if !self.has_news() {
             return None;
         }
-        let mut latest = self.0.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.fresh.store(false, Ordering::Relaxed);
+        let mut latest = self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.fresh.store(false, Ordering::Relaxed);
         latest.take()
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+        self.task.abort();
     }
 }
 
@@ -88,16 +86,29 @@ impl Shared {
     }
 }
 
-/// Until the controller is away, nobody wants to know any more, or the flow is gone: says whether it is.
-async fn listen(session: &Session, flow: &str, shared: &Shared) -> bool {
-    let mut client = session.client.clone();
-    let request = proto::WatchEventsRequest { after: None, past_only: false };
+async fn follow(mut client: Client, contact: Contact, flow: String, after: u64, shared: Arc<Shared>) {
+    let mut after = Some(after);
+    while !listen(&mut client, &flow, after.take(), &shared).await {
+        tokio::time::sleep(AGAIN).await;
+        if let Ok(connected) = Session::client(&contact).await {
+            client = connected;
+        }
+    }
+}
+
+/// Until the controller is away, or the flow is gone: says whether it is. Without `after`, what was before may have been missed.
+async fn listen(client: &mut Client, flow: &str, after: Option<u64>, shared: &Shared) -> bool {
+    let request = proto::WatchEventsRequest {
+        after,
+        past_only: false,
+        flow: flow.to_owned(),
+        kinds: CHANGES.map(i32::from).to_vec(),
+    };
     let Ok(events) = client.watch_events(request).await else { return false };
     let mut events = events.into_inner();
-    // What was before may have been missed.
-    let mut asked = true;
-    while !shared.is_over.load(Ordering::Relaxed) {
-        if std::mem::take(&mut asked) {
+    let mut asked = after.is_none();
+    loop {
+        if asked {
             let request = proto::GetFlowRequest { name: flow.to_owned() };
             let news = match tokio::time::timeout(ANSWER, client.get_flow(request)).await {
                 Ok(Ok(answer)) => News::Flow(Box::new(answer.into_inner())),
@@ -114,16 +125,7 @@ async fn listen(session: &Session, flow: &str, shared: &Shared) -> bool {
                 return true;
             }
         }
-        match tokio::time::timeout(AGAIN, events.message()).await {
-            Ok(Ok(Some(event))) => {
-                use proto::EventKind::{ProgramAttached, ProgramDied, ProgramLeft};
-                let of_programs = matches!(event.kind(), ProgramAttached | ProgramDied | ProgramLeft);
-                // Without a flow: events were missed.
-                asked = (event.flow == flow && !of_programs) || event.flow.is_empty();
-            }
-            Ok(_) => return false,
-            Err(_) => {}
-        }
+        let Ok(Some(_)) = events.message().await else { return false };
+        asked = true;
     }
-    false
 }
