@@ -67,7 +67,7 @@ impl WorkerChannel for FlowChannel {
         let ask = Ask::of(request, &flow, task_ctx)?;
 
         let (txs, rxs): (Vec<_>, Vec<_>) = range.map(|_| mpsc::unbounded_channel()).unzip();
-        let outputs = Outputs { start, parts: txs };
+        let outputs = Outputs::new(start, txs);
         let later = Later { inner: self.inner.clone(), from: self.host.clone(), ask, outputs };
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::new(Shared {

@@ -10,8 +10,8 @@ use datafusion_distributed::Worker;
 use futures::StreamExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use zsr::{Cancel, Options};
 use zsr_arrow::Sender;
@@ -46,19 +46,26 @@ async fn answer(inner: Arc<Inner>, worker: Worker, mut stream: UnixStream) {
         return;
     }
     let one = inner.running.one();
-    // Nothing more is said: a byte is as good as the end.
     let (mut listens, mut says) = stream.split();
-    let gone = async move { drop(listens.read_u8().await) };
-    let result = fill(inner, worker, ask, gone).await;
+    let (made_tx, made) = oneshot::channel();
+    let gone = async move {
+        if listens.read_u8().await.is_ok() {
+            let _ = made_tx.send(());
+            // Nothing more is said: a byte is as good as the end.
+            drop(listens.read_u8().await);
+        }
+    };
+    let result = fill(inner, worker, ask, made, gone).await;
     drop(one);
     let _ = ask::write(&mut says, &Answer::of(result)).await;
 }
 
-/// Fills the flow, until all is in it or `gone` comes.
+/// Fills the flow, which is there when `made` comes, until all is in it or `gone` comes. The task begins before.
 async fn fill(
     inner: Arc<Inner>,
     worker: Worker,
     ask: Ask,
+    made: oneshot::Receiver<()>,
     gone: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let request = ask.request()?;
@@ -71,37 +78,39 @@ async fn fill(
     let (batches, waiting) = mpsc::channel(WAITING);
     let mut pushing = tokio::task::spawn_blocking({
         let cancel = cancel.clone();
-        move || push(&inner, &ask.flow, schema, waiting, cancel)
+        move || match made.blocking_recv() {
+            Ok(()) => push(&inner, &ask.flow, schema, waiting, cancel),
+            Err(_) => Err(CANCELLED.to_owned()),
+        }
     });
     let mut parts = JoinSet::new();
     for (number, stream) in streams.into_iter().enumerate() {
         parts.spawn(forward(start + number, stream, batches.clone()));
     }
     drop(batches);
-    tokio::pin!(gone);
-    let stopped = loop {
+    let mut gone = Box::pin(gone);
+    let why = loop {
         tokio::select! {
             biased;
-            () = &mut gone => break Err(CANCELLED.to_owned()),
+            () = &mut gone => break CANCELLED.to_owned(),
             pushed = &mut pushing => {
                 parts.shutdown().await;
                 return pushed.unwrap_or_else(|e| Err(e.to_string()));
             }
-            done = parts.join_next() => match done {
-                None => break Ok(()),
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(why))) => break Err(why),
-                Some(Err(e)) => break Err(format!("a part of a query: {e}")),
+            Some(done) = parts.join_next() => match done {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => break why,
+                Err(e) => break format!("a part of a query: {e}"),
             }
         }
     };
-    if stopped.is_err() {
-        // Before batches end, which is the end of the stream otherwise.
-        cancel.cancel();
-        parts.shutdown().await;
-    }
-    let pushed = pushing.await.unwrap_or_else(|e| Err(e.to_string()));
-    stopped.and(pushed)
+    // Before batches end, which is the end of the stream otherwise.
+    cancel.cancel();
+    parts.shutdown().await;
+    // Nobody says any more that the flow is made.
+    drop(gone);
+    let _ = pushing.await;
+    Err(why)
 }
 
 /// Ends early when nobody takes batches any more, who knows why.

@@ -16,7 +16,7 @@ pub(crate) struct Made {
 
 impl Made {
     pub(crate) fn new(contact: &Contact, name: &str, from: &str, to: &str) -> Result<Self, ClientError> {
-        let session = Session::open(contact.clone())?;
+        let session = Session::shared(contact.clone())?;
         let member = |host: &str| vec![Member { host: host.to_owned(), ..Member::default() }];
         let request = CreateFlowRequest {
             name: name.to_owned(),

@@ -1,8 +1,8 @@
 //! How batches of a query travel between workers.
 //!
 //! Plans, metrics and work units go over gRPC, as `datafusion-distributed` has it, here over UNIX sockets. A worker that wants the output of
-//! a task at another makes a flow from there to itself, attaches to it, and asks the other to fill it, at a socket of its own (`ask`):
-//! the other answers when all is pushed, or why it is not. Who hangs up has cancelled.
+//! a task at another asks it for that at a socket of its own (`ask`), makes a flow from there to itself, and says when it is made: the other
+//! begins the task at once, fills the flow when it is there, and answers when all is pushed, or why it is not. Who hangs up has cancelled.
 
 mod ask;
 mod channel;

@@ -1,8 +1,9 @@
 //! The side that makes a flow and reads it.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, RecordBatch};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use zsr::{Cancel, Options};
@@ -14,13 +15,45 @@ use super::fill::CANCELLED;
 use super::flows::Made;
 use super::part::take;
 
+/// What is said when the flow is there.
+const MADE: u8 = 1;
+
 /// A batch of a partition, and what it is counted with.
 pub(crate) type Batch = Result<(RecordBatch, usize), Arc<str>>;
 
 /// Where batches of each partition go, the first of which has the number `start`.
 pub(crate) struct Outputs {
-    pub(crate) start: usize,
-    pub(crate) parts: Vec<mpsc::UnboundedSender<Batch>>,
+    start: usize,
+    parts: Mutex<Vec<mpsc::UnboundedSender<Batch>>>,
+}
+
+impl Outputs {
+    pub(crate) fn new(start: usize, parts: Vec<mpsc::UnboundedSender<Batch>>) -> Self {
+        Outputs { start, parts: Mutex::new(parts) }
+    }
+
+    fn of(&self, part: u32) -> Option<mpsc::UnboundedSender<Batch>> {
+        let number = (part as usize).checked_sub(self.start)?;
+        self.parts().get(number).cloned()
+    }
+
+    /// All rows have come.
+    fn end(&self) {
+        self.parts().clear();
+    }
+
+    /// Those whose rows have not all come end with this.
+    fn fail(&self, why: &str) {
+        let why: Arc<str> = why.into();
+        for part in self.parts().drain(..) {
+            let _ = part.send(Err(why.clone()));
+        }
+    }
+
+    /// Senders are whole also behind a panic.
+    fn parts(&self) -> MutexGuard<'_, Vec<mpsc::UnboundedSender<Batch>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Bytes that wait to be taken. Partitions have no bounds of their own, since one that nobody takes yet would keep others from theirs.
@@ -63,13 +96,9 @@ pub(crate) async fn read(
     cancelled: oneshot::Receiver<()>,
 ) {
     let one = inner.running.one();
-    let parts = outputs.parts.clone();
-    let result = exchange(&inner, &from, ask, outputs, waiting, cancelled).await;
-    if let Err(why) = result {
-        let why: Arc<str> = why.into();
-        for part in parts {
-            let _ = part.send(Err(why.clone()));
-        }
+    let outputs = Arc::new(outputs);
+    if let Err(why) = exchange(&inner, &from, ask, outputs.clone(), waiting, cancelled).await {
+        outputs.fail(&why);
     }
     drop(one);
 }
@@ -78,40 +107,36 @@ async fn exchange(
     inner: &Arc<Inner>,
     from: &str,
     ask: Ask,
-    outputs: Outputs,
+    outputs: Arc<Outputs>,
     waiting: Arc<Waiting>,
     mut cancelled: oneshot::Receiver<()>,
 ) -> Result<(), String> {
-    let cancel = Cancel::new();
-    let (ready_tx, ready) = oneshot::channel();
-    let mut popping = tokio::task::spawn_blocking({
-        let (inner, from, flow) = (inner.clone(), from.to_owned(), ask.flow.clone());
-        let (cancel, waiting) = (cancel.clone(), waiting.clone());
-        move || pop(&inner, &from, &flow, &outputs, &waiting, &cancel, ready_tx)
-    });
-    let stop = || {
-        cancel.cancel();
-        waiting.wake();
-    };
-    // The receiver is attached, or will say why not.
-    if ready.await.is_err() {
-        return popping.await.unwrap_or_else(|e| Err(e.to_string()));
-    }
+    let gone = |e: std::io::Error| format!("the worker of host `{from}` has gone: {e}");
+    // It begins its task, and asks others for their rows, while the flow is made.
     let asked = async {
         let mut stream = UnixStream::connect(inner.asks(from)).await?;
         ask::write(&mut stream, &ask).await?;
         std::io::Result::Ok(stream)
     };
-    let gone = |e: std::io::Error| format!("the worker of host `{from}` has gone: {e}");
-    let mut stream = match asked.await {
-        Ok(stream) => stream,
-        Err(e) => {
-            stop();
-            let _ = popping.await;
-            return Err(gone(e));
-        }
-    };
+    let mut stream = asked.await.map_err(gone)?;
     let (mut answers, mut asks) = stream.split();
+
+    let cancel = Cancel::new();
+    let (made_tx, made) = oneshot::channel();
+    let mut popping = tokio::task::spawn_blocking({
+        let (inner, from, flow) = (inner.clone(), from.to_owned(), ask.flow.clone());
+        let (cancel, waiting) = (cancel.clone(), waiting.clone());
+        move || pop(&inner, &from, &flow, &outputs, &waiting, &cancel, made_tx)
+    });
+    let stop = || {
+        cancel.cancel();
+        waiting.wake();
+    };
+    if made.await.is_err() {
+        return popping.await.unwrap_or_else(|e| Err(e.to_string()));
+    }
+    // If it is gone, its answer does not come, either.
+    let _ = asks.write_u8(MADE).await;
     let answer = ask::read_answer(&mut answers);
     tokio::pin!(answer);
     let said = |answer: std::io::Result<ask::Answer>| answer.map_err(gone)?.into_result();
@@ -119,7 +144,7 @@ async fn exchange(
         biased;
         _ = &mut cancelled => {
             stop();
-            let _ = tokio::io::AsyncWriteExt::shutdown(&mut asks).await;
+            let _ = asks.shutdown().await;
             let _ = popping.await;
             // It has ended there, too, when it answers.
             let _ = answer.await;
@@ -144,7 +169,7 @@ async fn exchange(
         popped = &mut popping => {
             let popped = popped.unwrap_or_else(|e| Err(e.to_string()));
             if popped.is_err() {
-                let _ = tokio::io::AsyncWriteExt::shutdown(&mut asks).await;
+                let _ = asks.shutdown().await;
             }
             // Who fills it knows better what went wrong.
             match (said(answer.await), popped) {
@@ -162,17 +187,16 @@ fn pop(
     outputs: &Outputs,
     waiting: &Waiting,
     cancel: &Cancel,
-    ready: oneshot::Sender<()>,
+    is_made: oneshot::Sender<()>,
 ) -> Result<(), String> {
     let made = Made::new(&inner.contact, flow, from, &inner.host).map_err(|e| e.to_string())?;
+    let _ = is_made.send(());
     let result = (|| -> Result<(), Box<dyn std::error::Error>> {
         let options = Options { cancel: cancel.clone(), ..Options::default() };
         let mut receiver = Receiver::attach(inner.contact.clone(), flow, &options)?;
-        let _ = ready.send(());
         while let Some(batch) = receiver.receive()? {
             let (part, batch) = take(&batch)?;
-            let number = (part as usize).checked_sub(outputs.start);
-            let Some(output) = number.and_then(|number| outputs.parts.get(number)) else {
+            let Some(output) = outputs.of(part) else {
                 return Err(format!("rows of partition {part} came, which nobody has asked for").into());
             };
             let bytes = bytes_of(&batch);
@@ -182,6 +206,8 @@ fn pop(
                 waiting.remove(bytes);
             }
         }
+        // Who reads goes on while the flow is deleted.
+        outputs.end();
         Ok(())
     })();
     let deleted = made.delete();
