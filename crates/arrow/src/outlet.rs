@@ -15,6 +15,8 @@ pub trait Outlet {
     fn ring(&self, consumer: usize) -> Option<u32>;
     /// Bytes of the longest record.
     fn max_record(&self) -> usize;
+    /// Bytes of the longest record that goes into the item that has begun for this consumer; 0 if none has.
+    fn left(&self, consumer: usize) -> usize;
     /// Whether several consumers take items out of the one ring, each some of them.
     fn shares(&self) -> bool;
     /// Waits for room for a record of at most `len` bytes in the ring to `consumer`, and has `fill` write it there, which says how long it
@@ -58,6 +60,10 @@ impl Outlet for FlowProducer {
 
     fn max_record(&self) -> usize {
         FlowProducer::max_record(self)
+    }
+
+    fn left(&self, consumer: usize) -> usize {
+        FlowProducer::left(self, consumer)
     }
 
     fn shares(&self) -> bool {
@@ -127,6 +133,10 @@ impl Outlet for Rings {
 
     fn max_record(&self) -> usize {
         self.writers.iter().map(SegmentWriter::max_record).min().unwrap_or(0)
+    }
+
+    fn left(&self, consumer: usize) -> usize {
+        self.writers.get(consumer).map_or(0, SegmentWriter::left)
     }
 
     fn shares(&self) -> bool {

@@ -14,11 +14,20 @@ use crate::rows::Rows;
 use crate::schema::Wire;
 use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
+/// Of an item, the part that is worth a part of a batch.
+const WORTH: usize = 8;
+
+/// How many of the `rows` in `ready` to try where only `room` bytes are: fewer, and at least one.
+fn fitting(rows: usize, ready: &Ready<'_>, room: usize) -> usize {
+    (rows * room / ready.len * 15 / 16).clamp(1, rows.saturating_sub(1).max(1))
+}
+
 /// The pushing side of a flow of record batches of one schema.
 ///
-/// A batch is divided by rows where an item can't hold it: each part is a batch of its own at the receiver, in order. What has
-/// begun an item is pushed when the next part does not fit it, by [`flush`](Self::flush) and by [`close`](Self::close). In a load
-/// balance flow each part fills an item of its own, with the schema before it.
+/// A batch is divided by rows where an item can't hold it, and where an eighth of an item or more is left of one that has begun: each
+/// part is a batch of its own at the receiver, in order. What has begun an item is pushed when the next part does not fit it, by
+/// [`flush`](Self::flush) and by [`close`](Self::close). In a load balance flow each part fills an item of its own, with the schema
+/// before it.
 pub struct Sender<O: Outlet = FlowProducer> {
     out: O,
     schema: SchemaRef,
@@ -226,16 +235,24 @@ impl<O: Outlet> Sender<O> {
         let room = self.room();
         let (mut done, mut step) = (0, rows.len());
         loop {
-            let part = step.min(rows.len() - done);
-            let ready = Ready::new(plan(fields(), columns, &rows.part(done, part)));
+            let mut part = step.min(rows.len() - done);
+            let mut ready = Ready::new(plan(fields(), columns, &rows.part(done, part)));
             if ready.len > room {
                 if part <= 1 {
                     let mut row = 0;
                     rows.part(done, part).each(|start, _| row = start);
                     return Err(Error::RowTooLong { row, bytes: ready.len, room });
                 }
-                step = (part * room / ready.len * 15 / 16).clamp(1, part - 1);
+                step = fitting(part, &ready, room);
                 continue;
+            }
+            let left = self.left(consumer);
+            if left >= room / WORTH && ready.len > left {
+                let fewer = fitting(part, &ready, left);
+                let smaller = Ready::new(plan(fields(), columns, &rows.part(done, fewer)));
+                if smaller.len <= left {
+                    (part, ready) = (fewer, smaller);
+                }
             }
             if !self.put(consumer, ring, &ready)? {
                 return Ok(done);
@@ -245,6 +262,11 @@ impl<O: Outlet> Sender<O> {
                 return Ok(done);
             }
         }
+    }
+
+    /// Bytes that the messages of a part may have to go into the item that has begun.
+    fn left(&self, consumer: usize) -> usize {
+        if self.out.shares() { 0 } else { self.out.left(consumer).saturating_sub(HEADER + ALIGNMENT - 1) }
     }
 
     /// Bytes that the messages of a part may have.

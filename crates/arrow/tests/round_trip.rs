@@ -4,7 +4,7 @@ mod common;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use common::{batch, pair, types};
+use common::{batch, pair, ring, types};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use zsr_arrow::{Error, Receiver, RingReader, Rings, Sender, hash_rows};
@@ -73,6 +73,21 @@ fn a_batch_larger_than_an_item_comes_in_parts() {
     sender.send(&sent).unwrap();
     sender.close().unwrap();
     assert!(expect(receiver, &sent) > 20);
+}
+
+#[test]
+fn what_is_left_of_an_item_takes_rows_of_the_next_batch() {
+    use arrow_schema::DataType::*;
+    // Rows of one batch take 45 of the 64 KiB of an item.
+    let sent = batch(&[Int64, Int64], 2800 * 20, 7);
+    let (tx, rx) = ring(64 << 10, 32);
+    let mut sender = Sender::over(Rings::new(vec![tx]), sent.schema()).unwrap();
+    for at in 0..20 {
+        sender.send(&sent.slice(at * 2800, 2800)).unwrap();
+    }
+    sender.close().unwrap();
+    let items = rx.into_consumer().unread().unwrap();
+    assert!((14..17).contains(&items), "{items} items for 20 times 45 KiB");
 }
 
 #[test]

@@ -153,6 +153,11 @@ impl FlowProducer {
         (self.item_size as usize).saturating_sub(HEADER_LEN + LENGTH_LEN)
     }
 
+    /// Bytes of the longest record of any length that goes into the item that has begun for this consumer; 0 if none has.
+    pub fn left(&self, consumer: usize) -> usize {
+        self.lanes.get(consumer).map_or(0, |lane| lane.writer.left())
+    }
+
     /// A number of the ring to this consumer that no other ring of this producer has or had: of two calls that answer differently,
     /// consumers have joined or left in between. `None` if there is no such consumer.
     pub fn ring(&self, consumer: usize) -> Option<u32> {

@@ -135,6 +135,11 @@ impl SegmentWriter {
         if self.tuple > 0 { self.tuple as usize } else { self.room - LENGTH_LEN }
     }
 
+    /// Bytes of the longest record that goes into the segment that is open; 0 if none is.
+    pub fn left(&self) -> usize {
+        if self.count == 0 { 0 } else { (self.room - self.used).saturating_sub(self.needs(0)) }
+    }
+
     /// Adds a record, waiting for the ring as long as it takes.
     ///
     /// # Errors
