@@ -22,8 +22,8 @@ DEVICES = {"producer": "zsr_producer", "consumer": "zsr_consumer", "q1": "zsr_q1
 
 
 def sources(fpga=FPGA):
-    package = fpga / "rtl" / "zsr_pkg.sv"
-    return [package, *sorted({*(fpga / "rtl").glob("*.sv"), *(fpga / "examples").glob("*/*.sv")} - {package})]
+    lists = [fpga / "rtl/zsr.f", fpga / "examples/q1/q1.f"]
+    return [list.parent / name for list in lists for name in list.read_text().split()]
 
 
 def simulate(job, build, fpga=FPGA):

@@ -1,0 +1,15 @@
+zsr_pkg.sv
+zsr_burst.sv
+zsr_consumer.sv
+zsr_consumer_core.sv
+zsr_consumer_ctl.sv
+zsr_ctl_port.sv
+zsr_doorbell.sv
+zsr_fifo.sv
+zsr_framer.sv
+zsr_producer.sv
+zsr_producer_core.sv
+zsr_producer_ctl.sv
+zsr_reader.sv
+zsr_regs.sv
+zsr_writer.sv
