@@ -86,10 +86,10 @@ pub fn run(
         topology.links.len(),
         topology.flows.len()
     ));
-    let system = System::start(topology, &artifacts, options.pcap.as_deref(), &control.cancel)?;
+    let mut system = System::start(topology, &artifacts, options.pcap.as_deref(), &control.cancel)?;
     let mut inputs = Vec::new();
     for (flow, (spec, prepared)) in topology.flows.iter().zip(&prepared).enumerate() {
-        inputs.push(attach(&system, flow, spec, prepared)?);
+        inputs.push(attach(&mut system, flow, spec, prepared, control, progress)?);
     }
     let setup = started.elapsed();
 
@@ -174,21 +174,31 @@ fn artifacts(topology: &Topology, options: &RunOptions) -> Result<Artifacts, Art
     }
 }
 
-/// Handles of a flow's rings.
+/// Handles of a flow's rings. Says which consumers are no CPUs, and for which a CPU stands in.
 fn attach<'p>(
-    system: &System<'_>,
+    system: &mut System<'_>,
     index: usize,
     flow: &Flow,
     prepared: &'p Prepared,
+    control: &Control,
+    progress: &mut dyn Progress,
 ) -> Result<FlowInput<'p>, RunError> {
     let mut producers = Vec::new();
     for endpoint in &flow.producers {
         let lanes: Result<_, _> = endpoint.rings.iter().map(|r| system.hosts.producer(*r)).collect();
         producers.push(lanes?);
     }
-    let consumers: Result<_, _> =
-        flow.consumers.iter().flat_map(|e| &e.rings).map(|r| system.hosts.consumer(*r)).collect();
-    Ok(FlowInput { flow: index, prepared, producers, consumers: consumers? })
+    let (mut consumers, mut paces) = (Vec::new(), Vec::new());
+    for endpoint in &flow.consumers {
+        for ring in &endpoint.rings {
+            let taker = system.taker(&endpoint.name, *ring, &control.cancel)?;
+            taker.device.iter().for_each(|text| progress.phase(text));
+            taker.stand_in.iter().for_each(|text| progress.warn(text));
+            consumers.push(taker.consumer);
+            paces.push(taker.pace);
+        }
+    }
+    Ok(FlowInput { flow: index, prepared, producers, consumers, paces })
 }
 
 /// What to expect over all flows; different units are not added.

@@ -1,13 +1,20 @@
 //! What systems are made of, in one process (`run`) and as processes (`process`): a switch without a program, what a NIC is made
-//! with, and a link's latency, rate and faults.
+//! with, a link's latency, rate and faults, and programs of zsr's own.
 
 use crate::dataplane::ticks;
+use std::path::PathBuf;
 use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
 use zsr_p4runtime_server::empty_program;
 use zsr_soft_nic::NicConfig;
 use zsr_soft_switch::{Switch, SwitchConfig};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 use zsr_wire::Mac;
+
+/// A program of zsr's that is not in this one: the one beside it, or else the name, for PATH.
+pub fn own_program(name: &str) -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(name));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
+}
 
 /// Why there is no switch.
 #[derive(Debug, thiserror::Error)]

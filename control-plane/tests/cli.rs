@@ -340,6 +340,66 @@ fn what_fails_while_running_is_one_message_and_exit_code_1() {
     }
 }
 
+const DEVICES: &str = "\
+hosts: [h1, {name: gpu, stand_in: 100000}, {name: fpga, memory: fpga-sim, stand_in: 50000}]
+flows:
+  - {name: f, kind: load-balance, producers: [h1], consumers: [gpu, fpga], item_size: 256, ring_size: 16KiB}
+workload: {kind: synthetic, items: 500}
+";
+
+/// `zsr run` of [`DEVICES`] by a zsr that has nothing beside it, with `program` as the only one on PATH.
+fn run_devices(program: Option<&str>) -> Text {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, path) = folder(DEVICES);
+    let alone = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let own = alone.path().join("zsr");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_zsr"), &own).unwrap();
+    if let Some(program) = program {
+        let path = folder.path().join("zsr-fpga-pop");
+        std::fs::write(&path, program).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut run = Command::new(own);
+    text(&run.args(["run", as_str(&path), "-q"]).env("PATH", folder.path()).output().unwrap())
+}
+
+#[test]
+fn a_cpu_that_stands_in_for_a_device_is_named() {
+    let t = run_devices(None);
+    assert_eq!(t.code, Some(0), "{}{}", t.out, t.err);
+    let said: Vec<&str> = t.err.lines().collect();
+    assert_eq!(said.len(), 2, "{}", t.err);
+    assert_eq!(said[0], "consumer `gpu`: a CPU stands in for it, at 100000 records/s");
+    let fpga = "consumer `fpga`: a CPU stands in for its FPGA, at 50000 records/s: zsr-fpga-pop is neither beside zsr nor on PATH";
+    assert!(said[1].starts_with(fpga), "{}", t.err);
+    assert!(t.out.contains("OK: every item arrived exactly once"), "{}", t.out);
+}
+
+#[test]
+fn a_design_that_is_none_is_one_message_and_exit_code_1() {
+    for (program, part) in [
+        ("#!/bin/sh\nexit 3\n", "zsr-fpga-pop ended with exit status: 3"),
+        ("#!/bin/sh\nexit 0\n", "zsr-fpga-pop ended at once"),
+        ("#!/bin/sh\necho no such pins >&2\nexit 3\n", "exit status: 3: no such pins"),
+        (
+            "#!/bin/sh\necho zsr-fpga-pop 2 64\n",
+            "says `zsr-fpga-pop 2 64`, and `zsr-fpga-pop 1 BITS` was expected",
+        ),
+        ("#!/bin/sh\necho zsr-fpga-pop 1 64\n", "zsr-fpga-pop ended before the stream did"),
+        ("#!/bin/sh\necho zsr-fpga-pop 1 64\necho short\n", "zsr-fpga-pop: it ended inside an item"),
+        ("no program", "zsr-fpga-pop does not start: Exec format error"),
+    ] {
+        let t = run_devices(Some(program));
+        assert_eq!(t.code, Some(1), "{program}: {}{}", t.out, t.err);
+        let said: Vec<&str> = [&t.out, &t.err]
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter(|l| l.contains("consumer `fpga`"))
+            .collect();
+        assert!(said.len() == 1 && said[0].contains(part), "{program}: {}{}", t.out, t.err);
+    }
+}
+
 #[test]
 fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-// A verilated zsr_producer or zsr_consumer at the ring of a flow: clock, registers, control words.
+// A verilated zsr_producer or zsr_consumer at a ring: clock, registers, control words.
 #ifndef ZSR_COSIM_DEVICE_HPP
 #define ZSR_COSIM_DEVICE_HPP
 
@@ -23,6 +23,9 @@ using clock = std::chrono::steady_clock;
 constexpr std::uint32_t run = 1, close_it = 4, abort_it = 8;
 constexpr std::uint32_t attached = 1, closed = 2, aborted = 4, peer_aborted = 8, corrupt = 16, bus_error = 32, bad_config = 64;
 
+// Version of the rings' layout that the designs know.
+constexpr std::uint32_t abi = 1;
+
 inline volatile std::sig_atomic_t stopped = 0;
 inline void stop_on_signals() {
     struct sigaction how = {};  // without SA_RESTART: a read of the input ends, too
@@ -34,7 +37,7 @@ struct failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Options of both programs; what is left over are the program's own.
+// Options of all programs; each uses its own. `at_flow`: it attaches to a flow, which has to be named.
 struct options {
     std::string flow;
     const char *system = nullptr, *member = nullptr;
@@ -42,8 +45,9 @@ struct options {
     unsigned latency = 32;
     std::uint64_t seed = 1;
     unsigned record_size = 32;
+    std::uint32_t ring_size = 0, item_size = 0, big_endian = 0;
 
-    options(int argc, char **argv, const char *usage) {
+    options(int argc, char **argv, const char *usage, bool at_flow = true) {
         auto number = [&](const char *text, double least) {
             char *end;
             double value = std::strtod(text, &end);
@@ -69,9 +73,12 @@ struct options {
             else if (name == "--latency") latency = static_cast<unsigned>(number(argv[i], 1));
             else if (name == "--seed") seed = static_cast<std::uint64_t>(number(argv[i], 0));
             else if (name == "--record-size") record_size = static_cast<unsigned>(number(argv[i], 1));
+            else if (name == "--ring-size") ring_size = static_cast<std::uint32_t>(number(argv[i], 1));
+            else if (name == "--item-size") item_size = static_cast<std::uint32_t>(number(argv[i], 1));
+            else if (name == "--big-endian") big_endian = number(argv[i], 0) != 0;
             else throw failure("`" + name + "` is not known: " + usage);
         }
-        if (flow.empty()) throw failure(std::string("which flow? ") + usage);
+        if (flow.empty() == at_flow) throw failure(std::string(at_flow ? "which flow? " : "it takes no flow: ") + usage);
     }
 };
 
@@ -155,7 +162,9 @@ public:
     // Attaches the design to the ring, and waits until it is.
     void attach(std::uint32_t id) {
         reset();
-        if (get(0x00) != id || (get(0x04) & 0xffff) != 1) throw failure("the design is another: ID " + std::to_string(get(0x00)));
+        std::uint32_t version = get(0x04);
+        if (get(0x00) != id || (version & 0xffff) != abi) throw failure("the design is another: ID " + std::to_string(get(0x00)));
+        data_width = version >> 16;
         auto log2 = [](std::uint32_t n) { return static_cast<std::uint32_t>(std::countr_zero(n)); };
         set(0x10, aperture & 0xffffffff);
         set(0x14, aperture >> 32);
@@ -201,6 +210,7 @@ public:
     Top top;
     bus memory;
     std::uint64_t cycles = 0;
+    unsigned data_width = 0;  // bits, known when it is attached
 
 protected:
     virtual void before() = 0;

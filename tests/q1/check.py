@@ -1,6 +1,6 @@
 """check.py DIST BUILD [SCALE]: TPC-H Q1 over lineitem at three unlike consumers of a flow, against DuckDB on the same rows. DIST: an installed
 tree (cargo xtask dist); BUILD: where cpu, zsr-fpga-q1 and zsr-fpga-push are."""
-import collections, decimal, glob, json, os, struct, subprocess, sys, tempfile
+import collections, contextlib, decimal, glob, json, os, signal, struct, subprocess, sys, tempfile, time
 
 import duckdb
 
@@ -28,12 +28,79 @@ Q1 = """SELECT l_returnflag || l_linestatus, count(*), sum(l_quantity), sum(l_ex
 SCALES = (0, 2, 2, 4, 6, 2)
 
 
-def table(zsr, work, scale):
-    """Rows of lineitem, which `zsr run` makes, in DuckDB; gives them as two files of tuples."""
+class Run:
+    """`zsr run TOPOLOGY ARGS`, with the design of `build` on PATH."""
+
+    def __init__(self, zsr, build, *args):
+        env = os.environ | {"PATH": f"{build}:{os.environ['PATH']}"}
+        self.process = subprocess.Popen([zsr, "run", TOPOLOGY, *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        start_new_session=True)
+        self.said = ""
+
+    def until(self, words):
+        """Waits for a line of progress."""
+        for line in self.process.stderr:
+            self.said += line
+            if words in line:
+                return
+        raise Failed(f"zsr run said nothing of {words!r}: {self.said}")
+
+    def design(self):
+        """The process of the design."""
+        self.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+        children = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(self.process.pid)], capture_output=True, text=True).stdout
+        designs = [int(line.split()[0]) for line in children.splitlines() if "zsr-fpga-pop" in line]
+        if len(designs) != 1:
+            raise Failed(f"zsr run has these children: {children}")
+        return designs[0]
+
+    def ends(self, code, words):
+        out, err = self.process.communicate(timeout=PATIENCE)
+        self.said += err
+        if self.process.returncode != code or words not in out + self.said:
+            raise Failed(f"zsr run: exit code {self.process.returncode}, not {code}, or no {words!r}: {out}{self.said}")
+        return out
+
+
+def ended(pid):
+    """Waits until a process has ended, which nobody may be told."""
+    with contextlib.suppress(FileNotFoundError):
+        until = time.monotonic() + PATIENCE
+        while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z":
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+                raise Failed(f"the design, process {pid}, did not end with its run")
+            time.sleep(0.01)
+
+
+def through_verilog(zsr, build):
+    """A run whose consumer `fpga` is the verilated design, however it ends."""
+    run = Run(zsr, build, "--items", "20000", "--json")
+    run.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+    report = json.loads(run.ends(0, "delivered"))
+    items = {r["name"]: r["items"] for r in report["flows"][0]["rings"]}
+    if not items["lineitem.fpga"]:
+        raise Failed(f"nothing came through the FPGA: {items}")
+    Run(zsr, build, "--items", "10", "--item-size", "4").ends(1, "consumer `fpga`: ")
+    # A Ctrl-C goes to all processes of the terminal's group.
+    for end, code, words in ((lambda run, design: os.killpg(run, signal.SIGINT), 1, "INTERRUPTED"),
+                             (lambda run, design: os.kill(design, signal.SIGKILL), 1, "ended with signal: 9"),
+                             (lambda run, design: os.kill(run, signal.SIGKILL), -9, "")):
+        run = Run(zsr, build, "--items", "1000000000")
+        design = run.design()
+        run.until("delivered ")
+        end(run.process.pid, design)
+        run.ends(code, words)
+        ended(design)
+    print(f"OK q1: zsr run: {items['lineitem.fpga']} items went through Verilog; nothing is left of a run that is interrupted or dies", flush=True)
+
+
+def table(zsr, build, work, scale):
+    """Rows of lineitem, which `zsr run` makes and sends through three consumers, in DuckDB; gives them as two files of tuples."""
     files = os.path.join(work, "rows")
-    done = subprocess.run([zsr, "run", TOPOLOGY, "--scale", str(scale), "-o", files], capture_output=True, text=True, timeout=PATIENCE)
-    if done.returncode:
-        raise Failed(f"zsr run: {done.stdout}{done.stderr}")
+    run = Run(zsr, build, "--scale", str(scale), "-o", files)
+    run.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+    run.ends(0, "OK: every item arrived exactly once")
     db = duckdb.connect()
     columns = ", ".join("'{}': '{}'".format(*c.split()) for c in COLUMNS)
     db.execute(f"CREATE TABLE lineitem AS SELECT * FROM read_csv({sorted(glob.glob(files + '/*'))}, delim='|', header=false, columns={{{columns}}})")
@@ -101,7 +168,8 @@ def equal(said, db, count):
 
 def main(dist, build, scale):
     with tempfile.TemporaryDirectory(prefix="zsr-q1-") as work, System(os.path.join(dist, "bin", "zsr"), TOPOLOGY, flows=False) as system:
-        db, paths, count = table(system.zsr, work, scale)
+        through_verilog(system.zsr, build)
+        db, paths, count = table(system.zsr, build, work, scale)
         system.up()
         print(f"{count} rows; rows per second: {SPEEDS}, the FPGA by its clock of {CLOCK / 1000:.0f} kHz", flush=True)
         seconds = {}

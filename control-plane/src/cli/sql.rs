@@ -2,20 +2,18 @@
 
 use super::args::SqlArgs;
 use super::{FAILED, complain};
+use crate::parts::own_program;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 const PROGRAM: &str = "zsr-sql";
 
 /// Goes on as `zsr-sql`, the one beside this program or else on PATH.
 pub(super) fn sql(args: &SqlArgs) -> u8 {
-    let own = std::env::current_exe().ok();
-    let beside = own.as_ref().map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
-    let mut command = Command::new(beside.unwrap_or_else(|| PathBuf::from(PROGRAM)));
+    let mut command = Command::new(own_program(PROGRAM));
     command.args(&args.args);
-    if let Some(own) = own {
+    if let Ok(own) = std::env::current_exe() {
         command.env("ZSR_COMMAND", own);
     }
     // Returns only if it can't.

@@ -82,6 +82,14 @@ pub enum RunError {
         /// The agent's words.
         reason: String,
     },
+    /// A verilated design does not start.
+    #[error("consumer `{consumer}`: {reason}")]
+    Design {
+        /// The consumer.
+        consumer: String,
+        /// The program, and what is wrong.
+        reason: String,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {

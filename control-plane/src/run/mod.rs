@@ -1,13 +1,16 @@
 //! `zsr run`: a whole system inside one process.
 
 mod delays;
+mod design;
 pub mod error;
 pub use zsr_fabric as fabric;
 pub mod hosts;
 pub mod in_hand;
 pub mod system;
+mod takers;
 pub mod watch;
 
 pub use delays::Delays;
 pub use error::RunError;
 pub use system::System;
+pub use takers::Taker;

@@ -1,6 +1,7 @@
 //! One topology brought up inside this process: hosts with soft NICs and their agents, links, the software switch with its
 //! P4Runtime server, and the controller between them. It is the controller of a running system; nothing here knows entries or numbers.
 
+use super::design::Design;
 use super::error::RunError;
 use super::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use super::hosts::Hosts;
@@ -36,6 +37,8 @@ pub struct System<'t> {
     pub flows: Vec<Flow>,
     /// What the controller has reported.
     pub reports: Reports,
+    /// Those at consumers' rings.
+    pub(super) designs: Vec<Design>,
     base: Base,
 }
 
@@ -115,7 +118,7 @@ impl<'t> System<'t> {
             }
             Ok::<_, RunError>(flows)
         })?;
-        let mut system = System { topology, hosts, controller, flows, reports, base };
+        let mut system = System { topology, hosts, controller, flows, reports, designs: Vec::new(), base };
         system.hosts.name_rings(topology, &system.flows);
         Ok(system)
     }
@@ -133,6 +136,7 @@ impl<'t> System<'t> {
     /// Takes the flows down: workers stop, entries go, queue pairs and keys are given back, servers and threads end.
     pub fn stop(mut self) -> Result<FabricStats, RunError> {
         self.reports.end();
+        self.designs.clear();
         let (controller, hosts) = (&self.controller, &mut self.hosts);
         let result = self.base.runtime.block_on(async {
             let deleted = controller.shutdown().await;

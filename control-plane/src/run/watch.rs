@@ -33,6 +33,11 @@ impl Reports {
         std::mem::take(&mut self.said().notes)
     }
 
+    /// The run has failed, for this reason.
+    pub(super) fn fail(&self, why: String) {
+        self.said().fatal.get_or_insert(why);
+    }
+
     /// What is reported from now on is not about the run.
     pub(super) fn end(&self) {
         self.said().ended = true;

@@ -224,6 +224,8 @@ pub struct Host {
     pub byte_order: ByteOrder,
     /// Where its rings are that say nothing else.
     pub memory: MemoryKind,
+    /// Records per second of a CPU that takes its consumers' place in `zsr run`, where no program for its own device is there.
+    pub stand_in: Option<u32>,
     /// What the NIC is.
     pub nic: NicKind,
     /// Where its agent listens, if that runs on another machine, in a guest or in a container, and is started there.

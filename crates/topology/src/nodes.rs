@@ -23,6 +23,8 @@ pub(crate) const MAX_PORT: u64 = 499;
 const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 /// Where packet-in and packet-out go unless the file says otherwise.
 const DEFAULT_CPU_PORT: u32 = 510;
+/// Records per second of a CPU that stands in for a device.
+const STAND_INS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
 /// As many hosts as the switch program has room for.
 const MAX_HOSTS: usize = 1024;
 
@@ -228,7 +230,8 @@ impl Builder<'_> {
             }
             _ => None,
         };
-        let known = ["name", "ip", "mac", "byte_order", "memory", "nic", "agent", "mtu", "vlan", "rings"];
+        let known =
+            ["name", "ip", "mac", "byte_order", "memory", "stand_in", "nic", "agent", "mtu", "vlan", "rings"];
         let index = self.topology.hosts.len();
         let mut host = Host {
             name: String::new(),
@@ -236,6 +239,7 @@ impl Builder<'_> {
             mac: MacAddr([0; 6]),
             byte_order: ByteOrder::Little,
             memory: MemoryKind::Host,
+            stand_in: None,
             nic: NicKind::Soft { interface: None },
             agent: None,
             mtu: self.defaults.mtu,
@@ -261,6 +265,8 @@ impl Builder<'_> {
                     host.byte_order = order.value;
                 }
                 host.memory = self.memory(&table).unwrap_or_default();
+                let stand_in = self.reader.integer(&table, "stand_in", STAND_INS);
+                host.stand_in = stand_in.map(|at| at.value as u32);
                 host.nic = self.nic(&table);
                 host.agent = self.agent(&table);
                 if let Some(mtu) = self.mtu(&table) {

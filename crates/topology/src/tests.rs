@@ -134,14 +134,16 @@ fn nodes() {
     memory("gpu", "'memory' of host 'h3' is 'gpu'");
     memory("'pci:0000:00:05.0:9'", "'memory' of host 'h3' is 'pci:0000:00:05.0:9'");
     memory("[host]", "'memory' of host 'h3' is a list");
+    one_error("links:", "  - {name: h3, stand_in: 0}\nlinks:", 11, 26, "'stand_in' of host 'h3' is '0'");
 }
 
 #[test]
 fn where_rings_are() {
-    let text = "hosts: [h1, {name: h2, memory: 'gpu:1:host'}, {name: h3, memory: 'pci:0000:00:05.0:2:wc'}]\nflows: []\n";
+    let text = "hosts: [h1, {name: h2, memory: 'gpu:1:host', stand_in: 7}, {name: h3, memory: 'pci:0000:00:05.0:2:wc'}]\nflows: []\n";
     let topology = parse(text).expect("a topology");
     let memory: Vec<String> = topology.hosts.iter().map(|h| h.memory.to_string()).collect();
     assert_eq!(memory, ["host", "gpu:1:host", "pci:0000:00:05.0:2:wc"]);
+    assert_eq!(topology.hosts.iter().map(|h| h.stand_in).collect::<Vec<_>>(), [None, Some(7), None]);
 
     let text = "
 hosts: [{name: h1, memory: fpga-sim, rings: [{name: in, role: consumer, memory: host}]}, h2]

@@ -7,6 +7,7 @@ use super::drive::Meter;
 use super::error::WorkloadError;
 use super::item;
 use super::output::OutputFile;
+use super::pace::Pace;
 use super::source::Prepared;
 use super::tally::Tally;
 use super::verify::Verification;
@@ -51,6 +52,7 @@ pub(crate) struct Intake<'a> {
     pub prepared: &'a Prepared,
     pub meter: &'a Meter,
     pub output: Option<OutputFile>,
+    pub pace: Option<Pace>,
     pub peers: Vec<Peer>,
     pub verdict: Verification,
     /// Hash over the producers and numbers of all items in the order of their arrival.
@@ -88,6 +90,7 @@ impl<'a> Intake<'a> {
             prepared,
             meter,
             output,
+            pace: None,
             peers,
             verdict: Verification::default(),
             order: 0,
@@ -157,6 +160,7 @@ impl<'a> Intake<'a> {
             output.raw(bytes)?;
         }
         self.meter.delivered(count, count * size as u64);
+        self.keep_pace(count);
         Ok(())
     }
 
@@ -289,7 +293,14 @@ impl<'a> Intake<'a> {
         }
         let after = peer.tally;
         self.meter.delivered(after.records - before.records, after.bytes - before.bytes);
+        self.keep_pace(after.records - before.records);
         Ok(())
+    }
+
+    fn keep_pace(&mut self, records: u64) {
+        if let Some(pace) = &mut self.pace {
+            pace.took(records);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::compare::{Received, compare};
 use super::consume::{Intake, Peer};
 use super::error::WorkloadError;
 use super::output::{OutputFile, OutputPlan};
+use super::pace::Pace;
 use super::produce::{self, Lane};
 use super::source::{Prepared, Source};
 
@@ -86,6 +87,8 @@ pub struct FlowInput<'a> {
     pub producers: Vec<Vec<Producer>>,
     /// Handles of the consumer rings.
     pub consumers: Vec<Consumer>,
+    /// Records per second that these consumers keep to; `None`, or nothing here: as many as they can take.
+    pub paces: Vec<Option<u32>>,
 }
 
 /// What one ring carried, as its PU counted.
@@ -311,6 +314,7 @@ enum Job<'a> {
         ring: usize,
         handle: Consumer,
         output: Option<OutputFile>,
+        pace: Option<u32>,
     },
 }
 
@@ -320,7 +324,7 @@ fn jobs_of<'a>(
     input: FlowInput<'a>,
     output: Option<&OutputPlan>,
 ) -> Result<Vec<Job<'a>>, WorkloadError> {
-    let FlowInput { flow: index, prepared, producers, consumers } = input;
+    let FlowInput { flow: index, prepared, producers, consumers, paces } = input;
     let wrong = |name: &str, found: String, wanted: String| WorkloadError::WrongRings {
         flow: name.to_owned(),
         found,
@@ -356,6 +360,7 @@ fn jobs_of<'a>(
             ring,
             handle,
             output,
+            pace: paces.get(number).copied().flatten(),
         });
     }
     for (number, (endpoint, handles)) in flow.producers.iter().zip(producers).enumerate() {
@@ -411,8 +416,9 @@ impl Job<'_> {
                     error: result.err(),
                 }
             }
-            Job::Consumer { flow, number, prepared, producers, name, ring, handle, output } => {
+            Job::Consumer { flow, number, prepared, producers, name, ring, handle, output, pace } => {
                 let mut intake = Intake::new(&name, number, &producers, prepared, meter, output);
+                intake.pace = pace.map(|rate| Pace::new(rate, &control.cancel));
                 let (stats, result) = intake.drain(handle);
                 let Intake { peers, order, verdict, .. } = intake;
                 let mut tally = Tally::default();

@@ -21,6 +21,7 @@ mod error;
 mod file;
 pub mod item;
 mod output;
+mod pace;
 mod produce;
 mod source;
 mod tally;

@@ -104,7 +104,7 @@ fn run(t: &Topology, output: Option<&OutputPlan>, meddle: Meddle) -> FlowOutcome
     let (producers, consumers, fabric) = rings(t);
     let switch = std::thread::spawn(move || forward(fabric, meddle));
     let meter = Meter::default();
-    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers };
+    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces: Vec::new() };
     let control = Control::default();
     let mut outcomes = run_flow(t, vec![input], output, &control, &meter, &mut |_| {});
     switch.join().unwrap();
@@ -299,7 +299,7 @@ fn a_stop_request_delivers_what_was_pushed() {
     let switch = std::thread::spawn(move || forward(fabric, faithful));
     let meter = Meter::default();
     let control = Control::default();
-    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers };
+    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces: Vec::new() };
     let mut tick = |meter: &Meter| {
         if meter.delivered_records() > 0 {
             control.stop.cancel();
@@ -310,6 +310,29 @@ fn a_stop_request_delivers_what_was_pushed() {
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert!(!outcome.complete, "stopped, yet complete");
     assert!(outcome.verification.is_exact() && outcome.verification.delivered.items > 0);
+}
+
+#[test]
+fn a_consumer_keeps_its_pace() {
+    // Items, and records in segments.
+    for workload in ["{kind: synthetic, items: 300}", "{kind: file, path: Cargo.toml, format: lines}"] {
+        let t = topology("producers: [a], consumers: [b]", workload);
+        let prepared = prepare(&t.flows[0], 0).unwrap();
+        let (producers, consumers, fabric) = rings(&t);
+        let switch = std::thread::spawn(move || forward(fabric, faithful));
+        let paces = vec![Some(200)];
+        let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces };
+        let control = Control::default();
+        let outcome = run_flow(&t, vec![input], None, &control, &Meter::default(), &mut |_| {}).remove(0);
+        switch.join().unwrap();
+        assert!(outcome.error.is_none() && outcome.verification.is_exact(), "{:?}", outcome.error);
+        let records = outcome.verification.delivered.records.max(outcome.verification.delivered.items);
+        assert!(
+            outcome.elapsed.as_secs_f64() >= records as f64 / 200.0 - 0.05,
+            "{records} in {:?}",
+            outcome.elapsed
+        );
+    }
 }
 
 #[test]

@@ -70,7 +70,9 @@ impl Memories {
         match kind {
             MemoryKind::Host => Ok(self.of_host(bytes, order)?),
             MemoryKind::FpgaSim => {
-                Ok(Arc::new(sim::Simulated::before(self.of_host(bytes, order)?).map_err(refused)?))
+                // A verilated design is a process of its own.
+                let memory = Arc::new(SharedMemory::create(bytes, order)?);
+                Ok(Arc::new(sim::Simulated::before(memory).map_err(refused)?))
             }
             _ => self.backend(kind).and_then(|backend| backend.allocate(bytes, order)).map_err(refused),
         }
