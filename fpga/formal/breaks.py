@@ -1,4 +1,5 @@
-"""Breaks of the sources, one place each: the model that is to notice it, the file, what is there (once), what stands there instead."""
+"""Breaks of the sources, one place each: the model that is to notice it, the file, what is there (once), what stands there instead.
+Those of STALLS leave something waiting for ever, of which the response that is named has to tell."""
 
 BREAKS = [
     ("producer", "zsr_writer.sv", "space <= limit - planned;", "space <= '1;"),
@@ -40,4 +41,12 @@ BREAKS = [
     ("consumer", "zsr_consumer_ctl.sv", "req_flags = flags;", "req_flags = '0;"),
     ("consumer", "zsr_ctl_port.sv", "{page, 5'b0, req_at_64, 6'b0}", "{page, 5'b0, !req_at_64, 6'b0}"),
     ("consumer", "zsr_ctl_port.sv", "{page, 5'b0, req_at_64, 6'b0}", "{page, 4'b0, req_at_64, 7'b0}"),
+]
+
+STALLS = [
+    ("producer", "accepts", "zsr_framer.sv", "else if (!go) flush_wanted <= 1'b0;", ""),
+    ("producer", "publishes", "zsr_producer_ctl.sv", "else if ((acked & ~item_mask) != head)", "else if ((acked & ~item_mask) != head && !low)"),
+    ("producer", "closes", "zsr_producer_ctl.sv", "!partial && taken == acked", "!partial && taken == tail"),
+    ("consumer", "gives_back", "zsr_consumer_ctl.sv", "hungry && wait_left == 0", "!hungry && wait_left == 0"),
+    ("consumer", "ends", "zsr_consumer_ctl.sv", "(head_closed || head_aborted) && head == tail", "head_closed && head == tail"),
 ]

@@ -324,14 +324,16 @@ module producer (
 `endif
 
 `ifdef RESPONSE
-  // The memory and the switch answer within a cycle or two, and the user always has a beat. Then whole items get published, a close
-  // gets done, and the user gets rid of beats.
+  // The memory and the switch answer within a cycle or two, and the user always has a beat and keeps to it that a flush lasts one
+  // cycle. Then whole items get published, a close gets done, and the user gets rid of beats.
   logic [4:0] waits;                       // who has waited for a cycle
+  logic flushed;
   logic [5:0] no_head = 0, no_close = 0, no_beat = 0;
   logic well;
   assign well = attached && state != ENDED && state != LEAVING && !dut__u_ctl__abort_wanted && !dut__u_writer__error && !env_abort &&
       !dut__u_ctl__peer_aborted;
   always_ff @(posedge clk) begin
+    flushed <= flush;
     waits <= {env_head != env_tail && !take, c_ar && !c_rvalid, c_aw && c_w && !c_bvalid, w_done != 0 && aw_open != 0 && !bvalid, 1'b0};
     no_head <= well && taken - env_head >= ITEM && !(c_wvalid && c_wready) ? no_head + 1 : 0;
     no_close <= well && dut__u_ctl__close_wanted && !flags[0] && !(c_wvalid && c_wready) ? no_close + 1 : 0;
@@ -340,6 +342,7 @@ module producer (
   always_comb begin
     assume (rst_n && run && !abort && !take_abort && !lose && !refuse && !any_c_refuse && tvalid);
     assume (awready && wready && c_awready && c_wready && c_arready);
+    assume (!flush || !flushed);
     if (waits[4] && env_head != env_tail) assume (take);
     if (waits[3] && c_ar) assume (any_c_rvalid);
     if (waits[2] && c_aw && c_w) assume (any_c_bvalid);
