@@ -96,6 +96,9 @@ impl Mutant {
             if !mutant.alone && !has_its_pairs(text) {
                 return Err(format!("`{text}` opens or closes a bracket of the text around it"));
             }
+            if !mutant.alone && text.trim_end().ends_with(',') {
+                return Err(format!("`{text}` ends with a comma of the text around it"));
+            }
         }
         Ok(mutant)
     }
@@ -157,6 +160,7 @@ mod tests {
             ("file: a.rs\n", "", "needs `file:`"),
             ("why:", "because:", "`because: All is lost.`"),
             ("let a;", "for a in b {", "opens or closes a bracket"),
+            ("a;\nb\n", "a,\n", "ends with a comma"),
         ] {
             let wrong = Mutant::parse("m".into(), &TEXT.replace(from, to)).unwrap_err();
             assert!(wrong.contains(said), "{wrong}");
