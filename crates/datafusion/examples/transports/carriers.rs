@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::array::{Array, RecordBatch};
 use async_trait::async_trait;
@@ -24,9 +25,11 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 use url::Url;
 use zsr::Place;
-use zsr_datafusion::{Exchange, tpch};
+use zsr_datafusion::{Exchange, Unreachable, tpch};
 
 const HOSTS: [&str; 2] = ["h1", "h2"];
+/// How long flows may take to be deleted.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The transport of batches.
 pub(crate) enum Carrier {
@@ -55,8 +58,22 @@ impl Carried {
     }
 }
 
-/// Starts workers, and gives a session that asks them.
-pub(crate) async fn session(carrier: Carrier, system: &Place, sockets: &Path) -> Result<SessionState> {
+/// Waits until no flow of a query is left.
+pub(crate) async fn gone(flows: &Option<Exchange>) -> Result<(), Unreachable> {
+    let Some(head) = flows else { return Ok(()) };
+    head.idle().await;
+    for host in HOSTS {
+        head.idle_at(host, PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// Starts workers, and gives a session that asks them, and what it has to be asked whether flows are left.
+pub(crate) async fn session(
+    carrier: Carrier,
+    system: &Place,
+    sockets: &Path,
+) -> Result<(SessionState, Option<Exchange>)> {
     let head = Exchange::new(system, "head", "transports", sockets);
     let state = head.session(&HOSTS, 2)?;
     match carrier {
@@ -69,15 +86,14 @@ pub(crate) async fn session(carrier: Carrier, system: &Place, sockets: &Path) ->
                 });
                 is_ready.await.map_err(|e| exec_datafusion_err!("worker of {host}: {e}"))?;
             }
-            Ok(state)
+            Ok((state, Some(head)))
         }
         Carrier::Memory(carried) => {
             let resolver = Memory { workers: Arc::default(), carried };
             let workers = HOSTS.map(|host| (host.to_owned(), worker(resolver.clone())));
             let _ = resolver.workers.set(workers.into());
-            Ok(SessionStateBuilder::new_from_existing(state)
-                .with_distributed_channel_resolver(resolver)
-                .build())
+            let builder = SessionStateBuilder::new_from_existing(state);
+            Ok((builder.with_distributed_channel_resolver(resolver).build(), None))
         }
         Carrier::Grpc(compression) => {
             let resolver = Grpc::default();
@@ -94,10 +110,8 @@ pub(crate) async fn session(carrier: Carrier, system: &Place, sockets: &Path) ->
             }
             let _ = resolver.channels.set(channels);
             let builder = SessionStateBuilder::new_from_existing(state);
-            Ok(builder
-                .with_distributed_channel_resolver(resolver)
-                .with_distributed_compression(compression)?
-                .build())
+            let builder = builder.with_distributed_channel_resolver(resolver);
+            Ok((builder.with_distributed_compression(compression)?.build(), None))
         }
     }
 }

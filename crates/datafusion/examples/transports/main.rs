@@ -45,7 +45,10 @@ type Fault = Box<dyn std::error::Error>;
 /// Time and bytes that one run has taken.
 #[derive(Clone, Copy, Default)]
 struct Taken {
+    /// Until the rows are there.
     clock: Duration,
+    /// Until nothing of the query is left.
+    whole: Duration,
     /// Processor time of this program.
     own: Duration,
     /// Processor time of the system's processes: switch, NICs, controller.
@@ -75,15 +78,15 @@ async fn measure(args: &Args) -> Result<(), Fault> {
             "flows" => Carrier::Flows,
             other => return Err(format!("`{other}` is no transport").into()),
         };
-        let state = carriers::session(carrier, &system, sockets.path()).await?;
+        let (state, flows) = carriers::session(carrier, &system, sockets.path()).await?;
         let context = SessionContext::new_with_state(state);
         tpch::register(&context, args.scale, 2)?;
-        contenders.push((name.as_str(), context));
+        contenders.push((name.as_str(), context, flows));
     }
     println!(
-        "| query | rows that went to another host | MB | transport | ms: least | median | processor ms | of the system | MB at lo |"
+        "| query | rows that went to another host | MB | transport | ms: least | median | until flows are gone | processor ms | of the system | MB at lo |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut sums = vec![Taken::default(); contenders.len()];
     for path in &args.queries {
         let query = std::fs::read_to_string(path)?;
@@ -92,8 +95,9 @@ async fn measure(args: &Args) -> Result<(), Fault> {
         carried.take();
         let mut rows = None;
         let mut went = (0, 0);
-        for (transport, context) in &contenders {
+        for (transport, context, flows) in &contenders {
             let got = ask(context, &query).await.map_err(|e| format!("{name}, {transport}: {e}"))?;
+            carriers::gone(flows).await?;
             if *transport == "memory" {
                 went = carried.take();
             }
@@ -103,10 +107,11 @@ async fn measure(args: &Args) -> Result<(), Fault> {
             }
         }
         if args.instructions {
-            for (transport, context) in &contenders {
+            for (transport, context, flows) in &contenders {
                 let text = CString::new(format!("{name} {transport} rows={} bytes={}", went.0, went.1))?;
                 valgrind::start();
                 ask(context, &query).await?;
+                carriers::gone(flows).await?;
                 valgrind::dump(&text);
                 valgrind::stop();
             }
@@ -114,23 +119,28 @@ async fn measure(args: &Args) -> Result<(), Fault> {
         }
         let mut taken = vec![Vec::new(); contenders.len()];
         for _ in 0..args.rounds {
-            for ((_, context), taken) in contenders.iter().zip(&mut taken) {
+            for ((_, context, flows), taken) in contenders.iter().zip(&mut taken) {
                 let before = now(&system);
                 let begun = Instant::now();
                 ask(context, &query).await?;
                 let clock = begun.elapsed();
+                // Flows are deleted while the rows are read on; who asks next waits for it.
+                carriers::gone(flows).await?;
+                let whole = begun.elapsed();
                 let after = now(&system);
                 taken.push(Taken {
                     clock,
+                    whole,
                     own: after.own - before.own,
                     system: after.system.saturating_sub(before.system),
                     loopback: after.loopback - before.loopback,
                 });
             }
         }
-        for (((transport, _), taken), sum) in contenders.iter().zip(&taken).zip(&mut sums) {
+        for (((transport, ..), taken), sum) in contenders.iter().zip(&taken).zip(&mut sums) {
             let middle = Taken {
                 clock: median(taken.iter().map(|t| t.clock)),
+                whole: median(taken.iter().map(|t| t.whole)),
                 own: median(taken.iter().map(|t| t.own)),
                 system: median(taken.iter().map(|t| t.system)),
                 loopback: median(taken.iter().map(|t| t.loopback)),
@@ -138,13 +148,14 @@ async fn measure(args: &Args) -> Result<(), Fault> {
             let least = taken.iter().map(|t| t.clock).min().unwrap_or_default();
             print_row(&name, went, transport, least, &middle);
             sum.clock += middle.clock;
+            sum.whole += middle.whole;
             sum.own += middle.own;
             sum.system += middle.system;
             sum.loopback += middle.loopback;
         }
     }
     if !args.instructions {
-        for ((transport, _), sum) in contenders.iter().zip(&sums) {
+        for ((transport, ..), sum) in contenders.iter().zip(&sums) {
             print_row("sum of medians", (0, 0), transport, sum.clock, sum);
         }
     }
@@ -155,11 +166,12 @@ fn print_row(query: &str, went: (u64, u64), transport: &str, least: Duration, ta
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let mb = |bytes: u64| bytes as f64 / 1e6;
     println!(
-        "| {query} | {} | {:.1} | {transport} | {:.1} | {:.1} | {:.1} | {:.0} | {:.2} |",
+        "| {query} | {} | {:.1} | {transport} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} | {:.2} |",
         went.0,
         mb(went.1),
         ms(least),
         ms(taken.clock),
+        ms(taken.whole),
         ms(taken.own),
         ms(taken.system),
         mb(taken.loopback)
@@ -185,6 +197,7 @@ fn now(system: &Place) -> Taken {
     let loopback = lo.and_then(|counts| counts.split_whitespace().next()?.parse().ok()).unwrap_or(0);
     Taken {
         clock: Duration::ZERO,
+        whole: Duration::ZERO,
         own: Duration::new(own.tv_sec as u64, own.tv_nsec as u32),
         system: processes(system),
         loopback,
