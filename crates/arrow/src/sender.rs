@@ -247,7 +247,7 @@ impl<O: Outlet> Sender<O> {
                 continue;
             }
             let left = self.left(consumer);
-            if left >= room / WORTH && ready.len > left {
+            if part > 1 && left >= room / WORTH && ready.len > left {
                 let fewer = fitting(part, &ready, left);
                 let smaller = Ready::new(plan(fields(), columns, &rows.part(done, fewer)));
                 if smaller.len <= left {

@@ -91,6 +91,19 @@ fn what_is_left_of_an_item_takes_rows_of_the_next_batch() {
 }
 
 #[test]
+fn a_batch_without_rows_goes_behind_any_other() {
+    use arrow_schema::DataType::*;
+    let sent = batch(&[Int64, Utf8, Int64, Utf8, Int64, Utf8, Int64, Utf8], 40, 7);
+    for rows in 0..40 {
+        let (mut sender, mut receivers) = pair(&sent.schema(), 4096, 16, 1);
+        sender.send(&sent.slice(0, rows)).unwrap();
+        sender.send(&sent.slice(0, 0)).unwrap();
+        sender.close().unwrap();
+        expect(receivers.remove(0), &sent.slice(0, rows));
+    }
+}
+
+#[test]
 fn a_row_that_no_item_can_hold_is_one_clear_error_and_others_go_on() {
     let texts = |texts: Vec<String>| {
         RecordBatch::try_from_iter([("t", std::sync::Arc::new(arrow_array::StringArray::from(texts)) as _)])
