@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
 use tonic::transport::server::Connected;
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 use zsr_api::{
     controller as proto,
     controller::controller_server::{Controller as Service, ControllerServer},
@@ -267,9 +267,7 @@ impl Service for Controller {
         request: Request<proto::ListRingsRequest>,
     ) -> Answer<proto::ListRingsResponse> {
         let confined = confined(request.extensions());
-        if !request.get_ref().flow.is_empty() {
-            check_flow(request.extensions(), &request.get_ref().flow)?;
-        }
+        check_flow_if_named(request.extensions(), &request.get_ref().flow)?;
         let flow = request.into_inner().flow;
         let of_host = |host: &str| self.of_ring(host);
         let mut rings = Vec::new();
@@ -297,9 +295,7 @@ impl Service for Controller {
         request: Request<proto::WatchEventsRequest>,
     ) -> Answer<Self::WatchEventsStream> {
         let confined = confined(request.extensions());
-        if !request.get_ref().flow.is_empty() {
-            check_flow(request.extensions(), &request.get_ref().flow)?;
-        }
+        check_flow_if_named(request.extensions(), &request.get_ref().flow)?;
         let request = request.into_inner();
         let (past, news) = self.0.events.watch(request.after);
         let (to_client, stream) = mpsc::channel(16);
@@ -311,9 +307,7 @@ impl Service for Controller {
 
     async fn get_stats(&self, request: Request<proto::GetStatsRequest>) -> Answer<proto::Stats> {
         let confined = confined(request.extensions());
-        if !request.get_ref().flow.is_empty() {
-            check_flow(request.extensions(), &request.get_ref().flow)?;
-        }
+        check_flow_if_named(request.extensions(), &request.get_ref().flow)?;
         let flow = request.into_inner().flow;
         let mut stats = self.stats(&flow).await?;
         stats.flows.retain(|flow| knows(&confined, &flow.name));
@@ -346,6 +340,11 @@ impl Service for Controller {
         self.to_its_end(async move { Controller::shutdown(&own).await }).await?;
         Ok(Response::new(proto::ShutdownResponse {}))
     }
+}
+
+/// As [`check_flow`]; who names none asks for all, and is told of those that it may [know](knows).
+fn check_flow_if_named(extensions: &Extensions, flow: &str) -> Result<(), Status> {
+    if flow.is_empty() { Ok(()) } else { check_flow(extensions, flow) }
 }
 
 /// Whether a caller may hear of a flow. One that is confined to some hears nothing that is about none.

@@ -19,7 +19,7 @@ pub const PROGRAM: &str = "zsr-fpga-pop";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(1);
-/// Its first line is not longer.
+/// Bytes of the program's first line, at most.
 const LINE: u64 = 100;
 
 /// A program that runs; it ends with its owner.
@@ -28,13 +28,13 @@ pub struct Design {
     relay: Option<JoinHandle<()>>,
 }
 
-/// What [`Design::start`] gives.
+/// A program that has begun, and where its items come out.
 pub struct Started {
     /// The program.
     pub design: Design,
     /// Where the items come out that it has taken.
     pub consumer: Consumer,
-    /// What it says of itself.
+    /// The program and the width of its beats, for people.
     pub text: String,
 }
 
@@ -212,7 +212,7 @@ impl Relay {
         )
     }
 
-    /// Items, until there is an end.
+    /// Copies items from the program's output into the ring, to the output's end.
     fn copy(&mut self, out: &mut BufReader<ChildStdout>) -> Result<(), String> {
         loop {
             if out.fill_buf().map_err(|e| e.to_string())?.is_empty() {

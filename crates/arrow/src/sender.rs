@@ -16,10 +16,12 @@ use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
 /// Of an item, the part that is worth a part of a batch.
 const WORTH: usize = 8;
+/// Bytes of a record beside its messages, at most: as much as it may take until memory is aligned.
+const AROUND: usize = HEADER + ALIGNMENT - 1;
 
 /// How many of the `rows` in `ready` to try where only `room` bytes are: fewer, and at least one.
 fn fitting(rows: usize, ready: &Ready<'_>, room: usize) -> usize {
-    (rows * room / ready.len * 15 / 16).clamp(1, rows.saturating_sub(1).max(1))
+    (rows * room / ready.len * 15 / 16).min(rows - 1).max(1)
 }
 
 /// The pushing side of a flow of record batches of one schema.
@@ -246,7 +248,7 @@ impl<O: Outlet> Sender<O> {
                 step = fitting(part, &ready, room);
                 continue;
             }
-            let left = self.left(consumer);
+            let left = self.out.left(consumer).saturating_sub(AROUND);
             if part > 1 && left >= room / WORTH && ready.len > left {
                 let fewer = fitting(part, &ready, left);
                 let smaller = Ready::new(plan(fields(), columns, &rows.part(done, fewer)));
@@ -262,11 +264,6 @@ impl<O: Outlet> Sender<O> {
                 return Ok(done);
             }
         }
-    }
-
-    /// Bytes that the messages of a part may have to go into the item that has begun.
-    fn left(&self, consumer: usize) -> usize {
-        if self.out.shares() { 0 } else { self.out.left(consumer).saturating_sub(HEADER + ALIGNMENT - 1) }
     }
 
     /// Bytes that the messages of a part may have.
@@ -331,8 +328,8 @@ impl<O: Outlet> Sender<O> {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, Error> {
-        // As much as it may take until memory is aligned; the first record of an item begins where that is known.
-        let most = (HEADER + ALIGNMENT - 1 + len).min(self.out.max_record());
+        // The first record of an item begins where it is known how much that takes.
+        let most = (AROUND + len).min(self.out.max_record());
         let number = self.wire.number;
         self.out.reserve(consumer, most, |room| {
             let begin = write_header(room, kind, number);

@@ -183,7 +183,7 @@ impl Session {
         &self.contact
     }
 
-    /// What the system is now.
+    /// The system as it is now: its hosts, its switch, the newest event.
     pub(crate) fn system(&self) -> Result<proto::System, ClientError> {
         self.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })
     }
@@ -283,12 +283,14 @@ impl Session {
 impl Session {
     /// A status in words. A server that speaks TLS hangs up on whoever does not.
     fn refused(&self, status: &Status) -> ClientError {
-        let ClientError::Lost(why) = refused(status) else { return refused(status) };
-        shared::forget(&self.runtime);
-        ClientError::Lost(match &self.contact {
-            Contact::Address(_) => format!("{why}; if it speaks TLS, name a certificate (--certificate)"),
-            Contact::Place(_) | Contact::Secured { .. } => why,
-        })
+        let mut refused = refused(status);
+        if let ClientError::Lost(why) = &mut refused {
+            shared::forget(&self.runtime);
+            if let Contact::Address(_) = &self.contact {
+                why.push_str("; if it speaks TLS, name a certificate (--certificate)");
+            }
+        }
+        refused
     }
 }
 

@@ -92,11 +92,12 @@ impl Mutant {
             return Err("it has to say why, seeds, and a change".into());
         }
         // Each text stands between braces of its own, where many mutants are in one program.
-        for text in mutant.changes.iter().flat_map(|change| [&change.old, &change.new]) {
-            if !mutant.alone && !has_its_pairs(text) {
+        let texts = mutant.changes.iter().flat_map(|change| [&change.old, &change.new]);
+        for text in texts.filter(|_| !mutant.alone) {
+            if !has_its_pairs(text) {
                 return Err(format!("`{text}` opens or closes a bracket of the text around it"));
             }
-            if !mutant.alone && text.trim_end().ends_with(',') {
+            if text.trim_end().ends_with(',') {
                 return Err(format!("`{text}` ends with a comma of the text around it"));
             }
         }

@@ -97,7 +97,7 @@ async fn follow(mut client: Client, contact: Contact, flow: String, after: u64, 
 }
 
 /// Until the controller is away, or the flow is gone: says whether it is. Without `after`, what was before may have been missed.
-async fn listen(client: &mut Client, flow: &str, after: Option<u64>, shared: &Shared) -> bool {
+async fn listen(client: &mut Client, flow: &str, mut after: Option<u64>, shared: &Shared) -> bool {
     let request = proto::WatchEventsRequest {
         after,
         past_only: false,
@@ -106,9 +106,8 @@ async fn listen(client: &mut Client, flow: &str, after: Option<u64>, shared: &Sh
     };
     let Ok(events) = client.watch_events(request).await else { return false };
     let mut events = events.into_inner();
-    let mut asked = after.is_none();
     loop {
-        if asked {
+        if after.take().is_none() {
             let request = proto::GetFlowRequest { name: flow.to_owned() };
             let news = match tokio::time::timeout(ANSWER, client.get_flow(request)).await {
                 Ok(Ok(answer)) => News::Flow(Box::new(answer.into_inner())),
@@ -126,6 +125,5 @@ async fn listen(client: &mut Client, flow: &str, after: Option<u64>, shared: &Sh
             }
         }
         let Ok(Some(_)) = events.message().await else { return false };
-        asked = true;
     }
 }

@@ -37,7 +37,7 @@ impl Outputs {
         self.parts().get(number).cloned()
     }
 
-    /// All rows have come.
+    /// Ends the streams of all partitions: all rows have come.
     fn end(&self) {
         self.parts().clear();
     }
