@@ -252,6 +252,43 @@ private:
     write_port<8> ctl_write_;
 };
 
+// A design that takes items: the port by which it reads them.
+template <class Top> class consumer : public device<Top> {
+public:
+    using device<Top>::device;
+    static constexpr std::size_t beat = bytes_of<decltype(Top::m_axi_rdata)>;
+
+protected:
+    void before() override {
+        auto &t = this->top;
+        t.m_axi_arready = 1;
+        t.m_axi_rvalid = items_.r.valid;
+        t.m_axi_rlast = items_.r.last;
+        t.m_axi_rresp = items_.r.resp;
+        std::memcpy(&t.m_axi_rdata, items_.r.data, beat);
+    }
+    void sample() override {
+        auto &t = this->top;
+        asked_ = t.m_axi_arvalid;
+        at_ = t.m_axi_araddr;
+        beats_ = t.m_axi_arlen + 1u;
+        taken_ = t.m_axi_rvalid && t.m_axi_rready;
+    }
+    void after() override {
+        items_.take(asked_, at_, beats_, taken_);
+        if (taken_) this->moved_ = this->cycles;
+    }
+
+    // Whether a beat of an item came in this cycle.
+    bool taken_ = false;
+
+private:
+    read_port<beat> items_{this->memory};
+    bool asked_ = false;
+    std::uint64_t at_ = 0;
+    unsigned beats_ = 0;
+};
+
 inline double seconds(clock::time_point at) { return std::chrono::duration<double>(at.time_since_epoch()).count(); }
 
 }  // namespace cosim

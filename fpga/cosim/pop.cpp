@@ -18,10 +18,9 @@ using namespace cosim;
 static const char usage[] = "zsr-fpga-pop --ring-size BYTES --item-size BYTES [--big-endian 1] [--clock HZ] [--latency CYCLES] [--seed N] "
                             "< MEMORY > ITEMS";
 
-class popper : public device<Vpop> {
+class popper : public consumer<Vpop> {
 public:
-    using device::device;
-    static constexpr std::size_t beat = bytes_of<decltype(Vpop::m_axi_rdata)>;
+    using consumer::consumer;
 
     std::vector<std::uint8_t> streamed;
     std::uint64_t idle() const { return cycles - moved_; }
@@ -29,31 +28,15 @@ public:
 private:
     void before() override {
         top.m_axis_tready = 1;
-        top.m_axi_arready = 1;
-        top.m_axi_rvalid = items_.r.valid;
-        top.m_axi_rlast = items_.r.last;
-        top.m_axi_rresp = items_.r.resp;
-        std::memcpy(&top.m_axi_rdata, items_.r.data, beat);
+        consumer::before();
     }
     void sample() override {
-        asked_ = top.m_axi_arvalid;
-        at_ = top.m_axi_araddr;
-        beats_ = top.m_axi_arlen + 1u;
-        taken_ = top.m_axi_rvalid && top.m_axi_rready;
+        consumer::sample();
         if (!top.m_axis_tvalid) return;
         moved_ = cycles;
         auto from = reinterpret_cast<const std::uint8_t *>(&top.m_axis_tdata);
         streamed.insert(streamed.end(), from, from + beat);
     }
-    void after() override {
-        items_.take(asked_, at_, beats_, taken_);
-        if (taken_) moved_ = cycles;
-    }
-
-    read_port<beat> items_{memory};
-    bool asked_ = false, taken_ = false;
-    std::uint64_t at_ = 0;
-    unsigned beats_ = 0;
 };
 
 // A reader that is gone ends the program by a signal.

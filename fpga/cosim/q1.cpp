@@ -10,10 +10,9 @@ using namespace cosim;
 
 static const char usage[] = "zsr-fpga-q1 FLOW [--system NAME] [--member NAME] [--clock HZ] [--latency CYCLES] [--seed N]";
 
-class query : public device<Vq1> {
+class query : public consumer<Vq1> {
 public:
-    using device::device;
-    static constexpr std::size_t beat = bytes_of<decltype(Vq1::m_axi_rdata)>;
+    using consumer::consumer;
 
     std::uint32_t result(std::uint32_t at) {
         return look(top.s_q1_araddr, top.s_q1_arvalid, top.s_q1_rvalid, top.s_q1_rready, top.s_q1_rdata, at);
@@ -21,30 +20,10 @@ public:
     clock::time_point first{};
 
 private:
-    void before() override {
-        top.m_axi_arready = 1;
-        top.m_axi_rvalid = items_.r.valid;
-        top.m_axi_rlast = items_.r.last;
-        top.m_axi_rresp = items_.r.resp;
-        std::memcpy(&top.m_axi_rdata, items_.r.data, beat);
-    }
-    void sample() override {
-        asked_ = top.m_axi_arvalid;
-        at_ = top.m_axi_araddr;
-        beats_ = top.m_axi_arlen + 1u;
-        taken_ = top.m_axi_rvalid && top.m_axi_rready;
-    }
     void after() override {
-        items_.take(asked_, at_, beats_, taken_);
-        if (!taken_) return;
-        moved_ = cycles;
-        if (first == clock::time_point{}) first = clock::now();
+        consumer::after();
+        if (taken_ && first == clock::time_point{}) first = clock::now();
     }
-
-    read_port<beat> items_{memory};
-    bool asked_ = false, taken_ = false;
-    std::uint64_t at_ = 0;
-    unsigned beats_ = 0;
 };
 
 static std::string decimal(unsigned __int128 n) {
