@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use zsr_api::{controller as proto, machine::Machine};
+use zsr_api::machine::Machine;
 use zsr_control_plane::controller::serve_tcp;
 
 use super::rig::{Rig, shuffle};
@@ -31,14 +31,7 @@ fn a_program_on_another_machine_than_its_agent_is_told_where_to_go() {
         address.to_string()
     });
     rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h3", "h2"]))).expect("created");
-    // Agents are met when the controller has heard of them.
-    loop {
-        let asked = rig.runtime.block_on(client.get_system(proto::GetSystemRequest {}));
-        if asked.expect("there").into_inner().hosts[2].connected {
-            break;
-        }
-        std::thread::yield_now();
-    }
+    rig.meet(&mut client, 3);
     let told = zsr(&["consume", "f", "--member", "h3", "--controller", &address]);
     let text = String::from_utf8_lossy(&told.stderr).into_owned();
     assert_eq!(told.status.code(), Some(1), "{text}");

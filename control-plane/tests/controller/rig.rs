@@ -242,6 +242,17 @@ impl Rig {
         (controller, ControllerClient::new(client))
     }
 
+    /// Waits until a controller has met the agent of host `number`: from then on it hears what happens there.
+    pub fn meet(&self, client: &mut Client, number: usize) {
+        loop {
+            let asked = self.runtime.block_on(client.get_system(proto::GetSystemRequest {}));
+            if asked.expect("a controller").into_inner().hosts[number - 1].connected {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Entries and groups of flows, and workers, that the switch holds.
     pub fn held(&self) -> (usize, usize) {
         let schema = Schema::new(&self.artifacts.p4info);

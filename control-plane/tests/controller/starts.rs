@@ -78,6 +78,7 @@ fn a_program_that_died_without_a_controller_is_held_to_the_policy_by_the_next() 
             consumer(&rig, 2, "f.h2").detach();
             let (_controller, mut client) = rig.control();
             let mut events = watch(&rig, &mut client);
+            rig.meet(&mut client, 3);
             consumer(&rig, 3, "f.h3").detach();
             rig.runtime.block_on(async {
                 loop {
