@@ -427,3 +427,32 @@ fn all_frames_come_back_to_the_pool() {
     // Each `send` brings a frame of its own, which ends in the pool too.
     assert_eq!(b.pool.available(), 8 + 21 * 3 + 1);
 }
+
+#[test]
+fn each_pipe_has_registers_of_its_own() {
+    // Ports 0 to 7, 8 and 9, and 10; what is beyond belongs to the first pipe.
+    let pipes = vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2];
+    let mut b = Bench::with("copies", SwitchConfig { pipes, ..SwitchConfig::default() });
+    let times = b.switch.info().register("I.times").expect("a register");
+    let in_pipes = |b: &Bench| {
+        [0, 1, 2].map(|pipe| {
+            let cell = b.switch.register_read_in(pipe, times, 2).expect("a cell");
+            cell.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte))
+        })
+    };
+    for (now, port) in [(5_000_000, 7), (9_000_000, 9)] {
+        b.now = now;
+        b.send(port, &cmd(11, 4, 2, 0));
+    }
+    assert_eq!(in_pipes(&b), [5000, 9000, 0]);
+    b.now = 11_000_000;
+    b.send(300, &cmd(11, 10, 2, 0));
+    assert_eq!(in_pipes(&b), [11_000, 9000, 0]);
+    // Whichever pipe was at hand last.
+    assert_eq!(b.switch.register_read(times, 2), b.switch.register_read_in(0, times, 2));
+    assert!(b.switch.register_read_in(3, times, 2).is_err());
+    b.switch.register_write(times, 2, &[7]).expect("a cell");
+    assert_eq!(in_pipes(&b), [7; 3]);
+    b.switch.register_fill(times, &[0]).expect("a register");
+    assert_eq!(in_pipes(&b), [0; 3]);
+}

@@ -64,36 +64,45 @@ impl Switch {
         Ok(())
     }
 
-    /// A register cell: big-endian, all bytes of its width.
+    /// A register cell of the first pipe: big-endian, all bytes of its width.
     pub fn register_read(&self, id: RegisterId, index: usize) -> Result<Vec<u8>, ControlError> {
+        self.register_read_in(0, id, index)
+    }
+
+    /// A register cell of a pipe.
+    pub fn register_read_in(&self, pipe: u8, id: RegisterId, index: usize) -> Result<Vec<u8>, ControlError> {
+        let cells = self.core.cells_of(pipe).ok_or(missing("pipe", pipe.into()))?;
         let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
         let cell = r.cell(index).ok_or(missing("register cell", index as u64))?;
-        Ok(to_bytes(&self.core.cells[cell], r.width))
+        Ok(to_bytes(&cells[cell], r.width))
     }
 
     /// All cells of a register, as [`register_read`](Self::register_read) gives each.
     pub fn register_read_all(&self, id: RegisterId) -> Result<Vec<Vec<u8>>, ControlError> {
         let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
-        Ok(self.core.cells[r.words()].chunks_exact(r.limbs).map(|c| to_bytes(c, r.width)).collect())
+        let cells = self.core.cells_of(0).ok_or(missing("pipe", 0))?;
+        Ok(cells[r.words()].chunks_exact(r.limbs).map(|c| to_bytes(c, r.width)).collect())
     }
 
-    /// Sets a register cell to a big-endian value that fits its width.
+    /// Sets a register cell, in all pipes, to a big-endian value that fits its width.
     pub fn register_write(&mut self, id: RegisterId, index: usize, value: &[u8]) -> Result<(), ControlError> {
         let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
         let wide = ControlError::TooWide { what: "register value", index, width: r.width };
         let limbs = to_limbs(value, r.width).ok_or(wide)?;
         let cell = r.cell(index).ok_or(missing("register cell", index as u64))?;
-        self.core.cells[cell].copy_from_slice(&limbs);
+        self.core.all_cells().for_each(|cells| cells[cell.clone()].copy_from_slice(&limbs));
         Ok(())
     }
 
-    /// Sets all cells of a register to one value.
+    /// Sets all cells of a register, in all pipes, to one value.
     pub fn register_fill(&mut self, id: RegisterId, value: &[u8]) -> Result<(), ControlError> {
         let r = self.program.image.registers.get(id.index()).ok_or(missing("register", u64::from(id.0)))?;
         let wide = ControlError::TooWide { what: "register value", index: 0, width: r.width };
         let limbs = to_limbs(value, r.width).ok_or(wide)?;
         let (words, limbs_each) = (r.words(), r.limbs);
-        self.core.cells[words].chunks_exact_mut(limbs_each).for_each(|c| c.copy_from_slice(&limbs));
+        for cells in self.core.all_cells() {
+            cells[words.clone()].chunks_exact_mut(limbs_each).for_each(|c| c.copy_from_slice(&limbs));
+        }
         Ok(())
     }
 

@@ -88,8 +88,12 @@ pub(crate) struct Core {
     pub tables: Vec<Table>,
     pub profiles: Vec<Profile>,
     pub arena: Arena,
-    /// The words of all registers; never more or fewer.
+    /// The words of all registers, of the pipe at hand; never more or fewer.
     pub cells: Vec<u64>,
+    /// The pipe at hand.
+    pipe: u8,
+    /// The same of all pipes, but for the one at hand, whose place is empty. Empty where there is one pipe.
+    other_cells: Vec<Vec<u64>>,
     /// The cells of all counters; never more or fewer.
     pub counters: Vec<CounterValue>,
     pub meters: Vec<Vec<Meter>>,
@@ -134,7 +138,33 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(image: &Image, seed: u64, drop_port: u64, loop_limit: u32) -> Core {
+    /// From now on registers are those of `pipe`.
+    pub(crate) fn enter(&mut self, pipe: u8) {
+        if pipe != self.pipe && usize::from(pipe) < self.other_cells.len() {
+            std::mem::swap(&mut self.cells, &mut self.other_cells[usize::from(self.pipe)]);
+            self.pipe = pipe;
+            std::mem::swap(&mut self.cells, &mut self.other_cells[usize::from(pipe)]);
+        }
+    }
+
+    /// The words of all registers of `pipe`.
+    pub(crate) fn cells_of(&self, pipe: u8) -> Option<&[u64]> {
+        if pipe == self.pipe {
+            Some(&self.cells)
+        } else {
+            self.other_cells.get(usize::from(pipe)).map(Vec::as_slice)
+        }
+    }
+
+    /// Those of each pipe.
+    pub(crate) fn all_cells(&mut self) -> impl Iterator<Item = &mut Vec<u64>> {
+        let others = self.other_cells.iter_mut().filter(|cells| !cells.is_empty());
+        std::iter::once(&mut self.cells).chain(others)
+    }
+
+    pub(crate) fn new(image: &Image, seed: u64, drop_port: u64, loop_limit: u32, pipes: &[u8]) -> Core {
+        let words = image.registers.last().map_or(0, |r| r.words().end);
+        let last_pipe = pipes.iter().copied().max().unwrap_or(0);
         let slots = vec![0u64; 65536].into_boxed_slice();
         let mut slots: Box<Slots> = match slots.try_into() {
             Ok(s) => s,
@@ -146,7 +176,12 @@ impl Core {
             tables: image.tables.iter().map(Table::new).collect(),
             profiles: image.info.profiles.iter().map(|_| Profile::default()).collect(),
             arena: Arena::default(),
-            cells: vec![0; image.registers.last().map_or(0, |r| r.words().end)],
+            cells: vec![0; words],
+            pipe: 0,
+            other_cells: match last_pipe {
+                0 => Vec::new(),
+                last => (0..=last).map(|pipe| vec![0; if pipe == 0 { 0 } else { words }]).collect(),
+            },
             counters: vec![CounterValue::default(); image.counters.last().map_or(0, |c| c.end)],
             meters: image.info.meters.iter().map(|m| vec![Meter::default(); m.size]).collect(),
             meter_bytes: image.info.meters.iter().map(|m| m.unit == crate::info::MeterUnit::Bytes).collect(),

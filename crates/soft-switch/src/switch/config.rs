@@ -17,6 +17,10 @@ pub enum Recirculation {
 pub struct SwitchConfig {
     /// Ports that exist; frames to others are dropped and counted. Empty: every port does.
     pub ports: Vec<u16>,
+    /// The pipe that each port belongs to, by the port's number; ports beyond belong to pipe 0. Each pipe has registers of its own:
+    /// ingress uses those of the port by which a packet came in, egress those of the port by which it leaves, and a packet that is
+    /// recirculated comes in by the port by which it left. All else is the same in all pipes. Empty: there is one pipe.
+    pub pipes: Vec<u8>,
     /// Frames to this port become packet-ins; packet-outs come from it.
     pub cpu_port: u16,
     /// `egress_spec` value that means drop.
@@ -46,6 +50,7 @@ impl Default for SwitchConfig {
     fn default() -> Self {
         SwitchConfig {
             ports: Vec::new(),
+            pipes: Vec::new(),
             cpu_port: 510,
             drop_port: 511,
             seed: 1,

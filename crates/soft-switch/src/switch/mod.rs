@@ -65,7 +65,8 @@ impl Switch {
             list
         });
         let image = &program.image;
-        let mut core = Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit);
+        let mut core =
+            Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit, &config.pipes);
         core.native = !config.interpret;
         let mut s = Switch {
             core,

@@ -44,6 +44,8 @@ pub(super) struct Again {
     values: Vec<u64>,
     instance: u64,
     ingress_port: u16,
+    /// The port by which it comes in again: its pipe is that port's.
+    by: u16,
     ingress_length: u64,
     /// Which pass it will be, of those from the received packet to this copy.
     pass: u32,
@@ -94,10 +96,20 @@ impl Switch {
         core.ingress_length = len;
         core.truncate = usize::MAX;
         self.pass = 1;
+        self.enter_pipe_of(port);
         self.ingress(port, frame, pool, out);
         self.drain_egress(pool, out);
         if self.config.recirculation == Recirculation::Inline {
             self.run_again_inline(now_ns, pool, out);
+        }
+    }
+
+    /// From now on registers are those of the port's pipe.
+    #[inline]
+    fn enter_pipe_of(&mut self, port: u16) {
+        if !self.config.pipes.is_empty() {
+            let pipe = self.config.pipes.get(usize::from(port)).copied().unwrap_or(0);
+            self.core.enter(pipe);
         }
     }
 
@@ -147,6 +159,7 @@ impl Switch {
         core.truncate = usize::MAX;
         self.spare_values.push(again.values);
         self.pass = again.pass;
+        self.enter_pipe_of(again.by);
         self.ingress(again.ingress_port, again.frame, pool, out);
     }
 
@@ -204,8 +217,16 @@ impl Switch {
             let ingress_length = self.core.ingress_length;
             let instance = instance::RESUBMITTED;
             let pass = self.pass + 1;
-            let again =
-                Again { frame, list: resubmit, values, instance, ingress_port: port, ingress_length, pass };
+            let again = Again {
+                frame,
+                list: resubmit,
+                values,
+                instance,
+                ingress_port: port,
+                by: port,
+                ingress_length,
+                pass,
+            };
             self.enqueue_again(again, pool);
             return;
         }
@@ -416,6 +437,7 @@ impl Switch {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) {
+        self.enter_pipe_of(port);
         let Switch { program, core, queue_depths, .. } = self;
         let image = &program.image;
         let std = &image.standard;
@@ -463,7 +485,7 @@ impl Switch {
             let ingress_length = frame.len() as u64;
             let (list, instance) = (recirculate, instance::RECIRCULATED);
             let pass = self.pass + 1;
-            let again = Again { frame, list, values, instance, ingress_port, ingress_length, pass };
+            let again = Again { frame, list, values, instance, ingress_port, by: port, ingress_length, pass };
             self.enqueue_again(again, pool);
             return;
         }
