@@ -1,7 +1,7 @@
 //! What systems are made of, in one process (`run`) and as processes (`process`): a switch without a program, what a NIC is made
 //! with, a link's latency, rate and faults, and programs of zsr's own.
 
-use crate::dataplane::ticks;
+use crate::dataplane::{pipes, ticks};
 use std::path::PathBuf;
 use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
 use zsr_p4runtime_server::empty_program;
@@ -45,7 +45,11 @@ pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
 /// [`SwitchError::Program`].
 pub fn switch_without_timers(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     let program = empty_program().map_err(|e| SwitchError::Program(e.to_string()))?;
-    let config = SwitchConfig { cpu_port: spec.cpu_port as u16, ..Default::default() };
+    let config = SwitchConfig {
+        cpu_port: spec.cpu_port as u16,
+        pipes: pipes::of_ports(spec.pipes),
+        ..Default::default()
+    };
     Ok(Switch::new(&program, config))
 }
 

@@ -11,7 +11,7 @@ tables! {
     IpSources = "ip_sources" { port: u16, mac: u64, ip: u32 } runs OwnSource;
     ArpSources = "arp_sources" { port: u16, mac: u64, sender_mac: u64, sender_ip: u32 } runs OwnSource;
     OwnArp = "own_arp" { operation: u16, target_ip: u32, foreign: u8, spoofed: u8 } runs Reply, Ignore;
-    OwnIp = "own_ip" { dst: u32 } runs Own;
+    OwnIp = "own_ip" { dst: u32, port: u16, home: u8, crossed: u8 } runs Own, Cross;
     Qps = "qps" { dest_qp: u32, src: u32, port: u16 } runs Qp;
     Doorbells = "doorbells" { secret: u32, src: u32, port: u16, foreign: u8, spoofed: u8 } runs Bell;
     Sequencers = "sequencers" { qp: u16, rkey: u32, va_hi: u32, va_lo: u32, add_hi: u32 } runs Sequencer;
@@ -38,12 +38,13 @@ tables! {
 // Actions of entries: a value is the action with its parameters.
 actions! {
     Bell = "bell" { producer: u16, worker: u16 };
+    Cross = "cross" { way: u16 };
     Expected = "expected" {  };
     Flow = "flow" { refill: u32, burst: u32, scarce: u32, refill_every: u32 };
     GroupMember = "group_member" { poll_qp: u16 };
     Ignore = "ignore" {  };
     Member = "member" { producer: u16, next: u16 };
-    Own = "own" {  };
+    Own = "own" { again: u16 };
     OwnSource = "own_source" {  };
     Peer = "peer" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8 };
     PeerOnVlan = "peer_on_vlan" { dst_mac: u64, src_mac: u64, src_ip: u32, dst_ip: u32, qpn: u32, rkey: u32, swap: u8, flags: u32, mirror: u16, tos: u8, tci: u16 };
@@ -270,6 +271,7 @@ pub const EV_LOOK: u8 = 43;
 pub const EV_RESEND: u8 = 44;
 pub const EV_REPEAT: u8 = 45;
 pub const EV_TICKET_RESET: u8 = 46;
+pub const ELSEWHERE: u8 = 128;
 pub const PHASE_IDLE: u8 = 0;
 pub const PHASE_CLAIMED: u8 = 1;
 pub const PHASE_DATA: u8 = 2;

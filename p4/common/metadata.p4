@@ -7,6 +7,8 @@
 #define FIELDS_COMMIT 1
 // Likewise for the next pass of an internal packet.
 #define FIELDS_RECIRCULATE 2
+// Likewise for what crosses to another pipe.
+#define FIELDS_CROSS 3
 
 // An architecture in which ingress hands over headers only defines ZSR_BRIDGE as `header`.
 #ifndef ZSR_BRIDGE
@@ -59,11 +61,17 @@ struct meta_t {
 #endif
 
     // From the architecture: its shell and parser.
-    port_t   port;
+    @field_list(FIELDS_CROSS)
+    port_t   port;                 // where the packet came in, in whichever pipe
     @field_list(FIELDS_RECIRCULATE)
+    port_t   again;                // leads back into this pipe
+    @field_list(FIELDS_RECIRCULATE, FIELDS_CROSS)
     usec_t   now;
     @field_list(FIELDS_RECIRCULATE)
     flag_t   trusted;              // 1: internal packet of our own
+    @field_list(FIELDS_CROSS)
+    flag_t   crossed;              // 1: came in at another pipe
+    bit<8>   steer;                // first byte of QPN or doorbell: its upper two bits are the pipe that it is for
     flag_t   malformed;
     flag_t   internal;             // 1: an internal packet
     bit<16>  tci;                  // of the packet's VLAN tag, or 0
@@ -73,6 +81,7 @@ struct meta_t {
     event_t  event;
     role_t   role;
     flag_t   own;                  // 1: addressed to the switch
+    flag_t   crosses;              // 1: likewise, but another pipe has the registers
     flag_t   foreign;              // 1: on another VLAN than its port
     flag_t   spoofed;              // 1: claims a source address that its port does not have
     ip4_t    arp_ip;
@@ -253,6 +262,7 @@ struct meta_t {
 #define TIMER_NUMBER   m.b.next             /* EV_FANOUT: number of the timer packet */
 #define TICK_GROUP     m.group              /* EV_FANOUT: multicast group of workers that tick */
 #define ASKED_GROUP    m.b.next             /* EV_ASK: multicast group of poll connections */
+#define PIPES_GROUP    m.b.hops             /* ELSEWHERE: multicast group of pipes */
 #define MEMBER         m.b.hops             /* EV_GATHER: number of the group's member */
 #define ALL_DRAINED    m.b.word             /* EV_NEXT: 1: all producers so far are closed and empty */
 #define BYTES_BEHIND   m.b.word             /* EV_START: that the producer has behind this batch */

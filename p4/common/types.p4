@@ -145,6 +145,9 @@ const event_t EV_LOOK          = 43;   // from ingress to egress only: what a lo
 const event_t EV_RESEND        = 44;   // where the consumer goes on is known: send from there
 const event_t EV_REPEAT        = 45;   // likewise, but it was known before
 const event_t EV_TICKET_RESET  = 46;   // controller: what a sequencer's registers begin with
+// With an event of the controller's: first to the pipes of a multicast group.
+const event_t ELSEWHERE        = 0x80;
+#define IS_ELSEWHERE(event) (event[7:7] == 1)
 
 // What a worker is doing.
 typedef bit<8> phase_t;

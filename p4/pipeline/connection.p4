@@ -180,8 +180,8 @@ control Doorbell(inout headers_t hdr, inout meta_t m) {
         bell_check.apply(hdr, m);
         doorbells.apply();
         big_word.apply(hdr.doorbell.counter, hdr.doorbell.flags, m.b.word);
-        if (m.event == EV_NONE) {
-            if (m.own == 1) { refused(); }
-        } else if (m.icrc != ICRC_RIGHT) { damaged(); }
+        if (m.own == 0) { unknown(); }
+        else if (m.event == EV_NONE) { refused(); }
+        else if (m.icrc != ICRC_RIGHT) { damaged(); }
     }
 }

@@ -106,14 +106,28 @@ control ArpReply(inout headers_t hdr, inout meta_t m) {
     apply { own_arp.apply(); }
 }
 
-// Is a RoCE packet for the switch?
+// Is a RoCE packet or a doorbell for the switch, and for this pipe? Registers of a flow are those of one pipe, which its QPNs
+// and secrets name. What comes in at another goes there through a port that leads back into that pipe.
 control OwnAddress(inout headers_t hdr, inout meta_t m) {
-    action own() { m.own = 1; }
+    action own(port_t again) {
+        m.own = 1;
+        m.again = again;
+    }
+    action cross(port_t way) {
+        m.crosses = 1;
+        m.b.kind = OUT_FORWARD;
+        m.out_port = way;
+    }
     table own_ip {
-        key = { hdr.ipv4.dst : exact; }
-        actions = { own; NoAction; }
+        key = {
+            hdr.ipv4.dst : exact;
+            m.port       : exact;
+            m.steer[7:6] : exact @name("home");
+            m.crossed    : exact;
+        }
+        actions = { own; cross; NoAction; }
         const default_action = NoAction();
-        size = ZSR_MAX_HOSTS;
+        size = 8 * ZSR_MAX_HOSTS;
     }
     apply { own_ip.apply(); }
 }

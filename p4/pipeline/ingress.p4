@@ -6,6 +6,7 @@
 //             ... of a sequencer's client ---------------------------> Sequencer
 //             ARP for us  -> ArpReply
 //             the rest    -> Forward
+//             RoCE and doorbells for another pipe's registers -> that pipe's Arrival (OwnAddress)
 //
 // A chip whose pipes are too short for both has Arrival in one and Departure in the next (arch/tna/folded.p4).
 control Arrival(inout headers_t hdr, inout meta_t m) {
@@ -29,13 +30,22 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
         m.drop_reason = reason;
     }
     action wrong_vlan() { m.drop_reason = DROP_VLAN; }
-    action wrong_source() { m.drop_reason = DROP_SOURCE; }
+    action wrong_source() {
+        m.drop_reason = DROP_SOURCE;
+        m.b.kind = OUT_DROP;
+    }
     action fan_out(event_t event, bit<16> group) {
         m.event = EV_NONE;
         m.b.kind = OUT_FANOUT;
         m.b.event = event;
         m.b.group = group;
         m.out_group = group;
+    }
+    action elsewhere() {
+        m.b.kind = OUT_FANOUT;
+        m.b.event = m.event & ~ELSEWHERE;
+        m.event = EV_NONE;
+        m.out_group = PIPES_GROUP;
     }
     action nothing() { m.event = EV_NONE; }
 
@@ -60,7 +70,8 @@ control Arrival(inout headers_t hdr, inout meta_t m) {
             else if (m.own == 1 && m.foreign == 1) { wrong_vlan(); }
         }
 
-        if (m.event == EV_FANOUT) {
+        if (IS_ELSEWHERE(m.event)) { elsewhere(); }
+        else if (m.event == EV_FANOUT) {
             tick_group.apply(TIMER_NUMBER, TICK_GROUP);
             if (TICK_GROUP != 0) { fan_out(EV_TICK, TICK_GROUP); }
             else { nothing(); }

@@ -10,14 +10,14 @@
 // commit behind the last fragment is a copy made in egress.
 control Outcome(inout meta_t m) {
     action next_pass(event_t event) {
-        m.out_port = PORT_RECIRCULATE;
+        m.out_port = m.again;
         m.b.kind = OUT_RECIRCULATE;
         m.b.event = event;
         m.b.hops = 0;
     }
     // Egress decides (look.p4).
     action look() {
-        m.out_port = PORT_RECIRCULATE;
+        m.out_port = m.again;
         m.b.kind = OUT_RECIRCULATE;
         m.b.event = EV_LOOK;
         m.b.time = m.now;
@@ -33,7 +33,7 @@ control Outcome(inout meta_t m) {
         m.b.next = 0;
     }
     action gather() {
-        m.out_port = PORT_RECIRCULATE;
+        m.out_port = m.again;
         m.b.kind = OUT_RECIRCULATE;
         m.b.event = EV_GATHER;
         MEMBER = MEMBER + 1;

@@ -8,7 +8,7 @@ use zsr_control_plane::dataplane::{RingIds, ticks};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_switch::{RegisterId, Switch};
-use zsr_topology::{ByteOrder as HostOrder, FlowKind, Topology};
+use zsr_topology::{ByteOrder as HostOrder, FlowKind, Pipes, Topology};
 
 use crate::items::{self, Received};
 use crate::nodes::{NicNode, SwitchNode};
@@ -49,6 +49,8 @@ pub struct Spec {
     pub psn_from: u32,
     /// VLANs of producers and of consumers.
     pub vlans: [Option<u16>; 2],
+    /// Pipes of the switch: each host is at the next one.
+    pub pipes: u32,
     /// Faults of every link, both ways.
     pub faults: FaultRates,
     /// Seed of faults, and of how processing units behave.
@@ -69,6 +71,7 @@ pub const TWO_BY_TWO: Spec = Spec {
     counters_from: 0,
     psn_from: 0,
     vlans: [None; 2],
+    pipes: 1,
     faults: zsr_simnet::FaultRates::NONE,
     seed: 3,
 };
@@ -94,6 +97,7 @@ impl Default for Spec {
             counters_from: 0,
             psn_from: 0,
             vlans: [None; 2],
+            pipes: 1,
             faults: FaultRates::NONE,
             seed: 1,
         }
@@ -119,13 +123,28 @@ pub struct System {
     pub net: Network,
     /// The node of type [`SwitchNode`].
     pub switch: NodeId,
-    /// The nodes of type [`NicNode`]; the one at index `i` is behind port `i + 1`.
+    /// The nodes of type [`NicNode`]; where there is one pipe, the one at index `i` is behind port `i + 1`.
     pub nics: Vec<NodeId>,
     spec: Spec,
     feeds: Vec<Feed>,
     sinks: Vec<Sink>,
     rng: Rng,
     ids: Vec<RingIds>,
+}
+
+/// The switch and its links, if it has several pipes.
+fn pipes(spec: &Spec) -> String {
+    if spec.pipes == 1 {
+        return String::new();
+    }
+    let hosts =
+        (0..spec.producers).map(|i| format!("p{i}")).chain((0..spec.consumers).map(|i| format!("c{i}")));
+    let link = |(place, host): (u32, String)| {
+        let port = Pipes::port_in(place % spec.pipes, 1 + place / spec.pipes);
+        format!("'{host} -> s1:{port}'")
+    };
+    let links: Vec<String> = (0..).zip(hosts).map(link).collect();
+    format!("switches: [{{name: s1, pipes: {}}}]\nlinks: [{}]\n", spec.pipes, links.join(", "))
 }
 
 fn topology(spec: &Spec) -> Topology {
@@ -142,6 +161,7 @@ fn topology(spec: &Spec) -> Topology {
         spec.ring_size,
         spec.max_batch
     );
+    let text = format!("{}{text}", pipes(spec));
     let mut topology =
         Topology::parse(Path::new("test.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     for (h, host) in topology.hosts.iter_mut().enumerate() {

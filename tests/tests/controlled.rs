@@ -30,10 +30,22 @@ fn shuffle(name: &str, producers: &[&str], consumers: &[&str]) -> proto::CreateF
     }
 }
 
+/// The same, each at a pipe of its own.
+const AT_PIPES: &str = "\
+switches: [{name: s1, pipes: 4}]
+hosts: [h1, h2, h3, h4]
+links: ['h1 -> s1:1', 'h2 -> s1:129', 'h3 -> s1:257', 'h4 -> s1:385']
+flows: []
+";
+
 /// Moves 1,000 items through a flow that a controller has created over links that lose packets; returns what the network saw.
 fn moved(seed: u64) -> (u64, u64) {
+    moved_between(HOSTS, seed)
+}
+
+fn moved_between(hosts: &str, seed: u64) -> (u64, u64) {
     let faults = FaultRates { loss: 0.02, duplicate: 0.01, reorder: 0.01, ..FaultRates::NONE };
-    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST.with_faults(faults), seed);
+    let mut sim = Controlled::new(hosts, LinkConfig::FAST.with_faults(faults), seed);
     let controller = sim.controller(None).expect("a controller");
     let flow = sim.create(&controller, shuffle("f", &["h1"], &["h2"]));
     let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
@@ -57,6 +69,11 @@ fn a_seed_says_everything() {
     let first = moved(1);
     assert_eq!(moved(1), first);
     assert_ne!(moved(2).1, first.1);
+}
+
+#[test]
+fn a_flow_between_pipes() {
+    moved_between(AT_PIPES, 3);
 }
 
 /// Pushes numbered items below `end` as long as there is room.

@@ -17,6 +17,8 @@ use zsr_wire::{Frame, FramePool, Opcode, icrc};
 
 const SPEC: Spec = Spec { items: 40, ..TWO_BY_TWO };
 const PORTS: u16 = 4;
+/// Of a switch with several.
+const PIPES: u32 = 4;
 /// Cells of registers that a flow of [`SPEC`] may touch.
 const CELLS: usize = 32;
 /// Where the source MAC address and the EtherType of a frame are, and the source IPv4 address.
@@ -28,8 +30,9 @@ type Arrivals = Rc<RefCell<Vec<(u16, Vec<u8>)>>>;
 
 fn registers(switch: &Switch) -> Vec<Vec<u8>> {
     let ids = (0..switch.info().registers.len() as u32).map(RegisterId);
-    let cells = ids.flat_map(|id| (0..CELLS).map_while(move |i| switch.register_read(id, i).ok()));
-    cells.map(|cell| cell.to_vec()).collect()
+    let of_pipes = ids.flat_map(|id| (0..PIPES as u8).map(move |pipe| (pipe, id)));
+    let read = |(pipe, id)| (0..CELLS).map_while(move |i| switch.register_read_in(pipe, id, i).ok());
+    of_pipes.flat_map(read).collect()
 }
 
 /// Something comes in at `port`, and nothing comes of it but that it is counted under `cause`.
@@ -49,8 +52,13 @@ fn comes_to_nothing(switch: &mut Switch, now: u64, port: u16, bytes: &[u8], caus
 }
 
 /// Runs a flow, and forges of each packet that comes to the switch what `forge` makes of it: ports and bytes.
-fn forged(seed: u64, cause: u8, mut forge: impl FnMut(&mut Rng, u16, &[u8]) -> Vec<(u16, Vec<u8>)>) {
-    let mut system = System::new(Spec { seed, ..SPEC });
+fn forged(seed: u64, cause: u8, forge: impl FnMut(&mut Rng, u16, &[u8]) -> Vec<(u16, Vec<u8>)>) {
+    forged_with(Spec { seed, ..SPEC }, cause, forge);
+}
+
+fn forged_with(spec: Spec, cause: u8, mut forge: impl FnMut(&mut Rng, u16, &[u8]) -> Vec<(u16, Vec<u8>)>) {
+    let seed = spec.seed;
+    let mut system = System::new(spec);
     let (arrivals, at) = (Arrivals::default(), system.switch.0);
     let sink = arrivals.clone();
     system.net.observe(move |_, end, bytes| {
@@ -95,11 +103,16 @@ fn wrong_ingress_port() {
     });
 }
 
-/// Another host's connection, under a host's own addresses.
+/// Another host's connection, under a host's own addresses; also where the connection's registers are in another pipe.
 #[test]
 fn connections_of_others() {
+    own_addresses(SPEC);
+    own_addresses(Spec { pipes: PIPES, ..SPEC });
+}
+
+fn own_addresses(spec: Spec) {
     let mut hosts = BTreeMap::new();
-    forged(15, names::DROP_UNKNOWN_QP, |_, port, frame| {
+    forged_with(Spec { seed: 15, ..spec }, names::DROP_UNKNOWN_QP, |_, port, frame| {
         let own = |at: usize, n: usize| frame[at..at + n].to_vec();
         hosts.insert(port, (own(SRC_AT, 6), own(SRC_IP_AT, 4)));
         let others = hosts.iter().filter(|(other, _)| **other != port);
@@ -115,7 +128,12 @@ fn connections_of_others() {
 
 #[test]
 fn wrong_source_address() {
-    forged(2, names::DROP_SOURCE, |rng, port, frame| {
+    other_address(SPEC);
+    other_address(Spec { pipes: PIPES, ..SPEC });
+}
+
+fn other_address(spec: Spec) {
+    forged_with(Spec { seed: 2, ..spec }, names::DROP_SOURCE, |rng, port, frame| {
         let at = SRC_IP_AT;
         let mut own = [0; 4];
         own.copy_from_slice(&frame[at..at + 4]);

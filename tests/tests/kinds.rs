@@ -1,5 +1,5 @@
 //! Load balance and replicate, on links with and without faults: each item exactly once, or once at every consumer and in one
-//! order.
+//! order. All kinds on a switch whose hosts are at several pipes.
 
 use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};
@@ -18,6 +18,7 @@ const BALANCE: Spec = Spec {
     counters_from: 0,
     psn_from: 0,
     vlans: [None; 2],
+    pipes: 1,
     faults: FaultRates::NONE,
     seed: 1,
 };
@@ -73,4 +74,26 @@ fn big_endian_members_and_wrapping_counters() {
             ..spec
         });
     }
+}
+
+/// Hosts are at different pipes, so that some are away from that of their flow.
+fn across(spec: Spec) {
+    for (pipes, seed, rate) in [(2, 1, 0.0), (4, 2, 0.0), (2, 3, 0.02), (4, 4, 0.02), (4, 5, 0.05)] {
+        System::new(Spec { pipes, seed, faults: FaultRates::all(rate, LATE_NS), ..spec }).run(|_| ());
+    }
+}
+
+#[test]
+fn shuffle_across_pipes() {
+    across(Spec { kind: FlowKind::Shuffle, items: 60, ..BALANCE });
+}
+
+#[test]
+fn balance_across_pipes() {
+    across(BALANCE);
+}
+
+#[test]
+fn replicate_across_pipes() {
+    across(REPLICATE);
 }

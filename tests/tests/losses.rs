@@ -22,6 +22,7 @@ const SPEC: Spec = Spec {
     counters_from: 0,
     psn_from: 0,
     vlans: [None; 2],
+    pipes: 1,
     faults: zsr_simnet::FaultRates::NONE,
     seed: 13,
 };

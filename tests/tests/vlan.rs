@@ -23,6 +23,7 @@ const DEFAULT: Spec = Spec {
     counters_from: 0,
     psn_from: 0xff_fff0,
     vlans: [None; 2],
+    pipes: 1,
     faults: FaultRates::NONE,
     seed: 1,
 };

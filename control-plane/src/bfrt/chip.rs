@@ -5,12 +5,12 @@ use super::BfrtError;
 use super::groups::update;
 use super::info::Info;
 use super::proto as bf;
-use super::row::{Row, Value, data, only_key};
+use super::row::{Row, Value, data, keys, only_key};
 use crate::dataplane::admin;
 use crate::p4::TimerPacket;
 use bf::data_field::Value as Wire;
 use bf::update::Type;
-use zsr_topology::{Chip, Fec, PortSetup};
+use zsr_topology::{Chip, Fec, Pipes, PortSetup};
 
 pub(super) const PORT: &str = "$PORT";
 pub(super) const WAYS: &str = "ways";
@@ -85,19 +85,26 @@ pub(super) fn ports(
 pub(super) fn ways(
     info: &Info,
     own: u32,
+    pipes: Pipes,
     loops: &[u32],
     there: &[bf::TableEntry],
 ) -> Result<Vec<bf::Update>, BfrtError> {
-    let own = [own];
-    let loops = if loops.is_empty() { &own[..] } else { loops };
     let mut out = Vec::new();
-    for (worker, &port) in (0..SHARES).zip(loops.iter().cycle()) {
-        let row = Row::of(info, WAYS)?.key("worker", worker)?.action("way")?;
-        let entry = row.with("port", Value::Number(port.into()))?.entry();
-        match there.iter().find(|e| only_key(e) == Some(worker)) {
-            None => out.push(update(Type::Insert, entry)),
-            Some(now) if data(info, now, "port") == data(info, &entry, "port") => {}
-            Some(_) => out.push(update(Type::Modify, entry)),
+    for home in pipes.homes() {
+        // Loops are in the pipe behind.
+        let own = [Pipes::port_in(home, own)];
+        let of_half: Vec<u32> =
+            loops.iter().copied().filter(|port| pipes.of_port(*port) == pipes.of_port(own[0])).collect();
+        let of_half = if of_half.is_empty() { &own[..] } else { &of_half };
+        for (worker, &port) in (0..SHARES).zip(of_half.iter().cycle()) {
+            let half = u64::from(home / 2);
+            let row = Row::of(info, WAYS)?.key("half", half)?.key("worker", worker)?.action("way")?;
+            let entry = row.with("port", Value::Number(port.into()))?.entry();
+            match there.iter().find(|e| keys(e) == keys(&entry)) {
+                None => out.push(update(Type::Insert, entry)),
+                Some(now) if data(info, now, "port") == data(info, &entry, "port") => {}
+                Some(_) => out.push(update(Type::Modify, entry)),
+            }
         }
     }
     Ok(out)
@@ -116,9 +123,13 @@ pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Ve
 /// A port that recirculates, and whether it takes the generator's packets, too.
 pub(super) type Recirculating = (u32, bool);
 
-/// Those of the program.
-pub(super) fn recirculating(chip: Chip) -> impl Iterator<Item = Recirculating> {
-    std::iter::once((chip.port_again(), true)).chain(chip.port_fold().map(|port| (port, false)))
+/// Those of the program. Its generator is in the first pipe.
+pub(super) fn recirculating(chip: Chip, pipes: Pipes) -> impl Iterator<Item = Recirculating> {
+    pipes.homes().flat_map(move |home| {
+        let again = (Pipes::port_in(home, chip.port_again()), home == 0);
+        let fold = chip.port_fold().map(|port| (Pipes::port_in(home, port), false));
+        std::iter::once(again).chain(fold)
+    })
 }
 
 /// Names such a port, to read it.

@@ -171,7 +171,7 @@ impl BfrtClient {
     /// Sets up the chip around the program: ports, recirculation, timer packets.
     pub async fn set_up(&mut self, topology: &Topology) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
-        let chip = self.tofino.chip;
+        let (chip, pipes) = (self.tofino.chip, topology.switches[0].pipes);
         let links = || topology.links.iter().map(|l| chip::Port { number: l.port, mtu: l.mtu, loops: false });
         if let Some(setup) = &self.tofino.ports {
             let mtu = links().map(|l| l.mtu).max().unwrap_or(0);
@@ -181,15 +181,15 @@ impl BfrtClient {
         }
         if let Some(own) = chip.port_fold() {
             let there = self.all_of(&info, chip::WAYS).await?;
-            self.write_now(chip::ways(&info, own, &self.tofino.loops, &there)).await?;
+            self.write_now(chip::ways(&info, own, pipes, &self.tofino.loops, &there)).await?;
         }
         self.write_now(chip::prunes(&info, links().map(|l| l.number))).await?;
-        for port in chip::recirculating(chip) {
+        for port in chip::recirculating(chip, pipes) {
             let entry = chip::recirculation_port(&info, port).map_err(|e| self.reader.unfit(e))?;
             let now = self.reader.read(vec![entry]).await?;
             self.write_now(chip::recirculation(&info, port, now.first())).await?;
         }
-        // Registers are in one pipe, and so must the generator's packets be.
+        // Of whichever pipe workers are, their ticks begin in the first one.
         let timers = chip::timers(&info, chip, &Timer::of(&topology.switches[0]).packets());
         let timers = timers.map_err(|e| self.reader.unfit(e))?;
         self.write_at(in_first_pipe(self.reader.device), timers).await

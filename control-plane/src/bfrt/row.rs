@@ -5,6 +5,7 @@ use super::info::{Action, Field, Form, Info, Table};
 use super::proto as bf;
 use crate::p4::schema::number;
 use bf::data_field::Value as Wire;
+use std::collections::BTreeMap;
 
 /// What a field is given.
 #[derive(Clone, Debug)]
@@ -132,11 +133,17 @@ pub(super) fn data<'e>(info: &Info, entry: &'e bf::TableEntry, name: &str) -> Op
 
 /// The only key of an entry that was read.
 pub(super) fn only_key(entry: &bf::TableEntry) -> Option<u64> {
+    let keys = keys(entry)?;
+    let (_, only) = keys.first_key_value().filter(|_| keys.len() == 1)?;
+    Some(*only)
+}
+
+/// Its keys, by their numbers, if all are exact.
+pub(super) fn keys(entry: &bf::TableEntry) -> Option<BTreeMap<u32, u64>> {
     let Some(bf::table_entry::Value::Key(key)) = &entry.value else { return None };
-    let [bf::KeyField { match_type: Some(bf::key_field::MatchType::Exact(exact)), .. }] =
-        key.fields.as_slice()
-    else {
-        return None;
+    let value = |field: &bf::KeyField| match &field.match_type {
+        Some(bf::key_field::MatchType::Exact(exact)) => Some((field.field_id, number(&exact.value))),
+        _ => None,
     };
-    Some(number(&exact.value))
+    key.fields.iter().map(value).collect()
 }

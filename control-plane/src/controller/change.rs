@@ -445,10 +445,11 @@ impl Controller {
             state.ticking.retain(|_, workers| !workers.is_empty());
             let entity = |group: &u32| {
                 let workers = state.ticking.get(group).into_iter().flatten().copied();
-                replication(ticks::group(*group, workers))
+                replication(ticks::group(*group, workers, self.0.plane.pipes()))
             };
             // Which groups there were says whether they come, change or go; what was in them does not matter.
-            let gone = |group: &u32| replication(ticks::group(*group, std::iter::empty()));
+            let gone =
+                |group: &u32| replication(ticks::group(*group, std::iter::empty(), self.0.plane.pipes()));
             let old = before.iter().map(gone).collect();
             let new = touched.iter().filter(|g| state.ticking.contains_key(g)).map(entity).collect();
             let difference = Diff::between(old, new);

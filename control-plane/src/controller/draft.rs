@@ -116,12 +116,15 @@ impl Draft {
     /// The multicast groups that turn timer packets into ticks: workers start when these are written.
     pub fn ticks(&self) -> Vec<rt::Entity> {
         let workers = self.in_order().flat_map(|flow| self.plane.tick_groups(flow));
-        ticks::groups(workers).into_iter().map(replication).collect()
+        ticks::groups(workers, self.plane.pipes()).into_iter().map(replication).collect()
     }
 
     /// What the switch's registers begin with: packets to be sent before workers start, and before clients of sequencers send.
     pub fn resets(&self) -> impl Iterator<Item = Vec<u8>> {
-        let rings = self.in_order().flat_map(Flow::rings).map(|ring| ring.ids.reset(ring.start).packet());
+        let rings = self
+            .in_order()
+            .flat_map(Flow::rings)
+            .map(|ring| ring.ids.reset(ring.start).packet(self.plane.pipes()));
         let sequencers = self.sequencers.iter().map(|(sequencer, first)| sequencer.reset(*first));
         rings.chain(sequencers).chain(self.clients.iter().map(|(_, client)| client.reset()))
     }

@@ -1,5 +1,6 @@
 //! What a topology gives a controller to begin with: hosts, rings that it declares, rules for numbers.
 
+use super::placement::Loops;
 use super::state::State;
 use crate::dataplane::alloc::{Allocator, Room};
 use crate::dataplane::model::{DeclaredRing, Host};
@@ -23,6 +24,8 @@ impl State {
         let mut state = State::new(hosts(topology, agents), declared(topology), switch.kind.pace());
         state.switch.clone_from(&switch.name);
         state.numbers = Allocator::with(room);
+        state.pipes = switch.pipes;
+        state.loops = Loops::of(switch);
         state.first_psn = topology.first_psn;
         if let Some(seed) = seed {
             state.chance = Chance::Seeded(Rng::new(seed));

@@ -3,14 +3,15 @@
 use super::asked::NewMember;
 use super::error::{ControllerError, ErrorKind};
 use super::state::State;
-use crate::dataplane::RingIds;
 use crate::dataplane::alloc::{Exhausted, Number};
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Member, Ring};
+use crate::dataplane::{RingIds, secret_in_pipe};
 use std::collections::HashSet;
 use zsr_topology::{MemoryKind, RingRole, limits::MAX_MEMBERS, rules};
 
 impl State {
-    /// `new` joins `flow` as a consumer, with a ring of each producer if it is a shuffle. Numbers that it gets are added to `taken`.
+    /// `new` joins `flow`, whose registers are in pipe `home`, as a consumer, with a ring of each producer if it is a shuffle. Numbers that
+    /// it gets are added to `taken`.
     ///
     /// # Errors
     /// What is wrong with it, also when numbers were taken.
@@ -18,6 +19,7 @@ impl State {
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
+        home: u32,
         taken: &mut Vec<Number>,
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
@@ -29,7 +31,7 @@ impl State {
         let worker = match shared {
             Some(worker) => worker,
             None => {
-                let worker = self.numbers.worker()?;
+                let worker = self.numbers.worker(self.pipes.share(home))?;
                 taken.push(Number::Worker(worker));
                 worker
             }
@@ -107,8 +109,13 @@ impl State {
         taken.push(Number::Qp(poll.index));
         let (id, is_producer) = (producer.unwrap_or(worker), producer.is_some());
         let psn = psn.or(self.first_psn).unwrap_or_else(|| self.chance.psn());
-        let (data, poll) = (data.from_psn(psn), poll.from_psn(psn));
-        Ok(RingIds { id, worker, is_producer, member, data, poll, secret: self.chance.secret() })
+        let pipe = self.pipes.of_worker(worker);
+        let [data, poll] = [data, poll].map(|qp| qp.from_psn(psn).in_pipe(pipe));
+        let mut secret = self.chance.secret();
+        if self.pipes.are_several() {
+            secret = secret_in_pipe(secret, pipe);
+        }
+        Ok(RingIds { id, worker, is_producer, member, data, poll, secret })
     }
 }
 

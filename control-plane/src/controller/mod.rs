@@ -40,6 +40,7 @@ mod losses;
 mod members;
 mod operations;
 mod pending;
+mod placement;
 mod places;
 mod polls;
 mod pulse;

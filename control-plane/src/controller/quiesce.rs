@@ -69,7 +69,7 @@ impl Controller {
         let (begun, mut patience) = (Instant::now(), ANSWER);
         // Without a session nobody hears the answer.
         while begun.elapsed() < NO_ANSWER && self.is_open() {
-            work.switch.packet_out(admin::query(worker)).await?;
+            work.switch.packet_out(admin::query(worker, self.0.plane.pipes())).await?;
             let asked = Instant::now();
             while let Some(left) = patience.checked_sub(asked.elapsed()) {
                 match tokio::time::timeout(left, answers.recv()).await {
@@ -143,7 +143,7 @@ impl Controller {
     pub(super) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
             for reset in some {
-                work.switch.packet_out(reset.packet()).await?;
+                work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
             }
             // Resets are answered by nothing.
             self.caught_up(work).await?;
@@ -205,10 +205,10 @@ impl Controller {
             self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         }
         let reset = Reset { worker, head, consumer_tail: tail, psn, ..Default::default() };
-        work.switch.packet_out(reset.packet()).await?;
+        work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
         for (ring, consumer_tail) in rings.iter().zip(tails) {
             let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() };
-            work.switch.packet_out(poll.packet()).await?;
+            work.switch.packet_out(poll.packet(self.0.plane.pipes())).await?;
         }
         self.caught_up(work).await
     }
@@ -239,7 +239,7 @@ impl Controller {
         // The worker first, so that it repeats nothing in between.
         let (worker, head, psn) = (state.worker, state.head, state.psn);
         let idle = Reset { worker, head, consumer_tail: head, psn, ..Default::default() };
-        work.switch.packet_out(idle.packet()).await?;
+        work.switch.packet_out(idle.packet(self.0.plane.pipes())).await?;
         let mtu = new.mtu;
         let mut rings = new.producers.iter_mut().flat_map(|m| &mut m.rings);
         let Some(ring) = rings.find(|r| r.ids.id == state.producer) else { return Err(stuck) };
@@ -255,16 +255,16 @@ impl Controller {
             psn: ring.ids.data.psn,
             ..Default::default()
         };
-        work.switch.packet_out(reset.packet()).await?;
+        work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
         let poll = Reset { poll_qp: ring.ids.poll.index, ..Default::default() };
-        work.switch.packet_out(poll.packet()).await?;
+        work.switch.packet_out(poll.packet(self.0.plane.pipes())).await?;
         self.caught_up(work).await
     }
 
     /// Has workers look at once at what they wait for, in place of when their back-off ends.
     pub(super) async fn nudge(&self, work: &mut Work, stuck: &[WorkerState]) -> Result<(), ControllerError> {
         for state in stuck {
-            work.switch.packet_out(admin::retry(state.worker)).await?;
+            work.switch.packet_out(admin::retry(state.worker, self.0.plane.pipes())).await?;
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl Controller {
 
     async fn clean(&self, work: &mut Work, numbers: &[Number]) -> Result<(), ControllerError> {
         for reset in resets(numbers) {
-            work.switch.packet_out(reset.packet()).await?;
+            work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
         }
         self.caught_up(work).await?;
         Ok(work.switch.update(self.zeros(numbers)?.into_iter()).await?)

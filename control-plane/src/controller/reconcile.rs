@@ -7,7 +7,7 @@ use super::start::StartError;
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{DataPlane, Ticks, base, replication};
 use crate::dataplane::model::Flow;
-use crate::dataplane::{GROUP_FLOOD, ticks};
+use crate::dataplane::{is_base_group, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::{Artifacts, ClientError, OPTIONAL};
 use crate::switch::SwitchClient;
@@ -95,7 +95,7 @@ pub(super) async fn reconcile<'f>(
         DataPlane::flow_tables().to_vec()
     };
     let tables: BTreeSet<u32> = names.into_iter().map(|t| schema.table(t)).collect::<Result<_, _>>()?;
-    let mut held = reader.entities(tables.into_iter(), |group| all || group != GROUP_FLOOD).await?;
+    let mut held = reader.entities(tables.into_iter(), |group| all || !is_base_group(group)).await?;
     let sessions = reader.sessions().await?;
     let tells_sessions = !sessions.is_empty();
     held.extend(sessions);
@@ -117,7 +117,8 @@ pub(super) async fn reconcile<'f>(
         wanted.extend(plane.entities(flow, &around.context(hold))?);
     }
     // Workers run when everything that they need is there.
-    let groups = ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied()));
+    let groups =
+        ticking.iter().map(|(group, workers)| ticks::group(*group, workers.iter().copied(), plane.pipes()));
     wanted.extend(groups.map(replication));
     let difference = Diff::between(held, wanted);
     client.update(difference.additions().into_iter()).await?;

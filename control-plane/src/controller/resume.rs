@@ -418,7 +418,7 @@ impl Controller {
         self.reset(work, &resets).await?;
         // They write it again, which changes nothing, and begin nothing any more.
         for worker in ready.iter().flat_map(|(_, plan)| &plan.ended) {
-            work.switch.packet_out(admin::close(*worker)).await?;
+            work.switch.packet_out(admin::close(*worker, self.0.plane.pipes())).await?;
         }
         let (mut bells, mut run) = (Vec::new(), Ticks::new());
         let around = Surroundings::of(&self.state());

@@ -5,6 +5,7 @@ pub use super::asked::{NewFlow, NewMember};
 use super::asked::{check_name, check_records};
 use super::error::{ControllerError, ErrorKind};
 use super::members::per_consumer;
+use super::placement::Loops;
 use super::renew::Refusals;
 use crate::dataplane::alloc::{Allocator, Number};
 use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
@@ -19,7 +20,7 @@ use zsr_api::controller as proto;
 use zsr_api::machine::Machine;
 use zsr_records::Schema;
 use zsr_records::{Routing, parse_routing};
-use zsr_topology::{Pace, RingRole, Settings, rules};
+use zsr_topology::{Pace, Pipes, RingRole, Settings, rules};
 
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
@@ -88,6 +89,10 @@ pub struct State {
     pub idle: Ticks,
     /// Numbers.
     pub numbers: Allocator,
+    /// The switch's pipes.
+    pub(super) pipes: Pipes,
+    /// What can get from one to another.
+    pub(super) loops: Option<Loops>,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
     /// Rings that did not answer for `dead_after`, until they are heard again.
@@ -150,6 +155,11 @@ impl State {
     /// The flow that has worker number `worker`.
     pub fn flow_of_worker(&self, worker: u16) -> Option<&Flow> {
         self.flows.get(self.by_worker.get(&worker)?)
+    }
+
+    /// All workers of flows.
+    pub(super) fn workers(&self) -> impl Iterator<Item = u16> {
+        self.by_worker.keys().copied()
     }
 
     /// The member that has producer ring number `producer`.
@@ -226,13 +236,14 @@ impl State {
     ) -> Result<(), ControllerError> {
         flow.number = self.numbers.flow()?;
         taken.push(Number::Flow(flow.number));
+        let home = self.home_for(new);
         for member in &new.consumers {
-            self.add_consumer(flow, member, taken)?;
+            self.add_consumer(flow, member, home, taken)?;
         }
         for member in &new.producers {
             self.add_producer(flow, member, taken)?;
         }
-        Ok(())
+        self.check_crossing(flow)
     }
 
     /// Flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow).
@@ -248,9 +259,12 @@ impl State {
         let mut flow = self.running(name)?.clone();
         let mut taken = Vec::new();
         let done = match role {
-            RingRole::Producer => self.add_producer(&mut flow, member, &mut taken),
+            RingRole::Producer => {
+                self.add_producer(&mut flow, member, &mut taken).and_then(|()| self.check_crossing(&flow))
+            }
             RingRole::Consumer => {
-                check_fixed_range(&flow).and_then(|()| self.add_consumer(&mut flow, member, &mut taken))
+                let home = self.home_of(&flow);
+                check_fixed_range(&flow).and_then(|()| self.add_consumer(&mut flow, member, home, &mut taken))
             }
         };
         self.or_give_back(done, &taken)?;
@@ -307,6 +321,7 @@ impl State {
             return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
         flow.settings = changed(&flow.settings, changes, name, flow.item_size)?;
+        self.check_crossing(&flow)?;
         flow.version += 1;
         Ok(flow)
     }

@@ -1,6 +1,8 @@
 //! Packets from the controller to the data plane itself: internal frames that enter at the CPU port.
 
+use super::pipes;
 use crate::p4::names::{self, Internal, internal};
+use zsr_topology::Pipes;
 
 /// Bytes of an internal frame.
 pub const FRAME: usize = internal::FRAME;
@@ -29,8 +31,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The packet; the data plane answers with a report (P4: `REPORT_STATE`).
-    pub fn packet(&self) -> Vec<u8> {
+    /// The packet. Where the registers are does not matter: it goes to all pipes.
+    pub fn packet(&self, pipes: Pipes) -> Vec<u8> {
         let frame = Internal {
             event: names::EV_RESET,
             worker: self.worker,
@@ -44,23 +46,23 @@ impl Reset {
             psn: self.psn << 8,
             ..Internal::default()
         };
-        frame.frame()
+        elsewhere(frame, pipes, pipes::GROUP_ALL)
     }
 }
 
 /// Asks for a worker's phase, head and PSN (P4: `REPORT_STATE`).
-pub fn query(worker: u16) -> Vec<u8> {
-    for_worker(names::EV_QUERY, worker)
+pub fn query(worker: u16, pipes: Pipes) -> Vec<u8> {
+    for_worker(names::EV_QUERY, worker, pipes)
 }
 
 /// Has a worker repeat what it waits for, or go on if that has come to be complete.
-pub fn retry(worker: u16) -> Vec<u8> {
-    for_worker(names::EV_RETRY, worker)
+pub fn retry(worker: u16, pipes: Pipes) -> Vec<u8> {
+    for_worker(names::EV_RETRY, worker, pipes)
 }
 
 /// Has an idle worker write its last commit record, whatever its producers hold.
-pub fn close(worker: u16) -> Vec<u8> {
-    for_worker(names::EV_CLOSE, worker)
+pub fn close(worker: u16, pipes: Pipes) -> Vec<u8> {
+    for_worker(names::EV_CLOSE, worker, pipes)
 }
 
 /// A timer packet; its number says whom it is for (see [`super::ticks`]).
@@ -68,6 +70,15 @@ pub fn timer_packet(number: u16) -> Vec<u8> {
     Internal { event: names::EV_FANOUT, next: number, ..Internal::default() }.frame()
 }
 
-fn for_worker(event: u8, worker: u16) -> Vec<u8> {
-    Internal { event, worker, ..Internal::default() }.frame()
+fn for_worker(event: u8, worker: u16, pipes: Pipes) -> Vec<u8> {
+    let group = pipes::group_of(pipes.of_worker(worker));
+    elsewhere(Internal { event, worker, ..Internal::default() }, pipes, group)
+}
+
+/// The packet comes in at the first pipe. Where there are several, it goes on to those of `group`.
+fn elsewhere(frame: Internal, pipes: Pipes, group: u32) -> Vec<u8> {
+    if !pipes.are_several() {
+        return frame.frame();
+    }
+    Internal { event: frame.event | names::ELSEWHERE, hops: group as u16, ..frame }.frame()
 }

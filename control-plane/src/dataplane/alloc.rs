@@ -8,7 +8,9 @@ use super::{FIRST_FLOW_GROUP, Qp, qp};
 use crate::p4::{Schema, SchemaError};
 use std::collections::BTreeSet;
 
-const LAST_GENERATION: u8 = 127;
+/// A generation's bits in a queue pair number; above it are those that name a pipe ([`Qp::in_pipe`]). All ones is no queue pair's number.
+const GENERATION: u8 = 0x3f;
+const LAST_GENERATION: u8 = GENERATION - 1;
 
 /// A number that a flow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,8 +80,9 @@ pub fn group_of(flow: u16) -> u16 {
 /// No number is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the switch has no room for more {what}: {in_use} of {room} are in use, and {resting} rest until the switch has \
-     forgotten them; delete flows, or try again in a moment"
+    "the switch has no room for more {what}{}: {in_use} of {room} are in use, and {resting} rest until the switch has \
+     forgotten them; delete flows, or try again in a moment",
+    if *shares > 1 { format!(" in one pipe, which has one of {shares}") } else { String::new() }
 )]
 pub struct Exhausted {
     /// "workers", "producer rings", …
@@ -90,6 +93,8 @@ pub struct Exhausted {
     pub room: u32,
     /// How many were given back and may not be used yet.
     pub resting: u32,
+    /// Into how many shares they are divided.
+    pub shares: u32,
 }
 
 /// One kind of number.
@@ -114,11 +119,32 @@ impl Kind {
             return Ok(number);
         }
         if self.next == self.end {
-            let (in_use, room) = (self.in_use(), self.end - self.first);
-            return Err(Exhausted { what: self.what, in_use, room, resting: self.resting });
+            return self.take_none(1);
         }
         self.next += 1;
         Ok((self.next - 1) as u16)
+    }
+
+    /// The same, of those numbers whose remainder by `shares` is `share`.
+    fn take_of(&mut self, (shares, share): (u32, u32)) -> Result<u16, Exhausted> {
+        let is_of = |number: &u16| u32::from(*number) % shares == share;
+        if let Some(at) = self.free.iter().rposition(is_of) {
+            return Ok(self.free.swap_remove(at));
+        }
+        while self.next < self.end {
+            let number = self.next as u16;
+            self.next += 1;
+            if is_of(&number) {
+                return Ok(number);
+            }
+            self.free.push(number);
+        }
+        self.take_none(shares)
+    }
+
+    fn take_none(&self, shares: u32) -> Result<u16, Exhausted> {
+        let (in_use, room) = (self.in_use(), self.end - self.first);
+        Err(Exhausted { what: self.what, in_use, room, resting: self.resting, shares })
     }
 
     fn in_use(&self) -> u32 {
@@ -183,12 +209,12 @@ impl Allocator {
         }
     }
 
-    /// A worker.
+    /// A worker of those in share number `share` of so many ([`Pipes::share`](zsr_topology::Pipes::share)).
     ///
     /// # Errors
     /// When none is left. So for all kinds.
-    pub fn worker(&mut self) -> Result<u16, Exhausted> {
-        self.workers.take()
+    pub fn worker(&mut self, share: (u32, u32)) -> Result<u16, Exhausted> {
+        self.workers.take_of(share)
     }
 
     /// A producer ring.
@@ -224,7 +250,7 @@ impl Allocator {
             kind.note(n);
         });
         for qp in qps {
-            *self.generation(qp.index) = (qp.qpn >> 16) as u8;
+            *self.generation(qp.index) = (qp.qpn >> 16) as u8 & GENERATION;
         }
     }
 
@@ -312,7 +338,8 @@ mod tests {
     #[test]
     fn numbers_given_back_rest_until_they_are_clean() {
         let mut all = Allocator::default();
-        let (worker, producer, qp) = (all.worker().unwrap(), all.producer().unwrap(), all.qp().unwrap());
+        let (worker, producer, qp) =
+            (all.worker((1, 0)).unwrap(), all.producer().unwrap(), all.qp().unwrap());
         assert_eq!((worker, producer, qp.index), (1, 1, 2));
         assert_eq!(all.in_use(), InUse { workers: 1, producers: 1, qps: 1 });
         let back = [Number::Producer(producer), Number::Qp(qp.index)];
@@ -326,12 +353,27 @@ mod tests {
     }
 
     #[test]
+    fn each_pipe_has_its_share_of_the_workers() {
+        let mut all = Allocator::default();
+        let taken: Vec<u16> = [1, 1, 0, 3].map(|share| all.worker((4, share)).unwrap()).into();
+        assert_eq!(taken, [1, 5, 4, 3]);
+        // What was passed over is nobody's.
+        assert_eq!(all.in_use().workers, 4);
+        assert_eq!(all.worker((4, 2)), Ok(2));
+        let left = std::iter::from_fn(|| all.worker((4, 2)).ok()).count() as u32;
+        let e = all.worker((4, 2)).unwrap_err();
+        assert_eq!((left, e.shares), (Room::default().workers / 4 - 1, 4));
+        assert!(e.to_string().contains("no room for more workers in one pipe, which has one of 4"), "{e}");
+        assert!(all.worker((4, 1)).is_ok());
+    }
+
+    #[test]
     fn generations_never_reach_zero() {
         let mut all = Allocator::default();
         for _ in 0..300 {
             let qp = all.qp().unwrap();
             assert_eq!(qp.index, 2);
-            assert!((1..=127).contains(&(qp.qpn >> 16)));
+            assert!((1..=62).contains(&(qp.qpn >> 16)));
             all.untouched(&[Number::Qp(2)]);
         }
     }
@@ -339,25 +381,25 @@ mod tests {
     #[test]
     fn the_end_is_an_error_that_says_how_many_there_are() {
         let mut all = Allocator::default();
-        let taken = std::iter::from_fn(|| all.worker().ok()).count() as u32;
+        let taken = std::iter::from_fn(|| all.worker((1, 0)).ok()).count() as u32;
         // Less the first, which is nobody's, and the probe.
         assert_eq!(taken, Room::default().workers - 2);
-        let e = all.worker().unwrap_err();
+        let e = all.worker((1, 0)).unwrap_err();
         assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));
         all.rest(&[Number::Worker(7)]);
-        assert_eq!(all.worker().unwrap_err().resting, 1);
+        assert_eq!(all.worker((1, 0)).unwrap_err().resting, 1);
         all.reusable(&[Number::Worker(7)]);
-        assert_eq!(all.worker(), Ok(7));
+        assert_eq!(all.worker((1, 0)), Ok(7));
     }
 
     #[test]
     fn a_switch_that_forgets_makes_everything_free_under_other_queue_pair_numbers() {
         let mut all = Allocator::default();
-        let (worker, qp) = (all.worker().unwrap(), all.qp().unwrap());
+        let (worker, qp) = (all.worker((1, 0)).unwrap(), all.qp().unwrap());
         all.rest(&[Number::Worker(worker)]);
         all.forget();
         assert_eq!((all.in_use(), all.era()), (InUse { workers: 0, producers: 0, qps: 0 }, 1));
-        assert_eq!(all.worker(), Ok(worker));
+        assert_eq!(all.worker((1, 0)), Ok(worker));
         let again = all.qp().unwrap();
         assert!(again.index == qp.index && again.qpn != qp.qpn);
     }
@@ -367,7 +409,7 @@ mod tests {
         let mut all = Allocator::default();
         all.note(&[Number::Worker(3), Number::Worker(1), Number::Qp(2)], [qp(2, 5)].into_iter());
         assert_eq!(all.in_use(), InUse { workers: 2, producers: 0, qps: 1 });
-        assert_eq!((all.worker(), all.producer()), (Ok(4), Ok(1)));
+        assert_eq!((all.worker((1, 0)), all.producer()), (Ok(4), Ok(1)));
         all.untouched(&[Number::Qp(2)]);
         assert_eq!(all.qp().unwrap().qpn >> 16, 6);
     }
@@ -382,6 +424,6 @@ mod tests {
         assert_eq!(idle, [Number::Worker(2), Number::Worker(3), Number::Worker(5), Number::Flow(1)]);
         assert_eq!((all.in_use().workers, all.workers.resting), (2, 3));
         all.reusable(&idle);
-        assert_eq!((all.in_use().workers, all.worker(), all.flow()), (2, Ok(5), Ok(1)));
+        assert_eq!((all.in_use().workers, all.worker((1, 0)), all.flow()), (2, Ok(5), Ok(1)));
     }
 }

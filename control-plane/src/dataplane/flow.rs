@@ -13,7 +13,7 @@ use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use zsr_topology::{Hint, LATENCY_POLL, Settings, Switch, Topology, Traffic};
+use zsr_topology::{Hint, LATENCY_POLL, Pipes, Settings, Switch, Topology, Traffic};
 
 /// The switch's program, as far as flows are concerned.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub struct DataPlane {
     address: Arc<Mutex<SwitchAddress>>,
     traffic: Traffic,
     timer: ticks::Timer,
+    pipes: Pipes,
     room: Room,
 }
 
@@ -101,12 +102,17 @@ impl DataPlane {
     pub fn new(schema: Schema, switch: &Switch, traffic: Traffic) -> Result<Self, SchemaError> {
         let address = Arc::new(Mutex::new(SwitchAddress { ip: switch.ip, mac: switch.mac }));
         let room = Room::of(&schema)?;
-        Ok(DataPlane { schema, address, traffic, timer: ticks::Timer::of(switch), room })
+        Ok(DataPlane { schema, address, traffic, timer: ticks::Timer::of(switch), pipes: switch.pipes, room })
     }
 
     /// How many of what the program has.
     pub fn room(&self) -> Room {
         self.room
+    }
+
+    /// The switch's pipes.
+    pub fn pipes(&self) -> Pipes {
+        self.pipes
     }
 
     /// Names of the program.
@@ -154,7 +160,7 @@ impl DataPlane {
             out.push(table(worker::cap_entry(&self.schema, flow.number, cap)?));
         }
         if flow.kind == FlowKind::Replicate {
-            out.extend(groups(flow, context)?.map(replication));
+            out.extend(groups(flow, context, self.pipes)?.map(replication));
         }
         for id in flow.workers() {
             self.worker(flow, id, context, &mut out)?;
@@ -365,12 +371,16 @@ pub fn replication(entry: rt::PacketReplicationEngineEntry) -> rt::Entity {
 }
 
 /// The groups of a replicate flow.
-fn groups(flow: &Flow, context: &Context<'_>) -> Result<[rt::PacketReplicationEngineEntry; 2], PlanError> {
+fn groups(
+    flow: &Flow,
+    context: &Context<'_>,
+    pipes: Pipes,
+) -> Result<[rt::PacketReplicationEngineEntry; 2], PlanError> {
     let rings = flow.consumers.iter().flat_map(|m| &m.rings);
     let members: Vec<_> = rings
         .map(|ring| Ok((context.host(&ring.host)?.station.port, ring.ids)))
         .collect::<Result<_, PlanError>>()?;
-    Ok(member_groups(group_of(flow.number), &members))
+    Ok(member_groups(group_of(flow.number), &members, pipes))
 }
 
 fn times(s: &Settings) -> Times {

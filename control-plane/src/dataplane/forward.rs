@@ -1,12 +1,12 @@
 //! Fills p4/pipeline/forward.p4: VLANs and source addresses of ports, stations, the switch's own addresses, groups and clone sessions of ports.
 
 use super::station::{ip, mac};
-use super::{GROUP_FLOOD, PORT_RECIRCULATE, PlanError, RingIds};
+use super::{GROUP_FLOOD, PlanError, RingIds, pipes};
 use crate::p4::Schema;
 use crate::p4::names::{action, table};
 use p4runtime_proto::p4::v1 as rt;
 use rt::packet_replication_engine_entry::Type;
-use zsr_topology::{Host, Topology};
+use zsr_topology::{Chip, Host, Pipes, Switch, Topology};
 
 /// Operation of an ARP request (RFC 826).
 const ARP_REQUEST: u16 = 1;
@@ -17,7 +17,6 @@ const NO_ADDRESS: u32 = 0;
 pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
     let switch = &topology.switches[0];
     let mut out = vec![
-        schema.entry(table::OwnIp { dst: ip(switch.ip) }, action::Own {})?,
         schema.entry(
             table::OwnArp { operation: ARP_REQUEST, target_ip: ip(switch.ip), foreign: 0, spoofed: 0 },
             action::Reply { mac: mac(switch.mac) },
@@ -35,6 +34,27 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
         let vlan = table::Vlans { port: link.port as u16, vlan: host.vlan.unwrap_or(0) };
         out.push(schema.entry(vlan, action::Expected {})?);
         out.extend(sources(schema, link.port as u16, host)?);
+        out.extend(ways(schema, switch, link.port)?);
+    }
+    Ok(out)
+}
+
+/// What is for the switch, of what comes in at `port`: it stays in the pipe that has the registers, or goes there.
+fn ways(schema: &Schema, switch: &Switch, port: u32) -> Result<Vec<rt::TableEntry>, PlanError> {
+    let (pipes, here) = (switch.pipes, switch.pipes.of_port(port));
+    let mut out = Vec::new();
+    for home in 0..pipes::MAX_PIPES {
+        // Of a pipe that there is not, nobody has queue pairs.
+        let known = pipes.homes().find(|pipe| *pipe == home);
+        let again = pipes::port_again_of(switch, known.unwrap_or(here)) as u16;
+        let key = |crossed| table::OwnIp { dst: ip(switch.ip), port: port as u16, home: home as u8, crossed };
+        match known {
+            Some(pipe) if pipe != here => {
+                out.push(schema.entry(key(0), action::Cross { way: again })?);
+                out.push(schema.entry(key(1), action::Own { again })?);
+            }
+            _ => out.push(schema.entry(key(0), action::Own { again })?),
+        }
     }
     Ok(out)
 }
@@ -51,28 +71,45 @@ fn sources(schema: &Schema, port: u16, host: &Host) -> Result<Vec<rt::TableEntry
     Ok(out)
 }
 
-/// The clone session whose copies leave at `port`.
-pub(crate) fn session(port: u32) -> u16 {
-    port as u16 + 1
+/// The clone session whose copies leave at `port`. A Tofino 2 has 255 of them, and more port numbers than that: each pipe has as many
+/// as it has ports of cables.
+pub(super) fn session(switch: &Switch, port: u32) -> u16 {
+    let chip = switch.kind.tofino().map(|tofino| tofino.chip);
+    let number = match chip.filter(|chip| *chip == Chip::Tofino2 && switch.pipes.are_several()) {
+        None => port,
+        Some(chip) => {
+            let (pipe, cables) = (switch.pipes.of_port(port), chip.ports());
+            let of_pipe = cables.end() - cables.start() + 1;
+            pipe * of_pipe + port - Pipes::port_in(pipe, *cables.start())
+        }
+    };
+    number as u16 + 1
 }
 
 pub(super) fn replication(topology: &Topology) -> Vec<rt::PacketReplicationEngineEntry> {
     let ports = || topology.links.iter().map(|l| l.port);
     let sessions = ports().map(|port| rt::PacketReplicationEngineEntry {
         r#type: Some(Type::CloneSessionEntry(rt::CloneSessionEntry {
-            session_id: session(port).into(),
+            session_id: session(&topology.switches[0], port).into(),
             replicas: vec![replica(port, 1)],
             ..Default::default()
         })),
     });
-    sessions.chain([group(GROUP_FLOOD, ports().map(|p| (p, 1)))]).collect()
+    let flood = group(GROUP_FLOOD, ports().map(|p| (p, 1)));
+    sessions.chain([flood]).chain(pipes::groups(topology.switches[0].pipes)).collect()
 }
 
 /// The groups of a replicate flow's consumers, each given as (port, ids): `id` for items, the next one for polls. One
 /// replica per member, whose instance is its connection.
-pub(crate) fn member_groups(id: u16, members: &[(u32, RingIds)]) -> [rt::PacketReplicationEngineEntry; 2] {
+pub(crate) fn member_groups(
+    id: u16,
+    members: &[(u32, RingIds)],
+    pipes: Pipes,
+) -> [rt::PacketReplicationEngineEntry; 2] {
     let data = members.iter().map(|&(port, ids)| (port, ids.data.index.into()));
-    let polls = members.iter().map(|&(_, ids)| (PORT_RECIRCULATE, ids.poll.index.into()));
+    let polls = members
+        .iter()
+        .map(|&(_, ids)| (pipes::port_again(pipes.of_worker(ids.worker)), ids.poll.index.into()));
     [group(id.into(), data), group(u32::from(id) + 1, polls)]
 }
 

@@ -4,6 +4,9 @@ use super::admin::Reset;
 use zsr_link::Rng;
 
 const PSN_BITS: u32 = 0xff_ffff;
+/// Where the number of a pipe begins in a queue pair number, and in a doorbell's secret (P4: `m.steer`).
+const PIPE_OF_QPN: u32 = 22;
+const PIPE_OF_SECRET: u32 = 30;
 /// First multicast group of replicate flows; each has two, the second one for polls.
 pub const FIRST_FLOW_GROUP: u16 = 0x1000;
 
@@ -23,6 +26,12 @@ impl Qp {
     #[must_use]
     pub fn from_psn(self, psn: u32) -> Qp {
         Qp { psn, ..self }
+    }
+
+    /// The same in a pipe: packets to it go there.
+    #[must_use]
+    pub fn in_pipe(self, pipe: u32) -> Qp {
+        Qp { qpn: pipe << PIPE_OF_QPN | self.qpn, ..self }
     }
 }
 
@@ -66,6 +75,11 @@ impl RingIds {
 pub fn secret() -> u32 {
     // Fails only where the kernel has no generator, and there is no safe way to go on.
     getrandom::u32().expect("the system's generator of random numbers")
+}
+
+/// A doorbell's secret as those of a pipe are: datagrams that begin with it go there.
+pub(crate) fn secret_in_pipe(secret: u32, pipe: u32) -> u32 {
+    pipe << PIPE_OF_SECRET | secret & !(u32::MAX << PIPE_OF_SECRET)
 }
 
 /// Where first PSNs and the secrets of doorbells come from.

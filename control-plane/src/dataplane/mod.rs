@@ -14,6 +14,7 @@ mod forward;
 mod ids;
 pub mod model;
 mod peer;
+pub mod pipes;
 pub mod report;
 pub mod sequencer;
 mod solve;
@@ -27,7 +28,7 @@ pub use connection::doorbell;
 #[cfg(test)]
 pub(crate) use forward::group;
 pub(crate) use forward::member_groups;
-pub(crate) use ids::Chance;
+pub(crate) use ids::{Chance, secret_in_pipe};
 pub use ids::{FIRST_FLOW_GROUP, Qp, RingIds, qp, secret};
 use p4runtime_proto::p4::v1 as rt;
 pub use station::{Station, SwitchAddress, ring_entries};
@@ -76,6 +77,11 @@ pub fn base_entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Tabl
     let mut out = solve::entries(schema)?;
     out.extend(forward::entries(topology, schema)?);
     Ok(out)
+}
+
+/// Whether a multicast group is the same whatever flows there are.
+pub(crate) fn is_base_group(id: u32) -> bool {
+    id == GROUP_FLOOD || pipes::is_group(id)
 }
 
 /// The multicast groups and clone sessions of the switch's ports.

@@ -1,6 +1,6 @@
 //! Fills p4/pipeline/peer.p4 and the routes of p4/pipeline/forward.p4: how a connection's packets reach its peer.
 
-use super::{Qp, RingAddress, Station, SwitchAddress, forward};
+use super::{Qp, RingAddress, Station, SwitchAddress};
 use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
@@ -23,7 +23,7 @@ pub(super) fn entries(
         rkey: at.rkey,
         swap: to.swap(),
         flags: u32::from(at.epoch) << 16,
-        mirror: forward::session(to.port),
+        mirror: to.session,
         tos: to.traffic.of_switch(is_poll),
     };
     let key = table::Peers { qp: qp.index };

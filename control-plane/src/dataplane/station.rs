@@ -1,6 +1,6 @@
 //! The ends of the switch's connections, as its tables name them.
 
-use super::{RingAddress, RingIds, connection, peer};
+use super::{RingAddress, RingIds, connection, forward, peer};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
@@ -15,6 +15,8 @@ pub struct Station {
     pub mac: MacAddr,
     /// The switch's port.
     pub port: u32,
+    /// The clone session whose copies leave there.
+    pub session: u16,
     /// Byte order of the counters in its rings.
     pub byte_order: ByteOrder,
     /// The VLAN that it is on.
@@ -29,7 +31,8 @@ impl Station {
         let link = topology.link_of(host)?;
         let (host, traffic) = (&topology.hosts[host], topology.traffic);
         let (byte_order, vlan) = (host.byte_order, host.vlan);
-        Some(Station { ip: host.ip, mac: host.mac, port: link.port, byte_order, vlan, traffic })
+        let (port, session) = (link.port, forward::session(&topology.switches[link.switch], link.port));
+        Some(Station { ip: host.ip, mac: host.mac, port, session, byte_order, vlan, traffic })
     }
 
     pub(super) fn ip(&self) -> u32 {

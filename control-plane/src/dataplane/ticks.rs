@@ -2,13 +2,14 @@
 //! of eight are for the workers of busy flows, the eighth for one of many groups in turn (p4/pipeline/ingress.p4), so that
 //! thousands of flows that poll rarely cost little, and never all at once.
 
-use super::{FIRST_RESERVED_PORT, PORT_RECIRCULATE, PORT_TIMER, admin, forward};
+use super::pipes::port_again;
+use super::{FIRST_RESERVED_PORT, PORT_TIMER, admin, forward};
 use crate::p4::{TimerPacket, names};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zsr_soft_switch::{Numbers, Rest, TimerPort};
-use zsr_topology::{Switch, SwitchKind};
+use zsr_topology::{Pipes, Switch, SwitchKind};
 
 /// Multicast group of workers that every timer packet is for (P4: `TICKS_OFTEN`).
 pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;
@@ -100,17 +101,20 @@ impl Timer {
 }
 
 /// The multicast group `id` with these workers.
-pub fn group(id: u32, workers: impl Iterator<Item = u16>) -> rt::PacketReplicationEngineEntry {
-    forward::group(id, workers.map(|w| (PORT_RECIRCULATE, w.into())))
+pub fn group(id: u32, workers: impl Iterator<Item = u16>, pipes: Pipes) -> rt::PacketReplicationEngineEntry {
+    forward::group(id, workers.map(|w| (port_again(pipes.of_worker(w)), w.into())))
 }
 
 /// All groups of these workers, each given with its own.
-pub fn groups(workers: impl Iterator<Item = (u16, u32)>) -> Vec<rt::PacketReplicationEngineEntry> {
+pub fn groups(
+    workers: impl Iterator<Item = (u16, u32)>,
+    pipes: Pipes,
+) -> Vec<rt::PacketReplicationEngineEntry> {
     let mut by_group: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
     for (worker, id) in workers {
         by_group.entry(id).or_default().push(worker);
     }
-    by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter())).collect()
+    by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter(), pipes)).collect()
 }
 
 /// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
@@ -210,7 +214,8 @@ mod tests {
 
     #[test]
     fn each_group_has_its_workers() {
-        let made = groups([(1, 1), (2, 0x105), (3, 1)].into_iter());
-        assert_eq!(made, vec![group(1, [1, 3].into_iter()), group(0x105, [2].into_iter())]);
+        let one = Pipes::default();
+        let made = groups([(1, 1), (2, 0x105), (3, 1)].into_iter(), one);
+        assert_eq!(made, vec![group(1, [1, 3].into_iter(), one), group(0x105, [2].into_iter(), one)]);
     }
 }

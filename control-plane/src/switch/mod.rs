@@ -4,7 +4,7 @@
 mod tofino;
 
 use crate::bfrt::{BfrtClient, BfrtDigests, BfrtError, BfrtReader};
-use crate::dataplane::PORT_RECIRCULATE;
+use crate::dataplane::pipes::{self, port_again};
 use crate::dataplane::ticks::Timer;
 use crate::p4::client::P4RuntimeDigests;
 use crate::p4::names::table;
@@ -19,12 +19,13 @@ use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
 use tofino::Compiled;
 use xxhash_rust::xxh3::xxh3_64;
-use zsr_topology::{Switch, TofinoApi, Topology};
+use zsr_topology::{Pipes, Switch, TofinoApi, Topology};
 
 /// A session as the only controller.
 pub struct SwitchClient {
     session: Session,
-    again: u32,
+    /// A chip's port that leads back into its first pipe.
+    again: Option<u32>,
 }
 
 enum Session {
@@ -38,7 +39,7 @@ enum Session {
 #[derive(Clone, Debug)]
 pub struct SwitchReader {
     reader: Reader,
-    again: u32,
+    again: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ impl SwitchClient {
         election_id: u128,
     ) -> Result<Self, ClientError> {
         let session = P4RuntimeSession::connect(name, address, device_id, election_id).await?;
-        Ok(SwitchClient { session: Session::P4Runtime(session), again: PORT_RECIRCULATE })
+        Ok(SwitchClient { session: Session::P4Runtime(session), again: None })
     }
 
     /// Connects to `switch` of a topology, whose server is at `address`, by what it speaks.
@@ -86,7 +87,7 @@ impl SwitchClient {
                 Session::Chip(session, Box::new(compiled))
             }
         };
-        Ok(SwitchClient { session, again: tofino.chip.port_again() })
+        Ok(SwitchClient { session, again: Some(tofino.chip.port_again()) })
     }
 
     /// Names of its program: of `artifacts`, or of what was compiled for the chip, which has to be the same program.
@@ -196,11 +197,12 @@ impl SwitchClient {
     pub async fn update(&mut self, updates: impl Iterator<Item = rt::Update>) -> Result<(), ClientError> {
         let again = self.again;
         let updates = updates.map(|mut update| {
-            if let Some(rt::Entity { entity: Some(Entity::PacketReplicationEngineEntry(entry)) }) =
-                &mut update.entity
+            if let Some(again) = again
+                && let Some(rt::Entity { entity: Some(Entity::PacketReplicationEngineEntry(entry)) }) =
+                    &mut update.entity
                 && let Some(Replication::MulticastGroupEntry(group)) = &mut entry.r#type
             {
-                renumber(group, PORT_RECIRCULATE, again);
+                renumber(group, |pipe| (port_again(pipe), Pipes::port_in(pipe, again)));
             }
             update
         });
@@ -257,7 +259,7 @@ impl SwitchReader {
         device_id: u64,
     ) -> Result<Self, ClientError> {
         let reader = P4RuntimeReader::connect(name, address, device_id).await?;
-        Ok(SwitchReader { reader: Reader::P4Runtime(reader), again: PORT_RECIRCULATE })
+        Ok(SwitchReader { reader: Reader::P4Runtime(reader), again: None })
     }
 
     /// Whether the switch has been given a program.
@@ -303,7 +305,11 @@ impl SwitchReader {
             Reader::P4Runtime(reader) => reader.groups().await?,
             Reader::Bfrt(reader) => reader.groups().await?,
         };
-        groups.iter_mut().for_each(|g| renumber(g, self.again, PORT_RECIRCULATE));
+        if let Some(again) = self.again {
+            groups
+                .iter_mut()
+                .for_each(|g| renumber(g, |pipe| (Pipes::port_in(pipe, again), port_again(pipe))));
+        }
         Ok(groups)
     }
 
@@ -326,17 +332,15 @@ impl Digests {
     }
 }
 
-/// Replicas that leave at port `from` leave at port `to`.
-fn renumber(group: &mut rt::MulticastGroupEntry, from: u32, to: u32) {
-    if from == to {
-        return;
-    }
-    let (from, to) = [from, to].map(|port| canonical(port.into())).into();
+/// Replicas that leave at a port that leads back into a pipe leave there by another number: `ports` gives both.
+fn renumber(group: &mut rt::MulticastGroupEntry, ports: impl Fn(u32) -> (u32, u32)) {
+    let in_bytes = |(from, to): (u32, u32)| (canonical(from.into()), canonical(to.into()));
+    let ports: Vec<_> = (0..pipes::MAX_PIPES).map(|pipe| in_bytes(ports(pipe))).collect();
     for replica in &mut group.replicas {
         if let Some(rt::replica::PortKind::Port(port)) = &mut replica.port_kind
-            && *port == from
+            && let Some((_, to)) = ports.iter().find(|(from, _)| from == port)
         {
-            port.clone_from(&to);
+            port.clone_from(to);
         }
     }
 }

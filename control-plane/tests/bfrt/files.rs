@@ -8,9 +8,10 @@ fn here(name: &str) -> PathBuf {
 }
 
 /// What only folded.p4 has.
-const WAYS: &str = r#"{"name": "pipe.IngressShell.ways", "id": 33570001, "table_type": "MatchAction_Direct", "size": 16,
-"annotations": [], "depends_on": [], "has_const_default_action": true, "key": [{"id": 1, "name": "worker", "repeated": false,
-"annotations": [], "mandatory": false, "match_type": "Exact", "type": {"type": "bytes", "width": 4}}], "action_specs": [{"id":
+const WAYS: &str = r#"{"name": "pipe.IngressShell.ways", "id": 33570001, "table_type": "MatchAction_Direct", "size": 32,
+"annotations": [], "depends_on": [], "has_const_default_action": true, "key": [{"id": 1, "name": "half", "repeated": false,
+"annotations": [], "mandatory": false, "match_type": "Exact", "type": {"type": "bytes", "width": 1}}, {"id": 2, "name": "worker",
+"repeated": false, "annotations": [], "mandatory": false, "match_type": "Exact", "type": {"type": "bytes", "width": 4}}], "action_specs": [{"id":
 25240001, "name": "IngressShell.way", "action_scope": "TableAndDefault", "annotations": [], "data": [{"id": 1, "name": "port",
 "repeated": false, "mandatory": true, "read_only": false, "annotations": [], "type": {"type": "bytes", "width": 9}}]}], "data": [],
 "supported_operations": [], "attributes": ["EntryScope"]}"#;

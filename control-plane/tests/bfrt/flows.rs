@@ -26,7 +26,7 @@ use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind, empty_program};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
-use zsr_topology::{Chip, Topology};
+use zsr_topology::{Chip, Pipes, Topology};
 
 const HOSTS: usize = 4;
 
@@ -43,11 +43,12 @@ struct Rig {
 
 impl Rig {
     fn new(chip: Chip, program: &str) -> Self {
-        Self::speaking(chip, program, None)
+        Self::speaking(chip, program, None, 1)
     }
 
-    /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given.
-    fn speaking(chip: Chip, program: &str, compiled: Option<&Path>) -> Self {
+    /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given. Each host is at the next of those of its
+    /// `pipes` that take hosts.
+    fn speaking(chip: Chip, program: &str, compiled: Option<&Path>, pipes: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -58,7 +59,7 @@ impl Rig {
         let (address, api) = runtime.block_on(async {
             let Some(compiled) = compiled else {
                 let loops = if chip == Chip::Tofino { "loops: [136, 144], " } else { "" };
-                let api = format!("api: bfrt, {loops}ports: {{speed: 100G, fec: rs}}");
+                let api = format!("api: bfrt, pipes: {pipes}, {loops}ports: {{speed: 100G, fec: rs}}");
                 return (recorder.serve().await, api);
             };
             let listener = bind("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
@@ -70,8 +71,12 @@ impl Rig {
         let first = chip.ports().start() + 3;
         let hosts: Vec<String> =
             (1..=HOSTS).map(|n| format!("  - {{name: h{n}, nic: {{interface: e{n}}}}}\n")).collect();
-        let links: Vec<String> =
-            (1..=HOSTS).map(|n| format!("  - h{n} -> s1:{}\n", first + n as u32)).collect();
+        let step = if chip == Chip::Tofino { 2 } else { 1 };
+        let link = |n: u32| {
+            let pipe = n * step % pipes;
+            format!("  - h{n} -> s1:{}\n", Pipes::port_in(pipe, first + n))
+        };
+        let links: Vec<String> = (1..=HOSTS as u32).map(link).collect();
         let text = format!(
             "switches:\n  - {{name: s1, kind: tofino, chip: {}, address: '{address}', {api}}}\n\
              hosts:\n{}links:\n{}flows: []\n",
@@ -165,7 +170,16 @@ impl Rig {
         self.recorder.held(table).len()
     }
 
-    /// Entries of flows, less the probe; groups, less that of flooded frames; their nodes.
+    fn pipes(&self) -> Pipes {
+        self.topology.switches[0].pipes
+    }
+
+    /// Groups that are there without flows: of flooded frames, and where there are several pipes of each, and of all.
+    fn base_groups(&self) -> usize {
+        1 + if self.pipes().are_several() { self.pipes().homes().count() + 1 } else { 0 }
+    }
+
+    /// Entries of flows, less the probe; groups, less those that are always there; their nodes.
     fn of_flows(&self) -> (usize, usize, usize) {
         let tables = [
             ".peers",
@@ -181,7 +195,8 @@ impl Rig {
             ".doorbells",
         ];
         let entries: usize = tables.iter().map(|t| self.count(t)).sum();
-        (entries - 1, self.count("$pre.mgid") - 1, self.count("$pre.node") - 1)
+        let base = self.base_groups();
+        (entries - 1, self.count("$pre.mgid") - base, self.count("$pre.node") - base)
     }
 }
 
@@ -219,7 +234,7 @@ fn number(data: &std::collections::HashMap<String, Value>, name: &str) -> u64 {
 
 /// What a chip is given before any flow.
 fn set_up(rig: &Rig) {
-    let again = u64::from(rig.chip.port_again());
+    let (chip, pipes) = (rig.chip, rig.pipes());
     assert_eq!(rig.count(".solve_reth_0") + rig.count(".solve_bare_3"), 512);
     let (loops, ports): (Vec<_>, Vec<_>) =
         rig.recorder.held("$PORT").into_iter().partition(|(_, _, port)| port.contains_key("$LOOPBACK_MODE"));
@@ -227,22 +242,55 @@ fn set_up(rig: &Rig) {
     let (_, _, port) = &ports[0];
     assert_eq!(port["$SPEED"], Value::StrVal("BF_SPEED_100G".into()));
     assert_eq!(port["$FEC"], Value::StrVal("BF_FEC_TYP_REED_SOLOMON".into()));
-    // The generator's packets come in at one of them; a Tofino 1 has another between two pipes.
+    // The generator's packets come in at the first of them; a Tofino 1 has another between two pipes.
     let recirculating = rig.recorder.held("pktgen.port_cfg").into_iter().map(|(port, _, set)| {
         assert!(set.values().all(|v| *v == Value::BoolVal(true)));
         (port[0], set.len())
     });
-    let fold = rig.chip.port_fold().map(|port| (u64::from(port), 1));
-    assert!(recirculating.eq(std::iter::once((again, 2)).chain(fold)));
-    // Between both halves of a Tofino 1's ingress workers take two ways in turn.
-    let ways: Vec<u64> = rig.recorder.held("ways").iter().map(|(_, _, way)| number(way, "port")).collect();
+    let in_pipe = |home, port| u64::from(Pipes::port_in(home, port));
+    let wanted = pipes.homes().flat_map(|home| {
+        let fold = chip.port_fold().map(|port| (in_pipe(home, port), 1));
+        std::iter::once((in_pipe(home, chip.port_again()), if home == 0 { 2 } else { 1 })).chain(fold)
+    });
+    assert!(recirculating.eq(wanted));
+    // What is for a flow of another pipe goes there, by the port that leads back into that one.
+    let homes: Vec<u32> = pipes.homes().collect();
+    let (mut own, mut across) = (0, 0);
+    for (key, action, data) in rig.recorder.held(".own_ip") {
+        let (at, home) = (pipes.of_port(key[1] as u32), key[2] as u32);
+        let known = homes.contains(&home);
+        let again = in_pipe(if known { home } else { at }, chip.port_again());
+        if action.ends_with("cross") {
+            assert!(known && home != at && key[3] == 0 && number(&data, "way") == again, "{key:?} {data:?}");
+            across += 1;
+        } else {
+            assert!(
+                key[3] == u64::from(known && home != at) && number(&data, "again") == again,
+                "{key:?} {data:?}"
+            );
+            own += 1;
+        }
+    }
+    assert_eq!((own, across), (4 * HOSTS, (homes.len() - 1) * HOSTS));
+    // Between both halves of a Tofino 1's ingress workers take two ways in turn; another pipe has no loops.
+    let (ways, others): (Vec<_>, Vec<_>) =
+        rig.recorder.held("ways").into_iter().partition(|(key, ..)| key[0] == 0);
+    let [ways, others] =
+        [ways, others].map(|ways| ways.iter().map(|(_, _, way)| number(way, "port")).collect::<Vec<_>>());
+    assert_eq!(others, if chip == Chip::Tofino && pipes.are_several() { vec![452; 16] } else { Vec::new() });
     let loops: Vec<u64> = loops.iter().map(|(port, ..)| port[0]).collect();
     match rig.chip {
         Chip::Tofino => assert!(loops == [136, 144] && ways == [136, 144].repeat(8), "{loops:?} {ways:?}"),
         Chip::Tofino2 => assert!(loops.is_empty() && ways.is_empty()),
     }
     for (session, action, data) in rig.recorder.held("$mirror.cfg") {
-        assert_eq!((session[0], action.as_str()), (number(&data, "$ucast_egress_port") + 1, "$normal"));
+        let port = number(&data, "$ucast_egress_port");
+        // A Tofino 2 has 255 sessions: 64 ports of cables in each pipe, from 8 on.
+        let wanted = match pipes.are_several() && chip == Chip::Tofino2 {
+            true => (port >> 7) * 64 + (port & 127) - 8 + 1,
+            false => port + 1,
+        };
+        assert_eq!((session[0], action.as_str()), (wanted, "$normal"));
     }
     assert_eq!(rig.count("$mirror.cfg"), HOSTS);
     // One application for each class of ticks, of which the fastest is the topology's.
@@ -259,7 +307,11 @@ fn set_up(rig: &Rig) {
 }
 
 fn life(chip: Chip, program: &str) {
-    let rig = Rig::new(chip, program);
+    life_of(Rig::new(chip, program));
+}
+
+fn life_of(rig: Rig) {
+    let chip = rig.chip;
     let controller = rig.start().expect("a controller");
     set_up(&rig);
     assert_eq!(rig.of_flows(), (0, 0, 0));
@@ -276,13 +328,16 @@ fn life(chip: Chip, program: &str) {
     rig.sound();
     // Ticks go round, each for a worker of its own.
     let groups = rig.recorder.held("$pre.mgid");
-    assert_eq!(groups.len(), 1 + 1 + 2, "flooded frames, ticks, a replicate's data and polls: {groups:?}");
-    let again = Value::IntArrVal(bf::data_field::IntArray { val: vec![chip.port_again()] });
+    let base_groups = rig.base_groups();
+    assert_eq!(groups.len(), base_groups + 1 + 2, "ticks, a replicate's data and polls: {groups:?}");
     let ticks = rig.recorder.held("$pre.node").into_iter().filter(|(key, _, _)| key[0] >> 16 == 1);
     let ticks: Vec<u64> = ticks
         .map(|(_, _, data)| {
+            let worker = number(&data, "$MULTICAST_RID");
+            let again = Pipes::port_in(rig.pipes().of_worker(worker as u16), chip.port_again());
+            let again = Value::IntArrVal(bf::data_field::IntArray { val: vec![again] });
             assert_eq!(data["$DEV_PORT"], again);
-            number(&data, "$MULTICAST_RID")
+            worker
         })
         .collect();
     assert_eq!(ticks.len(), 2 + 2 + 1);
@@ -328,6 +383,14 @@ fn life(chip: Chip, program: &str) {
     assert_eq!(rig.of_flows(), (0, 0, 0));
     assert_eq!(rig.recorder.held("$pre.node"), base);
     rig.sound();
+}
+
+/// Two of a Tofino 1's four pipes take hosts, all of a Tofino 2's.
+#[test]
+fn flows_at_all_pipes() {
+    for chip in [Chip::Tofino, Chip::Tofino2] {
+        life_of(Rig::speaking(chip, &program(chip), None, 4));
+    }
 }
 
 /// A driver that was started anew has lost all, though it names a default entry in each table.
@@ -410,7 +473,7 @@ fn through_p4runtime_a_chip_gets_its_own_ports_and_times() {
     for (from, to) in [("zsr-v1model.p4info.txtpb", "p4info.txtpb"), ("zsr-v1model.json", "device.bin")] {
         std::fs::copy(artifacts.join(from), compiled.path().join(to)).expect("copied");
     }
-    let rig = Rig::speaking(Chip::Tofino2, &program(Chip::Tofino2), Some(compiled.path()));
+    let rig = Rig::speaking(Chip::Tofino2, &program(Chip::Tofino2), Some(compiled.path()), 1);
     let controller = rig.start().expect("a controller");
     let mut client = rig.client(&controller);
     let run = &rig.runtime;

@@ -19,10 +19,13 @@ use zsr_control_plane::bfrt::proto as bf;
 
 /// Name of the program.
 pub const PROGRAM: &str = "zsr";
-/// EV_QUERY (p4/common/types.p4), and where a generated packet has its event and its worker: 6 bytes are the generator's.
+/// Events (p4/common/types.p4), and where a generated packet has its event, its worker and the group that it goes to first: 6 bytes
+/// are the generator's.
 const EV_QUERY: u8 = 38;
+const ELSEWHERE: u8 = 0x80;
 const EVENT: usize = 14 - 6;
 const WORKER: usize = 16 - 6;
+const GROUP: usize = 26 - 6;
 const REPORT_STATE: u8 = 4;
 
 /// Entries of one table by key.
@@ -159,11 +162,7 @@ impl State {
         if !changed.starts_with("$pre.m") && !changed.starts_with("$pre.node") {
             return Ok(());
         }
-        let of = |name: &str| {
-            let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
-            id.and_then(|id| self.entries.get(&id)).cloned().unwrap_or_default()
-        };
-        let (groups, nodes) = (of("$pre.mgid"), of("$pre.node"));
+        let (groups, nodes) = (self.of("$pre.mgid"), self.of("$pre.node"));
         let mut named = std::collections::HashSet::new();
         for (group, (_, data, _)) in &groups {
             let Some(Value::IntArrVal(ids)) = data.get("$MULTICAST_NODE_ID") else { continue };
@@ -201,9 +200,24 @@ impl State {
         };
         if packet.len() as u64 != place[1] || packet[6..8] != [0x88, 0xb6] {
             self.problems.push(format!("not a frame of the generator's: {packet:?}"));
-        } else if packet[EVENT] == EV_QUERY {
+            return;
+        }
+        if packet[EVENT] & ELSEWHERE != 0 {
+            let group = u64::from(packet[GROUP]) << 8 | u64::from(packet[GROUP + 1]);
+            if !self.of("$pre.mgid").contains_key(&vec![group]) {
+                self.problems.push(format!("a packet goes to group {group:#x}, which is not there"));
+                return;
+            }
+        }
+        if packet[EVENT] & !ELSEWHERE == EV_QUERY {
             self.answer([packet[WORKER], packet[WORKER + 1]]);
         }
+    }
+
+    /// The entries of a table.
+    fn of(&self, name: &str) -> Entries {
+        let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
+        id.and_then(|id| self.entries.get(&id)).cloned().unwrap_or_default()
     }
 
     /// A worker says that it is idle.

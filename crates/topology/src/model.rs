@@ -12,6 +12,7 @@ pub use zsr_ring::memory::MemoryKind;
 
 use super::addr::MacAddr;
 use super::diag::Place;
+use super::pipes::Pipes;
 use super::settings::Settings;
 use super::tofino::{Tofino, TofinoApi};
 use super::traffic::Traffic;
@@ -149,6 +150,8 @@ pub struct Switch {
     pub standby: bool,
     /// What runs it.
     pub kind: SwitchKind,
+    /// Its pipes.
+    pub pipes: Pipes,
     /// The address that hosts connect their queue pairs to.
     pub ip: Ipv4Addr,
     /// The Ethernet address of `ip`.

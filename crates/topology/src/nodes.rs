@@ -12,6 +12,7 @@ use zsr_records::{NAME_HELP, is_name};
 use zsr_ring::memory::MEMORY_HELP;
 
 use super::model::{ByteOrder, Host, Interface, MemoryKind, NicKind, Ring, RingRole, Switch, SwitchKind};
+use super::pipes::Pipes;
 use super::read::{At, Table};
 use super::rules::{self, ITEM_SIZES, RING_SIZES};
 use super::standby::SHARED;
@@ -96,6 +97,7 @@ impl Builder<'_> {
             name: "s1".into(),
             standby: false,
             kind: SwitchKind::Soft,
+            pipes: Pipes::default(),
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
             listen: None,
@@ -130,6 +132,7 @@ impl Builder<'_> {
             device_id =
                 self.reader.integer(&table, "device_id", 0..=u32::MAX.into()).map_or(usual, |at| at.value);
         }
+        let pipes = self.pipes(&table, &kind);
         let (tick, tick_interface) = self.tick(&table, kind.pace().tick);
         let cpu_port =
             self.reader.integer(&table, "cpu_port", CPU_PORTS).map_or(DEFAULT_CPU_PORT, |at| at.value as u32);
@@ -139,6 +142,7 @@ impl Builder<'_> {
             name: name.value,
             standby,
             kind,
+            pipes,
             ip: Ipv4Addr::UNSPECIFIED,
             mac: MacAddr([0; 6]),
             listen,

@@ -5,7 +5,8 @@ use super::model::{Cable, Link, SwitchKind};
 use super::read::Table;
 
 /// Keys of a switch that its standby has as the switch has them.
-pub(crate) const SHARED: [&str; 11] = [
+pub(crate) const SHARED: [&str; 12] = [
+    "pipes",
     "tick",
     "cpu_port",
     "artifacts",
@@ -34,8 +35,8 @@ impl Builder<'_> {
             self.reader.error(at, message, "one switch, and behind it its standby");
             return;
         }
-        (standby.tick, standby.cpu_port, standby.artifacts) =
-            (first.tick, first.cpu_port, first.artifacts.clone());
+        (standby.pipes, standby.tick, standby.cpu_port, standby.artifacts) =
+            (first.pipes, first.tick, first.cpu_port, first.artifacts.clone());
         if table.get("p4runtime").is_none() {
             (standby.keep_alive, standby.keep_primary, standby.dead_after) =
                 (first.keep_alive, first.keep_primary, first.dead_after);

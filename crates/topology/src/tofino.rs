@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::Builder;
 use super::model::Switch;
+use super::pipes::Pipes;
 use super::read::Table;
 
 /// Where a Tofino is, and how it is spoken to.
@@ -87,7 +88,7 @@ impl Chip {
         }
     }
 
-    /// Device ports of cables: those of pipe 0, where packets arrive and leave.
+    /// Device ports of cables in pipe 0; those of another pipe follow from them ([`Pipes`](super::Pipes)).
     pub fn ports(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Chip::Tofino => 1..=63,
@@ -95,11 +96,19 @@ impl Chip {
         }
     }
 
-    /// Device ports that can be loops: those of the pipe that has the other half of ingress.
-    pub fn loops(self) -> Option<std::ops::RangeInclusive<u32>> {
+    /// Device ports that can be loops: those of the pipes that have the other half of ingress.
+    pub fn loops(self) -> Option<[std::ops::RangeInclusive<u32>; 2]> {
         match self {
-            Chip::Tofino => Some(129..=191),
+            Chip::Tofino => Some([129..=191, 385..=447]),
             Chip::Tofino2 => None,
+        }
+    }
+
+    /// Gigabits per second of a pipe's recirculation port.
+    pub fn recirculation(self) -> u32 {
+        match self {
+            Chip::Tofino => 100,
+            Chip::Tofino2 => 400,
         }
     }
 
@@ -181,27 +190,40 @@ impl Builder<'_> {
         let program = self.reader.opt(table, "program", "the program's name on the switch", name);
         let program = program.map_or_else(|| "zsr".to_owned(), |at| at.value);
         let ports = self.port_setup(table);
-        let loops = self.loops(table, chip);
+        let pipes = table.get("pipes").and_then(|_| self.reader.integer(table, "pipes", 1..=4));
+        let loops = self.loops(table, chip, pipes.map_or(1, |at| at.value));
         Some(Tofino { chip: chip?, api, address: address?, program, ports, loops })
     }
 
-    fn loops(&mut self, table: &Table<'_>, chip: Option<Chip>) -> Vec<u32> {
+    fn loops(&mut self, table: &Table<'_>, chip: Option<Chip>, pipes: u64) -> Vec<u32> {
         let nodes = self.reader.items(table, "loops", "device ports in loopback");
         let Some(chip) = chip else { return Vec::new() };
-        let Some(range) = chip.loops() else {
+        let Some([first, second]) = chip.loops() else {
             if table.get("loops").is_some() {
                 let message = format!("{} has one pipe for all of ingress, and so no loops", table.what);
                 self.reader.error(table.place_of("loops"), message, "no loops");
             }
             return Vec::new();
         };
-        let expected =
-            format!("device ports of pipe 1, each once, from {} to {}", range.start(), range.end());
+        let show =
+            |range: &std::ops::RangeInclusive<u32>| format!("from {} to {}", range.start(), range.end());
+        let (ranges, expected) = match pipes {
+            4 => {
+                let expected = format!(
+                    "device ports of pipes 1 and 3, each once, {}, or {}",
+                    show(&first),
+                    show(&second)
+                );
+                (vec![first, second], expected)
+            }
+            _ => (vec![first.clone()], format!("device ports of pipe 1, each once, {}", show(&first))),
+        };
+        let is_loop = |port: &u32| ranges.iter().any(|range| range.contains(port));
         let mut found = Vec::new();
         for node in nodes {
             let what = format!("a loop of {}", table.what);
             let Some(text) = self.reader.text(node, &what, &expected) else { continue };
-            match text.parse().ok().filter(|port| range.contains(port) && !found.contains(port)) {
+            match text.parse().ok().filter(|port| is_loop(port) && !found.contains(port)) {
                 Some(port) => found.push(port),
                 None => self.reader.error(node.place, format!("{what} is '{text}'"), &*expected),
             }
@@ -229,29 +251,42 @@ impl Builder<'_> {
     /// Reports links that lead to ports which a Tofino does not have.
     pub(crate) fn tofino_ports(&mut self) {
         let wrong = |switch: &Switch, port: u32| {
-            let chip = switch.kind.tofino()?.chip;
-            (!chip.ports().contains(&port)).then_some(chip)
+            let (chip, pipes) = (switch.kind.tofino()?.chip, switch.pipes);
+            let is_one = pipes.take(port) && chip.ports().contains(&pipes.local(port));
+            (!is_one).then_some(chip)
         };
         let mut found = Vec::new();
         for link in &self.topology.links {
             let switch = &self.topology.switches[link.switch];
             if let Some(chip) = wrong(switch, link.port) {
                 let message = format!(
-                    "device port {} of switch '{}' is no port for cables in pipe 0 of a {}",
+                    "device port {} of switch '{}' is no port for cables in {} of a {}",
                     link.port,
                     switch.name,
+                    pipes_of(&switch.pipes),
                     chip.name()
                 );
-                let (first, last) = (chip.ports().start().to_owned(), chip.ports().end().to_owned());
-                found.push((
-                    link.place,
-                    message,
-                    format!("to: {}:PORT, PORT from {first} to {last}", switch.name),
-                ));
+                let range = |home| {
+                    let [first, last] =
+                        [chip.ports().start(), chip.ports().end()].map(|p| Pipes::port_in(home, *p));
+                    format!("{first} to {last}")
+                };
+                let ranges: Vec<_> = switch.pipes.homes().map(range).collect();
+                let expected = format!("to: {}:PORT, PORT from {}", switch.name, ranges.join(", or from "));
+                found.push((link.place, message, expected));
             }
         }
         for (place, message, expected) in found {
             self.reader.error(place, message, expected);
         }
+    }
+}
+
+/// Those that hold flows.
+fn pipes_of(pipes: &Pipes) -> String {
+    let homes: Vec<String> = pipes.homes().map(|home| home.to_string()).collect();
+    match homes.as_slice() {
+        [only] => format!("pipe {only}"),
+        several => format!("pipes {}", several.join(", ")),
     }
 }

@@ -18,6 +18,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
 
     // All of the packet will be new.
     action strip() { STRIP }
+    action cross() { CROSS }
     action hand_over() {
         m.h.setValid();
         m.h.event = m.event;
@@ -31,10 +32,13 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
     }
     action way(PortId_t port) { tm.ucast_egress_port = port; }
     table ways {
-        key = { m.b.worker[3:0] : exact @name("worker"); }
+        key = {
+            m.again[8:8]    : exact @name("half");
+            m.b.worker[3:0] : exact @name("worker");
+        }
         actions = { way; }
         const default_action = way(PORT_FOLD);
-        size = 16;
+        size = 32;
     }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
@@ -45,6 +49,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
             hand_over();
             ways.apply();
         } else { tm.ucast_egress_port = m.out_port; }
+        if (m.crosses == 1) { cross(); }
+        else { m.c.setInvalid(); }
         if (m.b.kind != OUT_FORWARD && m.event != EV_DATA) { strip(); }
         tm.mcast_grp_a = m.out_group;
         tm.level2_exclusion_id = ig.ingress_port;       // a flooded frame does not go back to where it came from
@@ -88,9 +94,18 @@ parser FoldParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_in
         pkt.extract(ig);
         pkt.advance(PORT_METADATA_SIZE);
         transition select(ig.ingress_port) {
-            PIPE_FOLD : handed;
-            default   : accept;            // foreign: dropped
+            PIPE_FOLD       : first;
+            OTHER_PIPE_FOLD : second;
+            default         : accept;      // foreign: dropped
         }
+    }
+    state first {
+        m.again = PORT_RECIRCULATE;
+        transition handed;
+    }
+    state second {
+        m.again = OTHER_PORT_RECIRCULATE;
+        transition handed;
     }
     state handed {
         pkt.extract(m.h);

@@ -37,9 +37,9 @@
 // A Tofino 1 has ingress in two of its pipes (folded.p4).
 #if __TARGET_TOFINO__ == 1
 #define ZSR_FOLDED
-#define ZSR_ARCH_META commit_copy_t copy; handed_t h;
+#define ZSR_ARCH_META commit_copy_t copy; crossing_t c; fill_t fill; handed_t h;
 #else
-#define ZSR_ARCH_META commit_copy_t copy;
+#define ZSR_ARCH_META commit_copy_t copy; crossing_t c; fill_t fill;
 #endif
 
 #include "../../common/types.p4"
@@ -57,6 +57,24 @@ header commit_copy_t {
     psn_t    psn;
     bytes_t  head;
     bytes_t  producer_tail;
+}
+
+// What every packet begins with, before its port is known.
+header intrinsic_start_t {
+    bit<7>   flags;
+    PortId_t port;
+}
+
+// In front of a packet that crosses to another pipe: where it came in. No frame of the switch's own begins with these bits.
+const bit<8> CROSSED = 0xfe;
+header crossing_t {
+    bit<7>   mark;
+    PortId_t port;
+}
+
+// What is behind a doorbell.
+header fill_t {
+    bit<16> bytes;
 }
 
 // What one half of ingress tells the other, beside `bridge_t`. With that the shortest frame, so that nothing pads it.
@@ -112,23 +130,30 @@ struct report_t {
         hdr.ipv4.setInvalid(); \
         hdr.udp.setInvalid(); \
         hdr.doorbell.setInvalid(); \
+        m.fill.setInvalid(); \
         hdr.bth.setInvalid(); \
         hdr.aeth.setInvalid(); \
         STRIP_ATOMIC \
         hdr.word.setInvalid(); \
         hdr.icrc.setInvalid();
 #define EMIT_PACKET \
+        pkt.emit(m.c); \
         pkt.emit(hdr.ethernet); \
         pkt.emit(hdr.vlan); \
         pkt.emit(hdr.arp); \
         pkt.emit(hdr.ipv4); \
         pkt.emit(hdr.udp); \
         pkt.emit(hdr.doorbell); \
+        pkt.emit(m.fill); \
         pkt.emit(hdr.bth); \
         pkt.emit(hdr.aeth); \
         EMIT_ATOMIC \
         pkt.emit(hdr.word); \
         pkt.emit(hdr.icrc);
+#define CROSS \
+        m.c.setValid(); \
+        m.c.mark = 0x7f; \
+        m.c.port = m.port;
 #define REPORT \
         { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, \
           m.consumer_psn }

@@ -1,14 +1,40 @@
 // From bytes to headers and back: of ingress, then of egress.
 parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_intrinsic_metadata_t ig) {
+    // The port is kept by the state that extracts it: a later one no longer has it.
     state start {
-        pkt.extract(ig);
-        pkt.advance(PORT_METADATA_SIZE);
-        m.port = ig.ingress_port;
-        transition select(ig.ingress_port) {
-            PORT_RECIRCULATE : own_packet;           // recirculated, or from the packet generator
-            PORT_CPU   : own_packet;
-            default    : ethernet;
+        transition select(pkt.lookahead<intrinsic_start_t>().port) {
+            PORT_RECIRCULATE &&& 0x07f : again;      // of whichever pipe: recirculated, or from the packet generator
+            PORT_CPU                   : from_cpu;
+            default                    : from_host;
         }
+    }
+    state from_host {
+        pkt.extract(ig);
+        m.port = ig.ingress_port;
+        pkt.advance(PORT_METADATA_SIZE);
+        transition ethernet;
+    }
+    state again {
+        pkt.extract(ig);
+        m.again = ig.ingress_port;
+        pkt.advance(PORT_METADATA_SIZE);
+        transition select(pkt.lookahead<bit<8>>()) {
+            CROSSED &&& CROSSED : crossed;
+            default             : own_packet;
+        }
+    }
+    state from_cpu {
+        pkt.extract(ig);
+        m.again = PORT_RECIRCULATE;
+        pkt.advance(PORT_METADATA_SIZE);
+        transition own_packet;
+    }
+    // Of a host at another pipe: trusted no more than there.
+    state crossed {
+        pkt.extract(m.c);
+        m.port = m.c.port;
+        m.crossed = 1;
+        transition ethernet;
     }
     state own_packet {
         m.trusted = 1;
@@ -107,13 +133,15 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         }
     }
     state doorbell {
+        m.steer = pkt.lookahead<bit<8>>();
         pkt.extract(hdr.doorbell);
         // Its own padding or the shortest frame's, which would stay behind what is made of it.
-        pkt.advance(16);
+        pkt.extract(m.fill);
         transition accept;
     }
     state bth {
         pkt.extract(hdr.bth);
+        m.steer = hdr.bth.dest_qp[23:16];
         transition select(hdr.bth.opcode, hdr.udp.length) {
             (OP_READ_FIRST, _) : aeth;
             (OP_READ_LAST, _)  : aeth;

@@ -46,6 +46,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
 
     // All of the packet will be new.
     action strip() { STRIP }
+    action cross() { CROSS }
     apply {
         m.now = prsr.global_tstamp[39:8];                // units of 0.256 microseconds
         m.b.setValid();
@@ -53,6 +54,8 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
         count_arrival.apply(m);
         count_departure.apply(m);
         if (m.report != 0) { dprsr.digest_type = REPORT_TYPE; }
+        if (m.crosses == 1) { cross(); }
+        else { m.c.setInvalid(); }
         if (m.b.kind != OUT_FORWARD && m.b.kind != OUT_DATA) { strip(); }
         if (m.b.event == EV_LOOK) { m.g.setValid(); }
         tm.ucast_egress_port = m.out_port;

@@ -42,11 +42,16 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
     CountArrival() count_arrival;
     CountDeparture() count_departure;
     apply {
-        m.port = (bit<16>)std.ingress_port;
-        // A recirculated packet has no ingress timestamp (bmv2); it brings the one of its last egress.
-        if (m.trusted == 0) { m.now = (usec_t)std.ingress_global_timestamp; }
+        // A recirculated packet has neither port nor ingress timestamp (bmv2); it brings what it had in its last egress.
+        if (m.crossed == 0) {
+            m.port = (bit<16>)std.ingress_port;
+            if (m.trusted == 0) { m.now = (usec_t)std.ingress_global_timestamp; }
+        }
         if (std.parser_error != error.NoError) { m.malformed = 1; }
-        if (std.ingress_port == PORT_TIMER || std.ingress_port == PORT_CPU) { m.trusted = 1; }
+        if (std.ingress_port == PORT_TIMER || std.ingress_port == PORT_CPU) {
+            m.trusted = 1;
+            m.again = PORT_RECIRCULATE;
+        }
 
         zsr.apply(hdr, m);
         count_arrival.apply(m);
@@ -98,9 +103,14 @@ control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata
             mark_to_drop(std);
         } else if (m.b.kind == OUT_RECIRCULATE || m.b.kind == OUT_FANOUT) {
             m.trusted = 1;
+            m.again = (port_t)std.egress_port;
             m.now = (usec_t)std.egress_global_timestamp;
             truncate(FRAME_INTERNAL);
             recirculate_preserving_field_list(FIELDS_RECIRCULATE);
+        } else if (m.crosses == 1) {
+            m.crossed = 1;
+            m.now = (usec_t)std.egress_global_timestamp;
+            recirculate_preserving_field_list(FIELDS_CROSS);
         } else if (m.b.kind == OUT_DATA) {
             if (m.b.last == 1) { clone_preserving_field_list(CloneType.E2E, (bit<32>)m.peer_mirror, FIELDS_COMMIT); }
         } else if (m.b.kind > OUT_FORWARD) {

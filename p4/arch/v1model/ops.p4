@@ -1,4 +1,4 @@
-// A port that leads nowhere: the packet goes round again.
+// A port that leads nowhere: the packet goes round again. Behind it, that of each further pipe of a switch with several.
 const port_t PORT_RECIRCULATE = 501;
 
 // Arithmetic that each architecture spells its own way.

@@ -63,10 +63,12 @@ parser ZsrParser(packet_in pkt, out headers_t hdr, inout meta_t m, inout standar
     }
     state doorbell {
         pkt.extract(hdr.doorbell);
+        m.steer = hdr.doorbell.secret[31:24];
         transition accept;
     }
     state bth {
         pkt.extract(hdr.bth);
+        m.steer = hdr.bth.dest_qp[23:16];
         transition select(hdr.bth.opcode, hdr.udp.length) {
             (OP_READ_FIRST, _) : aeth;
             (OP_READ_LAST, _)  : aeth;

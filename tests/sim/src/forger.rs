@@ -8,6 +8,7 @@ use std::rc::Rc;
 use zsr_control_plane::dataplane::admin::{self, Reset};
 use zsr_link::Rng;
 use zsr_tests::controlled::Controlled;
+use zsr_topology::Pipes;
 use zsr_wire::icrc;
 use zsr_wire::roce::IP_AT;
 
@@ -70,9 +71,9 @@ impl Forger {
     fn frame(&mut self, host: usize) -> Option<Vec<u8>> {
         Some(match self.rng.below(11) {
             // Commands of the controller.
-            0 => self.reset().packet(),
-            1 => admin::close(self.number()),
-            2 => admin::retry(self.number()),
+            0 => self.reset().packet(Pipes::default()),
+            1 => admin::close(self.number(), Pipes::default()),
+            2 => admin::retry(self.number(), Pipes::default()),
             // What the host itself has sent, once more.
             3 => self.known(|from| from == host)?,
             // What another one has sent, as it was or with other content.

@@ -24,7 +24,7 @@ use zsr_api::controller as proto;
 use zsr_control_plane::controller::store::Store;
 use zsr_control_plane::controller::{self, Controller, Seat, Setup, StartError};
 use zsr_control_plane::dataplane::model::Flow;
-use zsr_control_plane::dataplane::ticks;
+use zsr_control_plane::dataplane::{pipes, ticks};
 use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::parts::{bare_switch, nic_config};
 use zsr_host_agent::agent::Agent;
@@ -227,7 +227,12 @@ impl Controlled {
             return SwitchNode::new(bare_switch(spec).expect("a switch"), Wire::default());
         }
         let recirculation = Recirculation::Queued { capacity: QUEUED };
-        let config = SwitchConfig { cpu_port: spec.cpu_port as u16, recirculation, ..Default::default() };
+        let config = SwitchConfig {
+            cpu_port: spec.cpu_port as u16,
+            pipes: pipes::of_ports(spec.pipes),
+            recirculation,
+            ..Default::default()
+        };
         let mut switch = Switch::new(&empty_program().expect("the empty program"), config);
         for timer in ticks::timers(spec.tick) {
             switch.add_timer(timer).expect("a timer");
