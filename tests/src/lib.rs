@@ -8,7 +8,6 @@
 //! - [`tickets`]: clients of a sequencer, or of a word at a host, in such a network.
 //! - [`items`]: items that say where they come from.
 //! - [`fuzz`]: what parses bytes that others wrote.
-//! - [`states`]: the P4 program's state controls of both architectures, side by side.
 
 pub mod controlled;
 pub mod fuzz;
@@ -16,7 +15,6 @@ pub mod items;
 pub mod nodes;
 pub mod rig;
 pub mod setup;
-pub mod states;
 pub mod system;
 pub mod tickets;
 pub mod wire;

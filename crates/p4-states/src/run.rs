@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use super::ast::{Control, Expr, ExprKind, Stmt, StmtKind};
-use super::coverage::{Coverage, Seen, of_binary};
-use super::inputs::Inputs;
-use super::link::Linked;
-use super::token::Place;
-use super::value::{Form, Num};
+use crate::ast::{Control, Expr, ExprKind, Stmt, StmtKind};
+use crate::coverage::{Coverage, Seen, of_binary};
+use crate::inputs::Inputs;
+use crate::link::Linked;
+use crate::token::Place;
+use crate::value::{Form, Num};
 
 /// What a control leaves: fields of `m`, and cells by register and index. What it did not write is not here.
 #[derive(Debug, Default)]

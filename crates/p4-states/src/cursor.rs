@@ -1,8 +1,8 @@
 //! Expressions and statements, token by token.
 
-use super::ast::{Expr, ExprKind, Stmt, StmtKind, Type};
-use super::token::{Kind, Place, Token};
-use super::value::{Form, Num};
+use crate::ast::{Expr, ExprKind, Stmt, StmtKind, Type};
+use crate::token::{Kind, Place, Token};
+use crate::value::{Form, Num};
 
 /// Binary operations, from the loosest on. Bits bind closer than comparisons, unlike in C.
 const LEVELS: [&[&str]; 8] =

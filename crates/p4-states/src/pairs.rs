@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::ast::Control;
-use super::coverage::{Coverage, Seen, paths, possible};
-use super::inputs::Inputs;
-use super::known::{GIVEN, NEVER_WRAPS, UNREAD, Unread};
-use super::link::Linked;
-use super::mutate::{Mutant, TNA, mutants};
-use super::pipeline::Pipeline;
-use super::run::{Outcome, run, untouched};
-use super::sources::{Common, Sources};
-use super::value::Form;
+use crate::ast::Control;
+use crate::coverage::{Coverage, Seen, paths, possible};
+use crate::inputs::Inputs;
+use crate::known::{GIVEN, NEVER_WRAPS, UNREAD, Unread};
+use crate::link::Linked;
+use crate::mutate::{Mutant, TNA, mutants};
+use crate::pipeline::Pipeline;
+use crate::run::{Outcome, run, untouched};
+use crate::sources::{Common, Sources};
+use crate::value::Form;
 
 /// The text that tna's is compared with.
 const V1MODEL: &str = "p4/arch/v1model/state.p4";

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::token::{Kind, Token, tokens, without_comments};
-use super::value::Form;
+use crate::token::{Kind, Token, tokens, without_comments};
+use crate::value::Form;
 
 /// The text that is changed.
 pub const TNA: &str = "p4/arch/tna/state.p4";

@@ -1,8 +1,8 @@
 //! Declarations. What is not understood is an error that says where.
 
-use super::ast::{Control, Program, Register, RegisterAction, Table, Type};
-use super::cursor::Cursor;
-use super::token::Token;
+use crate::ast::{Control, Program, Register, RegisterAction, Table, Type};
+use crate::cursor::Cursor;
+use crate::token::Token;
 
 impl Program {
     /// Adds what a text declares.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ast::{Control, Program, Type};
-use super::run::constants;
-use super::value::{Form, Num};
+use crate::ast::{Control, Program, Type};
+use crate::run::constants;
+use crate::value::{Form, Num};
 
 /// A program whose names are known.
 #[derive(Debug)]

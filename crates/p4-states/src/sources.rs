@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::ast::Program;
-use super::link::Linked;
-use super::preprocess::{Macros, preprocess};
+use crate::ast::Program;
+use crate::link::Linked;
+use crate::preprocess::{Macros, preprocess};
 
 /// What the preprocessor knows before `main.p4`; only of tna's text it decides anything.
 const CHIP: &str = "#define __TARGET_TOFINO__ 2\n";

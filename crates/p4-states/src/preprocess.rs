@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::token::{Kind, Place, Token, tokens, without_comments};
+use crate::token::{Kind, Place, Token, tokens, without_comments};
 
 /// Deeper nesting of macros is taken for a circle.
 const MAX_DEPTH: usize = 16;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::preprocess::{Macros, preprocess};
-use super::sources::Sources;
-use super::token::{Place, Token, tokens, without_comments};
+use crate::preprocess::{Macros, preprocess};
+use crate::sources::Sources;
+use crate::token::{Place, Token, tokens, without_comments};
 
 const PIPELINE: &str = "p4/pipeline/pipeline.p4";
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use zsr_tests::states::{Pairs, Sources, TNA};
+use zsr_p4_states::{Pairs, Sources, TNA};
 
 /// Inputs per control and operation.
 const CASES: u64 = 2000;
@@ -19,7 +19,7 @@ const SAME: [(&str, &str); 6] = [
 ];
 
 fn sources() -> Sources {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     Sources::read(root).unwrap()
 }
 

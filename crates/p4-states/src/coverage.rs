@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::ast::{Control, Expr, ExprKind, Stmt, StmtKind};
-use super::token::Place;
+use crate::ast::{Control, Expr, ExprKind, Stmt, StmtKind};
+use crate::token::Place;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {

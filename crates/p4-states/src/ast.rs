@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::token::Place;
-use super::value::Num;
+use crate::token::Place;
+use crate::value::Num;
 
 #[derive(Clone, Debug)]
 pub enum Type {
