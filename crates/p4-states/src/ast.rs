@@ -59,7 +59,7 @@ pub enum StmtKind {
 #[derive(Clone, Debug)]
 pub struct Register {
     pub cell: Type,
-    /// Named by v1model's `read` and `write` in 32 bits; here by its type.
+    /// 32 bits where the declaration does not say it.
     pub index: Type,
     /// Name of the macro that says how many cells there are.
     pub size: String,
@@ -82,9 +82,8 @@ pub struct Table {
     pub default: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Control {
-    pub place: Place,
     pub registers: BTreeMap<String, Register>,
     pub register_actions: BTreeMap<String, RegisterAction>,
     pub actions: BTreeMap<String, Vec<Stmt>>,
@@ -97,6 +96,7 @@ pub struct Control {
 pub struct Program {
     pub typedefs: BTreeMap<String, Type>,
     pub structs: BTreeMap<String, Vec<(String, Type)>>,
-    pub constants: BTreeMap<String, (Type, Expr)>,
+    /// A constant may name those before it.
+    pub constants: Vec<(String, Type, Expr)>,
     pub controls: BTreeMap<String, Control>,
 }

@@ -45,7 +45,8 @@ pub fn of_binary(sign: &str) -> &'static [Seen] {
     }
 }
 
-/// What can be met in a control: both arms of each condition, written or not, and what its operations can.
+/// What can be met in a control: both arms of each condition, written or not, and what its operations can. An arm's place is that of
+/// its condition.
 pub fn possible(control: &Control) -> Coverage {
     let mut walk = Walk::default();
     walk.control(control);
@@ -84,7 +85,7 @@ impl<'a> Walk<'a> {
         for statement in body {
             match &statement.kind {
                 StmtKind::If(condition, then, otherwise) => {
-                    self.conditions.push(statement.place.clone());
+                    self.conditions.push(condition.place.clone());
                     self.expr(condition);
                     self.statements(then);
                     self.statements(otherwise);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Inputs {
     pub seed: u64,
     /// Fields of `m` (without `m.`) that are not left to chance.

@@ -56,51 +56,24 @@ const PHASE: [&str; 6] = [
 /// Read for fragments (at_producer), and for what a READ or a tail is sent under: neither follows EV_TAIL_ACKED or EV_RESET.
 const PRODUCER_PSN: [&str; 2] = ["p4/pipeline/outcome.p4", "p4/pipeline/position.p4"];
 
+const fn unread(
+    control: &'static str,
+    op: &'static str,
+    field: &'static str,
+    readers: &'static [&'static str],
+) -> Unread {
+    Unread { control, op, field, only_if: None, readers }
+}
+
 pub const UNREAD: [Unread; 6] = [
     // v1model gives the old phase, the ALU's action says the new one: right if it is claimed, else the packet ends (stale).
-    Unread {
-        control: "PhaseState",
-        op: "DO_MATCH",
-        field: "g.phase",
-        only_if: Some(("claimed", 0)),
-        readers: &PHASE,
-    },
-    Unread {
-        control: "ProducerPsnState",
-        op: "DO_MATCH",
-        field: "producer_psn",
-        only_if: None,
-        readers: &PRODUCER_PSN,
-    },
-    Unread {
-        control: "ProducerPsnState",
-        op: "DO_RESET",
-        field: "producer_psn",
-        only_if: None,
-        readers: &PRODUCER_PSN,
-    },
+    Unread { only_if: Some(("claimed", 0)), ..unread("PhaseState", "DO_MATCH", "g.phase", &PHASE) },
+    unread("ProducerPsnState", "DO_MATCH", "producer_psn", &PRODUCER_PSN),
+    unread("ProducerPsnState", "DO_RESET", "producer_psn", &PRODUCER_PSN),
     // Debt and time of refill are for looks, in egress (RefillTimes); these operations belong to EV_START and EV_REFILL.
-    Unread {
-        control: "DebtState",
-        op: "DO_ADD",
-        field: "g.debt",
-        only_if: None,
-        readers: &["p4/pipeline/amount.p4"],
-    },
-    Unread {
-        control: "DebtState",
-        op: "DO_SET",
-        field: "g.debt",
-        only_if: None,
-        readers: &["p4/pipeline/amount.p4"],
-    },
-    Unread {
-        control: "RefillState",
-        op: "DO_MATCH",
-        field: "g.refill_at",
-        only_if: None,
-        readers: &["p4/pipeline/amount.p4", "p4/pipeline/look.p4"],
-    },
+    unread("DebtState", "DO_ADD", "g.debt", &["p4/pipeline/amount.p4"]),
+    unread("DebtState", "DO_SET", "g.debt", &["p4/pipeline/amount.p4"]),
+    unread("RefillState", "DO_MATCH", "g.refill_at", &["p4/pipeline/amount.p4", "p4/pipeline/look.p4"]),
 ];
 
 /// Sums that cannot wrap, as a comparison comes before: by control and sign.

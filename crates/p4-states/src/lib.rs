@@ -1,10 +1,12 @@
 //! State controls of both architectures (`p4/arch/*/state.p4`), executed side by side: a parser and an interpreter of the P4 that
-//! they use. What these do not understand is an error that names file and line.
+//! they use. `README.md` says what is understood and what is compared.
 //!
 //! - `token`, `preprocess`, `cursor`, `parse`, `ast`: from text to declarations.
 //! - `value`, `link`, `run`, `inputs`: from declarations to what a control leaves.
 //! - `pipeline`, `known`: which operations are used, and what the pipeline adds to them.
 //! - `pairs`, `coverage`: the comparison, and what it met; `mutate`: would it find a difference?
+
+#![forbid(unsafe_code)]
 
 mod ast;
 mod coverage;

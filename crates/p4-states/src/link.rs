@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ast::{Control, Program, Type};
-use crate::run::constants;
+use crate::parse::once;
+use crate::run::constant;
 use crate::value::{Form, Num};
 
 /// A program whose names are known.
@@ -18,18 +19,19 @@ pub struct Linked {
 impl Linked {
     pub fn new(program: Program) -> Result<Linked, String> {
         let mut linked = Linked { program, constants: BTreeMap::new(), fields: BTreeMap::new() };
+        for (name, ty, value) in std::mem::take(&mut linked.program.constants) {
+            let value = constant(&linked, &ty, &value)?;
+            once(linked.constants.insert(name.clone(), value), &name)?;
+        }
         let Some(fields) = linked.program.structs.get("meta_t") else {
             return Err("no meta_t".to_owned());
         };
-        let mut found = BTreeMap::new();
         for (name, ty) in fields {
             // What is of an architecture's own type no state control reads; if one does, it has no such field.
             for (word, form) in linked.layout(ty).unwrap_or_default() {
-                found.insert(format!("{name}{word}"), form);
+                linked.fields.insert(format!("{name}{word}"), form);
             }
         }
-        linked.fields = found;
-        linked.constants = constants(&linked)?;
         Ok(linked)
     }
 

@@ -1,9 +1,8 @@
 //! Compares what both sides of a pair leave.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use crate::ast::Control;
+use crate::ast::{Control, Register};
 use crate::coverage::{Coverage, Seen, paths, possible};
 use crate::inputs::Inputs;
 use crate::known::{GIVEN, NEVER_WRAPS, UNREAD, Unread};
@@ -20,12 +19,13 @@ const V1MODEL: &str = "p4/arch/v1model/state.p4";
 /// The state controls of both architectures, and the operations that the pipeline asks them for.
 #[derive(Debug)]
 pub struct Pairs {
-    v1model: Arc<Linked>,
+    v1model: Linked,
     tna: Linked,
     /// What tna's state controls stand on.
-    common: Arc<Common>,
-    pipeline: Arc<Pipeline>,
-    operations: BTreeMap<String, BTreeSet<String>>,
+    common: Common,
+    pipeline: Pipeline,
+    /// By control: the field that chooses the operation, and those that the pipeline asks for.
+    asked: BTreeMap<String, (String, BTreeSet<String>)>,
     met: Coverage,
     /// Lines of `UNREAD` that were needed.
     unread: BTreeSet<usize>,
@@ -34,30 +34,36 @@ pub struct Pairs {
 impl Pairs {
     /// Reads all that is needed. An error names what is not understood, or a control that only one architecture has.
     pub fn new(sources: &Sources) -> Result<Pairs, String> {
-        let common = Arc::new(sources.common("tna")?);
+        let common = sources.common("tna")?;
         let tna = common.with_state(TNA, sources.text(TNA)?)?;
-        let v1model = Arc::new(sources.common("v1model")?.with_state(V1MODEL, sources.text(V1MODEL)?)?);
-        let pipeline = Arc::new(Pipeline::new(sources)?);
-        let operations = pipeline.operations()?;
-        let (met, unread) = Default::default();
-        let pairs = Pairs { v1model, tna, common, pipeline, operations, met, unread };
-        let controls = &pairs.v1model.program.controls;
-        if !controls.keys().eq(pairs.tna.program.controls.keys()) {
+        let v1model = sources.common("v1model")?.with_state(V1MODEL, sources.text(V1MODEL)?)?;
+        if !v1model.program.controls.keys().eq(tna.program.controls.keys()) {
             return Err("the architectures have different state controls".to_owned());
         }
-        let chosen: Vec<_> = controls.values().map(chosen_by).collect::<Result<_, _>>()?;
-        match pairs.operations.keys().find(|field| !chosen.contains(field)) {
+        let pipeline = Pipeline::new(sources)?;
+        let operations = pipeline.operations()?;
+        let mut asked = BTreeMap::new();
+        for (name, control) in &v1model.program.controls {
+            let (field, other) = (chosen_by(name, control)?, chosen_by(name, tna.control(name)?)?);
+            if field != other {
+                return Err(format!("{name}: m.{field} chooses in v1model, m.{other} in tna"));
+            }
+            let found = operations.get(&field).ok_or_else(|| format!("{name}: nobody sets m.{field}"))?;
+            asked.insert(name.clone(), (field, found.clone()));
+        }
+        match operations.keys().find(|field| !asked.values().any(|(chosen, _)| chosen == *field)) {
             Some(field) => Err(format!("no state control has m.{field}, which the pipeline sets")),
-            None => Ok(pairs),
+            None => {
+                let (met, unread) = Default::default();
+                Ok(Pairs { v1model, tna, common, pipeline, asked, met, unread })
+            }
         }
     }
 
-    /// The same, but for the text of tna's state controls, which may be less than all.
-    pub fn with_tna(&self, text: &str) -> Result<Pairs, String> {
-        let (met, unread) = Default::default();
-        let (v1model, common, pipeline) = (self.v1model.clone(), self.common.clone(), self.pipeline.clone());
-        let tna = common.with_state(TNA, text)?;
-        Ok(Pairs { v1model, tna, common, pipeline, operations: self.operations.clone(), met, unread })
+    /// Takes another text of tna's state controls, which may be less than all.
+    pub fn put_tna(&mut self, text: &str) -> Result<(), String> {
+        self.tna = self.common.with_state(TNA, text)?;
+        Ok(())
     }
 
     /// Changes of `text` (tna's state controls) that make a pair differ, or should.
@@ -67,34 +73,26 @@ impl Pairs {
 
     /// Names of the controls.
     pub fn controls(&self) -> Vec<String> {
-        self.v1model.program.controls.keys().cloned().collect()
+        self.asked.keys().cloned().collect()
     }
 
-    /// The operations that the pipeline asks `control` for.
-    pub fn operations(&self, control: &str) -> Result<Vec<String>, String> {
-        let (field, other) =
-            (chosen_by(self.v1model.control(control)?)?, chosen_by(self.tna.control(control)?)?);
-        if field != other {
-            return Err(format!("{control}: m.{field} chooses in v1model, m.{other} in tna"));
-        }
-        let found = self.operations.get(&field);
-        let found = found.ok_or_else(|| format!("{control}: nobody sets m.{field}"))?;
-        Ok(found.iter().cloned().collect())
+    fn asked(&self, control: &str) -> Result<&(String, BTreeSet<String>), String> {
+        self.asked.get(control).ok_or_else(|| format!("no control {control}"))
     }
 
     /// Executes both sides of `control` on `cases` inputs for each operation that is in use. An error says what differs first.
     pub fn compare(&mut self, control: &str, cases: u64) -> Result<(), String> {
         self.same_registers(control)?;
-        let field = chosen_by(self.v1model.control(control)?)?;
+        let (field, operations) = self.asked(control)?;
         let mut all = Vec::new();
-        for op in self.operations(control)? {
-            let code = self.v1model.constants.get(&op).ok_or_else(|| format!("no constant {op}"))?;
+        for op in operations {
+            let code = self.v1model.constants.get(op).ok_or_else(|| format!("no constant {op}"))?;
             let mut fixed = BTreeMap::from([(field.clone(), code.n)]);
-            let given = GIVEN.iter().filter(|g| g.control == control && g.op == op);
+            let given = GIVEN.iter().filter(|g| g.control == control && g.op == *op);
             fixed.extend(given.map(|g| (g.field.to_owned(), g.value)));
             let mut for_tna = fixed.clone();
             for_tna.retain(|field, _| !self.pipeline.starts_anyhow(field));
-            all.push((op, [Inputs { seed: 0, fixed }, Inputs { seed: 0, fixed: for_tna }]));
+            all.push((op.clone(), [Inputs { seed: 0, fixed }, Inputs { seed: 0, fixed: for_tna }]));
         }
         for seed in 0..cases {
             for (op, inputs) in &mut all {
@@ -156,7 +154,7 @@ impl Pairs {
     fn same_registers(&self, control: &str) -> Result<(), String> {
         let of = |linked: &Linked| -> Result<Vec<_>, String> {
             let registers = linked.control(control)?.registers.iter();
-            let one = |(name, register): (&String, &super::ast::Register)| {
+            let one = |(name, register): (&String, &Register)| {
                 let words = linked.layout(&register.cell)?;
                 Ok((name.clone(), register.size.clone(), words.first().map(|(_, form)| *form)))
             };
@@ -192,8 +190,8 @@ impl Pairs {
     pub fn unfounded(&self) -> Result<Vec<String>, String> {
         let mut found = Vec::new();
         for given in &GIVEN {
-            let field = chosen_by(self.v1model.control(given.control)?)?;
-            found.extend(self.pipeline.gives(given.field, given.value, &field, given.op).err());
+            let (field, _) = self.asked(given.control)?;
+            found.extend(self.pipeline.gives(given.field, given.value, field, given.op).err());
         }
         for (number, unread) in UNREAD.iter().enumerate() {
             let readers = self.pipeline.readers(unread.field);
@@ -209,11 +207,11 @@ impl Pairs {
 }
 
 /// The one field `do_*` that a control reads.
-fn chosen_by(control: &Control) -> Result<String, String> {
+fn chosen_by(name: &str, control: &Control) -> Result<String, String> {
     let fields = paths(control);
     let mut chosen = fields.iter().filter_map(|f| f.strip_prefix("m.").filter(|f| f.starts_with("do_")));
     match (chosen.next(), chosen.next()) {
         (Some(field), None) => Ok(field.to_owned()),
-        _ => control.place.error("not one field m.do_* that chooses"),
+        _ => Err(format!("{name} does not read one field m.do_* that chooses")),
     }
 }

@@ -16,7 +16,7 @@ impl Program {
                     cursor.sign("=")?;
                     let value = cursor.expr()?;
                     cursor.sign(";")?;
-                    once(self.constants.insert(name.clone(), (ty, value)), &name)?;
+                    self.constants.push((name, ty, value));
                 }
                 "typedef" => {
                     let ty = cursor.ty()?;
@@ -39,14 +39,7 @@ impl Program {
                 "control" => {
                     let name = cursor.word()?;
                     cursor.all(&["(", "inout", "meta_t", "m", ")", "{"])?;
-                    let mut control = Control {
-                        place,
-                        registers: Default::default(),
-                        register_actions: Default::default(),
-                        actions: Default::default(),
-                        tables: Default::default(),
-                        apply: Vec::new(),
-                    };
+                    let mut control = Control::default();
                     while !cursor.takes("}") {
                         local(&mut cursor, &mut control)?;
                     }
@@ -59,7 +52,7 @@ impl Program {
     }
 }
 
-fn once<T>(before: Option<T>, name: &str) -> Result<(), String> {
+pub fn once<T>(before: Option<T>, name: &str) -> Result<(), String> {
     if before.is_some() { Err(format!("{name} is declared twice")) } else { Ok(()) }
 }
 
@@ -67,29 +60,23 @@ fn once<T>(before: Option<T>, name: &str) -> Result<(), String> {
 fn local(cursor: &mut Cursor<'_>, control: &mut Control) -> Result<(), String> {
     let Some(place) = cursor.skip_annotations()? else { return cursor.ends() };
     match cursor.word()?.as_str() {
-        "register" => {
-            cursor.sign("<")?;
-            let cell = cursor.ty()?;
-            cursor.sign(">")?;
-            register(cursor, control, cell, Type::Bits(32))
-        }
-        "Register" => {
-            cursor.sign("<")?;
-            let cell = cursor.ty()?;
-            cursor.sign(",")?;
-            let index = cursor.ty()?;
-            cursor.sign(">")?;
-            register(cursor, control, cell, index)
+        "register" | "Register" => {
+            let mut types = types(cursor)?.into_iter();
+            let (Some(cell), index, None) = (types.next(), types.next(), types.next()) else {
+                return place.error("a register of more than a value and an index");
+            };
+            cursor.sign("(")?;
+            let size = cursor.word()?;
+            cursor.sign(")")?;
+            let name = cursor.word()?;
+            cursor.sign(";")?;
+            let register = Register { cell, index: index.unwrap_or(Type::Bits(32)), size };
+            once(control.registers.insert(name.clone(), register), &name)
         }
         // <cell, index, out>(register) name = { void apply(inout cell v, out out o) { ... } };
         "RegisterAction" => {
-            cursor.sign("<")?;
-            cursor.ty()?;
-            cursor.sign(",")?;
-            cursor.ty()?;
-            cursor.sign(",")?;
-            cursor.ty()?;
-            cursor.all(&[">", "("])?;
+            types(cursor)?;
+            cursor.sign("(")?;
             let register = cursor.word()?;
             cursor.sign(")")?;
             let name = cursor.word()?;
@@ -124,13 +111,15 @@ fn local(cursor: &mut Cursor<'_>, control: &mut Control) -> Result<(), String> {
     }
 }
 
-fn register(cursor: &mut Cursor<'_>, control: &mut Control, cell: Type, index: Type) -> Result<(), String> {
-    cursor.sign("(")?;
-    let size = cursor.word()?;
-    cursor.sign(")")?;
-    let name = cursor.word()?;
-    cursor.sign(";")?;
-    once(control.registers.insert(name.clone(), Register { cell, index, size }), &name)
+/// `<type, type>`
+fn types(cursor: &mut Cursor<'_>) -> Result<Vec<Type>, String> {
+    cursor.sign("<")?;
+    let mut found = vec![cursor.ty()?];
+    while cursor.takes(",") {
+        found.push(cursor.ty()?);
+    }
+    cursor.sign(">")?;
+    Ok(found)
 }
 
 /// One key, matched exactly; constant entries; a constant default.

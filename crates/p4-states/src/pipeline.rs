@@ -6,21 +6,22 @@ use crate::preprocess::{Macros, preprocess};
 use crate::sources::Sources;
 use crate::token::{Place, Token, tokens, without_comments};
 
+pub const TYPES: &str = "p4/common/types.p4";
 const PIPELINE: &str = "p4/pipeline/pipeline.p4";
 
 /// `m.field = value;`
 #[derive(Debug)]
-pub struct Assigned {
-    pub place: Place,
+struct Assigned {
+    place: Place,
     /// The action in which it stands, by its place; none in an `apply`.
-    pub action: Option<Place>,
-    pub field: String,
-    pub value: String,
+    action: Option<Place>,
+    field: String,
+    value: String,
 }
 
 #[derive(Debug)]
 pub struct Pipeline {
-    pub assigned: Vec<Assigned>,
+    assigned: Vec<Assigned>,
     /// Texts that read a field, other than state controls, by field.
     read: BTreeMap<String, BTreeSet<String>>,
     /// Names what tna leaves as other packets left it, until something writes it.
@@ -30,14 +31,12 @@ pub struct Pipeline {
 impl Pipeline {
     pub fn new(sources: &Sources) -> Result<Pipeline, String> {
         let mut assigned = Vec::new();
-        let mut macros =
-            preprocess("p4/common/types.p4", sources.text("p4/common/types.p4")?, Macros::new())?.macros;
-        for line in preprocess(PIPELINE, sources.text(PIPELINE)?, Macros::new())?.includes {
+        let mut macros = Macros::new();
+        preprocess(TYPES, sources.text(TYPES)?, &mut macros)?;
+        for line in preprocess(PIPELINE, sources.text(PIPELINE)?, &mut Macros::new())?.includes {
             let name = line.split('"').nth(1).ok_or_else(|| format!("{PIPELINE}: {line}"))?;
             let path = format!("p4/pipeline/{name}");
-            let text = preprocess(&path, sources.text(&path)?, macros)?;
-            assigned.extend(assignments(&text.tokens));
-            macros = text.macros;
+            assigned.extend(assignments(&preprocess(&path, sources.text(&path)?, &mut macros)?.tokens));
         }
         let mut read: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (path, text) in &sources.0 {

@@ -20,13 +20,12 @@ pub type Macros = BTreeMap<String, Macro>;
 #[derive(Debug)]
 pub struct Preprocessed {
     pub tokens: Vec<Token>,
-    pub macros: Macros,
     /// What it would include. Nothing is.
     pub includes: Vec<String>,
 }
 
-/// `macros` are those defined before it. A macro of the text holds in all of it.
-pub fn preprocess(file: &str, text: &str, mut macros: Macros) -> Result<Preprocessed, String> {
+/// `macros` are those defined before it, and then its own, too. A macro of the text holds in all of it.
+pub fn preprocess(file: &str, text: &str, macros: &mut Macros) -> Result<Preprocessed, String> {
     let file: Arc<str> = file.into();
     let text = without_comments(text);
     let mut found = Vec::new();
@@ -53,7 +52,7 @@ pub fn preprocess(file: &str, text: &str, mut macros: Macros) -> Result<Preproce
         match name(0) {
             "ifdef" => held.push(macros.contains_key(name(1))),
             "ifndef" => held.push(!macros.contains_key(name(1))),
-            "if" => held.push(equals(&place, &whole[1..], &macros)?),
+            "if" => held.push(equals(&place, &whole[1..], macros)?),
             "else" => match held.last_mut() {
                 Some(h) => *h = !*h,
                 None => return place.error("#else without a condition"),
@@ -63,6 +62,7 @@ pub fn preprocess(file: &str, text: &str, mut macros: Macros) -> Result<Preproce
                     return place.error("#endif without a condition");
                 }
             }
+            "elif" => return place.error("#elif is not understood"),
             _ if !held.iter().all(|h| *h) => {}
             "define" => {
                 let (name, defined) = definition(&place, &whole)?;
@@ -74,8 +74,7 @@ pub fn preprocess(file: &str, text: &str, mut macros: Macros) -> Result<Preproce
             other => return place.error(format_args!("#{other} is not understood")),
         }
     }
-    let tokens = expand(&found, &macros, 0)?;
-    Ok(Preprocessed { tokens, macros, includes })
+    Ok(Preprocessed { tokens: expand(&found, macros, 0)?, includes })
 }
 
 /// `#if NAME == 1`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use crate::ast::{Control, Expr, ExprKind, Stmt, StmtKind};
+use crate::ast::{Control, Expr, ExprKind, Stmt, StmtKind, Type};
 use crate::coverage::{Coverage, Seen, of_binary};
 use crate::inputs::Inputs;
 use crate::link::Linked;
@@ -24,7 +24,7 @@ pub fn run(
     inputs: &Inputs,
     met: &mut Coverage,
 ) -> Result<Outcome, String> {
-    let mut run = Run::new(linked, Some(control), inputs, met);
+    let mut run = Run::new(linked, control, inputs, met);
     run.statements(&control.apply)?;
     Ok(run.outcome)
 }
@@ -38,18 +38,16 @@ pub fn untouched(inputs: &Inputs, register: &str, index: i128, number: usize, fo
     Num { form, n }
 }
 
-/// The values of all constants.
-pub fn constants(linked: &Linked) -> Result<BTreeMap<String, Num>, String> {
-    let inputs = Inputs { seed: 0, fixed: BTreeMap::new() };
-    let mut met = Coverage::new();
-    let mut run = Run::new(linked, None, &inputs, &mut met);
-    let names = linked.program.constants.keys();
-    names.map(|name| Ok((name.clone(), run.constant(name)?))).collect()
+/// The value of a constant, which may name those that `linked` knows.
+pub fn constant(linked: &Linked, ty: &Type, value: &Expr) -> Result<Num, String> {
+    let (control, inputs, mut met) = Default::default();
+    let found = Run::new(linked, &control, &inputs, &mut met).expr(value)?;
+    located(&value.place, found.fit(linked.form(ty)?))
 }
 
 struct Run<'a> {
     linked: &'a Linked,
-    control: Option<&'a Control>,
+    control: &'a Control,
     inputs: &'a Inputs,
     met: &'a mut Coverage,
     /// Variables, and words of those that are structs.
@@ -59,12 +57,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        linked: &'a Linked,
-        control: Option<&'a Control>,
-        inputs: &'a Inputs,
-        met: &'a mut Coverage,
-    ) -> Run<'a> {
+    fn new(linked: &'a Linked, control: &'a Control, inputs: &'a Inputs, met: &'a mut Coverage) -> Run<'a> {
         let (locals, executed) = Default::default();
         Run { linked, control, inputs, met, locals, executed, outcome: Outcome::default() }
     }
@@ -90,7 +83,7 @@ impl<'a> Run<'a> {
             }
             StmtKind::If(condition, then, otherwise) => {
                 let holds = located(place, self.expr(condition)?.truth())?;
-                self.met.insert((place.clone(), if holds { Seen::True } else { Seen::False }));
+                self.met.insert((condition.place.clone(), if holds { Seen::True } else { Seen::False }));
                 self.statements(if holds { then } else { otherwise })?;
             }
             StmtKind::Read(register, path, index) => {
@@ -112,7 +105,7 @@ impl<'a> Run<'a> {
                 self.expr(call)?;
             }
             StmtKind::Apply(table) => {
-                let table = known(place, self.control.and_then(|c| c.tables.get(table)), table)?;
+                let table = known(place, self.control.tables.get(table), table)?;
                 let key = self.expr(&table.key)?;
                 let mut chosen = &table.default;
                 for (value, action) in &table.entries {
@@ -132,7 +125,7 @@ impl<'a> Run<'a> {
         if action == "NoAction" {
             return Ok(());
         }
-        let body = known(place, self.control.and_then(|c| c.actions.get(action)), action)?;
+        let body = known(place, self.control.actions.get(action), action)?;
         self.statements(body)
     }
 
@@ -207,29 +200,17 @@ impl<'a> Run<'a> {
                 form => place.error(format_args!("{path} is {form:?}")),
             };
         }
-        match self.linked.constants.get(path) {
-            Some(value) => Ok(*value),
-            None if self.linked.program.constants.contains_key(path) => self.constant(path),
-            None => place.error(format_args!("{path} is not known")),
-        }
-    }
-
-    fn constant(&mut self, name: &str) -> Result<Num, String> {
-        let Some((ty, value)) = self.linked.program.constants.get(name) else {
-            return Err(format!("no constant {name}"));
-        };
-        let form = self.linked.form(ty)?;
-        located(&value.place, self.expr(value)?.fit(form))
+        known(place, self.linked.constants.get(path), path).copied()
     }
 
     fn words(&self, place: &Place, register: &str) -> Result<Vec<(String, Form)>, String> {
-        let found = known(place, self.control.and_then(|c| c.registers.get(register)), register)?;
+        let found = known(place, self.control.registers.get(register), register)?;
         self.linked.layout(&found.cell)
     }
 
     /// Evaluated and of the type that the register wants. Sizes are not looked at: the controller hands out numbers that fit.
     fn index(&mut self, place: &Place, register: &str, index: &'a Expr) -> Result<i128, String> {
-        let found = known(place, self.control.and_then(|c| c.registers.get(register)), register)?;
+        let found = known(place, self.control.registers.get(register), register)?;
         let form = self.linked.form(&found.index)?;
         Ok(located(place, self.expr(index)?.fit(form))?.n)
     }
@@ -245,7 +226,7 @@ impl<'a> Run<'a> {
 
     /// What a stateful ALU does: reads a cell, runs the action, writes the cell back, gives `out`.
     fn execute(&mut self, place: &Place, name: &str, index: &'a Expr) -> Result<Num, String> {
-        let action = known(place, self.control.and_then(|c| c.register_actions.get(name)), name)?;
+        let action = known(place, self.control.register_actions.get(name), name)?;
         let register = &action.register;
         if !self.executed.insert(register) {
             return place.error(format_args!("{register} is used twice in a pass"));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::ast::Program;
 use crate::link::Linked;
+use crate::pipeline::TYPES;
 use crate::preprocess::{Macros, preprocess};
 
 /// What the preprocessor knows before `main.p4`; only of tna's text it decides anything.
@@ -12,7 +13,7 @@ const CHIP: &str = "#define __TARGET_TOFINO__ 2\n";
 
 /// All P4 texts, by path from the repository's root.
 #[derive(Clone, Debug)]
-pub struct Sources(pub BTreeMap<String, String>);
+pub struct Sources(pub(crate) BTreeMap<String, String>);
 
 impl Sources {
     /// Those below `p4` of the repository at `root`.
@@ -47,13 +48,14 @@ impl Sources {
     }
 
     /// Types and metadata as `arch` has them, its own widths included.
-    pub(super) fn common(&self, arch: &str) -> Result<Common, String> {
+    pub(crate) fn common(&self, arch: &str) -> Result<Common, String> {
+        let mut common = Common::default();
+        preprocess("", CHIP, &mut common.macros)?;
         let main = format!("p4/arch/{arch}/main.p4");
-        let chip = preprocess("", CHIP, Macros::new())?.macros;
-        let macros = preprocess(&main, self.text(&main)?, chip)?.macros;
-        let common = Common { program: Program::default(), macros };
-        let types = common.and("p4/common/types.p4", self.text("p4/common/types.p4")?)?;
-        let mut common = types.and("p4/common/metadata.p4", self.text("p4/common/metadata.p4")?)?;
+        preprocess(&main, self.text(&main)?, &mut common.macros)?;
+        for path in [TYPES, "p4/common/metadata.p4"] {
+            common.add(path, self.text(path)?)?;
+        }
         // Names of sizes stay what they are: both sides of a pair must have the same.
         common.macros.retain(|name, _| !name.starts_with("ZSR_MAX_"));
         Ok(common)
@@ -61,26 +63,25 @@ impl Sources {
 }
 
 /// What texts declare so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Common {
     program: Program,
     macros: Macros,
 }
 
 impl Common {
-    /// With one more text.
-    fn and(&self, path: &str, text: &str) -> Result<Common, String> {
-        let read = preprocess(path, text, self.macros.clone())?;
+    fn add(&mut self, path: &str, text: &str) -> Result<(), String> {
+        let read = preprocess(path, text, &mut self.macros)?;
         if !read.includes.is_empty() {
             return Err(format!("{path} includes texts, which is not understood"));
         }
-        let mut program = self.program.clone();
-        program.add(&read.tokens)?;
-        Ok(Common { program, macros: read.macros })
+        self.program.add(&read.tokens)
     }
 
     /// With state controls.
     pub fn with_state(&self, path: &str, text: &str) -> Result<Linked, String> {
-        Linked::new(self.and(path, text)?.program)
+        let mut all = self.clone();
+        all.add(path, text)?;
+        Linked::new(all.program)
     }
 }

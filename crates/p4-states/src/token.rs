@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Longest first: the first that fits is taken. `>>` is not here, so that `bit<bit<8>>` is read as two.
-const SIGNS: [&str; 29] = [
+const SIGNS: [&str; 35] = [
     "&&&", "|-|", "|+|", "&&", "||", "==", "!=", "<=", ">=", "<<", "++", "+", "-", "*", "/", "&", "|", "^",
-    "~", "!", "=", "<", ">", "(", ")", "{", "}", "[", "]",
+    "~", "!", "=", "<", ">", "(", ")", "{", "}", "[", "]", ";", ":", ",", ".", "@", "?",
 ];
-const POINTS: [&str; 6] = [";", ":", ",", ".", "@", "?"];
 
 /// Where something stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +113,7 @@ pub fn tokens(file: &Arc<str>, line: usize, text: &str) -> Result<Vec<Token>, St
             found.push(Token { kind: Kind::Text, place });
             end + 2
         } else {
-            let Some(sign) = SIGNS.iter().chain(&POINTS).find(|sign| rest.starts_with(**sign)) else {
+            let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) else {
                 return place.error(format_args!("`{first}` is not understood"));
             };
             found.push(Token { kind: Kind::Sign(sign), place });

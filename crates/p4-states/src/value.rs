@@ -19,7 +19,7 @@ pub struct Num {
 }
 
 /// What a binary operation gives, and what it met on the way.
-pub struct Result2 {
+pub struct Computed {
     pub value: Num,
     pub order: Ordering,
     pub wraps: bool,
@@ -86,7 +86,7 @@ impl Num {
     }
 
     /// `&&` and `||` are not here: they may leave out their right side.
-    pub fn binary(self, sign: &str, other: Num) -> Result<Result2, String> {
+    pub fn binary(self, sign: &str, other: Num) -> Result<Computed, String> {
         let left = if self.form == Form::Whole { self.fit(other.form)? } else { self };
         let right = if other.form == Form::Whole { other.fit(left.form)? } else { other };
         let form = left.form;
@@ -105,7 +105,7 @@ impl Num {
                     ">" => order.is_gt(),
                     _ => order.is_ge(),
                 };
-                return Ok(Result2 { value: Num::bool(holds), order, wraps: false });
+                return Ok(Computed { value: Num::bool(holds), order, wraps: false });
             }
             "+" => left.n + right.n,
             "-" => left.n - right.n,
@@ -116,7 +116,7 @@ impl Num {
             _ => return Err(format!("{sign} of {form:?} is not understood")),
         };
         let n = wrap(form, exact);
-        Ok(Result2 { value: Num { form, n }, order, wraps: n != exact })
+        Ok(Computed { value: Num { form, n }, order, wraps: n != exact })
     }
 }
 

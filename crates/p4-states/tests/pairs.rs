@@ -77,13 +77,13 @@ fn a_pipeline_that_breaks_an_assumption_is_found() {
 #[test]
 fn a_pair_that_is_made_to_differ_is_found() {
     let sources = sources();
-    let pairs = Pairs::new(&sources).unwrap();
+    let mut pairs = Pairs::new(&sources).unwrap();
     let mutants = pairs.mutants(sources.text(TNA).unwrap()).unwrap();
     assert!(mutants.len() > 400, "only {} changes", mutants.len());
     let mut survivors = Vec::new();
     for mutant in mutants {
-        let mut changed = pairs.with_tna(&mutant.text).unwrap_or_else(|e| panic!("{}: {e}", mutant.change));
-        match changed.compare(&mutant.control, CASES) {
+        pairs.put_tna(&mutant.text).unwrap_or_else(|e| panic!("{}: {e}", mutant.change));
+        match pairs.compare(&mutant.control, CASES) {
             Ok(()) => survivors.push((mutant.control, mutant.change)),
             Err(found) => assert!(found.starts_with(&mutant.control), "{}: {found}", mutant.change),
         }
@@ -98,7 +98,7 @@ fn a_pair_that_is_made_to_differ_is_found() {
 #[test]
 fn what_is_not_understood_is_an_error_with_its_place() {
     let sources = sources();
-    let pairs = Pairs::new(&sources).unwrap();
+    let mut pairs = Pairs::new(&sources).unwrap();
     let text = sources.text(TNA).unwrap();
     let changes = [
         ("v = v + m.consumer_step;", "v = v * m.consumer_step;"),
@@ -115,10 +115,19 @@ fn what_is_not_understood_is_an_error_with_its_place() {
         let (before, _) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
         let line = before.lines().count();
         let changed = text.replacen(from, to, 1);
-        let error = pairs.with_tna(&changed).and_then(|mut pairs| pairs.compare("ConsumerPsnState", 2));
+        let error = pairs.put_tna(&changed).and_then(|()| pairs.compare("ConsumerPsnState", 2));
         let error = error.expect_err(to);
         assert!(error.contains(&format!("{TNA}:{line}: ")), "`{to}` in line {line}: {error}");
     }
+}
+
+/// Else the text behind it would be left out, whatever its condition.
+#[test]
+fn an_elif_is_an_error_where_the_if_does_not_hold() {
+    let sources = sources();
+    let text = format!("#ifdef NOBODY\n#elif 1 == 1\n#endif\n{}", sources.text(TNA).unwrap());
+    let error = Pairs::new(&sources).unwrap().put_tna(&text).unwrap_err();
+    assert!(error.starts_with(&format!("{TNA}:2: #elif")), "{error}");
 }
 
 #[test]
