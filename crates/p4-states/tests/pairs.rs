@@ -88,11 +88,12 @@ fn a_pair_that_is_made_to_differ_is_found() {
             Err(found) => assert!(found.starts_with(&mutant.control), "{}: {found}", mutant.change),
         }
     }
-    let unknown: Vec<_> = survivors
-        .iter()
-        .filter(|(control, change)| !SAME.iter().any(|(c, s)| c == control && change.starts_with(s)))
-        .collect();
+    let same =
+        |(control, change): &(String, String), (c, s): &(&str, &str)| control == c && change.starts_with(s);
+    let unknown: Vec<_> = survivors.iter().filter(|s| !SAME.iter().any(|line| same(s, line))).collect();
     assert!(unknown.is_empty(), "not found: {unknown:#?}");
+    let needless: Vec<_> = SAME.iter().filter(|line| !survivors.iter().any(|s| same(s, line))).collect();
+    assert!(needless.is_empty(), "listed in SAME, but found: {needless:?}");
 }
 
 #[test]
