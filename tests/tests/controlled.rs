@@ -10,7 +10,7 @@ use zsr_control_plane::controller::Controller;
 use zsr_control_plane::controller::state::NewMember;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
-use zsr_tests::controlled::{Controlled, MemoryStore};
+use zsr_tests::controlled::{Controlled, MemoryStore, load};
 use zsr_topology::RingRole;
 
 const HOSTS: &str = "hosts: [h1, h2, h3, h4]\nflows: []\n";
@@ -195,6 +195,12 @@ fn a_host_whose_packets_vanish_is_silent_after_dead_after_and_dropped() {
     assert!(popped > before, "the others do not go on");
 }
 
+/// The flow with this policy.
+fn with(policy: proto::Policy, flow: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
+    let settings = proto::Settings { policy: Some(policy.into()), ..Default::default() };
+    proto::CreateFlowRequest { settings: Some(settings), ..flow }
+}
+
 /// A flow whose members count as dead after a second without an answer.
 fn impatient(
     name: &str,
@@ -213,6 +219,16 @@ fn until(
     events: &mut broadcast::Receiver<proto::Event>,
     kind: proto::EventKind,
 ) -> proto::Event {
+    until_in_steps(sim, events, kind, MS)
+}
+
+/// The same, looking for it so often.
+fn until_in_steps(
+    sim: &mut Controlled,
+    events: &mut broadcast::Receiver<proto::Event>,
+    kind: proto::EventKind,
+    step: Duration,
+) -> proto::Event {
     let begun = sim.net.now();
     loop {
         while let Ok(event) = events.try_recv() {
@@ -220,7 +236,7 @@ fn until(
                 return event;
             }
         }
-        sim.run_for(MS);
+        sim.run_for(step);
         assert!(sim.net.now() - begun < 20_000_000_000, "no {kind:?} in 20 s");
     }
 }
@@ -271,6 +287,35 @@ fn a_producer_that_never_answers_goes_where_the_policy_says_so() {
     sim.run_for(MS * 10);
     pop_all(&mut rx, &mut popped);
     assert_eq!(popped, 10);
+}
+
+#[test]
+fn a_host_that_dies_is_told_of_and_ends_the_flows_that_do_not_wait() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 10);
+    let controller = sim.controller(None).expect("a controller");
+    let mut events = controller.events(None).1;
+    sim.create(&controller, with(proto::Policy::Abort, shuffle("f", &["h1"], &["h2"])));
+    sim.kill_host(0);
+    assert_eq!(until(&mut sim, &mut events, proto::EventKind::AgentLost).host, "h1");
+    let failed = until(&mut sim, &mut events, proto::EventKind::FlowFailed);
+    assert!(failed.flow == "f" && failed.text.contains("agent does not answer"), "{failed:?}");
+}
+
+#[test]
+fn a_host_that_was_started_anew_is_known_to_have_lost_its_rings() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 9);
+    let controller = sim.controller(None).expect("a controller");
+    let mut events = controller.events(None).1;
+    for (name, policy) in [("waits", proto::Policy::Wait), ("ends", proto::Policy::Abort)] {
+        sim.create(&controller, with(policy, shuffle(name, &["h1"], &["h2"])));
+    }
+    // It is back before anybody has missed it.
+    sim.kill_host(0);
+    sim.return_host(0);
+    let failed = until(&mut sim, &mut events, proto::EventKind::FlowFailed);
+    assert!(failed.flow == "ends" && failed.text.contains("has lost its rings"), "{failed:?}");
+    let waits = shown(&mut sim, &controller, "waits");
+    assert!(waits.reason.contains("has lost its rings"), "{}", waits.reason);
 }
 
 /// A full consumer ring is polled for room, and nothing else happens to it.
@@ -457,4 +502,36 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
     let refused = sim.result(asked).expect("an answer");
     let why = refused.expect_err("it has ended").to_string();
     assert!(why.contains("has ended"), "{why}");
+}
+
+/// A switch that only hung comes back with all that it knew, and its controller has died while the standby took over: at whatever moment, the next
+/// one does not take it for the switch that has the flows.
+#[test]
+fn a_switch_that_was_given_up_stays_given_up_whenever_its_controller_dies() {
+    const SWITCHES: &str =
+        "switches: [{name: s1, p4runtime: {dead_after: 500ms}}, {name: s2, standby: true}]\n";
+    let _loaded = load();
+    for moment in 0..12 {
+        let mut sim = Controlled::new(&format!("{SWITCHES}{HOSTS}"), LinkConfig::FAST, 12);
+        let store = MemoryStore::default();
+        let first = sim.controller(Some(Box::new(store.clone()))).expect("a controller");
+        let mut events = first.events(None).1;
+        let flow = sim.create(&first, shuffle("f", &["h1"], &["h2"]));
+        let (mut tx, mut rx) = (sim.producer(&flow, 0), sim.consumer(&flow, 1));
+        until(&mut sim, &mut events, proto::EventKind::StandbyFound);
+        sim.hang_switch(0, true);
+        until_in_steps(&mut sim, &mut events, proto::EventKind::SwitchFound, MS / 50);
+        sim.run_for(moment * MS / 20);
+        drop((first, events));
+        sim.kill_controller();
+        sim.hang_switch(0, false);
+        let _second = sim.controller(Some(Box::new(store))).expect("the next controller");
+        let (mut pushed, mut popped, begun) = (0, 0, sim.net.now());
+        while popped < 200 {
+            push_all(&mut tx, &mut pushed, 200);
+            sim.run_for(MS);
+            pop_all(&mut rx, &mut popped);
+            assert!(sim.net.now() - begun < 20_000_000_000, "{popped} of 200 items in 20 s, moment {moment}");
+        }
+    }
 }

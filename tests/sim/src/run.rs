@@ -87,6 +87,8 @@ struct Run<'s> {
     events: Option<Events>,
     asked: Vec<Wish>,
     told: BTreeMap<usize, Told>,
+    /// Why flows have failed, as operators were told.
+    reasons: BTreeMap<usize, String>,
     /// Flows of which nobody knows whether somebody joined or left as was asked.
     unsure: BTreeSet<usize>,
     turn: u64,
@@ -159,6 +161,7 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
         events: None,
         asked: Vec::new(),
         told: BTreeMap::new(),
+        reasons: BTreeMap::new(),
         unsure: BTreeSet::new(),
         turn: 0,
         blameless: schedule.steps.iter().all(|step| step.what.is_asked_for()),
@@ -323,6 +326,9 @@ impl Run<'_> {
                     );
                     self.programs.excuse(flow, "its policy took a member out");
                 }
+                EventKind::AgentLost if !self.agent_is_away(&event.host) => {
+                    panic!("the agent of {} is said to be lost, and is there", event.host)
+                }
                 EventKind::MemberSilent if self.answers(&event.member) => {
                     panic!(
                         "member {} of f{flow} is said to be silent, and answers: {}",
@@ -342,6 +348,22 @@ impl Run<'_> {
             panic!("f{flow} was ended, though nobody did it harm: {why}");
         }
         self.programs.excuse(flow, why);
+        self.reasons.insert(flow, why.to_owned());
+    }
+
+    /// Whether a host's agent may have seemed to be gone: that its connections break says nothing of it.
+    fn agent_is_away(&self, name: &str) -> bool {
+        let is = |at: usize| host(at) == name;
+        let mut held_up = 0;
+        self.schedule.steps.iter().any(|step| match &step.what {
+            What::AgentReachable(at, false) if is(*at) => {
+                held_up += 1;
+                held_up > 1
+            }
+            What::KillHost(at) | What::StallHost(at, true) | What::AgentJumps(at, _) => is(*at),
+            What::StallController(_) | What::ControllerJumps(_) => true,
+            _ => false,
+        })
     }
 
     /// Whether nothing ever kept a member's host from answering the switch. On links that always lose every tenth frame nobody knows.
@@ -393,6 +415,7 @@ impl Run<'_> {
             What::ReturnHost(host) => sim.return_host(*host),
             What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
             What::AgentReachable(host, is) => sim.set_reachable(*host, *is),
+            What::AgentBreaks(host) => sim.break_agent(*host),
             What::SwitchReachable(number, is) => sim.set_switch_reachable(*number, *is),
             What::JournalFull(full) => self.store.set_full(*full),
             What::JournalCut(part) => self.store.cut_next(*part),
@@ -587,6 +610,16 @@ impl Run<'_> {
                 Told::Gone => assert!(there.is_none(), "{name} was refused, or deleted, and is there"),
                 Told::Nothing => {}
             }
+        }
+        // What could not be written is not known to the next controller.
+        let is_unwritten = |step: &Step| matches!(step.what, What::JournalFull(_) | What::JournalCut(_));
+        for (number, why) in self.reasons.iter().filter(|_| !self.schedule.steps.iter().any(is_unwritten)) {
+            let flow = flows.iter().find(|f| f.name == format!("f{number}"));
+            let failed = flow.map(|f| f.failed.as_ref());
+            assert!(
+                failed.is_none_or(|f| f == Some(why)),
+                "f{number} failed because of {why}, and says {failed:?}"
+            );
         }
         let rings = self.rings();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {

@@ -79,6 +79,8 @@ pub enum What {
     ReturnHost(usize),
     StallHost(usize, bool),
     AgentReachable(usize, bool),
+    /// Connections between controller and agent break, with what is under way in them.
+    AgentBreaks(usize),
     /// Whether controller and a switch reach each other.
     SwitchReachable(usize, bool),
     JournalFull(bool),
@@ -112,7 +114,7 @@ impl What {
         }
     }
 
-    /// Whether an operator asks for it, or only packets suffer: nothing that could end a flow.
+    /// Whether an operator asks for it, or only packets and connections suffer: nothing that could end a flow.
     pub fn is_asked_for(&self) -> bool {
         let operation = matches!(
             self,
@@ -123,7 +125,9 @@ impl What {
                 | What::Remove { .. }
                 | What::Delete { .. }
         );
-        operation || matches!(self, What::Faults { .. } | What::Mend { .. } | What::Forges(..))
+        let passes =
+            matches!(self, What::Faults { .. } | What::Mend { .. } | What::Forges(..) | What::AgentBreaks(_));
+        operation || passes
     }
 }
 
@@ -330,6 +334,42 @@ impl Maker {
         }
     }
 
+    /// A switch dies, or hangs until another one has its flows, while members of a flow are at different places: one does not pop, another
+    /// one's link loses packets.
+    fn torn(&mut self, name: usize, standby: bool) {
+        let (at, us) = (self.time(), Duration::from_micros);
+        let mut flow = NewFlow { policy: Policy::Wait, dead_after_us: None, items: 300, ..self.flow(name) };
+        if self.rng.chance(0.6) {
+            flow.kind = FlowKind::Replicate;
+        }
+        flow.ring_size = flow.item_size * self.pick(&[2, 4, 16]);
+        let (idle, lossy) = (flow.consumers[0], flow.consumers[flow.consumers.len() - 1]);
+        self.add(at, What::Create(flow));
+        let mut from = at + us(1_000);
+        for _ in 0..=self.rng.below(2) {
+            let dies = from + us(self.rng.below(12_000));
+            let hangs = standby && self.rng.chance(0.5);
+            let lasts = us(if hangs { 500_000 + self.rng.below(500_000) } else { self.rng.below(10_000) });
+            let (begin, end) = match hangs {
+                true => (What::HangSwitch(0, true), What::HangSwitch(0, false)),
+                false => (What::KillSwitch(0), What::ReturnSwitch(0)),
+            };
+            self.add(dies, begin);
+            self.add(dies + lasts, end);
+            from = dies + lasts + us(100_000);
+            if self.rng.chance(0.5) {
+                let pauses = dies - us(self.rng.below(1_000));
+                self.add(pauses, What::ProgramsPause(idle, true));
+                self.add(from, What::ProgramsPause(idle, false));
+            }
+            if self.rng.chance(0.5) {
+                let rates = FaultRates { loss: 0.3, ..FaultRates::NONE };
+                self.add(dies - us(1_000), What::Faults { host: lossy, rates });
+                self.add(from, What::Mend { host: lossy });
+            }
+        }
+    }
+
     fn operation(&mut self, flows: usize) {
         let (at, flow, host) = (self.time(), self.rng.below(flows as u64) as usize, self.host());
         let what = match self.rng.below(6) {
@@ -409,6 +449,13 @@ impl Schedule {
         for _ in 0..if standby { 1 + maker.rng.below(4) } else { 0 } {
             maker.switch_fault();
         }
+        if maker.rng.chance(0.125) {
+            maker.torn(flows, standby);
+        }
+        for _ in 0..if maker.rng.chance(0.2) { 1 + maker.rng.below(3) } else { 0 } {
+            let (at, host) = (maker.time(), maker.host());
+            maker.add(at, What::AgentBreaks(host));
+        }
         let Maker { mut steps, calm_us, .. } = maker;
         steps.sort_by_key(|step| step.at);
         let calm = Duration::from_micros(calm_us);
@@ -430,7 +477,7 @@ mod tests {
     fn a_thousand_seeds_have_every_fault() {
         let schedules: Vec<Schedule> = (0..1000).map(Schedule::new).collect();
         let steps = || schedules.iter().flat_map(|s| &s.steps).map(|step| &step.what);
-        let faults: [fn(&What) -> bool; 10] = [
+        let faults: [fn(&What) -> bool; 11] = [
             |what| matches!(what, What::Nonsense(_)),
             |what| matches!(what, What::Forges(_, true)),
             |what| matches!(what, What::ControllerJumps(_)),
@@ -438,6 +485,7 @@ mod tests {
             |what| matches!(what, What::KillSwitch(0)),
             |what| matches!(what, What::KillSwitch(1)),
             |what| matches!(what, What::HangSwitch(..)),
+            |what| matches!(what, What::AgentBreaks(_)),
             |what| matches!(what, What::JournalCut(_)),
             |what| matches!(what, What::Faults { rates, .. } if rates.reorder_ns == VERY_LATE_NS),
             |what| matches!(what, What::Create(flow) if flow.rate_cap.is_some()),

@@ -366,6 +366,11 @@ impl Controlled {
         self.hosts[number].way.set_open(is);
     }
 
+    /// The controller's connections to the agent of a host break; new ones can be made at once.
+    pub fn break_agent(&self, number: usize) {
+        self.hosts[number].way.break_all();
+    }
+
     /// Whether controller and switch `number` reach each other.
     pub fn set_switch_reachable(&mut self, number: usize, is: bool) {
         self.switches[number].way.set_open(is);

@@ -1,4 +1,4 @@
-//! The network between controller, agents and switch: connections between servers' places, which it can hold up or cut.
+//! The network between controller, agents and switch: connections between servers' places, which it can hold up or break.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,8 @@ pub struct Way {
     pub place: Local,
     server: Arc<Mutex<Option<Local>>>,
     open: watch::Sender<bool>,
+    /// Counts how often all connections broke.
+    breaks: watch::Sender<u64>,
     carried: Arc<AtomicU64>,
 }
 
@@ -26,7 +28,8 @@ impl Way {
     /// A way to nobody, and what carries it, to be run as a task. Counts the bytes that pass in `carried`.
     pub fn new(carried: Arc<AtomicU64>) -> (Way, impl Future<Output = ()> + Send + 'static) {
         let (place, listener) = local();
-        let way = Way { place, server: Arc::default(), open: watch::Sender::new(true), carried };
+        let (server, open, breaks) = (Arc::default(), watch::Sender::new(true), watch::Sender::new(0));
+        let way = Way { place, server, open, breaks, carried };
         (way.clone(), way.carry(listener))
     }
 
@@ -42,6 +45,11 @@ impl Way {
         self.open.send_replace(open);
     }
 
+    /// The connections that there are break, with what is under way in them.
+    pub fn break_all(&self) {
+        self.breaks.send_modify(|breaks| *breaks += 1);
+    }
+
     async fn carry(self, mut listener: LocalListener) {
         while let Some(Ok(client)) = listener.next().await {
             let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -49,12 +57,25 @@ impl Way {
             let Some(server) = server.and_then(|place| place.connect().ok()) else { continue };
             let (from_client, to_client) = tokio::io::split(client);
             let (from_server, to_server) = tokio::io::split(server);
-            tokio::spawn(self.clone().pass(from_client, to_server));
-            tokio::spawn(self.clone().pass(from_server, to_client));
+            for (from, to) in [(from_client, to_server), (from_server, to_client)] {
+                let (way, mut breaks) = (self.clone(), self.breaks.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        // Its sender is `way`.
+                        _ = breaks.changed() => {}
+                        _ = way.pass(from, to) => {}
+                    }
+                });
+            }
         }
     }
 
-    async fn pass(self, mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>) -> io::Result<()> {
+    async fn pass(
+        &self,
+        mut from: ReadHalf<DuplexStream>,
+        mut to: WriteHalf<DuplexStream>,
+    ) -> io::Result<()> {
         let mut open = self.open.subscribe();
         let mut chunk = vec![0; CHUNK];
         loop {

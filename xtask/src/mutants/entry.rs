@@ -10,9 +10,10 @@
 //! if (holder != 1)
 //! --- end
 //! ```
-//! `seeds` is how many may be needed to catch it. The old text must stand exactly once in the file. Both texts are an expression, or whole
-//! statements that bind no name, so that many mutants can be in one program; `alone: yes` says of a mutant of the P4 program that they are
-//! something else. More of `file`, old and new may follow.
+//! `seeds` is how many may be needed to catch it. What schedules do not reach has a test that fails in place of it: `test: ARGUMENTS` of
+//! `cargo test`. The old text must stand exactly once in the file. Both texts are an expression, or whole statements that bind no name, so that
+//! many mutants can be in one program; `alone: yes` says of a mutant of the P4 program that they are something else. More of `file`, old and
+//! new may follow.
 
 use std::path::Path;
 
@@ -32,6 +33,8 @@ pub struct Mutant {
     /// How many seeds may be needed to catch it, and the first of them.
     pub seeds: u64,
     pub from: u64,
+    /// The test that catches it in place of the simulator: what `cargo test` is told.
+    pub test: Option<String>,
     /// Of the P4 program: it needs a program of its own, since what it changes is neither statements nor an expression.
     pub alone: bool,
     /// It is not caught yet.
@@ -53,6 +56,7 @@ impl Mutant {
             why: String::new(),
             seeds: 0,
             from: 1,
+            test: None,
             alone: false,
             is_open: false,
             changes: Vec::new(),
@@ -82,14 +86,23 @@ impl Mutant {
                 Some(("why", value)) => mutant.why = value.to_owned(),
                 Some(("seeds", value)) => mutant.seeds = number(value)?,
                 Some(("from", value)) => mutant.from = number(value)?,
+                Some(("test", value)) => mutant.test = Some(value.to_owned()),
                 Some(("alone", "yes")) => mutant.alone = true,
                 Some(("file", value)) => file = value.to_owned(),
                 _ if line.trim().is_empty() => {}
-                _ => return Err(format!("`{line}`: expected why, seeds, from, alone, file or `--- old`")),
+                _ => {
+                    return Err(format!(
+                        "`{line}`: expected why, seeds, from, test, alone, file or `--- old`"
+                    ));
+                }
             }
         }
-        if mutant.why.is_empty() || mutant.seeds == 0 || mutant.changes.is_empty() {
-            return Err("it has to say why, seeds, and a change".into());
+        let is_judged = (mutant.seeds > 0) != mutant.test.is_some();
+        if mutant.why.is_empty() || !is_judged || mutant.changes.is_empty() {
+            return Err("it has to say why, seeds or a test, and a change".into());
+        }
+        if mutant.is_p4() && mutant.test.is_some() {
+            return Err("tests have the built-in P4 program, so this one needs seeds".into());
         }
         // Each text stands between braces of its own, where many mutants are in one program.
         let texts = mutant.changes.iter().flat_map(|change| [&change.old, &change.new]);
@@ -102,6 +115,13 @@ impl Mutant {
             }
         }
         Ok(mutant)
+    }
+
+    /// Within what it has to be caught.
+    pub fn limit(&self) -> String {
+        self.test
+            .as_ref()
+            .map_or_else(|| format!("{} seeds", self.seeds), |test| format!("cargo test {test}"))
     }
 
     /// Whether it changes the P4 program.
@@ -150,6 +170,18 @@ mod tests {
         assert_eq!((mutant.why.as_str(), mutant.seeds, mutant.from), ("All is lost.", 7, 1));
         let [Change { file, old, new }] = &mutant.changes[..] else { panic!("{mutant:?}") };
         assert_eq!((file.as_str(), old.as_str(), new.as_str()), ("a.rs", "let a;\nb", "c"));
+    }
+
+    #[test]
+    fn a_test_stands_in_place_of_seeds() {
+        let text = |with: &str| TEXT.replace("seeds: 7\n", with);
+        let mutant = Mutant::parse("m".into(), &text("test: -p a --lib -- b\n")).unwrap();
+        assert_eq!(mutant.limit(), "cargo test -p a --lib -- b");
+        let both = Mutant::parse("m".into(), &text("seeds: 7\ntest: -p a\n")).unwrap_err();
+        assert!(both.contains("seeds or a test"), "{both}");
+        let p4 = text("test: -p a\n").replace("a.rs", "p4/a.p4");
+        let p4 = Mutant::parse("m".into(), &p4).unwrap_err();
+        assert!(p4.contains("needs seeds"), "{p4}");
     }
 
     #[test]

@@ -1,19 +1,20 @@
 //! `cargo xtask mutants`: breaks the product in one place at a time and lets the simulator find out.
 //!
 //! A mutant is a file of `tests/mutants` ([`entry`]). All mutants of Rust sources are built into one simulator, where `ZSR_MUTANT` picks one; a
-//! mutant of the P4 program is compiled, and the simulator is given that program ([`program`]). The tree of the user is never touched ([`tree`]).
+//! mutant of the P4 program is compiled, and the simulator is given that program ([`program`]). What schedules do not reach, a test does. The
+//! tree of the user is never touched ([`tree`]).
 
 mod entry;
 mod judge;
 mod program;
 mod tree;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 
 use crate::cargo::cargo;
 use entry::Mutant;
-use judge::{Judge, Verdict};
+use judge::{Judge, PROFILE, Verdict};
 use program::Programs;
 
 /// Where the mutants are, and where everything is that is made of them.
@@ -48,7 +49,7 @@ fn all(root: &Path) -> Result<Vec<Mutant>, String> {
 pub fn list(root: &Path) -> Result<(), String> {
     for mutant in all(root)? {
         let open = if mutant.is_open { " (not caught yet)" } else { "" };
-        println!("{:<32} {:>5} seeds  {}{open}", mutant.name, mutant.seeds, mutant.why);
+        println!("{:<32} {}{open} ({})", mutant.name, mutant.why, mutant.limit());
     }
     Ok(())
 }
@@ -96,11 +97,9 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
         } else {
             drop(compiled);
         }
-        let judge = Judge { simulator: build(root, &scratch, &mutants)? };
-        if let Verdict::Caught { seed, why, .. } = judge.product(SOUND)? {
-            return Err(format!(
-                "the product itself fails with seed {seed}, so no mutant can be judged: {why}"
-            ));
+        let judge = build(root, &scratch, &mutants)?;
+        if let Verdict::Caught { by, why } = judge.product(SOUND)? {
+            return Err(format!("the product itself fails with {by}, so no mutant can be judged: {why}"));
         }
         for mutant in in_rust {
             tally.note(mutant, judge.rust(mutant)?);
@@ -131,12 +130,12 @@ struct Tally {
 impl Tally {
     fn note(&mut self, mutant: &Mutant, verdict: Verdict) {
         match verdict {
-            Verdict::Caught { seed, after, why } => {
+            Verdict::Caught { by, why } => {
                 self.caught += 1;
-                println!("{:<32} caught by seed {seed} ({after} of {}): {why}", mutant.name, mutant.seeds);
+                println!("{:<32} caught by {by}: {why}", mutant.name);
             }
             Verdict::Survived => {
-                println!("{:<32} SURVIVED {} seeds: {}", mutant.name, mutant.seeds, mutant.why);
+                println!("{:<32} SURVIVED {}: {}", mutant.name, mutant.limit(), mutant.why);
                 self.survived.push(mutant.name.clone());
             }
         }
@@ -144,30 +143,21 @@ impl Tally {
 }
 
 /// The simulator with all Rust mutants in it, none of them at work.
-fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf, String> {
-    let copy = scratch.join("tree");
+fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<Judge, String> {
+    let (copy, target) = (scratch.join("tree"), scratch.join("build"));
     tree::copy(root, &copy, &tree::rust_files(root, mutants)?)?;
-    let target = scratch.join("build");
     println!("building the simulator with all mutants in {SCRATCH}");
-    let built = cargo()
-        .current_dir(&copy)
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--profile",
-            "mutants",
-            "--package",
-            "zsr-sim",
-            "--target-dir",
-        ])
-        .arg(&target)
+    let simulator = target.join("mutants/zsr-sim");
+    let cargo = move || {
+        let mut cargo = cargo();
+        cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
         // Code that a mutant takes away is code that nobody uses.
-        .env("RUSTFLAGS", "--cap-lints=allow")
-        .env_remove("ZSR_MUTANT")
-        .status();
+        cargo.env("RUSTFLAGS", "--cap-lints=allow").env_remove("ZSR_MUTANT");
+        cargo
+    };
+    let built = cargo().args(["build", "--quiet", "--locked", "--package", "zsr-sim"]).args(PROFILE).status();
     match built {
-        Ok(status) if status.success() => Ok(target.join("mutants/zsr-sim")),
+        Ok(status) if status.success() => Ok(Judge { simulator, cargo: Box::new(cargo) }),
         Ok(status) => Err(format!("the simulator with mutants does not build: {status}")),
         Err(e) => Err(format!("cargo: {e}")),
     }

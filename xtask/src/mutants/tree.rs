@@ -129,6 +129,7 @@ mod tests {
             why: "w".into(),
             seeds: 1,
             from: 1,
+            test: None,
             alone: false,
             is_open: false,
             changes: vec![change],
