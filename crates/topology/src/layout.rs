@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::model::{Bmv2, Cable, Interface, MaxBatch, NicKind, SwitchKind, Topology};
+use super::pipes::Pipes;
 use super::settings::Settings;
 
 /// The interface of a host in its namespace.
@@ -72,6 +73,10 @@ impl Topology {
             for switch in &mut self.switches {
                 switch.kind = kind.clone();
                 switch.tick = switch.tick.max(kind.pace().tick);
+                if let SwitchKind::Bmv2(_) = kind {
+                    // It has one set of registers, whatever its ports.
+                    switch.pipes = Pipes::default();
+                }
             }
             self.slow_down();
             if let SwitchKind::Bmv2(Bmv2::Running { packets: None, .. }) = kind {
@@ -194,6 +199,18 @@ mod tests {
         let settings = &t.flows[0].settings;
         assert_eq!((settings.poll_timeout_us, settings.rto_us), (1_000_000, 5_000_000));
         assert_eq!((pace.batch, settings.max_batch), (16 << 10, t.flows[0].item_size.max(16 << 10)));
+    }
+
+    #[test]
+    fn on_bmv2_all_ports_are_at_one_pipe() {
+        let mut t = topology(
+            "switches: [{name: s1, pipes: 2}]\nhosts: [h1, h2]\nlinks: ['h1 -> s1:1', 'h2 -> s1:129']\n",
+        );
+        assert!(t.switches[0].pipes.are_several());
+        let switch = Some(SwitchKind::Bmv2(Bmv2::Started { binary: None }));
+        t.lay_out(&Layout { switch, netns: false, listen: None }).unwrap();
+        assert!(!t.switches[0].pipes.are_several());
+        assert_eq!(t.switches[0].pipes.of_port(129), 0);
     }
 
     #[test]
