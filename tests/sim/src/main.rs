@@ -75,12 +75,13 @@ fn one(seed: u64, steps: Option<&[usize]>, pcap: Option<&std::path::Path>) -> Ex
         None => schedule,
     };
     println!(
-        "seed {seed}: MTU {}, {} Gbit/s, first PSN {:?}, big-endian hosts {:?}, {} ns for a pass, {}faults {:?}",
+        "seed {seed}: MTU {}, {} Gbit/s, first PSN {:?}, big-endian hosts {:?}, {} ns for a pass, pipes {}, {}faults {:?}",
         schedule.mtu,
         schedule.bandwidth_bps / 1_000_000_000,
         schedule.first_psn,
         schedule.big_endian,
         schedule.pass_ns,
+        schedule.pipes,
         if schedule.standby { "a standby, " } else { "" },
         schedule.rates
     );

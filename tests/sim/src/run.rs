@@ -13,7 +13,7 @@ use zsr_host_agent::agent::RingInfo;
 use zsr_link::FaultRates;
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore, Task};
-use zsr_topology::{Policy, RingRole};
+use zsr_topology::{Pipes, Policy, RingRole};
 
 use crate::forger::Forger;
 use crate::programs::{Nonsense, Programs};
@@ -102,15 +102,32 @@ fn host(number: usize) -> String {
     format!("h{number}")
 }
 
-/// A switch that counts as dead when it has been silent for so long, and its standby.
-const SWITCHES: &str = "switches: [{name: s1, p4runtime: {dead_after: 500ms}}, {name: s2, standby: true}]\n";
+/// The switch and, if it has a standby, that; then the switch counts as dead when it has been silent for so long. Where there are several
+/// pipes, each host is at the next one.
+fn switches(schedule: &Schedule) -> String {
+    let (pipes, names) = (schedule.pipes, if schedule.standby { &["s1", "s2"][..] } else { &["s1"] });
+    let (dead_after, standby) = match schedule.standby {
+        true => (", p4runtime: {dead_after: 500ms}", ", {name: s2, standby: true}"),
+        false => ("", ""),
+    };
+    let switches = format!("switches: [{{name: s1, pipes: {pipes}{dead_after}}}{standby}]\n");
+    if pipes == 1 {
+        return switches;
+    }
+    let port = |number: u32| Pipes::port_in(number % pipes, 1 + number / pipes);
+    let link = |number: usize| {
+        names.iter().map(move |name| format!("'{} -> {name}:{}'", host(number), port(number as u32)))
+    };
+    let links: Vec<String> = (0..HOSTS).flat_map(link).collect();
+    format!("{switches}links: [{}]\n", links.join(", "))
+}
 
 fn topology(schedule: &Schedule) -> String {
     let order = |number| if schedule.big_endian.contains(&number) { "big" } else { "little" };
     let hosts = (0..HOSTS).map(|n| format!("{{name: {}, byte_order: {}}}", host(n), order(n)));
     let hosts: Vec<String> = hosts.collect();
     let psn = schedule.first_psn.map_or(String::new(), |psn| format!(", first_psn: {psn}"));
-    let switches = if schedule.standby { SWITCHES } else { "" };
+    let switches = switches(schedule);
     format!("{switches}defaults: {{mtu: {}{psn}}}\nhosts: [{}]\nflows: []\n", schedule.mtu, hosts.join(", "))
 }
 

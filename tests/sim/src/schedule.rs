@@ -159,6 +159,8 @@ pub struct Schedule {
     pub pass_ns: u64,
     /// Whether a second switch stands by.
     pub standby: bool,
+    /// Pipes of the switch: each host is at the next one.
+    pub pipes: u32,
     /// From when on nothing more goes wrong, and everything has to come to its end.
     pub calm: Duration,
     pub steps: Vec<Step>,
@@ -456,10 +458,23 @@ impl Schedule {
             let (at, host) = (maker.time(), maker.host());
             maker.add(at, What::AgentBreaks(host));
         }
+        let pipes = maker.pick(&[1, 1, 1, 1, 2, 4]);
         let Maker { mut steps, calm_us, .. } = maker;
         steps.sort_by_key(|step| step.at);
         let calm = Duration::from_micros(calm_us);
-        Schedule { seed, mtu, rates, bandwidth_bps, first_psn, big_endian, pass_ns, standby, calm, steps }
+        Schedule {
+            seed,
+            mtu,
+            rates,
+            bandwidth_bps,
+            first_psn,
+            big_endian,
+            pass_ns,
+            standby,
+            pipes,
+            calm,
+            steps,
+        }
     }
 
     /// The schedule without some of its steps.
@@ -496,6 +511,9 @@ mod tests {
         }
         for pass_ns in [0, 100, 400] {
             assert!(schedules.iter().filter(|s| s.pass_ns == pass_ns).count() > 50);
+        }
+        for pipes in [1, 2, 4] {
+            assert!(schedules.iter().filter(|s| s.pipes == pipes).count() > 50);
         }
         assert!(schedules.iter().filter(|s| s.first_psn == Some(0xff_fff0)).count() > 50);
         assert!(schedules.iter().filter(|s| !s.big_endian.is_empty()).count() > 50);
