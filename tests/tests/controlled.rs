@@ -30,7 +30,7 @@ fn shuffle(name: &str, producers: &[&str], consumers: &[&str]) -> proto::CreateF
     }
 }
 
-/// The same, each at a pipe of its own.
+/// Four hosts, each at a pipe of its own.
 const AT_PIPES: &str = "\
 switches: [{name: s1, pipes: 4}]
 hosts: [h1, h2, h3, h4]

@@ -91,7 +91,7 @@ pub struct State {
     pub numbers: Allocator,
     /// The switch's pipes.
     pub(super) pipes: Pipes,
-    /// What can get from one to another.
+    /// Bits per second that get from one pipe to another.
     pub(super) loops: Option<Loops>,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
@@ -157,7 +157,7 @@ impl State {
         self.flows.get(self.by_worker.get(&worker)?)
     }
 
-    /// All workers of flows.
+    /// Numbers of all workers that flows have.
     pub(super) fn workers(&self) -> impl Iterator<Item = u16> {
         self.by_worker.keys().copied()
     }

@@ -115,14 +115,7 @@ impl Kind {
     }
 
     fn take(&mut self) -> Result<u16, Exhausted> {
-        if let Some(number) = self.free.pop() {
-            return Ok(number);
-        }
-        if self.next == self.end {
-            return self.take_none(1);
-        }
-        self.next += 1;
-        Ok((self.next - 1) as u16)
+        self.take_of((1, 0))
     }
 
     /// The same, of those numbers whose remainder by `shares` is `share`.
@@ -139,10 +132,6 @@ impl Kind {
             }
             self.free.push(number);
         }
-        self.take_none(shares)
-    }
-
-    fn take_none(&self, shares: u32) -> Result<u16, Exhausted> {
         let (in_use, room) = (self.in_use(), self.end - self.first);
         Err(Exhausted { what: self.what, in_use, room, resting: self.resting, shares })
     }

@@ -14,7 +14,7 @@ pub(crate) fn port_again(pipe: u32) -> u32 {
     PORT_RECIRCULATE + pipe
 }
 
-/// The same, as `switch` numbers them.
+/// The port that leads back into `pipe`, as `switch` numbers its ports.
 pub(super) fn port_again_of(switch: &Switch, pipe: u32) -> u32 {
     match switch.kind.tofino() {
         Some(tofino) => Pipes::port_in(pipe, tofino.chip.port_again()),

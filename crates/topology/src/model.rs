@@ -150,7 +150,7 @@ pub struct Switch {
     pub standby: bool,
     /// What runs it.
     pub kind: SwitchKind,
-    /// Its pipes.
+    /// Pipes of the switch.
     pub pipes: Pipes,
     /// The address that hosts connect their queue pairs to.
     pub ip: Ipv4Addr,
