@@ -1,4 +1,4 @@
-//! A topology's hosts and switch in hand, with the built-in program.
+//! The P4 program of all tests, and a topology's hosts and switch in hand with it.
 
 use std::sync::OnceLock;
 
@@ -7,17 +7,22 @@ use zsr_control_plane::run::in_hand::InHand;
 use zsr_soft_switch::Switch;
 use zsr_topology::Topology;
 
-fn built_in() -> &'static Artifacts {
-    static BUILT_IN: OnceLock<Artifacts> = OnceLock::new();
-    BUILT_IN.get_or_init(|| Artifacts::built_in().expect("artifacts that fit"))
+/// The compiled program: that of the folder `ZSR_ARTIFACTS`, by which `cargo xtask mutants` breaks it, or the built-in one.
+pub fn program() -> &'static Artifacts {
+    static PROGRAM: OnceLock<Artifacts> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = std::env::var_os("ZSR_ARTIFACTS");
+        let loaded = folder.map_or_else(Artifacts::built_in, |folder| Artifacts::load(folder.as_ref()));
+        loaded.expect("artifacts that fit")
+    })
 }
 
 /// The topology's NICs and rings, whose counters begin at `start` bytes.
 pub fn in_hand(topology: &Topology, start: u32) -> InHand {
-    InHand::new(topology, built_in(), start).expect("flows that fit")
+    InHand::new(topology, program(), start).expect("flows that fit")
 }
 
 /// A switch with what they need, put there by the controller's client through P4Runtime.
 pub fn switch_of(hosts: &InHand) -> Switch {
-    hosts.switch(built_in()).expect("a switch with the flows' entries")
+    hosts.switch(program()).expect("a switch with the flows' entries")
 }

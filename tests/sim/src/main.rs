@@ -42,9 +42,6 @@ struct Args {
     /// Stop at the first seed that fails, without making its schedule shorter
     #[arg(long, conflicts_with = "seed")]
     until_failure: bool,
-    /// Give the switch the compiled P4 program of this folder, in place of the built-in one
-    #[arg(long)]
-    artifacts: Option<std::path::PathBuf>,
     /// With --seed: write the packets that the switch sees to this folder
     #[arg(long, requires = "seed")]
     pcap: Option<std::path::PathBuf>,
@@ -52,12 +49,6 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(folder) = &args.artifacts
-        && let Err(e) = zsr_tests::controlled::use_program(folder)
-    {
-        eprintln!("zsr-sim: {e}");
-        return ExitCode::from(2);
-    }
     match args.seed {
         Some(seed) => one(seed, args.steps.as_deref(), args.pcap.as_deref()),
         None => many(&args),

@@ -15,7 +15,7 @@ use std::future::Future;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use p4runtime_proto::Local;
@@ -25,7 +25,6 @@ use zsr_control_plane::controller::store::Store;
 use zsr_control_plane::controller::{self, Controller, Seat, Setup, StartError};
 use zsr_control_plane::dataplane::model::Flow;
 use zsr_control_plane::dataplane::{pipes, ticks};
-use zsr_control_plane::p4::Artifacts;
 use zsr_control_plane::parts::{bare_switch, nic_config};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
@@ -40,6 +39,7 @@ use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool, Mac};
 
 use crate::nodes::SwitchNode;
+use crate::setup::program;
 use crate::wire::Wire;
 use relay::Way;
 
@@ -59,21 +59,6 @@ const SILENT: u32 = 1000;
 const QUEUED: usize = 4096;
 /// Turns that the processes may have at one time.
 const TURNS: usize = 64;
-
-static PROGRAM: OnceLock<Artifacts> = OnceLock::new();
-
-/// From now on switches are given the compiled program of this folder, in place of the built-in one.
-///
-/// # Errors
-/// When there is none, or one is used already.
-pub fn use_program(folder: &Path) -> Result<(), String> {
-    let artifacts = Artifacts::load(folder).map_err(|e| e.to_string())?;
-    PROGRAM.set(artifacts).map_err(|_| "a program is used already".to_owned())
-}
-
-fn program() -> &'static Artifacts {
-    PROGRAM.get_or_init(|| Artifacts::built_in().expect("the program"))
-}
 
 /// Loads the program. As long as the result is there, systems are made in a fraction of the time.
 pub fn load() -> Program {

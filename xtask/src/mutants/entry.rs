@@ -101,9 +101,6 @@ impl Mutant {
         if mutant.why.is_empty() || !is_judged || mutant.changes.is_empty() {
             return Err("it has to say why, seeds or a test, and a change".into());
         }
-        if mutant.is_p4() && mutant.test.is_some() {
-            return Err("tests have the built-in P4 program, so this one needs seeds".into());
-        }
         // Each text stands between braces of its own, where many mutants are in one program.
         let texts = mutant.changes.iter().flat_map(|change| [&change.old, &change.new]);
         for text in texts.filter(|_| !mutant.alone) {
@@ -179,9 +176,6 @@ mod tests {
         assert_eq!(mutant.limit(), "cargo test -p a --lib -- b");
         let both = Mutant::parse("m".into(), &text("seeds: 7\ntest: -p a\n")).unwrap_err();
         assert!(both.contains("seeds or a test"), "{both}");
-        let p4 = text("test: -p a\n").replace("a.rs", "p4/a.p4");
-        let p4 = Mutant::parse("m".into(), &p4).unwrap_err();
-        assert!(p4.contains("needs seeds"), "{p4}");
     }
 
     #[test]

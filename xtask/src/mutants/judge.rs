@@ -1,6 +1,7 @@
 //! The simulator's word on a mutant, or a test's.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::entry::Mutant;
@@ -31,54 +32,51 @@ impl Judge {
         self.judge(|_| (), 1, seeds)
     }
 
-    pub fn rust(&self, mutant: &Mutant) -> Result<Verdict, String> {
-        if let Some(test) = &mutant.test {
-            return self.test(mutant, test);
+    /// The mutant is at work where `env` is set.
+    pub fn mutant(&self, mutant: &Mutant, env: (&str, &OsStr)) -> Result<Verdict, String> {
+        let with = |program: &mut Command| {
+            program.env(env.0, env.1);
+        };
+        match &mutant.test {
+            Some(test) => self.test(mutant, test, with),
+            None => self.judge(with, mutant.from, mutant.seeds),
         }
-        let with = |simulator: &mut Command| {
-            simulator.env("ZSR_MUTANT", &mutant.name);
-        };
-        self.judge(with, mutant.from, mutant.seeds)
-    }
-
-    /// With the compiled program in folder `artifacts`.
-    pub fn p4(&self, mutant: &Mutant, artifacts: &Path) -> Result<Verdict, String> {
-        let with = |simulator: &mut Command| {
-            simulator.arg("--artifacts").arg(artifacts);
-        };
-        self.judge(with, mutant.from, mutant.seeds)
     }
 
     /// The tests that `args` choose pass without the mutant; do they with it?
-    fn test(&self, mutant: &Mutant, args: &str) -> Result<Verdict, String> {
-        let run = |name: Option<&str>| {
+    fn test(&self, mutant: &Mutant, args: &str, with: impl Fn(&mut Command)) -> Result<Verdict, String> {
+        let run = |is_broken: bool| {
             let mut cargo = (self.cargo)();
             cargo.args(["test", "--quiet", "--locked"]).args(PROFILE).args(args.split_whitespace());
-            let done = cargo.envs(name.map(|name| ("ZSR_MUTANT", name))).output();
+            if is_broken {
+                with(&mut cargo);
+            }
+            let done = cargo.output();
             let done = done.map_err(|e| format!("cargo: {e}"))?;
             let said = String::from_utf8_lossy(&done.stdout).into_owned();
             Ok::<_, String>((done.status.success(), said, String::from_utf8_lossy(&done.stderr).into_owned()))
         };
-        let (passes, said, wrong) = run(None)?;
+        let (passes, said, wrong) = run(false)?;
         let ran = said.lines().any(|l| l.starts_with("test result: ok. ") && !l.contains(" ok. 0 passed"));
         if !passes || !ran {
             let what = if passes { "chooses no test" } else { "fails without the mutant" };
             return Err(format!("{}: `cargo test {args}` {what}: {said}{wrong}", mutant.name));
         }
-        let (passes, said, _) = run(Some(&mutant.name))?;
+        let (passes, said, _) = run(true)?;
         if passes {
             return Ok(Verdict::Survived);
         }
         // The panic's message is below the line with its place.
         let mut lines = said.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
-        let why = lines.next().unwrap_or("no test panicked, but it fails").trim().to_owned();
-        Ok(Verdict::Caught { by: "its test".to_owned(), why })
+        let why = lines.next().unwrap_or("no test panicked, but it fails").trim();
+        // Some print whole packets.
+        Ok(Verdict::Caught { by: "its test".to_owned(), why: why.chars().take(200).collect() })
     }
 
     fn judge(&self, with: impl Fn(&mut Command), from: u64, seeds: u64) -> Result<Verdict, String> {
         let simulator = || {
             let mut simulator = Command::new(&self.simulator);
-            with(simulator.env_remove("ZSR_MUTANT"));
+            with(simulator.env_remove("ZSR_MUTANT").env_remove("ZSR_ARTIFACTS"));
             simulator
         };
         let mut all = simulator();

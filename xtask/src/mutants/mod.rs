@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: breaks the product in one place at a time and lets the simulator find out.
 //!
 //! A mutant is a file of `tests/mutants` ([`entry`]). All mutants of Rust sources are built into one simulator, where `ZSR_MUTANT` picks one; a
-//! mutant of the P4 program is compiled, and the simulator is given that program ([`program`]). What schedules do not reach, a test does. The
-//! tree of the user is never touched ([`tree`]).
+//! mutant of the P4 program is compiled, and `ZSR_ARTIFACTS` gives it to the simulator ([`program`]). What schedules do not reach, a test does,
+//! under the same variables. The tree of the user is never touched ([`tree`]).
 
 mod entry;
 mod judge;
@@ -102,10 +102,10 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
             return Err(format!("the product itself fails with {by}, so no mutant can be judged: {why}"));
         }
         for mutant in in_rust {
-            tally.note(mutant, judge.rust(mutant)?);
+            tally.note(mutant, judge.mutant(mutant, ("ZSR_MUTANT", mutant.name.as_ref()))?);
         }
         for (mutant, program) in in_p4.iter().zip(programs) {
-            tally.note(mutant, judge.p4(mutant, &program?)?);
+            tally.note(mutant, judge.mutant(mutant, ("ZSR_ARTIFACTS", program?.as_os_str()))?);
         }
         Ok::<_, String>(())
     })?;
@@ -152,7 +152,7 @@ fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<Judge, Strin
         let mut cargo = cargo();
         cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
         // Code that a mutant takes away is code that nobody uses.
-        cargo.env("RUSTFLAGS", "--cap-lints=allow").env_remove("ZSR_MUTANT");
+        cargo.env("RUSTFLAGS", "--cap-lints=allow").env_remove("ZSR_MUTANT").env_remove("ZSR_ARTIFACTS");
         cargo
     };
     let built = cargo().args(["build", "--quiet", "--locked", "--package", "zsr-sim"]).args(PROFILE).status();
