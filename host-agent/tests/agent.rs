@@ -16,9 +16,10 @@ use zsr_api::{
     agent::agent_client::AgentClient,
     agent::{self as proto, event, ring_event::Kind},
 };
-use zsr_host_agent::agent::{Agent, RingRequest, ServeError};
+use zsr_host_agent::agent::{Agent, ResumeRing, RingRequest, ServeError};
 use zsr_host_agent::memory::Memories;
-use zsr_ring::{AbortOrigin, Cancel, PopError, Role};
+use zsr_host_agent::nic::QpTarget;
+use zsr_ring::{AbortOrigin, Cancel, PopError, PushError, Role};
 use zsr_soft_nic::{
     Access, Completion, HostMemory, Modify, Mtu, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status as Outcome,
     WorkRequest,
@@ -445,6 +446,46 @@ fn destroying_a_ring_ends_whoever_waits_in_it() {
         agent.destroy_ring("c").expect("destroyed");
         assert_eq!(blocked.join().expect("no panic"), Err(PopError::Aborted(AbortOrigin::Agent)));
     });
+}
+
+#[test]
+fn a_stream_is_ended_in_place_of_a_program_and_not_under_one() {
+    let pair = Pair::start();
+    let agent = Agent::new("h1", pair.backend());
+    agent.create_ring(RingRequest::new("p", Role::Producer, 64, 4096)).expect("made");
+    let is_closed = || agent.ring("p").expect("there").ring.snapshot().head.flags.contains(Flags::CLOSED);
+    let names = ["p".to_owned()];
+    let tx = agent.attach_producer("p", Cancel::new()).expect("attached");
+    assert_eq!(agent.end_rings(&names).expect("an agent"), 0);
+    assert!(!is_closed());
+    tx.detach();
+    assert_eq!(agent.end_rings(&names).expect("an agent"), 1);
+    assert!(is_closed());
+}
+
+#[test]
+fn a_producer_is_told_what_its_last_switch_had_taken() {
+    let pair = Pair::start();
+    let agent = Agent::new("h1", pair.backend());
+    agent.create_ring(RingRequest::new("p", Role::Producer, 64, 128)).expect("made");
+    let mut tx = agent.attach_producer("p", Cancel::new()).expect("attached");
+    (0..2).for_each(|n| tx.try_push(&[n; 64]).expect("room"));
+    assert_eq!(tx.try_push(&[2; 64]), Err(PushError::Full));
+    // The switch delivered the first item, and died before it wrote the tail.
+    let [data, poll] = [1, 2].map(|qpn| QpTarget {
+        qpn: Qpn::new(qpn),
+        ip: PEER.1,
+        mac: PEER.0,
+        rq_psn: Psn::ZERO,
+        sq_psn: Psn::ZERO,
+        path_mtu: PATH_MTU,
+        traffic_class: 0,
+    });
+    agent.suspend_rings(&["p".to_owned()]).expect("suspended");
+    let resume = ResumeRing { name: "p".into(), data, poll, tail: Some(64), lacks: None };
+    agent.resume_rings(&[resume]).expect("resumed");
+    tx.try_push(&[2; 64]).expect("room");
+    assert_eq!(tx.try_push(&[3; 64]), Err(PushError::Full));
 }
 
 /// Every range of bytes that begins or ends near an end of the ring, and what comes of a READ and a WRITE of it.

@@ -102,6 +102,30 @@ fn a_consumer_of_a_load_balance_whose_joining_is_not_written_has_got_nothing() {
 }
 
 #[test]
+fn a_consumer_of_a_group_whose_joining_is_not_written_is_no_part_of_it() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client, refuses) = control(&rig);
+    let flow = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        ..shuffle("f", &["h1"], &["h2"])
+    };
+    rig.runtime.block_on(client.create_flow(flow)).expect("created");
+    let (held, rings) = (rig.held(), rig.rings());
+    refuse(&refuses, Some("End"));
+    let member = Some(proto::Member { host: "h3".into(), ..Default::default() });
+    let add = proto::AddMemberRequest { flow: "f".into(), member };
+    let refused = rig.runtime.block_on(client.add_consumer(add)).expect_err("refused");
+    assert!(refused.message().contains("No space left"), "{refused}");
+    assert_eq!((rig.held(), rig.rings()), (held, rings));
+    // Nobody waits for it.
+    let (mut tx, mut rx) = (producer(&rig, 1, "f.h1"), consumer(&rig, 2, "f.h2"));
+    push(&mut tx, 0..10);
+    assert!((0..10).all(|n| pop(&mut rx) == n));
+    tx.detach();
+    rx.detach();
+}
+
+#[test]
 fn what_was_taken_away_stays_away_though_its_end_was_never_written() {
     let rig = Rig::new(3, "");
     let (controller, mut client, refuses) = control(&rig);
