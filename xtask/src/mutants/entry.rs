@@ -37,7 +37,7 @@ pub struct Mutant {
     pub test: Option<String>,
     /// Of the P4 program: it needs a program of its own, since what it changes is neither statements nor an expression.
     pub alone: bool,
-    /// It is not caught yet.
+    /// It is not caught.
     pub is_open: bool,
     pub changes: Vec<Change>,
 }

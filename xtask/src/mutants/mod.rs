@@ -23,7 +23,7 @@ const SCRATCH: &str = "target/mutants";
 /// Seeds that the product itself has to pass before a mutant is judged.
 const SOUND: u64 = 20;
 
-/// Mutants in this folder beside the others are not caught yet: they are judged when they are named.
+/// Mutants in this folder beside the others are not caught: they are judged when they are named.
 const OPEN: &str = "open";
 
 /// All mutants, in order of name.
@@ -48,7 +48,7 @@ fn all(root: &Path) -> Result<Vec<Mutant>, String> {
 /// Names all mutants with what each breaks.
 pub fn list(root: &Path) -> Result<(), String> {
     for mutant in all(root)? {
-        let open = if mutant.is_open { " (not caught yet)" } else { "" };
+        let open = if mutant.is_open { " (not caught)" } else { "" };
         println!("{:<32} {}{open} ({})", mutant.name, mutant.why, mutant.limit());
     }
     Ok(())
