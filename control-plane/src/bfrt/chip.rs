@@ -110,10 +110,16 @@ pub(super) fn ways(
     Ok(out)
 }
 
-/// A copy of a flooded frame does not go back to where the frame came from (main.p4: `level2_exclusion_id`).
+/// The id that stands for a port of a cable among those that a flooded frame leaves out (p4/arch/tna: `level2_exclusion_id`): the
+/// number of its pipe, and the lower six bits of its own, as the driver takes ids up to 287.
+fn exclusion(port: u32) -> u32 {
+    (port >> 7) << 6 | port & 63
+}
+
+/// A copy of a flooded frame does not go back to where the frame came from.
 pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Vec<bf::Update>, BfrtError> {
     let prune = |port: u32| {
-        let row = Row::of(info, PRUNE)?.key("$MULTICAST_L2_XID", port.into())?;
+        let row = Row::of(info, PRUNE)?.key("$MULTICAST_L2_XID", exclusion(port).into())?;
         // There is always one: the driver takes an insertion as its new value.
         Ok(update(Type::Insert, row.with("$DEV_PORT", Value::Numbers(vec![port]))?.entry()))
     };
