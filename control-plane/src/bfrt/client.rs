@@ -104,6 +104,7 @@ impl BfrtClient {
             program: tofino.program.clone(),
             info: Arc::new(info),
             rpc,
+            turn: Arc::default(),
         };
         let tofino = tofino.clone();
         Ok(BfrtClient { reader, tofino, groups: None, requests, responses: Some(responses), next_app: 0 })
@@ -132,8 +133,9 @@ impl BfrtClient {
     /// Takes everything away that an earlier controller has left: a driver keeps the tables of a program that runs.
     pub async fn clear(&mut self) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
-        // Nothing is to start in between.
-        self.write_now(chip::silence(&info, self.tofino.chip)).await?;
+        // Nothing is to start in between. The driver refuses to say to all pipes what is otherwise in one of them.
+        let silence = chip::silence(&info, self.tofino.chip).map_err(|e| self.reader.unfit(e))?;
+        self.write_at(in_first_pipe(self.reader.device), silence).await?;
         let mut deletes = Vec::new();
         let mut tables: Vec<&str> = table::ALL.iter().map(|(table, _)| *table).collect();
         tables.dedup();
@@ -295,6 +297,8 @@ impl BfrtClient {
                 atomicity: bf::write_request::Atomicity::ContinueOnError.into(),
                 p4_name: self.reader.program.clone(),
             };
+            let turn = self.reader.turn.clone();
+            let _turn = turn.lock().await;
             let done = self.reader.rpc.write(request).await;
             done.map_err(|e| self.reader.refused("writing table entries", &e))?;
         }

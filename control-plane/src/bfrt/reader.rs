@@ -11,6 +11,7 @@ use bf::bf_runtime_client::BfRuntimeClient;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::Mutex;
 use tokio_stream::StreamExt;
 use tonic::transport::Channel;
 
@@ -26,6 +27,9 @@ pub struct BfrtReader {
     pub(super) program: String,
     pub(super) info: Arc<Info>,
     pub(super) rpc: BfRuntimeClient<Channel>,
+    /// Held while a Read or a Write is under way: all requests of a client share a session in the driver, and a batch that one of
+    /// them begins there is ended by whichever ends first.
+    pub(super) turn: Arc<Mutex<()>>,
 }
 
 impl BfrtReader {
@@ -97,6 +101,7 @@ impl BfrtReader {
             p4_name: self.program.clone(),
         };
         let mut out = Vec::new();
+        let _turn = self.turn.lock().await;
         let mut stream = match self.rpc.clone().read(request).await {
             Ok(stream) => stream.into_inner(),
             // An empty table is not found.
