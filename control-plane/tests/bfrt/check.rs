@@ -86,6 +86,34 @@ impl Table {
         self.name.starts_with("pipe.") || self.name.starts_with("fold.")
     }
 
+    /// Whether its rows are there from the beginning, and stay.
+    pub fn has_fixed_rows(&self) -> bool {
+        self.name.contains("pktgen.") || self.name.contains(".count_")
+    }
+
+    /// Whether its rows say what to do: registers' and counters' do not.
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    /// The key of one number.
+    pub fn key_of(&self, number: u32) -> bf::TableKey {
+        let exact = bf::key_field::Exact { value: number.to_be_bytes().to_vec() };
+        let match_type = Some(bf::key_field::MatchType::Exact(exact));
+        bf::TableKey { fields: vec![bf::KeyField { field_id: self.keys[0].id, match_type }] }
+    }
+
+    /// What a fixed row has before anybody writes it. Local ports 68 to 71 of a Tofino 1 always recirculate.
+    pub fn initial(&self, key: &[u64]) -> Option<bf::TableData> {
+        let recirculates = self.name.starts_with("tf1.") && key[0] & 127 >= 68;
+        let field = |f: &Field| bf::DataField {
+            field_id: f.id,
+            value: Some(Value::BoolVal(f.name == "recirculation_enable" && recirculates)),
+        };
+        let fields = self.name.ends_with("pktgen.port_cfg").then(|| self.data.iter().map(field).collect());
+        fields.map(|fields| bf::TableData { action_id: 0, fields })
+    }
+
     /// What is done where no entry matches: whoever reads a whole table is told, too. The driver has no such entry in its own.
     pub fn default_entry(&self, table_id: u32) -> Option<bf::TableEntry> {
         let (action_id, ..) = self.actions.last().filter(|_| self.of_program())?;

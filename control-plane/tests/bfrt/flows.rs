@@ -30,6 +30,10 @@ use zsr_topology::{Chip, Pipes, Topology};
 
 const HOSTS: usize = 4;
 
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
 /// Hosts with NICs and agents, and a recorder in place of their switch.
 struct Rig {
     chip: Chip,
@@ -49,12 +53,16 @@ impl Rig {
     /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given. Each host is at the next of those of its
     /// `pipes` that take hosts.
     fn speaking(chip: Chip, program: &str, compiled: Option<&Path>, pipes: u32) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let recorder = Recorder::new(program, &driver(chip));
+        Self::before(chip, Recorder::new(program, &driver(chip)), compiled, pipes, runtime())
+    }
+
+    fn before(
+        chip: Chip,
+        recorder: Recorder,
+        compiled: Option<&Path>,
+        pipes: u32,
+        runtime: tokio::runtime::Runtime,
+    ) -> Self {
         let (handle, control) = control_queue(|| ());
         let (address, api) = runtime.block_on(async {
             let Some(compiled) = compiled else {
@@ -68,13 +76,14 @@ impl Rig {
             tokio::spawn(server.serve(listener, std::future::pending()));
             (address, format!("api: p4runtime, artifacts: '{}'", compiled.display()))
         });
-        let first = chip.ports().start() + 3;
+        // A port of four lanes begins at each fourth of a Tofino 1, one of eight at each eighth of a Tofino 2.
+        let lanes = if chip == Chip::Tofino { 4 } else { 8 };
         let hosts: Vec<String> =
             (1..=HOSTS).map(|n| format!("  - {{name: h{n}, nic: {{interface: e{n}}}}}\n")).collect();
         let step = if chip == Chip::Tofino { 2 } else { 1 };
         let link = |n: u32| {
             let pipe = n * step % pipes;
-            format!("  - h{n} -> s1:{}\n", Pipes::port_in(pipe, first + n))
+            format!("  - h{n} -> s1:{}\n", Pipes::port_in(pipe, lanes * n))
         };
         let links: Vec<String> = (1..=HOSTS as u32).map(link).collect();
         let text = format!(
@@ -242,17 +251,19 @@ fn set_up(rig: &Rig) {
     let (_, _, port) = &ports[0];
     assert_eq!(port["$SPEED"], Value::StrVal("BF_SPEED_100G".into()));
     assert_eq!(port["$FEC"], Value::StrVal("BF_FEC_TYP_REED_SOLOMON".into()));
-    // The generator's packets come in at the first of them; a Tofino 1 has another between two pipes.
-    let recirculating = rig.recorder.held("pktgen.port_cfg").into_iter().map(|(port, _, set)| {
-        assert!(set.values().all(|v| *v == Value::BoolVal(true)));
-        (port[0], set.len())
-    });
+    // The generator's packets come in at the port of the first pipe; a Tofino 1 has another between two pipes.
     let in_pipe = |home, port| u64::from(Pipes::port_in(home, port));
-    let wanted = pipes.homes().flat_map(|home| {
-        let fold = chip.port_fold().map(|port| (in_pipe(home, port), 1));
-        std::iter::once((in_pipe(home, chip.port_again()), if home == 0 { 2 } else { 1 })).chain(fold)
-    });
-    assert!(recirculating.eq(wanted));
+    for home in pipes.homes() {
+        let again = rig
+            .runtime
+            .block_on(rig.recorder.row("pktgen.port_cfg", in_pipe(home, chip.port_again()) as u32));
+        let wanted = ["recirculation_enable", "pktgen_enable"].into_iter().take(1 + usize::from(home == 0));
+        wanted.for_each(|name| assert_eq!(again[name], Value::BoolVal(true), "{home}: {name}"));
+        if let Some(fold) = chip.port_fold() {
+            let fold = rig.runtime.block_on(rig.recorder.row("pktgen.port_cfg", in_pipe(home, fold) as u32));
+            assert_eq!(fold["recirculation_enable"], Value::BoolVal(true));
+        }
+    }
     // What is for a flow of another pipe goes there, by the port that leads back into that one.
     let homes: Vec<u32> = pipes.homes().collect();
     let (mut own, mut across) = (0, 0);
@@ -417,6 +428,62 @@ fn flows_of_every_kind_on_a_tofino() {
 #[test]
 fn flows_of_every_kind_on_a_tofino_2() {
     life(Chip::Tofino2, &program(Chip::Tofino2));
+}
+
+/// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program (tests/tofino/run):
+/// `ZSR_BFRT_TOFINO` and `ZSR_BFRT_TOFINO2` name them.
+fn drivers() -> Vec<(Chip, String)> {
+    let mut found = Vec::new();
+    for (chip, variable) in [(Chip::Tofino, "ZSR_BFRT_TOFINO"), (Chip::Tofino2, "ZSR_BFRT_TOFINO2")] {
+        match std::env::var(variable).ok().filter(|address| !address.is_empty()) {
+            Some(address) => found.push((chip, address)),
+            None => println!("SKIPPED: {variable} names no driver's BF Runtime server (tests/tofino/run)"),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_life_at_the_driver() {
+    for (chip, address) in drivers() {
+        for pipes in [1, 4] {
+            let runtime = runtime();
+            let recorder = runtime.block_on(Recorder::beside(&address));
+            life_of(Rig::before(chip, recorder, None, pipes, runtime));
+        }
+    }
+}
+
+/// As many flows at the vendor's driver as `ZSR_BFRT_FLOWS` says, with the time that each takes.
+#[test]
+fn many_flows_at_the_driver() {
+    let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(100);
+    for (chip, address) in drivers() {
+        let runtime = runtime();
+        let recorder = runtime.block_on(Recorder::beside(&address));
+        let rig = Rig::before(chip, recorder, None, 1, runtime);
+        let controller = rig.start().expect("a controller");
+        let mut client = rig.client(&controller);
+        let begun = std::time::Instant::now();
+        for n in 0..number {
+            let one = flow(&format!("f{n}"), FlowKind::Shuffle, &["h1"], &["h2"]);
+            let made = rig.runtime.block_on(client.create_flow(one));
+            made.unwrap_or_else(|e| panic!("flow {n}: {}", e.message()));
+        }
+        println!("{}: {number} flows, {:?} each", chip.name(), begun.elapsed() / number as u32);
+        rig.sound();
+        let begun = std::time::Instant::now();
+        for n in 0..number {
+            let delete = proto::DeleteFlowRequest { name: format!("f{n}"), force: true };
+            rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+        }
+        println!("{}: deleted, {:?} each", chip.name(), begun.elapsed() / number as u32);
+        assert_eq!(rig.of_flows(), (0, 0, 0));
+        rig.sound();
+        let second = rig.start().err().expect("refused").to_string();
+        assert!(second.contains("another controller is connected"), "{second}");
+        rig.end(controller);
+    }
 }
 
 #[test]

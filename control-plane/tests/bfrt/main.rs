@@ -1,5 +1,6 @@
 //! The controller against a recorded BF Runtime server, which checks every request against bf-rt.json.
 
+mod beside;
 mod check;
 mod files;
 mod flows;

@@ -1,6 +1,8 @@
 //! A BF Runtime server that records: it holds entries as a driver does, and notes whatever is wrong with a request. Of the data
-//! plane it has the one thing that the controller waits for, the answer to EV_QUERY.
+//! plane it has the one thing that the controller waits for, the answer to EV_QUERY. With a driver beside it, the answers are the driver's, and
+//! where its own differ is noted, too.
 
+use super::beside::{self, Driver};
 use super::check::Tables;
 use bf::bf_runtime_server::{BfRuntime, BfRuntimeServer};
 use bf::data_field::Value;
@@ -29,7 +31,7 @@ const GROUP: usize = 26 - 6;
 const REPORT_STATE: u8 = 4;
 
 /// Entries of one table by key.
-type Entries = BTreeMap<Vec<u64>, (String, HashMap<String, Value>, bf::TableEntry)>;
+pub type Entries = BTreeMap<Vec<u64>, (String, HashMap<String, Value>, bf::TableEntry)>;
 
 #[derive(Debug)]
 pub struct State {
@@ -46,12 +48,15 @@ pub struct State {
 
 /// The server, and the way to look into it.
 #[derive(Clone, Debug)]
-pub struct Recorder(Arc<Mutex<State>>);
+pub struct Recorder {
+    state: Arc<Mutex<State>>,
+    driver: Option<Driver>,
+}
 
 impl Recorder {
     /// With the tables of these two files.
     pub fn new(program: &str, driver: &str) -> Self {
-        Recorder(Arc::new(Mutex::new(State {
+        let state = State {
             tables: Tables::read(&[program, driver]),
             files: (program.into(), driver.into()),
             entries: HashMap::new(),
@@ -59,7 +64,29 @@ impl Recorder {
             updates: Vec::new(),
             stream: None,
             bound: false,
-        })))
+        };
+        Recorder { state: Arc::new(Mutex::new(state)), driver: None }
+    }
+
+    /// Beside the driver whose BF Runtime server is at `address`, with the tables that the driver has.
+    pub async fn beside(address: &str) -> Self {
+        let driver = Driver::connect(address).await;
+        let (program, own) = driver.files().await;
+        let recorder = Recorder { driver: Some(driver.clone()), ..Recorder::new(&program, &own) };
+        let tables = {
+            let state = recorder.state();
+            let own = |t: &&super::check::Table| {
+                t.of_program() && t.has_actions()
+                    || ["$PORT", "$mirror.cfg", "$pre.mgid", "$pre.node"].contains(&&*t.name)
+            };
+            let mut tables: Vec<_> =
+                state.tables.0.iter().filter(|(_, t)| own(t)).map(|(id, t)| (t.name.clone(), *id)).collect();
+            // Groups before their nodes.
+            tables.sort();
+            tables.into_iter().map(|(_, id)| id)
+        };
+        driver.empty(tables).await;
+        recorder
     }
 
     /// Serves it on a free port of this host.
@@ -73,12 +100,40 @@ impl Recorder {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no test has panicked in it")
+        self.state.lock().expect("no test has panicked in it")
     }
 
     /// The driver is started anew: its tables are empty.
     pub fn restart(&self) {
         self.state().entries.clear();
+    }
+
+    /// A row of a table whose rows are always there, as a Read finds it, by the names of its data.
+    pub async fn row(&self, name: &str, key: u32) -> HashMap<String, Value> {
+        let request = {
+            let state = self.state();
+            let (&table_id, table) =
+                state.tables.0.iter().find(|(_, t)| t.name.ends_with(name)).expect("a table");
+            let asked =
+                bf::TableEntry { table_id, value: Some(Key::Key(table.key_of(key))), ..Default::default() };
+            let target =
+                Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff });
+            bf::ReadRequest { target, client_id: 1, entities: vec![entity(asked)], p4_name: PROGRAM.into() }
+        };
+        let (entities, _) = match &self.driver {
+            Some(driver) => driver.read(request).await,
+            None => self.state().read(&request),
+        };
+        let state = self.state();
+        let mut out = HashMap::new();
+        for entry in beside::table_entries(&entities) {
+            let table = &state.tables.0[&entry.table_id];
+            let initial = table.initial(&[u64::from(key)]).into_iter();
+            for data in initial.chain(entry.data.clone()) {
+                out.extend(table.data(&data, false).expect("data").1);
+            }
+        }
+        out
     }
 
     /// Entries of the table whose name ends in `name`.
@@ -107,8 +162,7 @@ impl State {
         let name = table.name.clone();
         let size = table.size;
         let of_program = table.of_program();
-        // Rows of these are there from the beginning.
-        let fixed = name.contains("pktgen.") || name.contains(".count_");
+        let fixed = table.has_fixed_rows();
         let content = match (&entry.data, kind) {
             (Some(data), Type::Insert | Type::Modify) => {
                 Some(table.data(data, kind == Type::Insert || of_program)?)
@@ -117,7 +171,7 @@ impl State {
             _ => return Err(format!("{name}: {kind:?} with the wrong data")),
         };
         if let Some((_, data)) = &content {
-            generator(&name, &key, data)?;
+            of_chip(&name, &key, data)?;
         }
         let held = self.entries.entry(entry.table_id).or_default();
         match (kind, held.contains_key(&key)) {
@@ -248,11 +302,70 @@ impl State {
         }
     }
 
+    fn write(&mut self, request: &bf::WriteRequest) -> Result<(), Status> {
+        self.request(request.client_id, &request.p4_name, request.target);
+        let mut parts = Vec::new();
+        for update in &request.updates {
+            let done = self.update(update);
+            self.problems.extend(done.as_ref().err().cloned());
+            parts.push(done.map_err(|problem| {
+                let full = problem.contains("more than");
+                (if full { Code::ResourceExhausted } else { Code::InvalidArgument }, problem)
+            }));
+        }
+        outcome("Write Error Status", parts)
+    }
+
+    /// What a Read finds, and how it ends: what is there comes first, and then what is not.
+    fn read(&mut self, request: &bf::ReadRequest) -> (Vec<bf::Entity>, Result<(), Status>) {
+        self.request(request.client_id, &request.p4_name, request.target);
+        let (mut out, mut parts) = (Vec::new(), Vec::new());
+        for part in &request.entities {
+            let before = out.len();
+            let Some(bf::entity::Entity::TableEntry(asked)) = &part.entity else { continue };
+            let Some(table) = self.tables.0.get(&asked.table_id) else {
+                self.problems.push(format!("no table has number {}", asked.table_id));
+                continue;
+            };
+            let key = match &asked.value {
+                Some(Key::Key(key)) => match table.key(key) {
+                    Ok(key) => Some(key),
+                    Err(problem) => {
+                        self.problems.push(problem);
+                        continue;
+                    }
+                },
+                _ => None,
+            };
+            let default = key.is_none().then(|| table.default_entry(asked.table_id)).flatten();
+            let held = self.entries.get(&asked.table_id).into_iter().flatten();
+            let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
+            out.extend(wanted.map(|(_, (_, _, entry))| entity(entry.clone())));
+            if let (Some(key), true) = (&key, out.len() == before) {
+                out.extend(
+                    table
+                        .initial(key)
+                        .map(|data| entity(bf::TableEntry { data: Some(data), ..asked.clone() })),
+                );
+            }
+            parts.push(match key.is_some() && out.len() == before {
+                true => Err((Code::NotFound, format!("Entry not found in table:{}", table.name))),
+                false => Ok(()),
+            });
+            out.extend(default.map(entity));
+        }
+        (out, outcome("Read Error Status", parts))
+    }
+
     fn request(&mut self, client: u32, program: &str, target: Option<bf::TargetDevice>) {
         if client != 1 || program != PROGRAM || target.is_none_or(|t| t.device_id != 0) || !self.bound {
             self.problems.push(format!("a request of client {client} for program `{program}` at {target:?}"));
         }
     }
+}
+
+pub fn entity(entry: bf::TableEntry) -> bf::Entity {
+    bf::Entity { entity: Some(bf::entity::Entity::TableEntry(entry)) }
 }
 
 fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
@@ -262,8 +375,11 @@ fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
     }
 }
 
-/// What the driver checks of the packet generator: the chip adds 6 bytes in front and 4 behind.
-fn generator(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
+/// What the driver checks of its own tables. The packet generator adds 6 bytes in front and 4 behind.
+fn of_chip(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
+    if table == "$pre.prune" && key[0] >= 4 * 72 {
+        return Err(format!("{table}: {key:?}: a chip has four pipes of 72 ports"));
+    }
     if table.ends_with("pktgen.pkt_buffer") {
         let bytes = matches!(data.get("buffer"), Some(Value::Stream(b)) if b.len() as u64 == key[1]);
         return if bytes && key[0].is_multiple_of(16) && key[0] + key[1] <= 16 << 10 {
@@ -312,58 +428,28 @@ impl BfRuntime for Recorder {
 
     async fn write(&self, request: Request<bf::WriteRequest>) -> Result<Response<bf::WriteResponse>, Status> {
         let request = request.into_inner();
+        let ours = self.state().write(&request);
+        let Some(driver) = &self.driver else {
+            return ours.map(|()| Response::new(bf::WriteResponse::default()));
+        };
+        let its = driver.write(request.clone()).await;
         let mut state = self.state();
-        state.request(request.client_id, &request.p4_name, request.target);
-        let mut parts = Vec::new();
-        for update in &request.updates {
-            let done = state.update(update);
-            state.problems.extend(done.as_ref().err().cloned());
-            parts.push(done.map_err(|problem| {
-                let full = problem.contains("more than");
-                (if full { Code::ResourceExhausted } else { Code::InvalidArgument }, problem)
-            }));
-        }
-        outcome("Write Error Status", parts).map(|()| Response::new(bf::WriteResponse::default()))
+        let differ = beside::written(&request.updates, &state.tables, &ours, &its);
+        state.problems.extend(differ);
+        its.map(|()| Response::new(bf::WriteResponse::default()))
     }
 
     async fn read(&self, request: Request<bf::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
-        let mut state = self.state();
-        state.request(request.client_id, &request.p4_name, request.target);
-        let (mut out, mut parts) = (Vec::new(), Vec::new());
-        for entity in request.entities {
-            let before = out.len();
-            let Some(bf::entity::Entity::TableEntry(asked)) = entity.entity else { continue };
-            let Some(table) = state.tables.0.get(&asked.table_id) else {
-                state.problems.push(format!("no table has number {}", asked.table_id));
-                continue;
-            };
-            let key = match &asked.value {
-                Some(Key::Key(key)) => match table.key(key) {
-                    Ok(key) => Some(key),
-                    Err(problem) => {
-                        state.problems.push(problem);
-                        continue;
-                    }
-                },
-                _ => None,
-            };
-            let default = key.is_none().then(|| table.default_entry(asked.table_id)).flatten();
-            let held = state.entries.get(&asked.table_id).into_iter().flatten();
-            let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
-            out.extend(wanted.map(|(_, (_, _, entry))| bf::Entity {
-                entity: Some(bf::entity::Entity::TableEntry(entry.clone())),
-            }));
-            parts.push(match key.is_some() && out.len() == before {
-                true => Err((Code::NotFound, format!("Entry not found in table:{}", table.name))),
-                false => Ok(()),
-            });
-            out.extend(default.map(|e| bf::Entity { entity: Some(bf::entity::Entity::TableEntry(e)) }));
+        let (mut entities, mut end) = self.state().read(&request);
+        if let Some(driver) = &self.driver {
+            (entities, end) = driver.read(request.clone()).await;
+            let mut state = self.state();
+            let differ = beside::read(&state.tables, &state.entries, &request.entities, &entities);
+            state.problems.extend(differ);
         }
-        // What is there comes first, and then what is not.
-        let answer = Ok(bf::ReadResponse { entities: out, status: Vec::new() });
-        let end = outcome("Read Error Status", parts).err().map(Err);
-        Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::once(answer).chain(end)))))
+        let answer = Ok(bf::ReadResponse { entities, status: Vec::new() });
+        Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::once(answer).chain(end.err().map(Err))))))
     }
 
     async fn set_forwarding_pipeline_config(
@@ -371,14 +457,19 @@ impl BfRuntime for Recorder {
         request: Request<bf::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<bf::SetForwardingPipelineConfigResponse>, Status> {
         let request = request.into_inner();
-        let mut state = self.state();
-        if state.stream.is_none() {
-            state.problems.push("bound before it has subscribed".into());
+        {
+            let mut state = self.state();
+            if state.stream.is_none() {
+                state.problems.push("bound before it has subscribed".into());
+            }
+            if !request.config.iter().any(|c| c.p4_name == PROGRAM) {
+                return Err(Status::not_found("no such program"));
+            }
+            state.bound = true;
         }
-        if !request.config.iter().any(|c| c.p4_name == PROGRAM) {
-            return Err(Status::not_found("no such program"));
+        if let Some(driver) = &self.driver {
+            driver.bind(request).await?;
         }
-        state.bound = true;
         Ok(Response::new(bf::SetForwardingPipelineConfigResponse::default()))
     }
 
@@ -406,6 +497,7 @@ impl BfRuntime for Recorder {
         let (answers, out) = mpsc::channel(1024);
         let own = self.clone();
         tokio::spawn(async move {
+            let mut upstream = None;
             while let Some(Ok(message)) = requests.next().await {
                 let Some(bf::stream_message_request::Update::Subscribe(mut subscribe)) = message.update
                 else {
@@ -418,12 +510,20 @@ impl BfRuntime for Recorder {
                     let _ = answers.send(Err(Status::invalid_argument(refused))).await;
                     return;
                 }
+                own.state().stream = Some(answers.clone());
+                if let Some(driver) = &own.driver {
+                    // It answers by itself.
+                    let update = Some(bf::stream_message_request::Update::Subscribe(subscribe));
+                    let request = bf::StreamMessageRequest { client_id: 1, update };
+                    upstream = Some(driver.subscribe(request, answers.clone()).await);
+                    continue;
+                }
                 let ok = p4runtime_proto::google::rpc::Status::default();
                 subscribe.status = Some(ok);
-                own.state().stream = Some(answers.clone());
                 let update = Some(bf::stream_message_response::Update::Subscribe(subscribe));
                 let _ = answers.send(Ok(bf::StreamMessageResponse { update })).await;
             }
+            drop(upstream);
             let mut state = own.state();
             // Only the one who has subscribed leaves a place.
             if state.stream.as_ref().is_some_and(|s| s.same_channel(&answers)) {
