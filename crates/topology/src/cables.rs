@@ -289,6 +289,7 @@ impl Builder<'_> {
             self.reader.error(place, message, expected);
         }
         self.tofino_ports();
+        self.tofino_lanes();
         self.ports_of_pipes();
         self.vlan_interfaces();
     }

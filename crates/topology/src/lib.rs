@@ -17,6 +17,7 @@ mod cables;
 mod data;
 mod diag;
 mod flows;
+mod lanes;
 mod layout;
 pub mod limits;
 mod links;

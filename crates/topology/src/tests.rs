@@ -644,7 +644,7 @@ fn a_tofino_as_an_operator_writes_it() {
         (tofino.chip, tofino.api, tofino.program.as_str()),
         (Chip::Tofino2, TofinoApi::BfRuntime, "zsr")
     );
-    let ports = PortSetup { speed: 200, fec: Fec::None, lanes: 4, autoneg: Some(false) };
+    let ports = PortSetup { speed: 200, fec: Fec::ReedSolomon, lanes: 4, autoneg: Some(false) };
     assert_eq!((tofino.ports.as_ref(), t.switches[0].device_id), (Some(&ports), 0));
     assert_eq!(t.switches[0].tick, std::time::Duration::from_micros(5));
     assert!(t.needs_processes().is_some_and(|what| what.contains("a Tofino")));
@@ -655,6 +655,15 @@ fn what_does_not_go_with_a_tofino_is_named() {
     for (from, to, part) in [
         ("chip: tofino2, ", "", "does not say which chip"),
         ("address: '127.0.0.1:50052', ", "", "does not say where"),
+        ("s1:8", "s1:10", "no port of 4 lanes begins at device port 10 of switch 's1'"),
+        ("speed: 200G", "speed: 200G, lanes: 2", "200G over 2 lanes, which a tofino2 has not"),
+        ("speed: 200G", "speed: 200G, fec: none", "does not go with this 'fec'"),
+        ("chip: tofino2,", "chip: tofino,", "have 200G, which a tofino has not"),
+        (
+            "chip: tofino2, address: '127.0.0.1:50052', artifacts: build, ports: {speed: 200G,",
+            "chip: tofino, address: '127.0.0.1:50052', artifacts: build, loops: [137], ports: {speed: 100G,",
+            "no port of 4 lanes begins at device port 137 of switch 's1'",
+        ),
         ("s1:8", "s1:7", "device port 7 of switch 's1' is no port for cables"),
         (
             "chip: tofino2",

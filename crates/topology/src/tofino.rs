@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::build::Builder;
+use super::lanes;
 use super::model::Switch;
 use super::pipes::Pipes;
 use super::read::Table;
@@ -133,16 +134,10 @@ impl Chip {
 pub(super) const KEYS: [&str; 6] = ["chip", "api", "program", "ports", "loops", "device_id"];
 /// As many as the program shares workers among (table `ways`).
 const MAX_LOOPS: usize = 16;
-/// Gigabits per second that a port can have, with its usual number of lanes.
-const SPEEDS: [(&str, (u32, u32)); 7] = [
-    ("10G", (10, 1)),
-    ("25G", (25, 1)),
-    ("40G", (40, 4)),
-    ("50G", (50, 2)),
-    ("100G", (100, 4)),
-    ("200G", (200, 4)),
-    ("400G", (400, 8)),
-];
+/// Gigabits per second that a port can have.
+const SPEEDS: [(&str, u32); 7] =
+    [("10G", 10), ("25G", 25), ("40G", 40), ("50G", 50), ("100G", 100), ("200G", 200), ("400G", 400)];
+const CORRECTIONS: [(&str, Fec); 3] = [("none", Fec::None), ("fc", Fec::Firecode), ("rs", Fec::ReedSolomon)];
 
 impl Builder<'_> {
     /// What a Tofino's entry says beside `kind`; `None` when something is wrong, which was said.
@@ -189,7 +184,7 @@ impl Builder<'_> {
         let name = |t: &str| (!t.is_empty() && t.len() < 64).then(|| t.to_owned());
         let program = self.reader.opt(table, "program", "the program's name on the switch", name);
         let program = program.map_or_else(|| "zsr".to_owned(), |at| at.value);
-        let ports = self.port_setup(table);
+        let ports = chip.and_then(|chip| self.port_setup(table, chip));
         let pipes = table.get("pipes").and_then(|_| self.reader.integer(table, "pipes", 1..=4));
         let loops = self.loops(table, chip, pipes.map_or(1, |at| at.value));
         Some(Tofino { chip: chip?, api, address: address?, program, ports, loops })
@@ -235,17 +230,59 @@ impl Builder<'_> {
         found
     }
 
-    fn port_setup(&mut self, table: &Table<'_>) -> Option<PortSetup> {
+    fn port_setup(&mut self, table: &Table<'_>, chip: Chip) -> Option<PortSetup> {
         let node = table.get("ports")?;
         let what = format!("ports of {}", table.what);
         let ports = self.reader.table(node, &what, &["speed", "fec", "lanes", "autoneg"])?;
-        let (speed, usual) = self.reader.choice(&ports, "speed", &SPEEDS).map_or((100, 4), |at| at.value);
-        let fecs = [("none", Fec::None), ("fc", Fec::Firecode), ("rs", Fec::ReedSolomon)];
-        let fec = self.reader.choice(&ports, "fec", &fecs).map_or(Fec::None, |at| at.value);
+        let speed = self.reader.choice(&ports, "speed", &SPEEDS).map_or(100, |at| at.value);
+        let possible = lanes::lanes(chip, speed);
+        let Some(&usual) = possible.first() else {
+            let message = format!("{what} have {speed}G, which a {} has not", chip.name());
+            let speeds = SPEEDS.iter().filter(|(_, speed)| !lanes::lanes(chip, *speed).is_empty());
+            let speeds: Vec<_> = speeds.map(|(word, _)| *word).collect();
+            self.reader.error(ports.place_of("speed"), message, format!("one of {}", speeds.join(", ")));
+            return None;
+        };
         let lanes = self.reader.integer(&ports, "lanes", 1..=8).map_or(usual, |at| at.value as u32);
+        if !possible.contains(&lanes) {
+            let message = format!("{what} have {speed}G over {lanes} lanes, which a {} has not", chip.name());
+            let possible: Vec<_> = possible.iter().map(ToString::to_string).collect();
+            self.reader.error(ports.place_of("lanes"), message, format!("lanes: {}", possible.join(" or ")));
+            return None;
+        }
+        let corrections = lanes::corrections(chip, speed, lanes);
+        let fec = self.reader.choice(&ports, "fec", &CORRECTIONS).map_or(corrections[0], |at| at.value);
+        if !corrections.contains(&fec) {
+            let words = CORRECTIONS.iter().filter(|(_, fec)| corrections.contains(fec));
+            let words: Vec<_> = words.map(|(word, _)| *word).collect();
+            let message =
+                format!("{what} have {speed}G over {lanes} lanes, which does not go with this 'fec'");
+            self.reader.error(ports.place_of("fec"), message, format!("fec: {}", words.join(" or ")));
+        }
         let autoneg = [("on", Some(true)), ("off", Some(false)), ("default", None)];
         let autoneg = self.reader.choice(&ports, "autoneg", &autoneg).and_then(|at| at.value);
         Some(PortSetup { speed, fec, lanes, autoneg })
+    }
+
+    /// Reports links that lead to lanes at which no port begins.
+    pub(crate) fn tofino_lanes(&mut self) {
+        let mut found = Vec::new();
+        for (number, switch) in self.topology.switches.iter().enumerate() {
+            let Some(tofino) = switch.kind.tofino() else { continue };
+            let Some(lanes) = tofino.ports.as_ref().map(|setup| setup.lanes) else { continue };
+            let links = self.topology.links.iter().filter(|l| l.switch == number);
+            let all = links.map(|l| (l.place, l.port)).chain(tofino.loops.iter().map(|p| (switch.place, *p)));
+            let wrong = all.filter(|(_, port)| !port.is_multiple_of(lanes));
+            found.extend(wrong.map(|(place, port)| {
+                let name = &switch.name;
+                let message =
+                    format!("no port of {lanes} lanes begins at device port {port} of switch '{name}'");
+                (place, message, format!("a device port that is a multiple of {lanes}"))
+            }));
+        }
+        for (place, message, expected) in found {
+            self.reader.error(place, message, expected);
+        }
     }
 
     /// Reports links that lead to ports which a Tofino does not have.
