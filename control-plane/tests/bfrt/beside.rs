@@ -1,7 +1,8 @@
 //! The vendor's driver beside our recording server: each request goes to both, and where their answers differ, a problem is noted.
 
 use super::check::Tables;
-use super::server::{Entries, PROGRAM, entity};
+use super::held::{Entries, entity};
+use super::server::PROGRAM;
 use bf::bf_runtime_client::BfRuntimeClient;
 use prost::Message;
 use std::collections::HashMap;

@@ -30,17 +30,17 @@ use zsr_topology::{Chip, Pipes, Topology};
 
 const HOSTS: usize = 4;
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 /// Hosts with NICs and agents, and a recorder in place of their switch.
-struct Rig {
+pub(super) struct Rig {
     chip: Chip,
     recorder: Recorder,
     topology: Topology,
     folder: tempfile::TempDir,
-    runtime: tokio::runtime::Runtime,
+    pub(super) runtime: tokio::runtime::Runtime,
     stop: Arc<AtomicBool>,
     fabric: Option<JoinHandle<FabricStats>>,
 }
@@ -56,7 +56,7 @@ impl Rig {
         Self::before(chip, Recorder::new(program, &driver(chip)), compiled, pipes, runtime())
     }
 
-    fn before(
+    pub(super) fn before(
         chip: Chip,
         recorder: Recorder,
         compiled: Option<&Path>,
@@ -133,7 +133,7 @@ impl Rig {
         Rig { chip, recorder, topology, folder, runtime, stop, fabric: Some(fabric) }
     }
 
-    fn start(&self) -> Result<Controller, StartError> {
+    pub(super) fn start(&self) -> Result<Controller, StartError> {
         let agents = self.topology.hosts.iter();
         let agents = agents.map(|h| (Address::Unix(self.folder.path().join(&h.name)), None));
         let setup = Setup {
@@ -152,7 +152,7 @@ impl Rig {
         self.runtime.block_on(start(setup))
     }
 
-    fn client(&self, controller: &Controller) -> ControllerClient<tonic::transport::Channel> {
+    pub(super) fn client(&self, controller: &Controller) -> ControllerClient<tonic::transport::Channel> {
         let socket = self.folder.path().join("controller");
         let _ = std::fs::remove_file(&socket);
         self.runtime.block_on(async {
@@ -164,14 +164,14 @@ impl Rig {
     }
 
     /// Ends a controller, and waits until the switch has noticed.
-    fn end(&self, controller: Controller) {
+    pub(super) fn end(&self, controller: Controller) {
         controller.stop();
         let gone = controller.is_gone();
         drop(controller);
         self.runtime.block_on(gone);
     }
 
-    fn sound(&self) {
+    pub(super) fn sound(&self) {
         assert_eq!(self.recorder.state().problems, [""; 0]);
     }
 
@@ -189,7 +189,7 @@ impl Rig {
     }
 
     /// Entries of flows, less the probe; groups, less those that are always there; their nodes.
-    fn of_flows(&self) -> (usize, usize, usize) {
+    pub(super) fn of_flows(&self) -> (usize, usize, usize) {
         let tables = [
             ".peers",
             ".routes",
@@ -219,7 +219,12 @@ impl Drop for Rig {
     }
 }
 
-fn flow(name: &str, kind: FlowKind, producers: &[&str], consumers: &[&str]) -> proto::CreateFlowRequest {
+pub(super) fn flow(
+    name: &str,
+    kind: FlowKind,
+    producers: &[&str],
+    consumers: &[&str],
+) -> proto::CreateFlowRequest {
     let members = |hosts: &[&str]| {
         hosts.iter().map(|h| proto::Member { host: (*h).into(), ..Default::default() }).collect()
     };
@@ -321,7 +326,7 @@ fn life(chip: Chip, program: &str) {
     life_of(Rig::new(chip, program));
 }
 
-fn life_of(rig: Rig) {
+pub(super) fn life_of(rig: Rig) {
     let chip = rig.chip;
     let controller = rig.start().expect("a controller");
     set_up(&rig);
@@ -428,62 +433,6 @@ fn flows_of_every_kind_on_a_tofino() {
 #[test]
 fn flows_of_every_kind_on_a_tofino_2() {
     life(Chip::Tofino2, &program(Chip::Tofino2));
-}
-
-/// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program (tests/tofino/run):
-/// `ZSR_BFRT_TOFINO` and `ZSR_BFRT_TOFINO2` name them.
-fn drivers() -> Vec<(Chip, String)> {
-    let mut found = Vec::new();
-    for (chip, variable) in [(Chip::Tofino, "ZSR_BFRT_TOFINO"), (Chip::Tofino2, "ZSR_BFRT_TOFINO2")] {
-        match std::env::var(variable).ok().filter(|address| !address.is_empty()) {
-            Some(address) => found.push((chip, address)),
-            None => println!("SKIPPED: {variable} names no driver's BF Runtime server (tests/tofino/run)"),
-        }
-    }
-    found
-}
-
-#[test]
-fn a_life_at_the_driver() {
-    for (chip, address) in drivers() {
-        for pipes in [1, 4] {
-            let runtime = runtime();
-            let recorder = runtime.block_on(Recorder::beside(&address));
-            life_of(Rig::before(chip, recorder, None, pipes, runtime));
-        }
-    }
-}
-
-/// As many flows at the vendor's driver as `ZSR_BFRT_FLOWS` says, with the time that each takes.
-#[test]
-fn many_flows_at_the_driver() {
-    let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(100);
-    for (chip, address) in drivers() {
-        let runtime = runtime();
-        let recorder = runtime.block_on(Recorder::beside(&address));
-        let rig = Rig::before(chip, recorder, None, 1, runtime);
-        let controller = rig.start().expect("a controller");
-        let mut client = rig.client(&controller);
-        let begun = std::time::Instant::now();
-        for n in 0..number {
-            let one = flow(&format!("f{n}"), FlowKind::Shuffle, &["h1"], &["h2"]);
-            let made = rig.runtime.block_on(client.create_flow(one));
-            made.unwrap_or_else(|e| panic!("flow {n}: {}", e.message()));
-        }
-        println!("{}: {number} flows, {:?} each", chip.name(), begun.elapsed() / number as u32);
-        rig.sound();
-        let begun = std::time::Instant::now();
-        for n in 0..number {
-            let delete = proto::DeleteFlowRequest { name: format!("f{n}"), force: true };
-            rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
-        }
-        println!("{}: deleted, {:?} each", chip.name(), begun.elapsed() / number as u32);
-        assert_eq!(rig.of_flows(), (0, 0, 0));
-        rig.sound();
-        let second = rig.start().err().expect("refused").to_string();
-        assert!(second.contains("another controller is connected"), "{second}");
-        rig.end(controller);
-    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod beside;
 mod check;
+mod driver;
 mod files;
 mod flows;
+mod held;
 mod server;
 mod wrong;

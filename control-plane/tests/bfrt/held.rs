@@ -1,0 +1,312 @@
+//! What the recording server holds, as a driver does, and what is wrong with a request.
+
+use super::check::Tables;
+use bf::data_field::Value;
+use bf::table_entry::Value as Key;
+use bf::update::Type;
+use prost::Message;
+use std::collections::{BTreeMap, HashMap};
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
+use zsr_control_plane::bfrt::proto as bf;
+
+use super::server::PROGRAM;
+
+/// Events (p4/common/types.p4), and where a generated packet has its event, its worker and the group that it goes to first: 6 bytes
+/// are the generator's.
+const EV_QUERY: u8 = 38;
+const ELSEWHERE: u8 = 0x80;
+const EVENT: usize = 14 - 6;
+const WORKER: usize = 16 - 6;
+const GROUP: usize = 26 - 6;
+const REPORT_STATE: u8 = 4;
+
+/// Entries of one table by key.
+pub type Entries = BTreeMap<Vec<u64>, (String, HashMap<String, Value>, bf::TableEntry)>;
+
+#[derive(Debug)]
+pub struct State {
+    pub(super) tables: Tables,
+    pub(super) files: (String, String),
+    pub(super) entries: HashMap<u32, Entries>,
+    /// What was wrong.
+    pub problems: Vec<String>,
+    /// Updates by kind and table.
+    pub updates: Vec<(Type, String)>,
+    pub(super) stream: Option<mpsc::Sender<Result<bf::StreamMessageResponse, Status>>>,
+    pub(super) bound: bool,
+}
+
+impl State {
+    /// Carries out one update, or says what is wrong with it.
+    pub fn update(&mut self, update: &bf::Update) -> Result<(), String> {
+        let Some(bf::entity::Entity::TableEntry(entry)) =
+            update.entity.as_ref().and_then(|e| e.entity.as_ref())
+        else {
+            return Err("no entry".into());
+        };
+        let kind = Type::try_from(update.r#type).map_err(|e| e.to_string())?;
+        let Some(table) = self.tables.0.get(&entry.table_id) else {
+            return Err(format!("no table has number {}", entry.table_id));
+        };
+        let Some(Key::Key(key)) = &entry.value else { return Err(format!("{}: no key", table.name)) };
+        let key = table.key(key)?;
+        let name = table.name.clone();
+        let size = table.size;
+        let of_program = table.of_program();
+        let fixed = table.has_fixed_rows();
+        let content = match (&entry.data, kind) {
+            (Some(data), Type::Insert | Type::Modify) => {
+                Some(table.data(data, kind == Type::Insert || of_program)?)
+            }
+            (None, Type::Delete) => None,
+            _ => return Err(format!("{name}: {kind:?} with the wrong data")),
+        };
+        if let Some((_, data)) = &content {
+            of_chip(&name, &key, data)?;
+        }
+        let held = self.entries.entry(entry.table_id).or_default();
+        match (kind, held.contains_key(&key)) {
+            // The driver takes it as a new value.
+            (Type::Insert, true) if name == "$pre.prune" => {}
+            (Type::Insert, true) => return Err(format!("{name}: {key:?} is there already")),
+            (Type::Modify | Type::Delete, false) if !fixed => {
+                return Err(format!("{name}: {key:?} is not there"));
+            }
+            _ => {}
+        }
+        match content {
+            None => drop(held.remove(&key)),
+            Some((action, data)) => {
+                let old = held.entry(key.clone()).or_default();
+                if !action.is_empty() {
+                    old.0.clone_from(&action);
+                }
+                old.1.extend(data);
+                let whole = kind == Type::Insert || of_program;
+                if whole || old.2.value.is_none() {
+                    old.2 = entry.clone();
+                } else if let (Some(all), Some(new)) = (&mut old.2.data, &entry.data) {
+                    all.fields.retain(|f| new.fields.iter().all(|n| n.field_id != f.field_id));
+                    all.fields.extend(new.fields.iter().cloned());
+                }
+            }
+        }
+        if held.len() as u64 > size {
+            return Err(format!("{name}: more than {size} entries"));
+        }
+        self.updates.push((kind, name.clone()));
+        self.groups(&name)?;
+        if name.ends_with("pktgen.app_cfg") {
+            self.generate(entry.table_id, &key);
+        }
+        Ok(())
+    }
+
+    /// Every node that a group names is there and in no other group.
+    fn groups(&self, changed: &str) -> Result<(), String> {
+        if !changed.starts_with("$pre.m") && !changed.starts_with("$pre.node") {
+            return Ok(());
+        }
+        let (groups, nodes) = (self.of("$pre.mgid"), self.of("$pre.node"));
+        let mut named = std::collections::HashSet::new();
+        for (group, (_, data, _)) in &groups {
+            let Some(Value::IntArrVal(ids)) = data.get("$MULTICAST_NODE_ID") else { continue };
+            let Some(Value::BoolArrVal(valid)) = data.get("$MULTICAST_NODE_L1_XID_VALID") else {
+                return Err("$pre.mgid: lists of different lengths".into());
+            };
+            if valid.val.len() != ids.val.len() {
+                return Err("$pre.mgid: lists of different lengths".into());
+            }
+            for &id in &ids.val {
+                if !nodes.contains_key(&vec![u64::from(id)]) {
+                    return Err(format!("$pre.mgid: group {group:?} names node {id:#x}, which is not there"));
+                }
+                if !named.insert(id) {
+                    return Err(format!("$pre.mgid: node {id:#x} is in two groups"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A packet that the generator makes once, if the controller has just asked for one.
+    fn generate(&mut self, table: u32, key: &[u64]) {
+        let Some((action, data, _)) = self.entries.get(&table).and_then(|e| e.get(key)) else { return };
+        if data.get("app_enable") != Some(&Value::BoolVal(true)) || !action.ends_with("one_shot") {
+            return;
+        }
+        let number = |name: &str| value(data, name).unwrap_or_default();
+        let place = vec![number("pkt_buffer_offset"), number("pkt_len")];
+        let id = self.tables.0.iter().find(|(_, t)| t.name.ends_with("pktgen.pkt_buffer")).map(|(id, _)| *id);
+        let entry = id.and_then(|id| self.entries.get(&id)).and_then(|e| e.get(&place));
+        let Some(Value::Stream(packet)) = entry.and_then(|(_, data, _)| data.get("buffer")).cloned() else {
+            self.problems.push(format!("the generator has no packet at {place:?}"));
+            return;
+        };
+        if packet.len() as u64 != place[1] || packet[6..8] != [0x88, 0xb6] {
+            self.problems.push(format!("not a frame of the generator's: {packet:?}"));
+            return;
+        }
+        if packet[EVENT] & ELSEWHERE != 0 {
+            let group = u64::from(packet[GROUP]) << 8 | u64::from(packet[GROUP + 1]);
+            if !self.of("$pre.mgid").contains_key(&vec![group]) {
+                self.problems.push(format!("a packet goes to group {group:#x}, which is not there"));
+                return;
+            }
+        }
+        if packet[EVENT] & !ELSEWHERE == EV_QUERY {
+            self.answer([packet[WORKER], packet[WORKER + 1]]);
+        }
+    }
+
+    /// The entries of a table.
+    fn of(&self, name: &str) -> Entries {
+        let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
+        id.and_then(|id| self.entries.get(&id)).cloned().unwrap_or_default()
+    }
+
+    /// A worker says that it is idle.
+    fn answer(&self, worker: [u8; 2]) {
+        let json: serde_json::Value = serde_json::from_str(&self.files.0).expect("JSON");
+        let filter = &json["learn_filters"][0];
+        let fields = filter["fields"].as_array().expect("fields").iter().map(|f| {
+            let width = f["type"]["width"].as_u64().expect("a width").div_ceil(8) as usize;
+            let bytes = match f["name"].as_str() {
+                Some("reason") => vec![REPORT_STATE],
+                Some("worker") => worker.to_vec(),
+                _ => vec![0; width],
+            };
+            bf::DataField {
+                field_id: f["id"].as_u64().expect("an id") as u32,
+                value: Some(Value::Stream(bytes)),
+            }
+        });
+        let digest = bf::DigestList {
+            digest_id: filter["id"].as_u64().expect("an id") as u32,
+            list_id: 1,
+            data: vec![bf::TableData { action_id: 0, fields: fields.collect() }],
+            target: None,
+        };
+        let update = Some(bf::stream_message_response::Update::Digest(digest));
+        if let Some(stream) = &self.stream {
+            let _ = stream.try_send(Ok(bf::StreamMessageResponse { update }));
+        }
+    }
+
+    pub(super) fn write(&mut self, request: &bf::WriteRequest) -> Result<(), Status> {
+        self.request(request.client_id, &request.p4_name, request.target);
+        let mut parts = Vec::new();
+        for update in &request.updates {
+            let done = self.update(update);
+            self.problems.extend(done.as_ref().err().cloned());
+            parts.push(done.map_err(|problem| {
+                let full = problem.contains("more than");
+                (if full { Code::ResourceExhausted } else { Code::InvalidArgument }, problem)
+            }));
+        }
+        outcome("Write Error Status", parts)
+    }
+
+    /// What a Read finds, and how it ends: what is there comes first, and then what is not.
+    pub(super) fn read(&mut self, request: &bf::ReadRequest) -> (Vec<bf::Entity>, Result<(), Status>) {
+        self.request(request.client_id, &request.p4_name, request.target);
+        let (mut out, mut parts) = (Vec::new(), Vec::new());
+        for part in &request.entities {
+            let before = out.len();
+            let Some(bf::entity::Entity::TableEntry(asked)) = &part.entity else { continue };
+            let Some(table) = self.tables.0.get(&asked.table_id) else {
+                self.problems.push(format!("no table has number {}", asked.table_id));
+                continue;
+            };
+            let key = match &asked.value {
+                Some(Key::Key(key)) => match table.key(key) {
+                    Ok(key) => Some(key),
+                    Err(problem) => {
+                        self.problems.push(problem);
+                        continue;
+                    }
+                },
+                _ => None,
+            };
+            let default = key.is_none().then(|| table.default_entry(asked.table_id)).flatten();
+            let held = self.entries.get(&asked.table_id).into_iter().flatten();
+            let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
+            out.extend(wanted.map(|(_, (_, _, entry))| entity(entry.clone())));
+            if let (Some(key), true) = (&key, out.len() == before) {
+                out.extend(
+                    table
+                        .initial(key)
+                        .map(|data| entity(bf::TableEntry { data: Some(data), ..asked.clone() })),
+                );
+            }
+            parts.push(match key.is_some() && out.len() == before {
+                true => Err((Code::NotFound, format!("Entry not found in table:{}", table.name))),
+                false => Ok(()),
+            });
+            out.extend(default.map(entity));
+        }
+        (out, outcome("Read Error Status", parts))
+    }
+
+    fn request(&mut self, client: u32, program: &str, target: Option<bf::TargetDevice>) {
+        if client != 1 || program != PROGRAM || target.is_none_or(|t| t.device_id != 0) || !self.bound {
+            self.problems.push(format!("a request of client {client} for program `{program}` at {target:?}"));
+        }
+    }
+}
+
+pub fn entity(entry: bf::TableEntry) -> bf::Entity {
+    bf::Entity { entity: Some(bf::entity::Entity::TableEntry(entry)) }
+}
+
+fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
+    match data.get(name) {
+        Some(Value::Stream(bytes)) => Some(bytes.iter().fold(0, |n, &b| n << 8 | u64::from(b))),
+        _ => None,
+    }
+}
+
+/// What the driver checks of its own tables. The packet generator adds 6 bytes in front and 4 behind.
+fn of_chip(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
+    if table == "$pre.prune" && key[0] >= 4 * 72 {
+        return Err(format!("{table}: {key:?}: a chip has four pipes of 72 ports"));
+    }
+    if table.ends_with("pktgen.pkt_buffer") {
+        let bytes = matches!(data.get("buffer"), Some(Value::Stream(b)) if b.len() as u64 == key[1]);
+        return if bytes && key[0].is_multiple_of(16) && key[0] + key[1] <= 16 << 10 {
+            Ok(())
+        } else {
+            Err(format!("{table}: {key:?}: not as long as the key says, or not where packets can lie"))
+        };
+    }
+    if !table.ends_with("pktgen.app_cfg") {
+        return Ok(());
+    }
+    let shortest: u64 = if table.starts_with("tf2.") { 69 - 6 - 4 } else { 21 - 6 - 4 };
+    for (name, right) in [
+        ("pkt_len", &(|n| n >= shortest) as &dyn Fn(u64) -> bool),
+        ("pkt_buffer_offset", &|n| n % 16 == 0),
+        ("pipe_local_source_port", &|n| n <= 127),
+        ("assigned_chnl_id", &|n| n <= 7),
+    ] {
+        if let Some(n) = value(data, name).filter(|&n| !right(n)) {
+            return Err(format!("{table}: {key:?}: no application can have {name} {n}"));
+        }
+    }
+    Ok(())
+}
+
+/// The status of a request whose parts ended so: it has an error for each, up to the last that failed.
+fn outcome(what: &str, parts: Vec<Result<(), (Code, String)>>) -> Result<(), Status> {
+    let Some(last) = parts.iter().rposition(Result::is_err) else { return Ok(()) };
+    let error = |part: Result<(), (Code, String)>| {
+        let (code, message) = part.err().unwrap_or((Code::Ok, String::new()));
+        let error = bf::Error { canonical_code: code.into(), message, ..Default::default() };
+        prost_types::Any { type_url: String::new(), value: error.encode_to_vec() }
+    };
+    let details = parts.into_iter().take(last + 1).map(error).collect();
+    let all =
+        p4runtime_proto::google::rpc::Status { code: Code::Unknown.into(), message: what.into(), details };
+    Err(Status::with_details(Code::Unknown, what, all.encode_to_vec().into()))
+}
