@@ -1,5 +1,6 @@
 //! A system of processes (`zsr up`) for a benchmark, and programs at its rings.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -158,19 +159,31 @@ impl Live {
 
     /// Processor time of all processes of the system so far.
     pub fn processor_time(&self) -> Duration {
-        let mut ticks = 0;
+        self.processor_times().values().sum()
+    }
+
+    /// The same, by the process's name: `controller`, `switch`, `host.h1` and so on.
+    pub fn processor_times(&self) -> BTreeMap<String, Duration> {
+        let mut times = BTreeMap::new();
         for entry in std::fs::read_dir(self.folder.join("zsr/bench")).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.extension().is_none_or(|e| e != "pid") {
                 continue;
             }
             let pid = std::fs::read_to_string(&path).unwrap_or_default();
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-            ticks += fields.iter().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum::<u64>();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            times.insert(name, processor_time_of(pid.trim()));
         }
-        Duration::from_millis(ticks * 10)
+        times
     }
+}
+
+/// Processor time of a process (`self`: this one) so far, of its own and the kernel's for it.
+pub fn processor_time_of(pid: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 impl Drop for Live {
