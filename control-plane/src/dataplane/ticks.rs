@@ -132,9 +132,10 @@ pub fn timers(tick: Duration) -> [TimerPort; 4] {
         yields: true,
         rest: Some(REST),
     };
-    // Every eighth number is not for the busy ones.
+    // Every eighth number is not for the busy ones. They come by fours: who ticks so rarely is not in a hurry.
     let others = TimerPort {
-        interval_ns: tick_ns.saturating_mul(8),
+        interval_ns: tick_ns.saturating_mul(32),
+        count: 4,
         numbers: Some(Numbers { offset: admin::NEXT, first: 7, step: 8 }),
         yields: false,
         ..often.clone()

@@ -375,6 +375,30 @@ fn timers_that_rest_fire_rarely_on_a_quiet_switch() {
     assert!(b.switch.next_timer().unwrap() <= b.now + 110, "a change");
 }
 
+/// Whatever else moves: the next packet would find no more than this one.
+#[test]
+fn a_timer_of_which_nothing_comes_rests_until_something_changes() {
+    let mut b = bench();
+    b.now = 0;
+    let rest = Some(Rest { after_ns: 1 << 40, longest_ns: 1000 });
+    b.switch.add_timer(TimerPort { template: cmd(7, 0, 9, 0), count: 1, rest, ..yielding() }).unwrap();
+    let gap = |b: &mut Bench| {
+        let due = b.switch.next_timer().unwrap();
+        firings(b, due);
+        b.switch.next_timer().unwrap() - b.now
+    };
+    assert_eq!(gap(&mut b), 1100);
+    b.send(7, &cmd(1, 4, 0, 0));
+    assert!(gap(&mut b) >= 1000, "a frame that leaves");
+    b.switch.multicast_group_insert(9, vec![Replica { port: 1, instance: 10 }]).unwrap();
+    b.switch.stir();
+    assert!(b.switch.next_timer().unwrap() <= b.now + 100);
+    assert!((0..9).all(|_| gap(&mut b) <= 100));
+    b.switch.multicast_group_delete(9).unwrap();
+    b.switch.stir();
+    assert!(gap(&mut b) >= 1000);
+}
+
 #[test]
 fn timers_rest_only_after_a_while() {
     let mut b = bench();

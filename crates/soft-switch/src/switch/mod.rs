@@ -48,8 +48,12 @@ pub struct Switch {
     pass: u32,
     /// Ingress passes of all packets so far.
     passes: u64,
+    /// Packets so far that wanted another one.
+    wanted: u64,
     /// When a frame from a port last made one leave, or somebody changed something.
     quiet_since: u64,
+    /// How often somebody has changed something.
+    changes: u64,
     stats: stats::AllStats,
     allowed: Option<Box<[bool]>>,
 }
@@ -84,7 +88,9 @@ impl Switch {
             notify_waker: None,
             pass: 1,
             passes: 0,
+            wanted: 0,
             quiet_since: 0,
+            changes: 0,
             stats: stats::AllStats::default(),
             allowed,
             program: program.clone(),
@@ -135,6 +141,7 @@ impl Switch {
         self.stats.all.recirculation_drops += old.again_queue.len() as u64;
         // Idle times count from here.
         self.core.now_ns = old.core.now_ns;
+        self.changes = old.changes;
         self.stir();
         for table in &mut self.core.tables {
             table.last_hit.fill(old.core.now_ns);
@@ -209,7 +216,7 @@ impl Switch {
             return Err(ControlError::Full { kind: "packet-out queue", size });
         }
         self.packet_outs.push_back(bytes.into());
-        self.stir();
+        self.moved();
         Ok(())
     }
 
@@ -235,7 +242,7 @@ impl Switch {
                 self.drain_egress(pool, out);
                 // Whether it began with a timer is not known any more.
                 if out.len() > left {
-                    self.stir();
+                    self.moved();
                 }
             } else if let Some(bytes) = self.packet_outs.pop_front() {
                 let mut frame = pool.take();

@@ -65,7 +65,7 @@ impl Switch {
         let left = out.len();
         self.run(now_ns, port, frame, pool, out);
         if out.len() > left {
-            self.stir();
+            self.moved();
         }
     }
 
@@ -299,6 +299,7 @@ impl Switch {
     }
 
     fn enqueue_again(&mut self, again: Again, pool: &mut FramePool) {
+        self.wanted += 1;
         if let Recirculation::Queued { capacity } = self.config.recirculation
             && self.again_queue.len() >= capacity
         {

@@ -60,10 +60,10 @@ impl TimerShare {
         if !all && !is_due(switch.next_due(false)) {
             return 0;
         }
-        let (before, left) = (switch.passes, out.len());
+        let (before, wanted, left) = (switch.passes, switch.wanted, out.len());
         let made = switch.fire(now_ns, all, pool, out);
         // Nothing came of it: no reason to look for more.
-        let futile = out.len() == left && switch.passes - before == made as u64;
+        let futile = out.len() == left && switch.wanted == wanted;
         if all {
             let behind = switch.passes;
             self.from = behind + (behind - before) * Self::OTHERS;

@@ -24,6 +24,9 @@ pub struct TimerPort {
     /// How it rests while the switch is quiet: while no frame from a port makes one leave, and nobody changes its entries. What a
     /// timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with [`numbers`](Self::numbers)
     /// makes up for all of it, unless nothing has come of a whole round of them.
+    ///
+    /// It rests on any switch, and as long as it may, when nothing has come of its packet, or of a whole round of them, since somebody
+    /// changed something. So what comes of them has to depend on entries and groups alone.
     pub rest: Option<Rest>,
 }
 
@@ -71,18 +74,26 @@ struct Timer {
     due: u64,
     /// Of the next packet.
     number: u16,
-    /// Packets in a row that neither left nor went round again, all of them on a switch that was quiet since then.
+    /// Packets in a row that neither left nor went round again, all of them on a switch that was changed so often.
     futile: u32,
-    quiet_since: u64,
+    changes: u64,
 }
 
 impl Timer {
-    /// When it fires next, on a switch that has been quiet since then.
-    fn fires_at(&self, quiet_since: u64) -> u64 {
+    /// When it fires next, on a switch that has been quiet since then, and was changed so often.
+    fn fires_at(&self, quiet_since: u64, changes: u64) -> u64 {
         let Some(rest) = self.spec.rest else { return self.due };
         let quiet = self.due.saturating_sub(quiet_since);
-        let wait = quiet.saturating_sub(rest.after_ns) / Rest::PART;
-        self.due.saturating_add(wait.min(rest.longest_ns))
+        let wait = match self.changes == changes && self.futile >= self.round() {
+            true => rest.longest_ns,
+            false => rest.longest_ns.min(quiet.saturating_sub(rest.after_ns) / Rest::PART),
+        };
+        self.due.saturating_add(wait)
+    }
+
+    /// How many of its packets differ.
+    fn round(&self) -> u32 {
+        self.spec.numbers.map_or(1, |numbers| numbers.round())
     }
 }
 
@@ -115,7 +126,7 @@ impl Switch {
             timers.len() - 1
         });
         let number = timer.numbers.map_or(0, |n| n.first);
-        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0, quiet_since: 0 });
+        timers[at] = Some(Timer { spec: timer, due: 0, number, futile: 0, changes: 0 });
         Ok(TimerId(at as u32))
     }
 
@@ -149,7 +160,7 @@ impl Switch {
     /// The same of what yields, or of all else.
     pub(super) fn next_due(&self, yields: bool) -> Option<u64> {
         let timers = self.timers.timers.iter().flatten().filter(|t| t.spec.yields == yields);
-        let timers = timers.map(|t| t.fires_at(self.quiet_since)).min();
+        let timers = timers.map(|t| t.fires_at(self.quiet_since, self.changes)).min();
         if yields {
             return timers;
         }
@@ -158,8 +169,14 @@ impl Switch {
         [timers, sweep, digest].into_iter().flatten().min()
     }
 
-    /// Has timers that rest fire at their intervals again, for as long as it takes to be quiet once more.
+    /// Has timers that rest fire at their intervals again, for as long as it takes to be quiet once more: somebody changes something.
     pub fn stir(&mut self) {
+        self.changes += 1;
+        self.moved();
+    }
+
+    /// The same of a frame, which changes nothing.
+    pub(super) fn moved(&mut self) {
         self.quiet_since = self.quiet_since.max(self.core.now_ns);
     }
 
@@ -179,7 +196,7 @@ impl Switch {
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };
-            let fires_at = t.fires_at(self.quiet_since);
+            let fires_at = t.fires_at(self.quiet_since, self.changes);
             if fires_at > now_ns || (t.spec.yields && !all) {
                 continue;
             }
@@ -189,10 +206,10 @@ impl Switch {
             let base = if t.due == 0 { now_ns } else { t.due };
             t.due = base.saturating_add(interval.saturating_mul(missed + 1));
             let (port, numbers) = (t.spec.port, t.spec.numbers);
-            if t.quiet_since != self.quiet_since {
-                (t.quiet_since, t.futile) = (self.quiet_since, 0);
+            if t.changes != self.changes {
+                (t.changes, t.futile) = (self.changes, 0);
             }
-            let all_of_it = numbers.is_some_and(|n| t.futile < n.round());
+            let all_of_it = numbers.is_some() && t.futile < t.round();
             let (count, mut gone) = (u64::from(t.spec.count), out.len());
             for n in 0..(1 + left_out) * count {
                 if n > 0 && n % count == 0 && !all_of_it {
@@ -201,7 +218,7 @@ impl Switch {
                     }
                     gone = out.len();
                 }
-                let (passes, left) = (self.passes, out.len());
+                let (wanted, left) = (self.wanted, out.len());
                 let mut frame = pool.take();
                 let Some(Some(t)) = self.timers.timers.get_mut(i) else { break };
                 frame.append(&t.spec.template);
@@ -213,7 +230,7 @@ impl Switch {
                 }
                 self.run(now_ns, port, frame, pool, out);
                 made += 1;
-                let futile = self.passes == passes + 1 && out.len() == left;
+                let futile = self.wanted == wanted && out.len() == left;
                 if let Some(Some(t)) = self.timers.timers.get_mut(i) {
                     t.futile = if futile { t.futile.saturating_add(1) } else { 0 };
                 }
