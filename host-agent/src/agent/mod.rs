@@ -26,7 +26,7 @@ use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::{Memories, MemoryRefusal};
-use crate::nic::{NicBackend, NicError, NicInfo, QpTarget};
+use crate::nic::{NicBackend, NicInfo, QpTarget, RingPart};
 use zsr_api::machine::Machine;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::MemoryKind;
@@ -109,6 +109,12 @@ pub struct RingInfo {
     pub doorbell: Option<u32>,
     /// How its last program died, if none has come since.
     pub died: Option<String>,
+}
+
+impl RingInfo {
+    fn at_nic(&self) -> RingPart {
+        RingPart { rkey: self.rkey, data: self.data.qpn, poll: self.poll.qpn }
+    }
 }
 
 /// What happened to a ring.
@@ -302,8 +308,8 @@ impl Agent {
             Err(source) => return Err(AgentError::Memory { name, source }),
         };
         reachable(&name, &ring)?;
-        let (rkey, data, poll) = match self.register(&ring) {
-            Ok(registered) => registered,
+        let RingPart { rkey, data, poll } = match self.0.nic.make(Arc::clone(ring.memory())) {
+            Ok(made) => made,
             Err(source) => return Err(AgentError::Nic { name, source }),
         };
         let [data, poll] = [data, poll].map(|qpn| QueuePair { qpn, remote: None });
@@ -315,22 +321,6 @@ impl Agent {
         table.rings.insert(name, info.clone());
         self.emit(EventKind::Created, &info, "");
         Ok(info)
-    }
-
-    /// Memory and queue pairs of a ring at the NIC, or nothing of it.
-    fn register(&self, ring: &Ring) -> Result<(Rkey, Qpn, Qpn), NicError> {
-        let nic = &self.0.nic;
-        let rkey = nic.register(Arc::clone(ring.memory()))?;
-        let undo_key = |error| {
-            let _ = nic.deregister(rkey);
-            error
-        };
-        let data = nic.create_qp().map_err(undo_key)?;
-        let poll = nic.create_qp().map_err(|error| {
-            let _ = nic.destroy_qp(data);
-            undo_key(error)
-        })?;
-        Ok((rkey, data, poll))
     }
 
     /// Connects both queue pairs, or neither. Blocks on the NIC.
@@ -362,11 +352,7 @@ impl Agent {
                 });
             }
             let fail = |source| AgentError::Nic { name: info.name.clone(), source };
-            nic.connect_qp(info.data.qpn, data).map_err(fail)?;
-            if let Err(error) = nic.connect_qp(info.poll.qpn, poll) {
-                let _ = nic.reset_qp(info.data.qpn);
-                return Err(fail(error));
-            }
+            nic.connect(info.at_nic(), data, poll).map_err(fail)?;
             (info.data.remote, info.poll.remote) = (Some(*data), Some(*poll));
             info.state = RingState::Connected;
             Ok(Some(EventKind::Connected))
@@ -432,16 +418,11 @@ impl Agent {
     }
 
     fn destroy(&self, info: &RingInfo) -> Result<(), AgentError> {
-        let nic = &self.0.nic;
-        let results =
-            [nic.destroy_qp(info.data.qpn), nic.destroy_qp(info.poll.qpn), nic.deregister(info.rkey)];
+        let result = self.0.nic.destroy(info.at_nic());
         // Whoever waits in the ring would wait for ever. An end that the switch wrote before stands.
         info.ring.abort("the ring was destroyed");
         self.emit(EventKind::Destroyed, info, "");
-        for result in results {
-            result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
-        }
-        Ok(())
+        result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })
     }
 
     /// Destroys all rings and refuses every call from then on. Blocks on the NIC.
@@ -590,17 +571,14 @@ fn reachable(name: &str, ring: &Ring) -> Result<(), AgentError> {
 }
 
 fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentError> {
-    let results = [nic.reset_qp(info.data.qpn), nic.reset_qp(info.poll.qpn)];
+    let result = nic.reset(info.at_nic());
     (info.data.remote, info.poll.remote) = (None, None);
     // What the switch has written is there from now on, and nothing comes behind it.
     if let Some(bus) = info.ring.memory().bus() {
         // Memory that is gone is told of by `note_trouble`.
         let _ = bus.settle();
     }
-    for result in results {
-        result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })?;
-    }
-    Ok(())
+    result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })
 }
 
 fn state_name(state: RingState) -> &'static str {

@@ -3,6 +3,7 @@
 mod bell;
 mod node;
 pub mod soft;
+mod steps;
 pub mod verbs;
 
 use std::fmt;
@@ -60,6 +61,17 @@ pub struct QpTarget {
     pub traffic_class: u8,
 }
 
+/// A ring at a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPart {
+    /// Remote key of its memory.
+    pub rkey: Rkey,
+    /// The queue pair for items, tail words and commit records.
+    pub data: Qpn,
+    /// The queue pair for READs of the word that the processing unit writes.
+    pub poll: Qpn,
+}
+
 /// What kind of failure a [`NicError`] is, for whoever decides what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NicErrorKind {
@@ -97,41 +109,30 @@ pub trait NicBackend: Send + Sync + 'static {
     /// Name, addresses, limits.
     fn info(&self) -> NicInfo;
 
-    /// Registers all of `memory` at I/O virtual address 0 for READ and WRITE by the peer.
+    /// Registers all of `memory` at I/O virtual address 0 for READ and WRITE by the peer, and makes two queue pairs in state RESET; all
+    /// of it or nothing.
     ///
     /// # Errors
     /// [`NicError`]: tables full, NIC stopped.
-    fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError>;
+    fn make(&self, memory: Arc<dyn Memory>) -> Result<RingPart, NicError>;
 
-    /// Makes a key invalid and lets go of its memory.
+    /// Takes both queue pairs from RESET to RTS, peer allowed to READ and WRITE.
     ///
     /// # Errors
-    /// [`NicError`]: unknown key, NIC stopped.
-    fn deregister(&self, rkey: Rkey) -> Result<(), NicError>;
+    /// [`NicError`]; the queue pairs are then in RESET, or unknown.
+    fn connect(&self, ring: RingPart, data: &QpTarget, poll: &QpTarget) -> Result<(), NicError>;
 
-    /// Makes a queue pair in state RESET.
+    /// Takes both queue pairs to RESET from any state.
     ///
     /// # Errors
-    /// [`NicError`]: tables full, NIC stopped.
-    fn create_qp(&self) -> Result<Qpn, NicError>;
+    /// [`NicError`]: unknown queue pair, NIC stopped. The other one is in RESET all the same.
+    fn reset(&self, ring: RingPart) -> Result<(), NicError>;
 
-    /// Takes a queue pair from RESET to RTS, peer allowed to READ and WRITE.
+    /// Destroys both queue pairs, makes the key invalid and lets go of its memory.
     ///
     /// # Errors
-    /// [`NicError`]; the queue pair is then in RESET, or unknown.
-    fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError>;
-
-    /// Takes a queue pair to RESET from any state.
-    ///
-    /// # Errors
-    /// [`NicError`]: unknown queue pair, NIC stopped.
-    fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError>;
-
-    /// Destroys a queue pair.
-    ///
-    /// # Errors
-    /// [`NicError`]: unknown queue pair, NIC stopped.
-    fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError>;
+    /// The first [`NicError`]: unknown queue pair or key, NIC stopped. The others are gone all the same.
+    fn destroy(&self, ring: RingPart) -> Result<(), NicError>;
 
     /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do. To be called now and then: a NIC
     /// mends first what it can, and so goes on when its address has been taken away and given again. May block for a second.

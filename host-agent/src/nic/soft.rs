@@ -9,7 +9,8 @@ use zsr_soft_nic::{
 };
 use zsr_wire::{Qpn, Rkey, vlan};
 
-use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget};
+use super::steps::Steps;
+use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget, RingPart};
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::memory::{Memory, Visibility};
 
@@ -141,12 +142,12 @@ impl SoftNicBackend {
         Ok(Self { handle, info })
     }
 
-    fn call<R: Send + 'static, E: Into<NicError> + Send + 'static>(
+    fn call<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut Nic) -> Result<R, E> + Send + 'static,
+        f: impl FnOnce(&mut Nic) -> Result<R, NicError> + Send + 'static,
     ) -> Result<R, NicError> {
         match self.handle.call(f) {
-            Ok(result) => result.map_err(Into::into),
+            Ok(result) => result,
             Err(stopped) => {
                 let message = format!("NIC `{}`: {stopped}", self.info.name);
                 Err(NicError { kind: NicErrorKind::Stopped, message })
@@ -160,33 +161,51 @@ impl NicBackend for SoftNicBackend {
         self.info.clone()
     }
 
-    fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
-        self.call(move |nic| register(nic, memory))
+    fn make(&self, memory: Arc<dyn Memory>) -> Result<RingPart, NicError> {
+        self.call(move |nic| nic.make(memory))
     }
 
-    fn deregister(&self, rkey: Rkey) -> Result<(), NicError> {
-        self.call(move |nic| nic.deregister_mr(rkey))
+    fn connect(&self, ring: RingPart, data: &QpTarget, poll: &QpTarget) -> Result<(), NicError> {
+        let (data, poll) = (*data, *poll);
+        self.call(move |nic| nic.connect(ring, &data, &poll))
     }
 
-    fn create_qp(&self) -> Result<Qpn, NicError> {
-        self.call(create_qp)
+    fn reset(&self, ring: RingPart) -> Result<(), NicError> {
+        self.call(move |nic| nic.reset(ring))
     }
 
-    fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
-        let target = *target;
-        self.call(move |nic| connect_qp(nic, qpn, &target))
-    }
-
-    fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError> {
-        self.call(move |nic| nic.modify_qp(qpn, Modify::Reset))
-    }
-
-    fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError> {
-        self.call(move |nic| nic.destroy_qp(qpn))
+    fn destroy(&self, ring: RingPart) -> Result<(), NicError> {
+        self.call(move |nic| nic.destroy(ring))
     }
 
     fn doorbell(&self, target: &QpTarget, secret: u32) -> Result<Box<dyn Doorbell>, NicError> {
         Ok(Box::new(SoftBell { handle: self.handle.clone(), target: *target, secret }))
+    }
+}
+
+impl Steps for Nic {
+    fn register(&mut self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
+        Ok(register(self, memory)?)
+    }
+
+    fn deregister(&mut self, rkey: Rkey) -> Result<(), NicError> {
+        Ok(self.deregister_mr(rkey)?)
+    }
+
+    fn create_qp(&mut self) -> Result<Qpn, NicError> {
+        Ok(create_qp(self)?)
+    }
+
+    fn connect_qp(&mut self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
+        connect_qp(self, qpn, target)
+    }
+
+    fn reset_qp(&mut self, qpn: Qpn) -> Result<(), NicError> {
+        Ok(self.modify_qp(qpn, Modify::Reset)?)
+    }
+
+    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), NicError> {
+        Ok(Nic::destroy_qp(self, qpn)?)
     }
 }
 

@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zsr_wire::{Qpn, Rkey};
 
-use super::{NicBackend, NicError, NicInfo, QpTarget};
+use super::steps::Steps;
+use super::{NicBackend, NicError, NicInfo, QpTarget, RingPart};
 use abi::{AhAttr, Qp, QpAttr, QpCap, QpInitAttr, access, mask, state};
 use library::Verbs;
 use objects::{Objects, QueuePair};
@@ -215,7 +216,25 @@ impl NicBackend for VerbsNic {
         self.info.clone()
     }
 
-    fn register(&self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
+    fn make(&self, memory: Arc<dyn Memory>) -> Result<RingPart, NicError> {
+        Steps::make(&mut &*self, memory)
+    }
+
+    fn connect(&self, ring: RingPart, data: &QpTarget, poll: &QpTarget) -> Result<(), NicError> {
+        Steps::connect(&mut &*self, ring, data, poll)
+    }
+
+    fn reset(&self, ring: RingPart) -> Result<(), NicError> {
+        Steps::reset(&mut &*self, ring)
+    }
+
+    fn destroy(&self, ring: RingPart) -> Result<(), NicError> {
+        Steps::destroy(&mut &*self, ring)
+    }
+}
+
+impl Steps for &VerbsNic {
+    fn register(&mut self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
         let mut objects = self.present()?;
         let (base, len) = (memory.base().as_ptr(), memory.len());
         let region = match memory.key() {
@@ -252,7 +271,7 @@ impl NicBackend for VerbsNic {
         Ok(rkey)
     }
 
-    fn deregister(&self, rkey: Rkey) -> Result<(), NicError> {
+    fn deregister(&mut self, rkey: Rkey) -> Result<(), NicError> {
         let Ok(mut objects) = self.present() else { return Ok(()) };
         let Some((region, memory)) = objects.regions.remove(&rkey) else {
             return Err(error::unknown("memory region with the key", rkey.0));
@@ -267,7 +286,7 @@ impl NicBackend for VerbsNic {
         Ok(())
     }
 
-    fn create_qp(&self) -> Result<Qpn, NicError> {
+    fn create_qp(&mut self) -> Result<Qpn, NicError> {
         let mut objects = self.present()?;
         // A ring's queue pairs answer; they never ask, nor take messages. Some devices want room for one of each.
         let cap =
@@ -294,7 +313,7 @@ impl NicBackend for VerbsNic {
         Ok(qpn)
     }
 
-    fn connect_qp(&self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
+    fn connect_qp(&mut self, qpn: Qpn, target: &QpTarget) -> Result<(), NicError> {
         if !target.path_mtu.is_power_of_two() || !(256..=self.info.path_mtu).contains(&target.path_mtu) {
             return Err(error::invalid(format!(
                 "a path MTU of {} B is not possible on the RDMA device {}, which carries {} B at most: raise the MTU \
@@ -310,7 +329,7 @@ impl NicBackend for VerbsNic {
         // Needs a privilege, and no more than helps: without, the system asks the network for the address.
         let _ = neighbour::set(&self.choice.interface, target.ip, target.mac);
         pair.connected = None;
-        self.connect(pair.qp, target, gid_index).map_err(|(step, source)| {
+        VerbsNic::connect(self, pair.qp, target, gid_index).map_err(|(step, source)| {
             let _ = self.modify(
                 pair.qp,
                 &mut QpAttr { qp_state: state::RESET, ..QpAttr::default() },
@@ -323,7 +342,7 @@ impl NicBackend for VerbsNic {
         Ok(())
     }
 
-    fn reset_qp(&self, qpn: Qpn) -> Result<(), NicError> {
+    fn reset_qp(&mut self, qpn: Qpn) -> Result<(), NicError> {
         let Ok(mut objects) = self.present() else { return Ok(()) };
         let pair =
             objects.queue_pairs.get_mut(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
@@ -332,7 +351,7 @@ impl NicBackend for VerbsNic {
             .map_err(|e| error::os("resetting a queue pair", &self.choice.device, &e))
     }
 
-    fn destroy_qp(&self, qpn: Qpn) -> Result<(), NicError> {
+    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), NicError> {
         let Ok(mut objects) = self.present() else { return Ok(()) };
         let pair = objects.queue_pairs.remove(&qpn).ok_or_else(|| error::unknown("queue pair", qpn.get()))?;
         // SAFETY: it was in the table, so it exists.
