@@ -400,6 +400,16 @@ fn a_timer_of_which_nothing_comes_rests_until_something_changes() {
 }
 
 #[test]
+fn a_packet_that_waits_for_another_pass_is_something() {
+    let recirculation = Recirculation::Queued { capacity: 8 };
+    let mut b = Bench::with("copies", SwitchConfig { recirculation, ..SwitchConfig::default() });
+    b.now = 0;
+    let rest = Some(Rest { after_ns: 1 << 40, longest_ns: 1000 });
+    b.switch.add_timer(TimerPort { template: cmd(6, 4, 2, 0), count: 1, rest, ..yielding() }).unwrap();
+    assert_eq!(firings(&mut b, 500).len(), 6);
+}
+
+#[test]
 fn timers_rest_only_after_a_while() {
     let mut b = bench();
     b.now = 0;
