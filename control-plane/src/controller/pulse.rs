@@ -19,6 +19,8 @@ use zsr_topology::show_size;
 /// Between two looks, and what each ring adds to that: a host with thousands of rings is not kept busy by being asked.
 const LOOK: Duration = Duration::from_secs(2);
 const PER_RING: Duration = Duration::from_millis(1);
+/// Between word of a stream's end and the look: most flows that end are deleted at once, and nobody has to look at them.
+const ENDED: Duration = Duration::from_millis(50);
 /// How long an agent may take to answer a look.
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long nothing may move before the flow is stalled.
@@ -198,7 +200,7 @@ impl Controller {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(pause) => {}
-                () = self.0.pulse.nudge.notified() => {}
+                () = self.0.pulse.nudge.notified() => tokio::time::sleep(ENDED).await,
             }
             let flows = self.list_flows();
             rings = flows.iter().map(|f| f.rings().count() as u32).sum();

@@ -21,6 +21,8 @@ const LATE_ANSWER: Duration = Duration::from_secs(1);
 const NO_ANSWER: Duration = Duration::from_secs(20);
 /// Packets to the data plane between two questions whether it has taken them: its queue has room for some more.
 const AT_ONCE: usize = 256;
+/// How long numbers that were given back wait for others: one turn, one question and one write do for all.
+const GATHER: Duration = Duration::from_millis(50);
 /// Between two questions to a worker that is not at rest.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -271,7 +273,23 @@ impl Controller {
 
     /// Makes registers of numbers that were given back as fresh, batch by batch, until the controller ends.
     pub(super) async fn recycle(&self, mut resting: mpsc::UnboundedReceiver<Resting>) {
-        while let Some((era, numbers)) = resting.recv().await {
+        let mut next = None;
+        loop {
+            let first = match next.take() {
+                Some(resting) => Some(resting),
+                None => resting.recv().await,
+            };
+            let Some((era, mut numbers)) = first else { return };
+            if numbers.len() < AT_ONCE / 2 {
+                tokio::time::sleep(GATHER).await;
+            }
+            while next.is_none() && numbers.len() < AT_ONCE / 2 {
+                match resting.try_recv() {
+                    Ok((of, more)) if of == era => numbers.extend(more),
+                    Ok(other) => next = Some(other),
+                    Err(_) => break,
+                }
+            }
             loop {
                 let mut work = self.work_at_last().await;
                 // Numbers of a switch that has gone rest until it is started anew.
