@@ -168,9 +168,11 @@ impl Controller {
         // not keep it from them.
         self.state().set(name, new.clone());
         self.0.agents.close(gone.iter(), removal.told, finished);
-        if !closing.is_empty() || new.is_none() {
-            // Until it can be written, the journal says that it is to be so.
-            work.journal.note(name, new.as_ref());
+        // Until it can be written, the journal says that it is to be so.
+        match &new {
+            None => work.journal.deleted(name),
+            Some(new) if !closing.is_empty() => work.journal.note(name, Some(new)),
+            Some(_) => {}
         }
         if reweighed {
             self.0.reweighed.notify_one();

@@ -125,6 +125,17 @@ impl Journal {
         self.owe(Some(name.into()), Line::End { name: name.into(), flow: flow.cloned() });
     }
 
+    /// Flow `name` is gone, as its change was to end. Nobody waits for the disk: should a power cut take the line, it is deleted anew.
+    pub fn deleted(&mut self, name: &str) {
+        let line = Line::End { name: name.into(), flow: None };
+        let at_once = self.owed.is_empty() && self.store.is_some();
+        let written =
+            at_once && line.text().is_ok_and(|text| self.put(&text, |store, text| store.add(text)).is_ok());
+        if !written {
+            self.note(name, None);
+        }
+    }
+
     /// As [`note`](Self::note), of many flows that are there, in one write.
     pub fn note_all<'f>(&mut self, flows: impl Iterator<Item = &'f Flow>) {
         if self.store.is_none() {
@@ -205,8 +216,16 @@ impl Journal {
     }
 
     fn write(&mut self, text: &[u8]) -> Result<(), JournalError> {
+        self.put(text, |store, text| store.append(text))
+    }
+
+    fn put(
+        &mut self,
+        text: &[u8],
+        put: fn(&mut dyn Store, &[u8]) -> io::Result<()>,
+    ) -> Result<(), JournalError> {
         let Some(store) = &mut self.store else { return Ok(()) };
-        match waiting(|| store.append(text)) {
+        match waiting(|| put(&mut **store, text)) {
             Ok(()) if text.len() < self.refused => Ok(()),
             Ok(()) => {
                 self.refused = 0;
@@ -475,6 +494,12 @@ mod tests {
             disk.appended += 1;
             Ok(())
         }
+
+        fn add(&mut self, line: &[u8]) -> io::Result<()> {
+            self.append(line)?;
+            self.disk().appended -= 1;
+            Ok(())
+        }
     }
 
     #[test]
@@ -508,6 +533,23 @@ mod tests {
         assert_eq!(store.disk().appended, 1);
         let found = Journal::on(store.same()).unwrap().1;
         assert!(found.flows.len() == AT_ONCE && flows.iter().all(|f| found.flows[&f.name] == *f));
+    }
+
+    #[test]
+    fn the_disk_is_not_waited_for_when_a_flow_is_gone() {
+        let store = Small::new(usize::MAX);
+        let (mut journal, _) = Journal::on(store.same()).unwrap();
+        journal.end("a", Some(&flow("a"))).unwrap();
+        journal.begin("a", None).unwrap();
+        let kept = store.disk().text.clone();
+        journal.deleted("a");
+        assert_eq!(store.disk().appended, 2);
+        let found = Journal::on(store.same()).unwrap().1;
+        assert!(found.flows.is_empty() && found.unfinished.is_empty());
+        // Without that line.
+        store.disk().text = kept;
+        let found = Journal::on(store.same()).unwrap().1;
+        assert!(found.flows.is_empty() && found.unfinished.contains_key("a"));
     }
 
     /// A store whose disk writes when it is told to.

@@ -21,6 +21,11 @@ pub trait Store: fmt::Debug + Send {
 
     /// Adds `line` at the end, whole or not at all; if the power fails meanwhile, perhaps a part of it.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
+
+    /// As [`append`](Self::append), and nobody waits for the disk: until the next call, a power cut may take it.
+    fn add(&mut self, line: &[u8]) -> io::Result<()> {
+        self.append(line)
+    }
 }
 
 /// A file.
@@ -42,6 +47,19 @@ impl FileStore {
             None => OpenOptions::new().append(true).create(true).open(&self.path)?,
         };
         Ok(self.file.insert(file))
+    }
+
+    /// Adds `line` whole or not at all, and has `kept` see to it that it is kept.
+    fn write(&mut self, line: &[u8], kept: fn(&File) -> io::Result<()>) -> io::Result<()> {
+        let file = self.file()?;
+        let whole = file.metadata()?.len();
+        // In one call, so that no other line can come between.
+        let written = file.write_all(line).and_then(|()| kept(file));
+        if written.is_err() {
+            // What a full disk took of the line goes again, or the next one would be behind half a line.
+            let _ = file.set_len(whole).and_then(|()| file.sync_data());
+        }
+        written
     }
 }
 
@@ -71,14 +89,10 @@ impl Store for FileStore {
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        let file = self.file()?;
-        let whole = file.metadata()?.len();
-        // In one call, so that no other line can come between.
-        let written = file.write_all(line).and_then(|()| file.sync_data());
-        if written.is_err() {
-            // What a full disk took of the line goes again, or the next one would be behind half a line.
-            let _ = file.set_len(whole).and_then(|()| file.sync_data());
-        }
-        written
+        self.write(line, File::sync_data)
+    }
+
+    fn add(&mut self, line: &[u8]) -> io::Result<()> {
+        self.write(line, |_| Ok(()))
     }
 }

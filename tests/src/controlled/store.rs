@@ -13,6 +13,8 @@ pub struct MemoryStore(Arc<Mutex<Disk>>);
 #[derive(Debug, Default)]
 struct Disk {
     text: Vec<u8>,
+    /// How much of it a power cut leaves.
+    kept: usize,
     full: bool,
     /// How much of the next line is written, before the controller dies.
     cut: Option<f64>,
@@ -66,17 +68,29 @@ impl Store for MemoryStore {
             return Err(io::ErrorKind::StorageFull.into());
         }
         disk.text = text.to_vec();
+        disk.kept = text.len();
         Ok(())
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        self.add(line)?;
+        let mut disk = self.disk();
+        disk.kept = disk.text.len();
+        Ok(())
+    }
+
+    fn add(&mut self, line: &[u8]) -> io::Result<()> {
         let mut disk = self.disk();
         if disk.full || disk.dead {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if let Some(part) = disk.cut.take() {
-            let written = (line.len() as f64 * part) as usize;
-            disk.text.extend_from_slice(&line[..written.min(line.len())]);
+            // Lines that the disk was not waited for are there, as far as this one is, or gone with it.
+            let (kept, written) = (disk.kept, (line.len() as f64 * part) as usize);
+            match disk.text.len() > kept && part < 0.5 {
+                true => disk.text.truncate(kept),
+                false => disk.text.extend_from_slice(&line[..written.min(line.len())]),
+            }
             disk.dead = true;
             return Err(io::ErrorKind::Interrupted.into());
         }
