@@ -228,7 +228,7 @@ pub(super) fn enough(bytes: usize) -> Result<(), MemoryError> {
 }
 
 /// Makes the kernel back the range with pages now.
-pub(super) fn populate(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
+fn populate(base: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: the range is a mapping of the caller's.
     if unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
         return Ok(());

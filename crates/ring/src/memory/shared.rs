@@ -4,16 +4,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create,
+};
+use rustix::io::retry_on_intr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::host::{enough, populate};
+use super::host::enough;
 use super::{ByteOrder, Memory, MemoryError, MemoryKey, Visibility};
 
 /// Nobody may change the length: a mapping that outlives its file's length kills whoever touches it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Zeroed, page-aligned memory behind an anonymous file of fixed length, populated when it is made.
+/// Zeroed, page-aligned memory behind an anonymous file of fixed length, which has all of its pages when it is made.
 ///
 /// The agent makes it and keeps the descriptor for programs that attach; these map the same pages. Whoever maps it can
 /// write all of it, so it holds one ring and nothing else.
@@ -46,10 +50,12 @@ impl SharedMemory {
         let file = memfd_create("zsr-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(fail)?;
         ftruncate(&file, length).map_err(fail)?;
         fcntl_add_seals(&file, SEALS).map_err(fail)?;
+        // The pages, so that nobody runs out of memory later. They are mapped when they are touched: of a ring that lives for milliseconds
+        // few are, and mapping takes half of the time.
+        retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, length))
+            .map_err(|source| MemoryError::Populate { bytes, source: source.into() })?;
         let base = map(&file, bytes).map_err(|source| MemoryError::Map { bytes, source })?;
-        let memory = Self { base, len: bytes, file, order };
-        populate(base, bytes).map_err(|source| MemoryError::Populate { bytes, source })?;
-        Ok(memory)
+        Ok(Self { base, len: bytes, file, order })
     }
 
     /// Maps what another process made: at least `bytes` bytes, of a length that nobody can change.
