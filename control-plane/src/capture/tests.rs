@@ -39,7 +39,7 @@ fn member(rings: &[proto::Ring]) -> proto::FlowMember {
         name: rings[0].host.clone(),
         host: rings[0].host.clone(),
         rings: rings.to_vec(),
-        leaving: false,
+        ..Default::default()
     }
 }
 

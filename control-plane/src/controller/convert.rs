@@ -54,7 +54,7 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Fl
         name: m.name.clone(),
         host: m.host.clone(),
         rings: m.rings.iter().map(|r| ring(f, m, r, of)).collect(),
-        leaving: false,
+        ..Default::default()
     };
     proto::Flow {
         name: f.name.clone(),
@@ -71,7 +71,7 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Fl
         version: f.version,
         schema: f.schema.clone(),
         tuple_size: f.tuple_size(),
-        pending: String::new(),
+        ..Default::default()
     }
 }
 

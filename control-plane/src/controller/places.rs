@@ -33,6 +33,15 @@ impl Controller {
         (self.programs_of(host), memory)
     }
 
+    /// Notes in `member`'s message where its host's programs have to run.
+    pub(super) fn place(&self, member: &mut proto::FlowMember) {
+        let state = self.state();
+        member.agent = state.hosts.get(&member.host).map(|h| h.agent.uri()).unwrap_or_default();
+        if let Some(place) = state.places.get(&member.host) {
+            (member.machine, member.boot) = (place.machine.name.clone(), place.machine.boot.clone());
+        }
+    }
+
     /// `host` with where its programs attach.
     pub(super) fn with_place(&self, host: proto::Host) -> proto::Host {
         let programs = self.programs_of(&host.name);

@@ -91,6 +91,7 @@ impl Controller {
 
     fn flow_message(&self, flow: &crate::dataplane::model::Flow) -> proto::Flow {
         let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.of_ring(host));
+        message.producers.iter_mut().chain(&mut message.consumers).for_each(|member| self.place(member));
         let state = self.state();
         if !state.leaving.is_empty() {
             for member in &mut message.consumers {
@@ -219,8 +220,9 @@ impl Service for Controller {
 
     async fn get_flow(&self, request: Request<proto::GetFlowRequest>) -> Answer<proto::Flow> {
         check_flow(request.extensions(), &request.get_ref().name)?;
+        let newest_event = self.0.events.newest();
         let flow = Controller::get_flow(self, &request.into_inner().name)?;
-        Ok(Response::new(self.flow_message(&flow)))
+        Ok(Response::new(proto::Flow { newest_event, ..self.flow_message(&flow) }))
     }
 
     async fn set_flow(&self, request: Request<proto::SetFlowRequest>) -> Answer<proto::Flow> {

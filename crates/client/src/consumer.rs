@@ -56,7 +56,7 @@ impl FlowConsumer {
         let session = Session::shared(controller)?;
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let mut why = None;
-        for member in members_here(&session.system()?, flow, &found.consumers, options.member.as_deref())? {
+        for member in members_here(flow, &found.consumers, options.member.as_deref())? {
             for ring in &member.rings {
                 match pu::attach_consumer(Path::new(&ring.programs), &ring.name, options.cancel.clone()) {
                     Ok(ring) => {

@@ -34,7 +34,6 @@ impl fmt::Display for Elsewhere {
 /// # Errors
 /// [`ProgramError::NoMember`], [`ProgramError::Elsewhere`], [`ProgramError::NoAgent`].
 pub(crate) fn members_here<'f>(
-    system: &proto::System,
     flow: &str,
     members: &'f [proto::FlowMember],
     wanted: Option<&str>,
@@ -44,27 +43,25 @@ pub(crate) fn members_here<'f>(
         let member = wanted.unwrap_or_default().to_owned();
         return Err(ProgramError::NoMember { flow: flow.to_owned(), member });
     }
-    sort(flow, asked, &system.hosts, &Machine::this())
+    sort(flow, asked, &Machine::this())
 }
 
 fn sort<'f>(
     flow: &str,
     asked: Vec<&'f proto::FlowMember>,
-    hosts: &[proto::Host],
     here: &Machine,
 ) -> Result<Vec<&'f proto::FlowMember>, ProgramError> {
     let (mut near, mut far, mut silent) = (Vec::new(), Vec::new(), None);
     for member in asked {
-        let Some(host) = hosts.iter().find(|h| h.name == member.host) else { continue };
-        if !host.boot.is_empty() && host.boot != here.boot {
+        if !member.boot.is_empty() && member.boot != here.boot {
             far.push(Elsewhere {
                 member: member.name.clone(),
-                host: host.name.clone(),
-                machine: host.machine.clone(),
-                agent: host.agent.clone(),
+                host: member.host.clone(),
+                machine: member.machine.clone(),
+                agent: member.agent.clone(),
             });
-        } else if host.programs.is_empty() {
-            silent = silent.or(Some(host));
+        } else if member.rings.iter().all(|ring| ring.programs.is_empty()) {
+            silent = silent.or(Some(member));
         } else {
             near.push(member);
         }
@@ -74,7 +71,9 @@ fn sort<'f>(
     }
     let flow = flow.to_owned();
     Err(match silent {
-        Some(host) => ProgramError::NoAgent { flow, host: host.name.clone(), agent: host.agent.clone() },
+        Some(member) => {
+            ProgramError::NoAgent { flow, host: member.host.clone(), agent: member.agent.clone() }
+        }
         None => ProgramError::Elsewhere { flow, here: here.name.clone(), members: far },
     })
 }
@@ -83,11 +82,12 @@ fn sort<'f>(
 mod tests {
     use super::*;
 
-    fn host(name: &str, machine: &str, programs: &str) -> proto::Host {
-        proto::Host {
-            name: name.into(),
+    fn member(host: &str, machine: &str, programs: &str) -> proto::FlowMember {
+        proto::FlowMember {
+            name: host.into(),
+            host: host.into(),
+            rings: vec![proto::Ring { programs: programs.into(), ..Default::default() }],
             agent: "http://10.0.0.7:7000".into(),
-            programs: programs.into(),
             machine: machine.into(),
             boot: machine.into(),
             ..Default::default()
@@ -97,22 +97,17 @@ mod tests {
     #[test]
     fn members_on_other_machines_are_passed_over_and_named() {
         let here = Machine { name: "lab1".into(), boot: "lab1".into() };
-        let hosts = [
-            host("h1", "lab1", "/run/programs-0"),
-            host("h2", "lab2", "/run/programs-1"),
-            host("h3", "", ""),
-        ];
-        let member =
-            |host: &str| proto::FlowMember { name: host.into(), host: host.into(), ..Default::default() };
-        let (near, far, silent) = (member("h1"), member("h2"), member("h3"));
-        let found = sort("f", vec![&far, &near, &silent], &hosts, &here).unwrap();
+        let near = member("h1", "lab1", "/run/programs-0");
+        let far = member("h2", "lab2", "/run/programs-1");
+        let silent = member("h3", "", "");
+        let found = sort("f", vec![&far, &near, &silent], &here).unwrap();
         assert_eq!(found, [&near]);
-        let why = sort("f", vec![&far], &hosts, &here).unwrap_err().to_string();
+        let why = sort("f", vec![&far], &here).unwrap_err().to_string();
         for part in ["`lab1`", "member `h2` on machine `lab2`", "host `h2` at 10.0.0.7:7000", "--controller"]
         {
             assert!(why.contains(part), "{part} is missing in {why}");
         }
-        let why = sort("f", vec![&far, &silent], &hosts, &here).unwrap_err().to_string();
+        let why = sort("f", vec![&far, &silent], &here).unwrap_err().to_string();
         assert!(why.contains("host `h3`") && why.contains("has not said"), "{why}");
     }
 }

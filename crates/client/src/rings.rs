@@ -50,7 +50,7 @@ impl FlowRings {
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let members = if role == Role::Consumer { &found.consumers } else { &found.producers };
         let mut why = None;
-        for member in members_here(&session.system()?, flow, members, options.member.as_deref())? {
+        for member in members_here(flow, members, options.member.as_deref())? {
             match take(&found, member, role) {
                 Ok(rings) => return Ok(FlowRings { member: member.name.clone(), schema, rings }),
                 Err(e) => why = why.or(Some(e)),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
-use zsr_api::controller::{self as proto, controller_client::ControllerClient};
+use zsr_api::controller::controller_client::ControllerClient;
 
 /// The controller's client.
 pub type Client = ControllerClient<Channel>;
@@ -183,12 +183,7 @@ impl Session {
         &self.contact
     }
 
-    /// The system as it is now: its hosts, its switch, the newest event.
-    pub(crate) fn system(&self) -> Result<proto::System, ClientError> {
-        self.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })
-    }
-
-    /// The same; calls that take long say on standard error what they wait for.
+    /// This one; calls that take long say on standard error what they wait for.
     #[must_use]
     pub fn telling(self) -> Self {
         let tell = |text: &str| {

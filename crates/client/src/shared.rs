@@ -82,7 +82,7 @@ mod tests {
         let session = Session::shared(&contact).unwrap();
         drop(listener.accept().unwrap());
         drop(listener);
-        let why = session.system().unwrap_err();
+        let why = crate::flow::get(&session, "f").unwrap_err();
         assert!(matches!(why, ClientError::Lost(_)), "{why}");
         let why = Session::shared(&contact).err().expect("nobody listens");
         assert!(matches!(why, ClientError::Unreachable { .. }), "{why}");

@@ -79,7 +79,6 @@ pub fn capture(bytes: &[u8]) {
 fn names() -> Names {
     let member = |host: &str, role: proto::Role, first: u32| proto::FlowMember {
         name: host.into(),
-        leaving: false,
         host: host.into(),
         rings: vec![proto::Ring {
             name: format!("f.{host}"),
@@ -93,6 +92,7 @@ fn names() -> Names {
             nic_poll_qpn: first + 3,
             ..Default::default()
         }],
+        ..Default::default()
     };
     let flow = proto::Flow {
         name: "f".into(),

@@ -280,6 +280,9 @@ pub struct Flow {
     /// Bytes of a record by the schema; 0: they differ, or there is none.
     #[prost(uint32, tag = "14")]
     pub tuple_size: u32,
+    /// The newest event from before this was looked up; only in the answer to GetFlow.
+    #[prost(uint64, tag = "15")]
+    pub newest_event: u64,
     /// Changes of the flow that are under way, and what they wait for, for people; empty: none.
     #[prost(string, tag = "20")]
     pub pending: ::prost::alloc::string::String,
@@ -296,6 +299,13 @@ pub struct FlowMember {
     /// A consumer to be taken out: programs push nothing to it any more, and leave their rings for it.
     #[prost(bool, tag = "4")]
     pub leaving: bool,
+    /// Of its host, as in Host: a program has all that it needs to attach.
+    #[prost(string, tag = "5")]
+    pub agent: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub machine: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub boot: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ring {

@@ -85,12 +85,10 @@ impl FlowProducer {
         options: &Options,
     ) -> Result<Self, ProgramError> {
         let session = Session::shared(controller)?;
-        // Asked for before the flow, so that no change behind its newest event is missed.
-        let system = session.system()?;
         let Found { flow: found, schema, record_size } = Found::of(&session, flow, options)?;
-        let follower = Follower::start(&session, flow, system.newest_event);
+        let follower = Follower::start(&session, flow, found.newest_event);
         let route = KeyRoute::of(&found, schema.as_ref(), options.record_size);
-        let members = members_here(&system, flow, &found.producers, options.member.as_deref())?;
+        let members = members_here(flow, &found.producers, options.member.as_deref())?;
         let mut producer = FlowProducer {
             session,
             follower,
