@@ -32,7 +32,7 @@ fn a_life_at_the_driver() {
 /// As many flows at the vendor's driver as `ZSR_BFRT_FLOWS` says, with the time that each takes.
 #[test]
 fn many_flows_at_the_driver() {
-    let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(100);
+    let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(20);
     for (chip, address) in drivers() {
         let runtime = runtime();
         let recorder = runtime.block_on(Recorder::beside(&address));
