@@ -127,6 +127,14 @@ impl Driver {
     }
 }
 
+/// Whether it was taken, or what was said.
+pub fn said(outcome: &Result<(), Status>) -> String {
+    match codes(outcome, 1).remove(0) {
+        (Code::Ok, _) => "OK".into(),
+        (code, message) => format!("{code:?}: {message}"),
+    }
+}
+
 /// The code of each of `parts` parts of a request that ended so.
 fn codes(outcome: &Result<(), Status>, parts: usize) -> Vec<(Code, String)> {
     let mut out = vec![(Code::Ok, String::new()); parts];

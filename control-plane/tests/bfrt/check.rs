@@ -91,6 +91,23 @@ impl Table {
         self.name.contains("pktgen.") || self.name.contains(".count_")
     }
 
+    pub fn key_number(&self, name: &str) -> u32 {
+        self.keys.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("{}: no key {name}", self.name)).id
+    }
+
+    /// Number of the action whose name ends in `name`; none is 0.
+    pub fn action_number(&self, name: &str) -> u32 {
+        let found = self.actions.iter().find(|(_, n, _)| !name.is_empty() && n.ends_with(name));
+        found.map_or(0, |(id, ..)| *id)
+    }
+
+    pub fn datum_number(&self, action: &str, name: &str) -> u32 {
+        let number = self.action_number(action);
+        let of_action = self.actions.iter().filter(|(id, ..)| *id == number).flat_map(|(.., data)| data);
+        let found = of_action.chain(&self.data).find(|f| f.name == name);
+        found.unwrap_or_else(|| panic!("{}: no datum {name}", self.name)).id
+    }
+
     /// Whether its rows say what to do: registers' and counters' do not.
     pub fn has_actions(&self) -> bool {
         !self.actions.is_empty()

@@ -1,8 +1,10 @@
 //! The controller at the vendor's own driver, beside the recording server (tests/tofino/run).
 
+use super::cases;
 use super::flows::{Rig, flow, life_of, runtime};
 use super::server::Recorder;
 use zsr_api::controller::{self as proto, FlowKind};
+use zsr_control_plane::bfrt::proto as bf;
 use zsr_topology::Chip;
 
 /// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program (tests/tofino/run):
@@ -58,5 +60,74 @@ fn many_flows_at_the_driver() {
         let second = rig.start().err().expect("refused").to_string();
         assert!(second.contains("another controller is connected"), "{second}");
         rig.end(controller);
+    }
+}
+
+/// What the driver has said to each case, by chip: our own record, which `ZSR_BFRT_RECORD=1 tests/tofino/run` makes anew.
+fn answers() -> std::path::PathBuf {
+    std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt/answers.json")
+}
+
+type Answers = std::collections::BTreeMap<String, Vec<(String, Vec<String>)>>;
+
+fn recorded() -> Answers {
+    let text = std::fs::read_to_string(answers()).expect("answers.json");
+    serde_json::from_str(&text).expect("answers by chip")
+}
+
+/// Right and wrong updates at the driver and at the recorder.
+#[test]
+fn right_and_wrong_at_the_driver() {
+    for (chip, address) in drivers() {
+        let runtime = runtime();
+        let recorder = runtime.block_on(Recorder::beside(&address));
+        let rig = Rig::before(chip, recorder.clone(), None, 1, runtime);
+        let controller = rig.start().expect("a controller");
+        let cases = cases::all(&recorder.state().tables, chip);
+        let mut said = Vec::new();
+        for (what, updates) in cases {
+            let answers = updates.into_iter().map(|update| rig.runtime.block_on(recorder.at_driver(update)));
+            said.push((what.to_owned(), answers.collect::<Vec<_>>()));
+        }
+        rig.end(controller);
+        if std::env::var_os("ZSR_BFRT_RECORD").is_some() {
+            let mut all = recorded();
+            all.insert(chip.name().into(), said.clone());
+            std::fs::write(answers(), serde_json::to_string_pretty(&all).expect("JSON") + "\n")
+                .expect("written");
+        }
+        assert_eq!(recorded().get(chip.name()), Some(&said));
+    }
+}
+
+/// What the driver takes without a word, and no controller should say.
+const STRICTER: [&str; 3] = ["a key twice", "a datum too few", "an entry without data"];
+
+/// The recorder takes what the driver has taken, and refuses what the driver has refused.
+#[test]
+fn the_recorder_says_what_the_driver_has_said() {
+    for chip in [Chip::Tofino, Chip::Tofino2] {
+        let recorder = Recorder::new(&super::files::program(chip), &super::files::driver(chip));
+        let mut state = recorder.state();
+        let cases = cases::all(&state.tables, chip);
+        let recorded = recorded().remove(chip.name()).expect("answers for it");
+        assert_eq!(recorded.len(), cases.len());
+        let mut differ = Vec::new();
+        for ((what, updates), (of, answers)) in cases.into_iter().zip(recorded) {
+            assert_eq!(what, of);
+            for (update, answer) in updates.iter().zip(answers) {
+                let ours = state.update(update);
+                // The driver does not mind the end of what is not there, of some tables.
+                let is_end = update.r#type == bf::update::Type::Delete as i32;
+                let stricter = ours.is_err() && (STRICTER.contains(&what) || is_end);
+                if ours.is_ok() != (answer == "OK") && !stricter {
+                    differ.push(format!(
+                        "{}: {what}: the driver said {answer:?}, the recorder {ours:?}",
+                        chip.name()
+                    ));
+                }
+            }
+        }
+        assert_eq!(differ, [""; 0]);
     }
 }

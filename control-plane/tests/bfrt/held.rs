@@ -63,9 +63,11 @@ impl State {
             _ => return Err(format!("{name}: {kind:?} with the wrong data")),
         };
         if let Some((_, data)) = &content {
-            of_chip(&name, &key, data)?;
+            let is_tofino_2 = self.tables.0.values().any(|t| t.name.starts_with("tf2."));
+            of_chip(&name, &key, data, is_tofino_2)?;
         }
         let held = self.entries.entry(entry.table_id).or_default();
+        let before = held.get(&key).cloned();
         match (kind, held.contains_key(&key)) {
             // The driver takes it as a new value.
             (Type::Insert, true) if name == "$pre.prune" => {}
@@ -92,11 +94,19 @@ impl State {
                 }
             }
         }
-        if held.len() as u64 > size {
-            return Err(format!("{name}: more than {size} entries"));
+        let fits = match held.len() as u64 > size {
+            true => Err(format!("{name}: more than {size} entries")),
+            false => self.groups(&name),
+        };
+        if let Err(problem) = fits {
+            let held = self.entries.entry(entry.table_id).or_default();
+            match before {
+                None => drop(held.remove(&key)),
+                Some(before) => drop(held.insert(key, before)),
+            }
+            return Err(problem);
         }
         self.updates.push((kind, name.clone()));
-        self.groups(&name)?;
         if name.ends_with("pktgen.app_cfg") {
             self.generate(entry.table_id, &key);
         }
@@ -268,7 +278,14 @@ fn value(data: &HashMap<String, Value>, name: &str) -> Option<u64> {
 }
 
 /// What the driver checks of its own tables. The packet generator adds 6 bytes in front and 4 behind.
-fn of_chip(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<(), String> {
+fn of_chip(table: &str, key: &[u64], data: &HashMap<String, Value>, is_tofino_2: bool) -> Result<(), String> {
+    let sessions = if is_tofino_2 { 255 } else { 1015 };
+    if table == "$mirror.cfg" && !(1..=sessions).contains(&key[0]) {
+        return Err(format!("{table}: {key:?}: sessions are numbered from 1 to {sessions}"));
+    }
+    if table == "$PORT" && !port_can_be(key[0], data, is_tofino_2) {
+        return Err(format!("{table}: {key:?}: no port there can be {data:?}"));
+    }
     if table == "$pre.prune" && key[0] >= 4 * 72 {
         return Err(format!("{table}: {key:?}: a chip has four pipes of 72 ports"));
     }
@@ -295,6 +312,26 @@ fn of_chip(table: &str, key: &[u64], data: &HashMap<String, Value>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Whether a port can have that speed, with so many lanes and that error correction, where it begins. One that exists is not asked.
+fn port_can_be(number: u64, data: &HashMap<String, Value>, is_tofino_2: bool) -> bool {
+    let word = |name: &str| match data.get(name) {
+        Some(Value::StrVal(word)) => word.as_str(),
+        _ => "",
+    };
+    let Some(lanes) = value(data, "$N_LANES") else { return true };
+    let (rs, fc) = (word("$FEC").ends_with("REED_SOLOMON"), word("$FEC").ends_with("FIRECODE"));
+    let can_be = match (word("$SPEED"), lanes) {
+        ("BF_SPEED_10G", 1) | ("BF_SPEED_40G", 4) => !rs,
+        ("BF_SPEED_25G", 1) | ("BF_SPEED_50G", 2) => true,
+        ("BF_SPEED_100G", 4) => !fc,
+        ("BF_SPEED_50G", 1) | ("BF_SPEED_100G", 2) | ("BF_SPEED_200G", 4 | 8) | ("BF_SPEED_400G", 8) => {
+            rs && is_tofino_2
+        }
+        _ => false,
+    };
+    can_be && number.is_multiple_of(lanes)
 }
 
 /// The status of a request whose parts ended so: it has an error for each, up to the last that failed.

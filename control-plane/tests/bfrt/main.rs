@@ -1,6 +1,7 @@
 //! The controller against a recorded BF Runtime server, which checks every request against bf-rt.json.
 
 mod beside;
+mod cases;
 mod check;
 mod driver;
 mod files;

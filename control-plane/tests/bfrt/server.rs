@@ -83,6 +83,18 @@ impl Recorder {
         self.state().entries.clear();
     }
 
+    /// What the driver says to one update of a controller that is connected.
+    pub async fn at_driver(&self, update: bf::Update) -> String {
+        let request = bf::WriteRequest {
+            target: Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }),
+            client_id: 1,
+            updates: vec![update],
+            p4_name: PROGRAM.into(),
+            ..Default::default()
+        };
+        beside::said(&self.driver.as_ref().expect("a driver").write(request).await)
+    }
+
     /// A row of a table whose rows are always there, as a Read finds it, by the names of its data.
     pub async fn row(&self, name: &str, key: u32) -> HashMap<String, Value> {
         let request = {
