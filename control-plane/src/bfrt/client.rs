@@ -377,6 +377,11 @@ pub(super) fn explain(status: &tonic::Status) -> String {
         message => message.to_owned(),
     };
     match failed {
+        Some((_, e)) if e.canonical_code == tonic::Code::ResourceExhausted as i32 => format!(
+            "the chip has no room for another entry, which can be before a table has as many as it says ({}): delete \
+             flows that nobody needs",
+            e.message
+        ),
         Some((index, e)) => format!("{text} (part {}: {})", index + 1, e.message),
         None => text,
     }

@@ -127,12 +127,13 @@ impl Driver {
     }
 }
 
-/// Whether it was taken, or what was said.
-pub fn said(outcome: &Result<(), Status>) -> String {
-    match codes(outcome, 1).remove(0) {
-        (Code::Ok, _) => "OK".into(),
-        (code, message) => format!("{code:?}: {message}"),
-    }
+/// Of each of so many updates whether it was taken, or what was said.
+pub fn said(outcome: &Result<(), Status>, updates: usize) -> Vec<String> {
+    let words = |(code, message): (Code, String)| match code {
+        Code::Ok => "OK".into(),
+        code => format!("{code:?}: {message}"),
+    };
+    codes(outcome, updates).into_iter().map(words).collect()
 }
 
 /// The code of each of `parts` parts of a request that ended so.

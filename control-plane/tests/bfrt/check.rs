@@ -91,6 +91,43 @@ impl Table {
         self.name.contains("pktgen.") || self.name.contains(".count_")
     }
 
+    /// Entry `number` of many that differ in their keys, with zeros for data; none where nobody adds entries.
+    pub fn one_of_many(&self, table_id: u32, number: u64) -> Option<bf::TableEntry> {
+        let (action_id, _, data) = self.actions.first()?;
+        // Secrets and queue pairs' numbers are drawn, workers and what they go through are counted.
+        let width: u32 = self.keys.iter().map(|f| f.width).sum();
+        let drawn =
+            number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) >> 64_u32.saturating_sub(width);
+        let counted = if self.keys.iter().any(|f| f.name == "m.index") {
+            number >> 1 << 16 | number & 1
+        } else {
+            number
+        };
+        let mut left = if width > 32 { drawn } else { counted };
+        let mut key: Vec<bf::KeyField> = Vec::new();
+        for f in self.keys.iter().rev() {
+            let bits = f.width.min(48);
+            let value = left & ((1 << bits) - 1);
+            left >>= bits;
+            let bytes = f.width.div_ceil(8) as usize;
+            let mut exact = vec![0; bytes.saturating_sub(8)];
+            exact.extend_from_slice(&value.to_be_bytes()[8 - bytes.min(8)..]);
+            let exact = bf::key_field::Exact { value: exact };
+            let match_type = Some(bf::key_field::MatchType::Exact(exact));
+            key.push(bf::KeyField { field_id: f.id, match_type });
+        }
+        if left != 0 {
+            return None;
+        }
+        let zero = |f: &Field| bf::DataField {
+            field_id: f.id,
+            value: Some(Value::Stream(vec![0; f.width.div_ceil(8) as usize])),
+        };
+        let data = bf::TableData { action_id: *action_id, fields: data.iter().map(zero).collect() };
+        let value = Some(bf::table_entry::Value::Key(bf::TableKey { fields: key }));
+        Some(bf::TableEntry { table_id, value, data: Some(data), ..Default::default() })
+    }
+
     pub fn key_number(&self, name: &str) -> u32 {
         self.keys.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("{}: no key {name}", self.name)).id
     }

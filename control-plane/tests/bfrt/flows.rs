@@ -425,6 +425,26 @@ fn an_empty_switch_gets_everything_again() {
     rig.end(controller);
 }
 
+/// A chip finds entries by hashes of their keys: a table may be full before it has as many as it says.
+#[test]
+fn a_chip_without_room_is_named_and_nothing_is_left() {
+    let rig = Rig::new(Chip::Tofino2, &program(Chip::Tofino2));
+    let controller = rig.start().expect("a controller");
+    let mut client = rig.client(&controller);
+    let run = &rig.runtime;
+    run.block_on(client.create_flow(flow("first", FlowKind::Shuffle, &["h1"], &["h2"]))).expect("created");
+    let before = rig.of_flows();
+    rig.recorder.state().room = Some((".qps", rig.count(".qps") as u64 + 1));
+    let second = || flow("second", FlowKind::Shuffle, &["h1"], &["h2"]);
+    let e = run.block_on(client.create_flow(second())).expect_err("no room");
+    assert!(e.message().contains("the chip has no room for another entry"), "{e:?}");
+    assert!(e.message().contains(".qps"), "{e:?}");
+    assert_eq!(rig.of_flows(), before);
+    rig.recorder.state().room = None;
+    run.block_on(client.create_flow(second())).expect("created");
+    rig.end(controller);
+}
+
 #[test]
 fn flows_of_every_kind_on_a_tofino() {
     life(Chip::Tofino, &program(Chip::Tofino));

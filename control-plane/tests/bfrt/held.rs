@@ -31,6 +31,8 @@ pub struct State {
     pub(super) entries: HashMap<u32, Entries>,
     /// What was wrong.
     pub problems: Vec<String>,
+    /// The end of a table's name, and how many entries it takes: fewer than it says.
+    pub room: Option<(&'static str, u64)>,
     /// Updates by kind and table.
     pub updates: Vec<(Type, String)>,
     pub(super) stream: Option<mpsc::Sender<Result<bf::StreamMessageResponse, Status>>>,
@@ -52,7 +54,8 @@ impl State {
         let Some(Key::Key(key)) = &entry.value else { return Err(format!("{}: no key", table.name)) };
         let key = table.key(key)?;
         let name = table.name.clone();
-        let size = table.size;
+        let room = self.room.filter(|(table, _)| name.ends_with(table));
+        let size = room.map_or(table.size, |(_, room)| room);
         let of_program = table.of_program();
         let fixed = table.has_fixed_rows();
         let content = match (&entry.data, kind) {

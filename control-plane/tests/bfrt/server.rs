@@ -36,6 +36,7 @@ impl Recorder {
             files: (program.into(), driver.into()),
             entries: HashMap::new(),
             problems: Vec::new(),
+            room: None,
             updates: Vec::new(),
             stream: None,
             bound: false,
@@ -83,16 +84,17 @@ impl Recorder {
         self.state().entries.clear();
     }
 
-    /// What the driver says to one update of a controller that is connected.
-    pub async fn at_driver(&self, update: bf::Update) -> String {
+    /// What the driver says to updates, in one Write, of a controller that is connected.
+    pub async fn at_driver(&self, updates: Vec<bf::Update>) -> Vec<String> {
+        let number = updates.len();
         let request = bf::WriteRequest {
             target: Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }),
             client_id: 1,
-            updates: vec![update],
+            updates,
             p4_name: PROGRAM.into(),
             ..Default::default()
         };
-        beside::said(&self.driver.as_ref().expect("a driver").write(request).await)
+        beside::said(&self.driver.as_ref().expect("a driver").write(request).await, number)
     }
 
     /// A row of a table whose rows are always there, as a Read finds it, by the names of its data.
