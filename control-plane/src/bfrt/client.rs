@@ -133,9 +133,8 @@ impl BfrtClient {
     /// Takes everything away that an earlier controller has left: a driver keeps the tables of a program that runs.
     pub async fn clear(&mut self) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
-        // Nothing is to start in between. The driver refuses to say to all pipes what is otherwise in one of them.
-        let silence = chip::silence(&info, self.tofino.chip).map_err(|e| self.reader.unfit(e))?;
-        self.write_at(in_first_pipe(self.reader.device), silence).await?;
+        // Nothing is to start in between.
+        self.write_to_generator(chip::silence(&info, self.tofino.chip)).await?;
         let mut deletes = Vec::new();
         let mut tables: Vec<&str> = table::ALL.iter().map(|(table, _)| *table).collect();
         tables.dedup();
@@ -192,9 +191,7 @@ impl BfrtClient {
             self.write_now(chip::recirculation(&info, port, now.first())).await?;
         }
         // Of whichever pipe workers are, their ticks begin in the first one.
-        let timers = chip::timers(&info, chip, &Timer::of(&topology.switches[0]).packets());
-        let timers = timers.map_err(|e| self.reader.unfit(e))?;
-        self.write_at(in_first_pipe(self.reader.device), timers).await
+        self.write_to_generator(chip::timers(&info, chip, &Timer::of(&topology.switches[0]).packets())).await
     }
 
     async fn all_of(&self, info: &Info, table: &str) -> Result<Vec<bf::TableEntry>, ClientError> {
@@ -259,9 +256,7 @@ impl BfrtClient {
         let first = Timer::CLASSES as u32;
         let app = first + self.next_app % (self.tofino.chip.generators() - first);
         self.next_app = self.next_app.wrapping_add(1);
-        let made = chip::generate(&self.reader.info, self.tofino.chip, app, packet, None);
-        let made = made.map_err(|e| self.reader.unfit(e))?;
-        self.write_at(in_first_pipe(self.reader.device), made).await
+        self.write_to_generator(chip::generate(&self.reader.info, self.tofino.chip, app, packet, None)).await
     }
 
     /// The reports from now on; `None` if somebody has them already.
@@ -277,6 +272,16 @@ impl BfrtClient {
     async fn write_now(&mut self, updates: Result<Vec<bf::Update>, BfrtError>) -> Result<(), ClientError> {
         let updates = updates.map_err(|e| self.reader.unfit(e))?;
         self.write(updates).await
+    }
+
+    /// The generator runs in the first pipe only, and the driver refuses to say to all pipes what is otherwise in one of them.
+    async fn write_to_generator(
+        &mut self,
+        updates: Result<Vec<bf::Update>, BfrtError>,
+    ) -> Result<(), ClientError> {
+        let updates = updates.map_err(|e| self.reader.unfit(e))?;
+        let target = bf::TargetDevice { pipe_id: 0, ..everywhere(self.reader.device) };
+        self.write_at(target, updates).await
     }
 
     async fn write(&mut self, updates: Vec<bf::Update>) -> Result<(), ClientError> {
@@ -297,17 +302,12 @@ impl BfrtClient {
                 atomicity: bf::write_request::Atomicity::ContinueOnError.into(),
                 p4_name: self.reader.program.clone(),
             };
-            let turn = self.reader.turn.clone();
-            let _turn = turn.lock().await;
-            let done = self.reader.rpc.write(request).await;
+            let _turn = self.reader.turn.lock().await;
+            let done = self.reader.rpc.clone().write(request).await;
             done.map_err(|e| self.reader.refused("writing table entries", &e))?;
         }
         Ok(())
     }
-}
-
-fn in_first_pipe(device_id: u32) -> bf::TargetDevice {
-    bf::TargetDevice { pipe_id: 0, ..everywhere(device_id) }
 }
 
 /// What was done when a driver ended the stream so. It tells clients apart by their numbers, and every controller has the same.

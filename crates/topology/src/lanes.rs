@@ -26,7 +26,7 @@ const TOFINO_2: &[Mode] = &[
     (400, 8, RS),
 ];
 
-/// What the ports of `chip` can be.
+/// Modes that the ports of `chip` have.
 fn modes(chip: Chip) -> &'static [Mode] {
     match chip {
         Chip::Tofino => TOFINO,
