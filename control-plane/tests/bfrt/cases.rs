@@ -1,6 +1,7 @@
 //! Updates that are right or wrong in one place, by the names of tables and fields: what a driver says to each is in answers.json.
 
-use super::check::{Table, Tables};
+use super::check::{Table, Tables, exactly};
+use super::held::entity;
 use bf::data_field::Value;
 use bf::update::Type;
 use zsr_control_plane::bfrt::proto as bf;
@@ -14,16 +15,12 @@ struct Rows<'a>(u32, &'a Table);
 
 impl Rows<'_> {
     fn of<'a>(tables: &'a Tables, name: &str) -> Rows<'a> {
-        let found = tables.0.iter().find(|(_, t)| t.name.ends_with(name));
-        let (id, table) = found.unwrap_or_else(|| panic!("no table {name}"));
-        Rows(*id, table)
+        let (id, table) = tables.named(name).unwrap_or_else(|| panic!("no table {name}"));
+        Rows(id, table)
     }
 
     fn key(&self, fields: &[(&str, &[u8])]) -> bf::TableKey {
-        let field = |(name, value): &(&str, &[u8])| bf::KeyField {
-            field_id: self.1.key_number(name),
-            match_type: Some(bf::key_field::MatchType::Exact(bf::key_field::Exact { value: value.to_vec() })),
-        };
+        let field = |(name, value): &(&str, &[u8])| exactly(self.1.key_number(name), value.to_vec());
         bf::TableKey { fields: fields.iter().map(field).collect() }
     }
 
@@ -43,8 +40,7 @@ impl Rows<'_> {
             data,
             ..Default::default()
         };
-        let entity = Some(bf::Entity { entity: Some(bf::entity::Entity::TableEntry(entry)) });
-        bf::Update { r#type: kind.into(), entity }
+        bf::Update { r#type: kind.into(), entity: Some(entity(entry)) }
     }
 }
 

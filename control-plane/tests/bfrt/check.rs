@@ -56,6 +56,11 @@ fn fields(json: &Json) -> Vec<Field> {
 }
 
 impl Tables {
+    /// The table whose name ends in `name`, with its number.
+    pub fn named(&self, name: &str) -> Option<(u32, &Table)> {
+        self.0.iter().find(|(_, t)| t.name.ends_with(name)).map(|(id, t)| (*id, t))
+    }
+
     pub fn read(files: &[&str]) -> Self {
         let mut out = HashMap::new();
         for file in files {
@@ -78,6 +83,12 @@ impl Tables {
         }
         Tables(out)
     }
+}
+
+/// A field of a key.
+pub fn exactly(field_id: u32, value: Vec<u8>) -> bf::KeyField {
+    let exact = bf::key_field::Exact { value };
+    bf::KeyField { field_id, match_type: Some(bf::key_field::MatchType::Exact(exact)) }
 }
 
 impl Table {
@@ -112,9 +123,7 @@ impl Table {
             let bytes = f.width.div_ceil(8) as usize;
             let mut exact = vec![0; bytes.saturating_sub(8)];
             exact.extend_from_slice(&value.to_be_bytes()[8 - bytes.min(8)..]);
-            let exact = bf::key_field::Exact { value: exact };
-            let match_type = Some(bf::key_field::MatchType::Exact(exact));
-            key.push(bf::KeyField { field_id: f.id, match_type });
+            key.push(exactly(f.id, exact));
         }
         if left != 0 {
             return None;
@@ -152,9 +161,7 @@ impl Table {
 
     /// The key of one number.
     pub fn key_of(&self, number: u32) -> bf::TableKey {
-        let exact = bf::key_field::Exact { value: number.to_be_bytes().to_vec() };
-        let match_type = Some(bf::key_field::MatchType::Exact(exact));
-        bf::TableKey { fields: vec![bf::KeyField { field_id: self.keys[0].id, match_type }] }
+        bf::TableKey { fields: vec![exactly(self.keys[0].id, number.to_be_bytes().to_vec())] }
     }
 
     /// What a fixed row has before anybody writes it. Local ports 68 to 71 of a Tofino 1 always recirculate.

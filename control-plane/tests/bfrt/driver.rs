@@ -1,7 +1,7 @@
 //! The controller at the vendor's own driver, beside the recording server (tests/tofino/run).
 
 use super::cases;
-use super::flows::{Rig, flow, life_of, runtime};
+use super::flows::{FLOW_TABLES, Rig, flow, life_of, runtime};
 use super::server::Recorder;
 use zsr_api::controller::{self as proto, FlowKind};
 use zsr_control_plane::bfrt::proto as bf;
@@ -20,13 +20,18 @@ fn drivers() -> Vec<(Chip, String)> {
     found
 }
 
+/// Hosts before that driver, and the recorder beside it.
+fn rig(chip: Chip, address: &str, pipes: u32) -> Rig {
+    let runtime = runtime();
+    let recorder = runtime.block_on(Recorder::beside(address));
+    Rig::before(chip, recorder, None, pipes, runtime)
+}
+
 #[test]
 fn a_life_at_the_driver() {
     for (chip, address) in drivers() {
         for pipes in [1, 4] {
-            let runtime = runtime();
-            let recorder = runtime.block_on(Recorder::beside(&address));
-            life_of(Rig::before(chip, recorder, None, pipes, runtime));
+            life_of(rig(chip, &address, pipes));
         }
     }
 }
@@ -36,9 +41,7 @@ fn a_life_at_the_driver() {
 fn many_flows_at_the_driver() {
     let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(20);
     for (chip, address) in drivers() {
-        let runtime = runtime();
-        let recorder = runtime.block_on(Recorder::beside(&address));
-        let rig = Rig::before(chip, recorder, None, 1, runtime);
+        let rig = rig(chip, &address, 1);
         let controller = rig.start().expect("a controller");
         let mut client = rig.client(&controller);
         let begun = std::time::Instant::now();
@@ -79,9 +82,8 @@ fn recorded() -> Answers {
 #[test]
 fn right_and_wrong_at_the_driver() {
     for (chip, address) in drivers() {
-        let runtime = runtime();
-        let recorder = runtime.block_on(Recorder::beside(&address));
-        let rig = Rig::before(chip, recorder.clone(), None, 1, runtime);
+        let rig = rig(chip, &address, 1);
+        let recorder = &rig.recorder;
         let controller = rig.start().expect("a controller");
         let cases = cases::all(&recorder.state().tables, chip);
         let mut said = Vec::new();
@@ -105,32 +107,16 @@ fn right_and_wrong_at_the_driver() {
 /// Tables of the program that grow with flows hold as many entries as they say, and what is beyond is refused by name.
 #[test]
 fn full_tables_at_the_driver() {
-    const TABLES: [&str; 12] = [
-        ".peers",
-        ".routes",
-        ".qps",
-        ".producers",
-        ".producer_rings",
-        ".producer_list",
-        ".members",
-        ".flows",
-        ".worker_rings",
-        ".workers",
-        ".doorbells",
-        ".stations",
-    ];
     for (chip, address) in drivers() {
-        let runtime = runtime();
-        let recorder = runtime.block_on(Recorder::beside(&address));
-        let rig = Rig::before(chip, recorder.clone(), None, 1, runtime);
+        let rig = rig(chip, &address, 1);
+        let recorder = &rig.recorder;
         let controller = rig.start().expect("a controller");
         let mut short = Vec::new();
-        for name in TABLES {
+        for name in FLOW_TABLES.into_iter().chain([".stations"]) {
             let (id, size) = {
                 let state = recorder.state();
-                let (id, table) =
-                    state.tables.0.iter().find(|(_, t)| t.name.ends_with(name)).expect("a table");
-                (*id, table.size)
+                let (id, table) = state.tables.named(name).expect("a table");
+                (id, table.size)
             };
             let insert = |number| {
                 let entry = recorder.state().tables.0[&id].one_of_many(id, number)?;

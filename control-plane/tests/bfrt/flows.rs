@@ -29,6 +29,20 @@ use zsr_soft_switch::{Switch, SwitchConfig, control_queue};
 use zsr_topology::{Chip, Pipes, Topology};
 
 const HOSTS: usize = 4;
+/// The program's tables that grow with flows.
+pub(super) const FLOW_TABLES: [&str; 11] = [
+    ".peers",
+    ".routes",
+    ".qps",
+    ".producers",
+    ".producer_rings",
+    ".producer_list",
+    ".members",
+    ".flows",
+    ".worker_rings",
+    ".workers",
+    ".doorbells",
+];
 
 pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
@@ -37,7 +51,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
 /// Hosts with NICs and agents, and a recorder in place of their switch.
 pub(super) struct Rig {
     chip: Chip,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     topology: Topology,
     folder: tempfile::TempDir,
     pub(super) runtime: tokio::runtime::Runtime,
@@ -190,20 +204,7 @@ impl Rig {
 
     /// Entries of flows, less the probe; groups, less those that are always there; their nodes.
     pub(super) fn of_flows(&self) -> (usize, usize, usize) {
-        let tables = [
-            ".peers",
-            ".routes",
-            ".qps",
-            ".producers",
-            ".producer_rings",
-            ".producer_list",
-            ".members",
-            ".flows",
-            ".worker_rings",
-            ".workers",
-            ".doorbells",
-        ];
-        let entries: usize = tables.iter().map(|t| self.count(t)).sum();
+        let entries: usize = FLOW_TABLES.iter().map(|t| self.count(t)).sum();
         let base = self.base_groups();
         (entries - 1, self.count("$pre.mgid") - base, self.count("$pre.node") - base)
     }

@@ -20,6 +20,9 @@ use zsr_control_plane::bfrt::proto as bf;
 
 /// Name of the program.
 pub const PROGRAM: &str = "zsr";
+/// All pipes, both directions.
+const EVERYWHERE: bf::TargetDevice =
+    bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff };
 
 /// The server, and the way to look into it.
 #[derive(Clone, Debug)]
@@ -88,7 +91,7 @@ impl Recorder {
     pub async fn at_driver(&self, updates: Vec<bf::Update>) -> Vec<String> {
         let number = updates.len();
         let request = bf::WriteRequest {
-            target: Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }),
+            target: Some(EVERYWHERE),
             client_id: 1,
             updates,
             p4_name: PROGRAM.into(),
@@ -101,13 +104,15 @@ impl Recorder {
     pub async fn row(&self, name: &str, key: u32) -> HashMap<String, Value> {
         let request = {
             let state = self.state();
-            let (&table_id, table) =
-                state.tables.0.iter().find(|(_, t)| t.name.ends_with(name)).expect("a table");
+            let (table_id, table) = state.tables.named(name).expect("a table");
             let asked =
                 bf::TableEntry { table_id, value: Some(Key::Key(table.key_of(key))), ..Default::default() };
-            let target =
-                Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff });
-            bf::ReadRequest { target, client_id: 1, entities: vec![entity(asked)], p4_name: PROGRAM.into() }
+            bf::ReadRequest {
+                target: Some(EVERYWHERE),
+                client_id: 1,
+                entities: vec![entity(asked)],
+                p4_name: PROGRAM.into(),
+            }
         };
         let (entities, _) = match &self.driver {
             Some(driver) => driver.read(request).await,
@@ -128,7 +133,7 @@ impl Recorder {
     /// Entries of the table whose name ends in `name`.
     pub fn held(&self, name: &str) -> Vec<(Vec<u64>, String, HashMap<String, Value>)> {
         let state = self.state();
-        let id = state.tables.0.iter().find(|(_, t)| t.name.ends_with(name)).map(|(id, _)| *id);
+        let id = state.tables.named(name).map(|(id, _)| id);
         let entries = id.and_then(|id| state.entries.get(&id)).into_iter().flatten();
         entries.map(|(key, (action, data, _))| (key.clone(), action.clone(), data.clone())).collect()
     }
