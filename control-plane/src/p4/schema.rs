@@ -68,14 +68,14 @@ pub type Key = u64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     pub tables: HashMap<String, Object>,
-    /// By themselves, or by [`Schema::action_of`] where each table's have numbers of their own.
+    /// By [`Schema::action_of`].
     pub actions: HashMap<String, Object>,
     pub counters: HashMap<String, u32>,
     pub digests: HashMap<String, u32>,
     pub clock: Clock,
 }
 
-/// The program of a switch: P4Info, indexed by alias, or what stands in its place.
+/// The program of a switch: P4Info, indexed by the tables' aliases and the actions' names, or what stands in its place.
 #[derive(Clone, Debug)]
 pub struct Schema(Parts);
 
@@ -83,6 +83,8 @@ impl Schema {
     /// Indexes `info`.
     pub fn new(info: &P4Info) -> Self {
         let mut schema = Parts::default();
+        let named = info.actions.iter().filter_map(|a| Some((a.preamble.as_ref()?, a)));
+        let actions: HashMap<u32, _> = named.map(|(pre, a)| (pre.id, (pre, a))).collect();
         for t in &info.tables {
             let Some(pre) = &t.preamble else { continue };
             let exact = Some(match_field::Match::MatchType(match_field::MatchType::Exact as i32));
@@ -94,15 +96,17 @@ impl Schema {
                 .collect();
             let object = Object { id: pre.id, fields, size: u32::try_from(t.size).unwrap_or(0) };
             schema.tables.insert(pre.alias.clone(), object);
-        }
-        for a in &info.actions {
-            let Some(pre) = &a.preamble else { continue };
-            let fields = a
-                .params
-                .iter()
-                .map(|p| Part { id: p.id, name: p.name.clone(), bits: p.bitwidth as u32 })
-                .collect();
-            schema.actions.insert(pre.alias.clone(), Object { id: pre.id, fields, size: 0 });
+            for (action, a) in t.action_refs.iter().filter_map(|a| actions.get(&a.id)) {
+                let fields = a
+                    .params
+                    .iter()
+                    .map(|p| Part { id: p.id, name: p.name.clone(), bits: p.bitwidth as u32 })
+                    .collect();
+                // Its alias is longer where another control has an action of its name.
+                let name = action.name.rsplit('.').next().unwrap_or_default();
+                let object = Object { id: action.id, fields, size: 0 };
+                schema.actions.insert(Self::action_of(&pre.alias, name), object);
+            }
         }
         for c in &info.counters {
             if let Some(pre) = &c.preamble {
@@ -153,8 +157,8 @@ impl Schema {
     }
 
     fn action(&self, table: &str, action: &str) -> Result<&Object, SchemaError> {
-        let own = self.0.actions.get(&Self::action_of(table, action));
-        own.map_or_else(|| find(&self.0.actions, "action", action), Ok)
+        let missing = || SchemaError::Missing { kind: "action", name: action.into() };
+        self.0.actions.get(&Self::action_of(table, action)).ok_or_else(missing)
     }
 
     /// Id of table `name`.
@@ -259,6 +263,7 @@ pub(crate) fn canonical(value: u64) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::p4::Artifacts;
+    use p4runtime_proto::p4::config::v1::Action;
 
     fn schema() -> Schema {
         Schema::new(&Artifacts::built_in().unwrap().p4info)
@@ -269,6 +274,21 @@ mod tests {
         let e = schema().untyped("qpz", &[], "qp", &[]).unwrap_err();
         assert_eq!(e, SchemaError::Missing { kind: "table", name: "qpz".into() });
         assert!(schema().counter("nothing").is_err());
+    }
+
+    #[test]
+    fn an_action_is_its_tables_whatever_other_controls_call_theirs() {
+        let mut info = Artifacts::built_in().unwrap().p4info;
+        let cross = info.actions.iter_mut().find(|a| a.preamble.as_ref().is_some_and(|p| p.alias == "cross"));
+        let own = cross.and_then(|a| a.preamble.as_mut()).unwrap();
+        own.alias = "own_address.cross".into();
+        let id = own.id;
+        let mut other = own.clone();
+        other.id += 1;
+        other.name = "IngressShell.cross".into();
+        other.alias = "IngressShell.cross".into();
+        info.actions.push(Action { preamble: Some(other), ..Default::default() });
+        assert_eq!(Schema::new(&info).action("own_ip", "cross").unwrap().id, id);
     }
 
     #[test]
