@@ -295,16 +295,8 @@ impl BfrtClient {
     ) -> Result<(), ClientError> {
         let mut updates = updates.into_iter().peekable();
         while updates.peek().is_some() {
-            let request = bf::WriteRequest {
-                target: Some(target),
-                client_id: CLIENT_ID,
-                updates: updates.by_ref().take(2 * UPDATES_PER_WRITE).collect(),
-                atomicity: bf::write_request::Atomicity::ContinueOnError.into(),
-                p4_name: self.reader.program.clone(),
-            };
-            let _turn = self.reader.turn.lock().await;
-            let done = self.reader.rpc.clone().write(request).await;
-            done.map_err(|e| self.reader.refused("writing table entries", &e))?;
+            let some = updates.by_ref().take(2 * UPDATES_PER_WRITE).collect();
+            self.reader.write(target, some, "writing table entries").await?;
         }
         Ok(())
     }

@@ -17,6 +17,11 @@ use tonic::transport::Channel;
 
 /// Entries in one Read request.
 const ENTRIES_PER_READ: usize = 1024;
+/// From how many cells of a counter on the driver is to fetch the whole counter from the chip, rather than each cell by itself: a cell
+/// takes an instruction in every pipe and a barrier behind it, as the whole counter does.
+const CELLS_AT_ONCE: usize = 16;
+/// The driver's operation that fetches a counter.
+const SYNC: &str = "SyncCounters";
 
 /// A switch, for reading.
 #[derive(Clone, Debug)]
@@ -64,17 +69,26 @@ impl BfrtReader {
         Ok(groups::read(&self.info, &groups, &nodes))
     }
 
-    /// Cells of counters, given as (counter, index), in the order asked.
+    /// Cells of counters, given as (counter, index), in the order asked: what the chip has counted, not what the driver remembers.
     pub async fn cells(&self, cells: &[(u32, u16)]) -> Result<Vec<Cell>, ClientError> {
+        let mut asked = HashMap::<u32, usize>::new();
+        for &(counter, _) in cells {
+            *asked.entry(counter).or_default() += 1;
+        }
+        asked.retain(|_, cells| *cells >= CELLS_AT_ONCE);
+        self.fetch(asked.keys().copied()).await?;
         let mut found = HashMap::new();
         for some in cells.chunks(ENTRIES_PER_READ) {
             let one = |&(counter_id, index): &(u32, u16)| {
                 let index = Some(rt::Index { index: index.into() });
                 let entry = rt::CounterEntry { counter_id, index, data: None };
-                Ok(from_chip(convert::counter(&self.info, &entry)?))
+                let from_hw = !asked.contains_key(&counter_id);
+                let table_flags = Some(bf::TableFlags { from_hw, ..Default::default() });
+                Ok(bf::TableEntry { table_flags, ..convert::counter(&self.info, &entry)? })
             };
-            let asked = some.iter().map(one).collect::<Result<_, BfrtError>>().map_err(|e| self.unfit(e))?;
-            for entry in self.read(asked).await? {
+            let request =
+                some.iter().map(one).collect::<Result<_, BfrtError>>().map_err(|e| self.unfit(e))?;
+            for entry in self.read(request).await? {
                 if let Some((index, packets, bytes)) = convert::counter_back(&self.info, &entry) {
                     found.insert((entry.table_id, index), Cell { packets, bytes });
                 }
@@ -82,6 +96,41 @@ impl BfrtReader {
         }
         let cell = |&(counter, index): &(u32, u16)| found.get(&(counter, index.into())).copied();
         Ok(cells.iter().map(|c| cell(c).unwrap_or_default()).collect())
+    }
+
+    /// Has the driver take over what the chip has counted in these counters.
+    async fn fetch(&self, counters: impl Iterator<Item = u32>) -> Result<(), ClientError> {
+        let operation = |table_id| {
+            let operation = bf::TableOperation { table_id, table_operations_type: SYNC.into() };
+            bf::Update {
+                r#type: bf::update::Type::Insert.into(),
+                entity: Some(bf::Entity { entity: Some(bf::entity::Entity::TableOperation(operation)) }),
+            }
+        };
+        let updates: Vec<_> = counters.map(operation).collect();
+        match updates.is_empty() {
+            true => Ok(()),
+            false => self.write(everywhere(self.device), updates, "fetching counters from the chip").await,
+        }
+    }
+
+    /// One Write, of which the driver carries out what it can.
+    pub(super) async fn write(
+        &self,
+        target: bf::TargetDevice,
+        updates: Vec<bf::Update>,
+        what: &str,
+    ) -> Result<(), ClientError> {
+        let request = bf::WriteRequest {
+            target: Some(target),
+            client_id: self.client_id,
+            updates,
+            atomicity: bf::write_request::Atomicity::ContinueOnError.into(),
+            p4_name: self.program.clone(),
+        };
+        let _turn = self.turn.lock().await;
+        let done = self.rpc.clone().write(request).await;
+        done.map(drop).map_err(|e| self.refused(what, &e))
     }
 
     pub(super) async fn all_of(&self, table_id: u32) -> Result<Vec<bf::TableEntry>, ClientError> {
@@ -114,9 +163,9 @@ impl BfrtReader {
                 Err(e) if is_absent(&e) => break,
                 Err(e) => return Err(self.refused("reading it back", &e)),
             };
-            out.extend(response.entities.into_iter().filter_map(|e| {
-                let bf::entity::Entity::TableEntry(entry) = e.entity?;
-                Some(entry)
+            out.extend(response.entities.into_iter().filter_map(|e| match e.entity? {
+                bf::entity::Entity::TableEntry(entry) => Some(entry),
+                bf::entity::Entity::TableOperation(_) => None,
             }));
         }
         Ok(out)
@@ -134,11 +183,6 @@ impl BfrtReader {
 /// All pipes, both directions.
 pub(super) fn everywhere(device_id: u32) -> bf::TargetDevice {
     bf::TargetDevice { device_id, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }
-}
-
-/// Counters are read from the chip, not from what the driver remembers.
-fn from_chip(entry: bf::TableEntry) -> bf::TableEntry {
-    bf::TableEntry { table_flags: Some(bf::TableFlags { from_hw: true, ..Default::default() }), ..entry }
 }
 
 fn is_absent(status: &tonic::Status) -> bool {

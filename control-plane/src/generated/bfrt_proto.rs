@@ -154,7 +154,7 @@ pub mod update {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Entity {
-    #[prost(oneof = "entity::Entity", tags = "1")]
+    #[prost(oneof = "entity::Entity", tags = "1, 4")]
     pub entity: ::core::option::Option<entity::Entity>,
 }
 /// Nested message and enum types in `Entity`.
@@ -163,7 +163,18 @@ pub mod entity {
     pub enum Entity {
         #[prost(message, tag = "1")]
         TableEntry(super::TableEntry),
+        #[prost(message, tag = "4")]
+        TableOperation(super::TableOperation),
     }
+}
+/// In a Write: the driver carries it out, and answers when it has.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TableOperation {
+    #[prost(uint32, tag = "1")]
+    pub table_id: u32,
+    /// "SyncCounters": the driver takes over what the chip has counted
+    #[prost(string, tag = "2")]
+    pub table_operations_type: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TableEntry {

@@ -175,9 +175,9 @@ pub fn written(
 }
 
 pub fn table_entries(entities: &[bf::Entity]) -> impl Iterator<Item = &bf::TableEntry> {
-    entities.iter().filter_map(|e| {
-        let bf::entity::Entity::TableEntry(e) = e.entity.as_ref()?;
-        Some(e)
+    entities.iter().filter_map(|e| match e.entity.as_ref()? {
+        bf::entity::Entity::TableEntry(e) => Some(e),
+        bf::entity::Entity::TableOperation(_) => None,
     })
 }
 
@@ -198,21 +198,36 @@ pub fn read(
     its: &[bf::Entity],
 ) -> Vec<String> {
     let mut out = Vec::new();
-    let its: Vec<_> = table_entries(its).filter(|e| !e.is_default_entry).collect();
+    let key = |e: &bf::TableEntry| match &e.value {
+        Some(bf::table_entry::Value::Key(key)) => tables.0.get(&e.table_id)?.key(key).ok(),
+        _ => None,
+    };
+    let mut of_tables = HashMap::<u32, HashMap<Vec<u64>, &bf::TableEntry>>::new();
+    for e in table_entries(its).filter(|e| !e.is_default_entry) {
+        if let Some(key) = key(e) {
+            of_tables.entry(e.table_id).or_default().insert(key, e);
+        }
+    }
+    let none = (Entries::new(), HashMap::new());
     for asked in table_entries(asked) {
         let Some(table) = tables.0.get(&asked.table_id) else { continue };
-        let key = |e: &bf::TableEntry| match &e.value {
-            Some(bf::table_entry::Value::Key(key)) => table.key(key).ok(),
-            _ => None,
-        };
-        let of_table: HashMap<Vec<u64>, &bf::TableEntry> =
-            its.iter().filter(|e| e.table_id == asked.table_id).filter_map(|e| Some((key(e)?, *e))).collect();
+        let ours = held.get(&asked.table_id).unwrap_or(&none.0);
+        let its = of_tables.get(&asked.table_id).unwrap_or(&none.1);
         let one = key(asked);
-        let ours = held.get(&asked.table_id);
-        let ours =
-            || ours.into_iter().flatten().filter(|(key, _)| one.as_ref().is_none_or(|one| one == *key));
-        for (key, (_, _, entry)) in ours() {
-            let Some(its) = of_table.get(key) else {
+        let (ours, its): (Vec<_>, Vec<_>) = match &one {
+            Some(one) => (
+                ours.get_key_value(one).into_iter().collect(),
+                its.get(one).map(|_| one).into_iter().collect(),
+            ),
+            None => (ours.iter().collect(), its.keys().collect()),
+        };
+        if !table.has_fixed_rows() {
+            let known: std::collections::HashSet<_> = ours.iter().map(|(key, _)| *key).collect();
+            let others = its.iter().filter(|k| !known.contains(*k));
+            out.extend(others.map(|k| format!("{}: only the driver has {k:?}", table.name)));
+        }
+        for (key, (_, _, entry)) in ours {
+            let Some(its) = of_tables.get(&asked.table_id).and_then(|all| all.get(key)) else {
                 out.push(format!("{}: the driver does not have {key:?}", table.name));
                 continue;
             };
@@ -223,15 +238,6 @@ pub fn read(
                     out.push(format!("{}: {key:?}: the driver has {same:?} for {field:?}", table.name));
                 }
             }
-        }
-        if !table.has_fixed_rows() {
-            let known: Vec<_> = ours().map(|(key, _)| key).collect();
-            out.extend(
-                of_table
-                    .keys()
-                    .filter(|k| !known.contains(k))
-                    .map(|k| format!("{}: only the driver has {k:?}", table.name)),
-            );
         }
     }
     out

@@ -85,6 +85,9 @@ impl Tables {
     }
 }
 
+/// The packets of a counter.
+const COUNTED: &str = "$COUNTER_SPEC_PKTS";
+
 /// A field of a key.
 pub fn exactly(field_id: u32, value: Vec<u8>) -> bf::KeyField {
     let exact = bf::key_field::Exact { value };
@@ -99,7 +102,21 @@ impl Table {
 
     /// Whether its rows are there from the beginning, and stay.
     pub fn has_fixed_rows(&self) -> bool {
-        self.name.contains("pktgen.") || self.name.contains(".count_")
+        self.name.contains("pktgen.") || self.is_counter()
+    }
+
+    /// Whether it counts packets.
+    pub fn is_counter(&self) -> bool {
+        self.data.iter().any(|f| f.name == COUNTED)
+    }
+
+    /// A counter's cell with so many packets.
+    pub fn counted(&self, table_id: u32, cell: u32, packets: u64) -> bf::TableEntry {
+        let field = self.data.iter().find(|f| f.name == COUNTED).expect("a counter");
+        let value = Some(Value::Stream(packets.to_be_bytes().to_vec()));
+        let data = bf::TableData { action_id: 0, fields: vec![bf::DataField { field_id: field.id, value }] };
+        let value = Some(bf::table_entry::Value::Key(self.key_of(cell)));
+        bf::TableEntry { table_id, value, data: Some(data), ..Default::default() }
     }
 
     /// Entry `number` of many that differ in their keys, with zeros for data; none where nobody adds entries.

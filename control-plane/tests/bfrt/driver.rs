@@ -9,7 +9,7 @@ use zsr_topology::Chip;
 
 /// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program (tests/tofino/run):
 /// `ZSR_BFRT_TOFINO` and `ZSR_BFRT_TOFINO2` name them.
-fn drivers() -> Vec<(Chip, String)> {
+pub(super) fn drivers() -> Vec<(Chip, String)> {
     let mut found = Vec::new();
     for (chip, variable) in [(Chip::Tofino, "ZSR_BFRT_TOFINO"), (Chip::Tofino2, "ZSR_BFRT_TOFINO2")] {
         match std::env::var(variable).ok().filter(|address| !address.is_empty()) {
@@ -21,7 +21,7 @@ fn drivers() -> Vec<(Chip, String)> {
 }
 
 /// Hosts before that driver, and the recorder beside it.
-fn rig(chip: Chip, address: &str, pipes: u32) -> Rig {
+pub(super) fn rig(chip: Chip, address: &str, pipes: u32) -> Rig {
     let runtime = runtime();
     let recorder = runtime.block_on(Recorder::beside(address));
     Rig::before(chip, recorder, None, pipes, runtime)

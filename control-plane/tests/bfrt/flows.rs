@@ -60,7 +60,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    fn new(chip: Chip, program: &str) -> Self {
+    pub(super) fn new(chip: Chip, program: &str) -> Self {
         Self::speaking(chip, program, None, 1)
     }
 

@@ -35,6 +35,10 @@ pub struct State {
     pub room: Option<(&'static str, u64)>,
     /// Updates by kind and table.
     pub updates: Vec<(Type, String)>,
+    /// What the chip has counted, by counter and cell, in packets.
+    pub counted: HashMap<(u32, u64), u64>,
+    /// Counters that the driver was told to fetch from the chip.
+    pub fetched: Vec<String>,
     pub(super) stream: Option<mpsc::Sender<Result<bf::StreamMessageResponse, Status>>>,
     pub(super) bound: bool,
 }
@@ -42,10 +46,10 @@ pub struct State {
 impl State {
     /// Carries out one update, or says what is wrong with it.
     pub fn update(&mut self, update: &bf::Update) -> Result<(), String> {
-        let Some(bf::entity::Entity::TableEntry(entry)) =
-            update.entity.as_ref().and_then(|e| e.entity.as_ref())
-        else {
-            return Err("no entry".into());
+        let entry = match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
+            Some(bf::entity::Entity::TableEntry(entry)) => entry,
+            Some(bf::entity::Entity::TableOperation(operation)) => return self.operate(operation),
+            None => return Err("no entry".into()),
         };
         let kind = Type::try_from(update.r#type).map_err(|e| e.to_string())?;
         let Some(table) = self.tables.0.get(&entry.table_id) else {
@@ -116,6 +120,25 @@ impl State {
         Ok(())
     }
 
+    fn operate(&mut self, operation: &bf::TableOperation) -> Result<(), String> {
+        let (id, what) = (operation.table_id, &operation.table_operations_type);
+        let table = self.tables.0.get(&id).ok_or(format!("no table has number {id}"))?;
+        if !table.is_counter() || !["Sync", "SyncCounters"].contains(&what.as_str()) {
+            return Err(format!("{}: no operation {what}", table.name));
+        }
+        self.fetched.push(table.name.clone());
+        let cells: Vec<u64> = self.counted.keys().filter(|(t, _)| *t == id).map(|(_, cell)| *cell).collect();
+        cells.into_iter().for_each(|cell| self.take_over(id, cell));
+        Ok(())
+    }
+
+    /// The driver knows now what the chip has counted in that cell.
+    fn take_over(&mut self, id: u32, cell: u64) {
+        let Some(packets) = self.counted.get(&(id, cell)) else { return };
+        let entry = self.tables.0[&id].counted(id, cell as u32, *packets);
+        self.entries.entry(id).or_default().insert(vec![cell], (String::new(), HashMap::new(), entry));
+    }
+
     /// Every node that a group names is there and in no other group.
     fn groups(&self, changed: &str) -> Result<(), String> {
         if !changed.starts_with("$pre.m") && !changed.starts_with("$pre.node") {
@@ -123,7 +146,7 @@ impl State {
         }
         let (groups, nodes) = (self.of("$pre.mgid"), self.of("$pre.node"));
         let mut named = std::collections::HashSet::new();
-        for (group, (_, data, _)) in &groups {
+        for (group, (_, data, _)) in groups.into_iter().flatten() {
             let Some(Value::IntArrVal(ids)) = data.get("$MULTICAST_NODE_ID") else { continue };
             let Some(Value::BoolArrVal(valid)) = data.get("$MULTICAST_NODE_L1_XID_VALID") else {
                 return Err("$pre.mgid: lists of different lengths".into());
@@ -132,7 +155,7 @@ impl State {
                 return Err("$pre.mgid: lists of different lengths".into());
             }
             for &id in &ids.val {
-                if !nodes.contains_key(&vec![u64::from(id)]) {
+                if !nodes.is_some_and(|nodes| nodes.contains_key(&vec![u64::from(id)])) {
                     return Err(format!("$pre.mgid: group {group:?} names node {id:#x}, which is not there"));
                 }
                 if !named.insert(id) {
@@ -163,7 +186,7 @@ impl State {
         }
         if packet[EVENT] & ELSEWHERE != 0 {
             let group = u64::from(packet[GROUP]) << 8 | u64::from(packet[GROUP + 1]);
-            if !self.of("$pre.mgid").contains_key(&vec![group]) {
+            if !self.of("$pre.mgid").is_some_and(|groups| groups.contains_key(&vec![group])) {
                 self.problems.push(format!("a packet goes to group {group:#x}, which is not there"));
                 return;
             }
@@ -174,9 +197,9 @@ impl State {
     }
 
     /// The entries of a table.
-    fn of(&self, name: &str) -> Entries {
+    fn of(&self, name: &str) -> Option<&Entries> {
         let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
-        id.and_then(|id| self.entries.get(&id)).cloned().unwrap_or_default()
+        id.and_then(|id| self.entries.get(&id))
     }
 
     /// A worker says that it is idle.
@@ -242,10 +265,18 @@ impl State {
                 },
                 _ => None,
             };
+            let from_chip = asked.table_flags.is_some_and(|f| f.from_hw);
+            if let (Some(key), true, true) = (&key, from_chip, table.is_counter()) {
+                self.take_over(asked.table_id, key[0]);
+            }
+            let table = &self.tables.0[&asked.table_id];
             let default = key.is_none().then(|| table.default_entry(asked.table_id)).flatten();
-            let held = self.entries.get(&asked.table_id).into_iter().flatten();
-            let wanted = held.filter(|(k, _)| key.as_ref().is_none_or(|key| key == *k));
-            out.extend(wanted.map(|(_, (_, _, entry))| entity(entry.clone())));
+            if let Some(held) = self.entries.get(&asked.table_id) {
+                match &key {
+                    Some(key) => out.extend(held.get(key).map(|(_, _, entry)| entity(entry.clone()))),
+                    None => out.extend(held.values().map(|(_, _, entry)| entity(entry.clone()))),
+                }
+            }
             if let (Some(key), true) = (&key, out.len() == before) {
                 out.extend(
                     table

@@ -3,6 +3,7 @@
 mod beside;
 mod cases;
 mod check;
+mod counters;
 mod driver;
 mod files;
 mod flows;

@@ -41,6 +41,8 @@ impl Recorder {
             problems: Vec::new(),
             room: None,
             updates: Vec::new(),
+            counted: HashMap::new(),
+            fetched: Vec::new(),
             stream: None,
             bound: false,
         };
