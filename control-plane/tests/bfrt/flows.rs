@@ -52,7 +52,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
 pub(super) struct Rig {
     chip: Chip,
     pub(super) recorder: Recorder,
-    topology: Topology,
+    pub(super) topology: Topology,
     folder: tempfile::TempDir,
     pub(super) runtime: tokio::runtime::Runtime,
     stop: Arc<AtomicBool>,
@@ -77,6 +77,19 @@ impl Rig {
         pipes: u32,
         runtime: tokio::runtime::Runtime,
     ) -> Self {
+        let hosts: Vec<String> = (1..=HOSTS).map(|n| format!("h{n}")).collect();
+        Self::with(chip, recorder, compiled, pipes, (&hosts, "flows: []"), runtime)
+    }
+
+    /// With hosts of these names, and what follows them in a topology.
+    pub(super) fn with(
+        chip: Chip,
+        recorder: Recorder,
+        compiled: Option<&Path>,
+        pipes: u32,
+        (names, flows): (&[String], &str),
+        runtime: tokio::runtime::Runtime,
+    ) -> Self {
         let (handle, control) = control_queue(|| ());
         let (address, api) = runtime.block_on(async {
             let Some(compiled) = compiled else {
@@ -92,20 +105,17 @@ impl Rig {
         });
         // A port of four lanes begins at each fourth of a Tofino 1, one of eight at each eighth of a Tofino 2.
         let lanes = if chip == Chip::Tofino { 4 } else { 8 };
-        let hosts: Vec<String> =
-            (1..=HOSTS).map(|n| format!("  - {{name: h{n}, nic: {{interface: e{n}}}}}\n")).collect();
         let step = if chip == Chip::Tofino { 2 } else { 1 };
-        let link = |n: u32| {
-            let pipe = n * step % pipes;
-            format!("  - h{n} -> s1:{}\n", Pipes::port_in(pipe, lanes * n))
-        };
-        let links: Vec<String> = (1..=HOSTS as u32).map(link).collect();
+        let (mut hosts, mut links) = (String::new(), String::new());
+        for (name, n) in names.iter().zip(1..) {
+            let port = Pipes::port_in(n * step % pipes, lanes * n);
+            hosts += &format!("  - {{name: {name}, nic: {{interface: e{n}}}}}\n");
+            links += &format!("  - {name} -> s1:{port}\n");
+        }
         let text = format!(
             "switches:\n  - {{name: s1, kind: tofino, chip: {}, address: '{address}', {api}}}\n\
-             hosts:\n{}links:\n{}flows: []\n",
-            chip.name(),
-            hosts.concat(),
-            links.concat()
+             hosts:\n{hosts}links:\n{links}{flows}\n",
+            chip.name()
         );
         let topology =
             Topology::parse("rig.yaml".as_ref(), text.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -9,4 +9,5 @@ mod files;
 mod flows;
 mod held;
 mod server;
+mod topologies;
 mod wrong;
