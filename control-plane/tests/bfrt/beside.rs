@@ -5,7 +5,7 @@ use super::held::{Entries, entity};
 use super::server::PROGRAM;
 use bf::bf_runtime_client::BfRuntimeClient;
 use prost::Message;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -214,24 +214,23 @@ pub fn read(
         let ours = held.get(&asked.table_id).unwrap_or(&none.0);
         let its = of_tables.get(&asked.table_id).unwrap_or(&none.1);
         let one = key(asked);
-        let (ours, its): (Vec<_>, Vec<_>) = match &one {
-            Some(one) => (
-                ours.get_key_value(one).into_iter().collect(),
-                its.get(one).map(|_| one).into_iter().collect(),
-            ),
-            None => (ours.iter().collect(), its.keys().collect()),
+        let keys: BTreeSet<_> = match &one {
+            Some(one) => [one].into(),
+            None => ours.keys().chain(its.keys()).collect(),
         };
-        if !table.has_fixed_rows() {
-            let known: std::collections::HashSet<_> = ours.iter().map(|(key, _)| *key).collect();
-            let others = its.iter().filter(|k| !known.contains(*k));
-            out.extend(others.map(|k| format!("{}: only the driver has {k:?}", table.name)));
-        }
-        for (key, (_, _, entry)) in ours {
-            let Some(its) = of_tables.get(&asked.table_id).and_then(|all| all.get(key)) else {
-                out.push(format!("{}: the driver does not have {key:?}", table.name));
-                continue;
+        for key in keys {
+            let (mine, theirs) = match (ours.get(key), its.get(key)) {
+                (Some((_, _, mine)), Some(theirs)) => (mine.data.as_ref(), theirs.data.as_ref()),
+                (Some(_), None) => {
+                    out.push(format!("{}: the driver does not have {key:?}", table.name));
+                    continue;
+                }
+                (None, Some(_)) if !table.has_fixed_rows() => {
+                    out.push(format!("{}: only the driver has {key:?}", table.name));
+                    continue;
+                }
+                (None, _) => continue,
             };
-            let (mine, theirs) = (entry.data.as_ref(), its.data.as_ref());
             for field in mine.into_iter().flat_map(|d| &d.fields) {
                 let same = theirs.into_iter().flat_map(|d| &d.fields).find(|f| f.field_id == field.field_id);
                 if same.map(in_order) != Some(in_order(field)) {
