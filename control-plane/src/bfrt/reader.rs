@@ -180,7 +180,7 @@ impl BfrtReader {
     }
 }
 
-/// All pipes, both directions.
+/// The target of a request to all pipes, ingress and egress.
 pub(super) fn everywhere(device_id: u32) -> bf::TargetDevice {
     bf::TargetDevice { device_id, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff }
 }

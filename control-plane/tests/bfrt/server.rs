@@ -20,7 +20,7 @@ use zsr_control_plane::bfrt::proto as bf;
 
 /// Name of the program.
 pub const PROGRAM: &str = "zsr";
-/// All pipes, both directions.
+/// The target of a request to all pipes, ingress and egress.
 const EVERYWHERE: bf::TargetDevice =
     bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff };
 
