@@ -250,13 +250,24 @@ impl BfrtClient {
         Ok(out)
     }
 
-    /// Has the packet generator make `packet`, once.
-    pub async fn packet_out(&mut self, packet: &[u8]) -> Result<(), ClientError> {
-        // Behind those of the timers, in turn, so that one that follows at once does not overtake its forerunner.
+    /// Has the packet generator make each of `packets` once, in order.
+    pub async fn packets_out(&mut self, packets: &[Vec<u8>]) -> Result<(), ClientError> {
+        let (info, chip) = (self.reader.info.clone(), self.tofino.chip);
+        // Behind those of the timers, in turn, so that one that follows at once does not overtake its forerunner. None makes two packets
+        // of a Write: the first has to be out before its place in the buffer is written anew.
         let first = Timer::CLASSES as u32;
-        let app = first + self.next_app % (self.tofino.chip.generators() - first);
-        self.next_app = self.next_app.wrapping_add(1);
-        self.write_to_generator(chip::generate(&self.reader.info, self.tofino.chip, app, packet, None)).await
+        let own = chip.generators() - first;
+        for some in packets.chunks(own as usize) {
+            let mut updates = Vec::new();
+            for packet in some {
+                let app = first + self.next_app % own;
+                self.next_app = self.next_app.wrapping_add(1);
+                let made = chip::generate(&info, chip, app, packet, None);
+                updates.extend(made.map_err(|e| self.reader.unfit(e))?);
+            }
+            self.write_to_generator(Ok(updates)).await?;
+        }
+        Ok(())
     }
 
     /// The reports from now on; `None` if somebody has them already.

@@ -67,11 +67,22 @@ impl WorkerState {
 impl Controller {
     /// Asks a worker how it is.
     pub(super) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, ControllerError> {
+        self.ask_behind(work, Vec::new(), worker).await
+    }
+
+    /// Sends `packets` to the data plane, and asks a worker behind them how it is.
+    async fn ask_behind(
+        &self,
+        work: &mut Work,
+        mut packets: Vec<Vec<u8>>,
+        worker: u16,
+    ) -> Result<WorkerState, ControllerError> {
         let mut answers = self.0.states.subscribe();
         let (begun, mut patience) = (Instant::now(), ANSWER);
         // Without a session nobody hears the answer.
         while begun.elapsed() < NO_ANSWER && self.is_open() {
-            work.switch.packet_out(admin::query(worker, self.0.plane.pipes())).await?;
+            packets.push(admin::query(worker, self.0.plane.pipes()));
+            work.switch.packets_out(std::mem::take(&mut packets)).await?;
             let asked = Instant::now();
             while let Some(left) = patience.checked_sub(asked.elapsed()) {
                 match tokio::time::timeout(left, answers.recv()).await {
@@ -85,11 +96,6 @@ impl Controller {
         }
         let message = format!("switch `{}` does not answer for worker {worker}", self.switch_name());
         Err(ControllerError::new(ErrorKind::Unavailable, message))
-    }
-
-    /// Waits until the data plane has taken all packets that it was sent before.
-    async fn caught_up(&self, work: &mut Work) -> Result<(), ControllerError> {
-        self.ask(work, self.0.plane.room().probe()).await.map(|_| ())
     }
 
     /// Waits until those of `workers`, which are held, have nothing under way, for at most `time`; says which of them have
@@ -141,14 +147,12 @@ impl Controller {
         self.reset(work, &resets).await
     }
 
-    /// Sets registers.
+    /// Sets registers, and waits until that is done.
     pub(super) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
-            for reset in some {
-                work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
-            }
+            let packets = some.iter().map(|r| r.packet(self.0.plane.pipes())).collect();
             // Resets are answered by nothing.
-            self.caught_up(work).await?;
+            self.ask_behind(work, packets, self.0.plane.room().probe()).await?;
         }
         Ok(())
     }
@@ -206,13 +210,11 @@ impl Controller {
             (ring.ids.data.psn, ring.ids.poll.psn) = (psn, 0);
             self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
         }
-        let reset = Reset { worker, head, consumer_tail: tail, psn, ..Default::default() };
-        work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
+        let mut resets = vec![Reset { worker, head, consumer_tail: tail, psn, ..Default::default() }];
         for (ring, consumer_tail) in rings.iter().zip(tails) {
-            let poll = Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() };
-            work.switch.packet_out(poll.packet(self.0.plane.pipes())).await?;
+            resets.push(Reset { poll_qp: ring.ids.poll.index, consumer_tail, ..Default::default() });
         }
-        self.caught_up(work).await
+        self.reset(work, &resets).await
     }
 
     /// What the agents say of these rings, of all of them.
@@ -257,10 +259,8 @@ impl Controller {
             psn: ring.ids.data.psn,
             ..Default::default()
         };
-        work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
         let poll = Reset { poll_qp: ring.ids.poll.index, ..Default::default() };
-        work.switch.packet_out(poll.packet(self.0.plane.pipes())).await?;
-        self.caught_up(work).await
+        self.reset(work, &[reset, poll]).await
     }
 
     /// Has workers look at once at what they wait for, in place of when their back-off ends.
@@ -307,10 +307,7 @@ impl Controller {
     }
 
     async fn clean(&self, work: &mut Work, numbers: &[Number]) -> Result<(), ControllerError> {
-        for reset in resets(numbers) {
-            work.switch.packet_out(reset.packet(self.0.plane.pipes())).await?;
-        }
-        self.caught_up(work).await?;
+        self.reset(work, &resets(numbers)).await?;
         Ok(work.switch.update(self.zeros(numbers)?.into_iter()).await?)
     }
 }

@@ -223,9 +223,19 @@ impl SwitchClient {
 
     /// Has the switch take `packet` as one of the controller's.
     pub async fn packet_out(&mut self, packet: Vec<u8>) -> Result<(), ClientError> {
+        self.packets_out(vec![packet]).await
+    }
+
+    /// Has the switch take `packets` as the controller's, in order.
+    pub async fn packets_out(&mut self, packets: Vec<Vec<u8>>) -> Result<(), ClientError> {
         match &mut self.session {
-            Session::P4Runtime(session) | Session::Chip(session, _) => session.packet_out(packet).await,
-            Session::Bfrt(client) => client.packet_out(&packet).await,
+            Session::P4Runtime(session) | Session::Chip(session, _) => {
+                for packet in packets {
+                    session.packet_out(packet).await?;
+                }
+                Ok(())
+            }
+            Session::Bfrt(client) => client.packets_out(&packets).await,
         }
     }
 

@@ -5,7 +5,7 @@ use bf::data_field::Value;
 use bf::table_entry::Value as Key;
 use bf::update::Type;
 use prost::Message;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use zsr_control_plane::bfrt::proto as bf;
@@ -35,6 +35,10 @@ pub struct State {
     pub room: Option<(&'static str, u64)>,
     /// Updates by kind and table.
     pub updates: Vec<(Type, String)>,
+    /// Packets that the generator has made once, without its own bytes.
+    pub packets: Vec<Vec<u8>>,
+    /// Applications that have made one in this Write.
+    pub(super) one_shots: HashSet<u64>,
     /// What the chip has counted, by counter and cell, in packets.
     pub counted: HashMap<(u32, u64), u64>,
     /// Counters that the driver was told to fetch from the chip.
@@ -184,6 +188,14 @@ impl State {
             self.problems.push(format!("not a frame of the generator's: {packet:?}"));
             return;
         }
+        if !self.one_shots.insert(key[0]) {
+            self.problems.push(format!(
+                "application {} makes two packets in one Write: is the first one out?",
+                key[0]
+            ));
+            return;
+        }
+        self.packets.push(packet.clone());
         if packet[EVENT] & ELSEWHERE != 0 {
             let group = u64::from(packet[GROUP]) << 8 | u64::from(packet[GROUP + 1]);
             if !self.of("$pre.mgid").is_some_and(|groups| groups.contains_key(&vec![group])) {
@@ -232,6 +244,7 @@ impl State {
 
     pub(super) fn write(&mut self, request: &bf::WriteRequest) -> Result<(), Status> {
         self.request(request.client_id, &request.p4_name, request.target);
+        self.one_shots.clear();
         let mut parts = Vec::new();
         for update in &request.updates {
             let done = self.update(update);

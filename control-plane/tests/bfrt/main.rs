@@ -8,6 +8,7 @@ mod driver;
 mod files;
 mod flows;
 mod held;
+mod packets;
 mod server;
 mod topologies;
 mod wrong;

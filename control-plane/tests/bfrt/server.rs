@@ -8,13 +8,14 @@ use super::held::{State, entity};
 use bf::bf_runtime_server::{BfRuntime, BfRuntimeServer};
 use bf::data_field::Value;
 use bf::table_entry::Value as Key;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 use zsr_control_plane::bfrt::proto as bf;
 
@@ -41,6 +42,8 @@ impl Recorder {
             problems: Vec::new(),
             room: None,
             updates: Vec::new(),
+            packets: Vec::new(),
+            one_shots: HashSet::new(),
             counted: HashMap::new(),
             fetched: Vec::new(),
             stream: None,
@@ -76,7 +79,9 @@ impl Recorder {
         let address = listener.local_addr().expect("bound");
         let service = BfRuntimeServer::new(self.clone()).max_decoding_message_size(64 << 20);
         let server = tonic::transport::Server::builder().add_service(service);
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        // As a driver's: an answer in several segments waits for no acknowledgement.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        tokio::spawn(server.serve_with_incoming(incoming));
         address
     }
 
