@@ -69,7 +69,8 @@ fn port_of(replica: &rt::Replica) -> Option<u32> {
     }
 }
 
-/// Nodes come before their group names them, and go when it does not any more.
+/// Nodes come before their group names them, and go when it does not any more. A group that is there gets and loses single nodes: the driver
+/// would make it anew for a whole list, which takes the longer the more nodes it has, and none of them gets a copy meanwhile.
 fn change(info: &Info, kind: Type, id: u16, old: &Group, new: &Group) -> Result<Vec<bf::Update>, BfrtError> {
     let mut out = Vec::new();
     for (instance, ports) in new {
@@ -79,22 +80,40 @@ fn change(info: &Info, kind: Type, id: u16, old: &Group, new: &Group) -> Result<
             None => out.push(update(Type::Insert, node(info, id, *instance, Some(ports))?)),
         }
     }
-    let row = Row::of(info, GROUP)?.key("$MGID", id.into())?;
-    let entry = if kind == Type::Delete {
-        row.entry()
-    } else {
-        let nodes: Vec<u32> = new.keys().map(|&instance| node_id(id, instance)).collect();
-        let none = vec![0; nodes.len()];
-        row.with("$MULTICAST_NODE_L1_XID_VALID", Value::Bools(vec![false; nodes.len()]))?
-            .with("$MULTICAST_NODE_L1_XID", Value::Numbers(none))?
-            .with(NODES, Value::Numbers(nodes))?
-            .entry()
-    };
-    out.push(update(kind, entry));
-    for instance in old.keys().filter(|i| !new.contains_key(i)) {
-        out.push(update(Type::Delete, node(info, id, *instance, None)?));
+    let come: Vec<u16> = new.keys().filter(|i| !old.contains_key(i)).copied().collect();
+    let gone: Vec<u16> = old.keys().filter(|i| !new.contains_key(i)).copied().collect();
+    match kind {
+        Type::Modify => {
+            if !come.is_empty() {
+                out.push(update(Type::ModifyInc, naming(info, id, &come)?));
+            }
+            if !gone.is_empty() {
+                let table_flags = Some(bf::TableFlags { mod_del: true, ..Default::default() });
+                let entry = bf::TableEntry { table_flags, ..naming(info, id, &gone)? };
+                out.push(update(Type::ModifyInc, entry));
+            }
+        }
+        Type::Delete => out.push(update(kind, group(info, id)?.entry())),
+        _ => out.push(update(kind, naming(info, id, &new.keys().copied().collect::<Vec<_>>())?)),
+    }
+    for instance in gone {
+        out.push(update(Type::Delete, node(info, id, instance, None)?));
     }
     Ok(out)
+}
+
+fn group(info: &Info, id: u16) -> Result<Row<'_>, BfrtError> {
+    Row::of(info, GROUP)?.key("$MGID", id.into())
+}
+
+/// The group with the nodes of these instances.
+fn naming(info: &Info, id: u16, instances: &[u16]) -> Result<bf::TableEntry, BfrtError> {
+    let nodes: Vec<u32> = instances.iter().map(|&instance| node_id(id, instance)).collect();
+    Ok(group(info, id)?
+        .with("$MULTICAST_NODE_L1_XID_VALID", Value::Bools(vec![false; nodes.len()]))?
+        .with("$MULTICAST_NODE_L1_XID", Value::Numbers(vec![0; nodes.len()]))?
+        .with(NODES, Value::Numbers(nodes))?
+        .entry())
 }
 
 fn node_id(group: u16, instance: u16) -> u32 {

@@ -3,6 +3,7 @@
 use super::check::{Table, Tables, exactly};
 use super::held::entity;
 use bf::data_field::Value;
+use bf::entity::Entity;
 use bf::update::Type;
 use zsr_control_plane::bfrt::proto as bf;
 use zsr_topology::Chip;
@@ -143,6 +144,14 @@ fn of_chip(tables: &Tables, chip: Chip) -> Vec<Case> {
         )
     };
     let group_key = || group.key(&[("$MGID", &[0x7f, 0])]);
+    let gets = |nodes: &[u32]| group.update(Type::ModifyInc, group_key(), Some(lists(nodes)));
+    let loses = |nodes: &[u32]| {
+        let mut update = gets(nodes);
+        if let Some(Entity::TableEntry(entry)) = update.entity.as_mut().and_then(|e| e.entity.as_mut()) {
+            entry.table_flags = Some(bf::TableFlags { mod_del: true, ..Default::default() });
+        }
+        update
+    };
     let session = Rows::of(tables, "$mirror.cfg");
     let mirror = |id: u16| {
         let data = session.data(
@@ -183,6 +192,17 @@ fn of_chip(tables: &Tables, chip: Chip) -> Vec<Case> {
             vec![node.update(Type::Insert, node_key(0x7f0_0002), node_of(600))],
         ),
         ("a group", vec![group.update(Type::Insert, group_key(), Some(lists(&[0x7f0_0001])))]),
+        (
+            "a group that gets a node",
+            vec![node.update(Type::Insert, node_key(0x7f0_0003), node_of(9)), gets(&[0x7f0_0003])],
+        ),
+        ("a group that gets a node that it has", vec![gets(&[0x7f0_0003])]),
+        ("a group that gets a node that is not there", vec![gets(&[9])]),
+        (
+            "a group that loses a node",
+            vec![loses(&[0x7f0_0003]), node.update(Type::Delete, node_key(0x7f0_0003), None)],
+        ),
+        ("a group that loses a node that it has not", vec![loses(&[9])]),
         ("the end of a group", vec![group.update(Type::Delete, group_key(), None)]),
         ("the end of a node", vec![node.update(Type::Delete, node_key(0x7f0_0001), None)]),
         ("the last mirror session", mirror(last)),

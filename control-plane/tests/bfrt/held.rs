@@ -28,6 +28,8 @@ pub type Entries = BTreeMap<Vec<u64>, (String, HashMap<String, Value>, bf::Table
 pub struct State {
     pub(super) tables: Tables,
     pub(super) files: (String, String),
+    /// The learn filter of reports.
+    pub(super) report: serde_json::Value,
     pub(super) entries: HashMap<u32, Entries>,
     /// What was wrong.
     pub problems: Vec<String>,
@@ -56,6 +58,10 @@ impl State {
             None => return Err("no entry".into()),
         };
         let kind = Type::try_from(update.r#type).map_err(|e| e.to_string())?;
+        let (kind, entry) = match kind {
+            Type::ModifyInc => (Type::Modify, &self.changed(entry)?),
+            kind => (kind, entry),
+        };
         let Some(table) = self.tables.0.get(&entry.table_id) else {
             return Err(format!("no table has number {}", entry.table_id));
         };
@@ -83,6 +89,10 @@ impl State {
             // The driver takes it as a new value.
             (Type::Insert, true) if name == "$pre.prune" => {}
             (Type::Insert, true) => return Err(format!("{name}: {key:?} is there already")),
+            (Type::Modify, true) if name == "$pre.mgid" && update.r#type == i32::from(kind) => {
+                self.problems
+                    .push(format!("{name}: {key:?} is made anew, and its nodes get nothing meanwhile"));
+            }
             (Type::Modify | Type::Delete, false) if !fixed => {
                 return Err(format!("{name}: {key:?} is not there"));
             }
@@ -124,6 +134,21 @@ impl State {
         Ok(())
     }
 
+    /// The driver has refused this one.
+    pub(super) fn forget(&mut self, update: &bf::Update) {
+        let Some(bf::entity::Entity::TableEntry(entry)) =
+            update.entity.as_ref().and_then(|e| e.entity.as_ref())
+        else {
+            return;
+        };
+        let (table, held) = (self.tables.0.get(&entry.table_id), self.entries.get_mut(&entry.table_id));
+        if let (Some(Key::Key(key)), Some(table), Some(held)) = (&entry.value, table, held)
+            && let Ok(key) = table.key(key)
+        {
+            held.remove(&key);
+        }
+    }
+
     fn operate(&mut self, operation: &bf::TableOperation) -> Result<(), String> {
         let (id, what) = (operation.table_id, &operation.table_operations_type);
         let table = self.tables.0.get(&id).ok_or(format!("no table has number {id}"))?;
@@ -141,33 +166,6 @@ impl State {
         let Some(packets) = self.counted.get(&(id, cell)) else { return };
         let entry = self.tables.0[&id].counted(id, cell as u32, *packets);
         self.entries.entry(id).or_default().insert(vec![cell], (String::new(), HashMap::new(), entry));
-    }
-
-    /// Every node that a group names is there and in no other group.
-    fn groups(&self, changed: &str) -> Result<(), String> {
-        if !changed.starts_with("$pre.m") && !changed.starts_with("$pre.node") {
-            return Ok(());
-        }
-        let (groups, nodes) = (self.of("$pre.mgid"), self.of("$pre.node"));
-        let mut named = std::collections::HashSet::new();
-        for (group, (_, data, _)) in groups.into_iter().flatten() {
-            let Some(Value::IntArrVal(ids)) = data.get("$MULTICAST_NODE_ID") else { continue };
-            let Some(Value::BoolArrVal(valid)) = data.get("$MULTICAST_NODE_L1_XID_VALID") else {
-                return Err("$pre.mgid: lists of different lengths".into());
-            };
-            if valid.val.len() != ids.val.len() {
-                return Err("$pre.mgid: lists of different lengths".into());
-            }
-            for &id in &ids.val {
-                if !nodes.is_some_and(|nodes| nodes.contains_key(&vec![u64::from(id)])) {
-                    return Err(format!("$pre.mgid: group {group:?} names node {id:#x}, which is not there"));
-                }
-                if !named.insert(id) {
-                    return Err(format!("$pre.mgid: node {id:#x} is in two groups"));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A packet that the generator makes once, if the controller has just asked for one.
@@ -209,15 +207,14 @@ impl State {
     }
 
     /// The entries of a table.
-    fn of(&self, name: &str) -> Option<&Entries> {
+    pub(super) fn of(&self, name: &str) -> Option<&Entries> {
         let id = self.tables.0.iter().find(|(_, t)| t.name == name).map(|(id, _)| *id);
         id.and_then(|id| self.entries.get(&id))
     }
 
     /// A worker says that it is idle.
     fn answer(&self, worker: [u8; 2]) {
-        let json: serde_json::Value = serde_json::from_str(&self.files.0).expect("JSON");
-        let filter = &json["learn_filters"][0];
+        let filter = &self.report;
         let fields = filter["fields"].as_array().expect("fields").iter().map(|f| {
             let width = f["type"]["width"].as_u64().expect("a width").div_ceil(8) as usize;
             let bytes = match f["name"].as_str() {

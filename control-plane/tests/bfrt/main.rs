@@ -8,6 +8,7 @@ mod driver;
 mod files;
 mod flows;
 mod held;
+mod multicast;
 mod packets;
 mod server;
 mod topologies;

@@ -35,7 +35,9 @@ pub struct Recorder {
 impl Recorder {
     /// With the tables of these two files.
     pub fn new(program: &str, driver: &str) -> Self {
+        let json: serde_json::Value = serde_json::from_str(program).expect("JSON");
         let state = State {
+            report: json["learn_filters"][0].clone(),
             tables: Tables::read(&[program, driver]),
             files: (program.into(), driver.into()),
             entries: HashMap::new(),
@@ -161,6 +163,10 @@ impl BfRuntime for Recorder {
         };
         let its = driver.write(request.clone()).await;
         let mut state = self.state();
+        // Only the driver knows how much room there is.
+        let said = beside::said(&its, request.updates.len());
+        let full = request.updates.iter().zip(said).filter(|(_, said)| said.starts_with("ResourceExhausted"));
+        full.for_each(|(update, _)| state.forget(update));
         let differ = beside::written(&request.updates, &state.tables, &ours, &its);
         state.problems.extend(differ);
         its.map(|()| Response::new(bf::WriteResponse::default()))
