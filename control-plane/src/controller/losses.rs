@@ -4,6 +4,7 @@
 use super::Controller;
 use super::error::ControllerError;
 use super::loss_law::{Bounds, Clocking, Counts, Pace};
+use super::polls::REST;
 use crate::dataplane::flow::{Adapted, AdaptedFlows};
 use crate::dataplane::model::{Flow, FlowKind};
 use crate::dataplane::{GROUP_TICK, PlanError};
@@ -67,26 +68,28 @@ impl Controller {
     /// Keeps timeouts and batches of flows that lose packets, for as long as it is polled.
     pub(super) async fn keep_adapting(&self) {
         let mut seen = HashMap::new();
-        let mut workers = 0;
+        let mut pause = LOOK;
         loop {
-            tokio::time::sleep(LOOK + PER_WORKER * workers).await;
-            workers = 0;
+            tokio::time::sleep(pause).await;
+            pause = LOOK;
             if self.is_open() {
                 // A switch that can't be read or written has a report of its own.
-                workers = self.look_for_losses(&mut seen).await.unwrap_or_default();
+                pause = self.look_for_losses(&mut seen).await.unwrap_or(LOOK);
             }
         }
     }
 
-    /// Returns how many workers were looked at.
-    async fn look_for_losses(&self, seen: &mut HashMap<String, Seen>) -> Result<u32, ControllerError> {
+    /// Returns the time until the next look.
+    async fn look_for_losses(&self, seen: &mut HashMap<String, Seen>) -> Result<Duration, ControllerError> {
         let flows = self.flows_that_move();
         let workers: Vec<Worker> = flows.iter().flat_map(|f| f.workers.iter().copied()).collect();
         if workers.is_empty() {
             seen.clear();
-            return Ok(0);
+            return Ok(LOOK);
         }
+        let begun = Instant::now();
         let (counted, now) = (self.counts(&workers, &DONE).await?, Instant::now());
+        let pause = (LOOK + PER_WORKER * workers.len() as u32).max((now - begun) * REST);
         let (mut counted, mut before) = (counted.into_iter(), std::mem::take(seen));
         let mut lossy = Vec::new();
         for looked in flows {
@@ -103,7 +106,7 @@ impl Controller {
             }
         }
         self.adapt(lossy, seen, now).await?;
-        Ok(workers.len() as u32)
+        Ok(pause)
     }
 
     /// Flows that go on, with those of their workers that are not idle.

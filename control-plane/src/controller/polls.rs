@@ -18,6 +18,9 @@ use zsr_api::controller::{self as proto, EventKind};
 const LOOKS: u32 = 4;
 /// Between two looks at a flow, at least.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// How much longer than a look the time until the next one is, at least: a switch that takes long to say what it has counted takes no
+/// changes meanwhile.
+pub(super) const REST: u32 = 3;
 /// Without flows: until it is seen whether there are any.
 const IDLE: Duration = Duration::from_secs(1);
 /// Polls that all got lost are no proof of silence when there were fewer.
@@ -108,11 +111,14 @@ impl Controller {
     /// Looks for members that do not answer polls, for as long as it is polled.
     pub(super) async fn watch_polls(&self) {
         let mut watched = Watched::default();
+        let mut took = Duration::ZERO;
         loop {
-            tokio::time::sleep(watched.next(Instant::now())).await;
-            let due = watched.due(&self.state(), Instant::now());
+            tokio::time::sleep(watched.next(Instant::now()).max(took * REST)).await;
+            let begun = Instant::now();
+            let due = watched.due(&self.state(), begun);
             // A switch that can't be read has a report of its own.
             let _ = self.look_at_polls(&mut watched, due).await;
+            took = begun.elapsed();
         }
     }
 
