@@ -72,6 +72,12 @@ impl Room {
 /// Numbers that were given back, and the era of the switch that remembers them.
 pub type Resting = (u32, Vec<Number>);
 
+/// The generation before a connection's first one. Numbers of one generation differ in the lower bits only, and a Tofino finds entries by
+/// hashes of their keys: it had room for two thirds of such connections, and for all but a fiftieth of those with a generation each.
+fn generation_before(index: usize) -> u8 {
+    ((index as u32).wrapping_mul(0x9e37_79b1) >> 26) as u8 % LAST_GENERATION
+}
+
 /// The multicast group of a flow's data connections; the next number is that of its poll connections.
 pub fn group_of(flow: u16) -> u16 {
     FIRST_FLOW_GROUP + 2 * flow
@@ -226,9 +232,8 @@ impl Allocator {
 
     fn generation(&mut self, index: u16) -> &mut u8 {
         let at = usize::from(index);
-        if self.generations.len() <= at {
-            self.generations.resize(at + 1, 0);
-        }
+        let known = self.generations.len();
+        self.generations.extend((known..=at).map(generation_before));
         &mut self.generations[at]
     }
 
@@ -365,6 +370,17 @@ mod tests {
             assert!((1..=62).contains(&(qp.qpn >> 16)));
             all.untouched(&[Number::Qp(2)]);
         }
+    }
+
+    #[test]
+    fn connections_are_of_all_generations() {
+        let mut all = Allocator::default();
+        let mut generations = std::collections::BTreeMap::<u32, u32>::new();
+        for _ in 0..1000 {
+            *generations.entry(all.qp().unwrap().qpn >> 16).or_default() += 1;
+        }
+        assert_eq!(generations.len(), usize::from(LAST_GENERATION));
+        assert!(generations.values().all(|of_one| *of_one <= 40), "{generations:?}");
     }
 
     #[test]
