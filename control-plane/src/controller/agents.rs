@@ -191,24 +191,26 @@ impl Agents {
         self.0.clients.keys()
     }
 
-    /// Has the agents make and connect those rings of `flow` that have no address yet, and notes their addresses.
+    /// Has the agents make and connect those rings of `flows` that have no address yet, and notes their addresses.
     ///
     /// # Errors
     /// The first refusal; then no ring is left of those that were made.
     pub async fn open(
         &self,
-        flow: &mut Flow,
+        flows: &mut [Flow],
         plane: &DataPlane,
         hosts: &Hosts,
     ) -> Result<(), ControllerError> {
         let mut calls = JoinSet::new();
-        for (host, rings) in by_host(flow.rings().filter(|r| r.address.is_none())) {
+        let missing = flows.iter().flat_map(|flow| flow.rings().map(move |ring| (flow, ring)));
+        let missing = missing.filter(|(_, ring)| ring.address.is_none());
+        for (host, rings) in grouped(missing.map(|(flow, ring)| (ring.host.as_str(), (flow, ring)))) {
             let (order, memory) = hosts
                 .get(host)
                 .map_or((ByteOrder::Little, MemoryKind::Host), |h| (h.station.byte_order, h.memory));
-            let open = |ring: &&Ring| open_ring(ring, flow, plane, order, memory);
+            let open = |(flow, ring): &(&Flow, &Ring)| open_ring(ring, flow, plane, order, memory);
             let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
-            let names: Vec<String> = rings.iter().map(|r| r.name.clone()).collect();
+            let names: Vec<String> = rings.iter().map(|(_, r)| r.name.clone()).collect();
             let (own, host, mut again) = (self.clone(), host.to_owned(), false);
             calls.spawn(async move {
                 // Rings of these names may have been there before.
@@ -254,11 +256,10 @@ impl Agents {
             // An agent that has not answered may make them when it goes on.
             let made =
                 |r: &&Ring| opened.contains_key(&r.name) || r.address.is_none() && silent.contains(&r.host);
-            let made: Vec<Ring> = flow.rings().filter(made).cloned().collect();
-            self.close(made.iter(), &refusal.message, false);
+            self.close(flows.iter().flat_map(Flow::rings).filter(made), &refusal.message, false);
             return Err(refusal);
         }
-        for ring in flow.rings_mut() {
+        for ring in flows.iter_mut().flat_map(Flow::rings_mut) {
             if let Some(address) = opened.remove(&ring.name) {
                 ring.address = Some(address);
             }

@@ -42,13 +42,6 @@ pub(super) enum Leave {
     Dead,
 }
 
-impl Leave {
-    /// By what a person has asked for.
-    pub(super) fn forced(force: bool) -> Self {
-        if force { Leave::Forced } else { Leave::Empty }
-    }
-}
-
 /// How rings go.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Removal<'f> {
@@ -65,10 +58,10 @@ impl Removal<'_> {
 }
 
 /// A change that did not happen.
-struct Failure {
-    refusal: ControllerError,
+pub(super) struct Failure {
+    pub(super) refusal: ControllerError,
     /// Whether the switch has heard of its rings, so that their registers may not be fresh any more.
-    touched: bool,
+    pub(super) touched: bool,
 }
 
 impl<E: Into<ControllerError>> From<E> for Failure {
@@ -111,7 +104,7 @@ impl Surroundings {
 }
 
 impl Controller {
-    /// Makes flow `name` what `new` says (`None`: nothing), from what the state says it is.
+    /// Makes flow `name` what `new` says, from what the state says it is.
     ///
     /// The caller has checked everything and holds `work`, which is what makes changes follow each other. Agents are told to destroy
     /// rings, which they may do later: who wants to see it done waits with [`told`](super::agents::Agents::told), without `work`.
@@ -122,72 +115,63 @@ impl Controller {
         &self,
         work: &mut Work,
         name: &str,
-        mut new: Option<Flow>,
+        mut new: Flow,
         removal: Removal<'_>,
     ) -> Result<(), ControllerError> {
-        if let Err(refusal) = self.can_change() {
-            if let Some(new) = &new {
-                self.give_back(new, false);
+        let ready = match self.can_change() {
+            Ok(()) => self.resume_first(work, name, removal.force()).await,
+            Err(refusal) => Err(refusal),
+        };
+        let old = match ready.and_then(|()| self.get_flow(name)) {
+            Ok(old) => old,
+            Err(refusal) => {
+                self.give_back(&new, false);
+                return Err(refusal);
             }
-            return Err(refusal);
-        }
-        let anyway = removal.force() || new.is_none();
-        if let Err(refusal) = self.resume_first(work, name, anyway).await {
-            if let Some(new) = &new {
-                self.give_back(new, false);
-            }
-            return Err(refusal);
-        }
-        let old = self.state().flows.get(name).cloned();
-        if let (Some(old), Some(new)) = (&old, &mut new) {
-            new.take_connections_of(old);
-        }
-        let closing = rings_only_in(old.as_ref(), new.as_ref());
-        let opening = rings_only_in(new.as_ref(), old.as_ref());
+        };
+        new.take_connections_of(&old);
+        let (closing, opening) = (rings_only_in(&old, &new), rings_only_in(&new, &old));
         // What takes rings away can always be completed, what makes some can always be taken back.
-        let fallback = if closing.is_empty() { old.as_ref() } else { new.as_ref() };
-        let done = match self.written(work, name, |journal| journal.begin(name, fallback)) {
-            Ok(()) => self.carry_out(work, old.as_ref(), new.as_mut(), removal).await,
+        let fallback = if closing.is_empty() { &old } else { &new };
+        let names = [name.to_owned()];
+        let done = match self.written(work, &names, |journal| journal.begin(name, Some(fallback))) {
+            Ok(()) => self.carry_out(work, &old, &mut new, removal).await,
             Err(e) => Err(ControllerError::from(e).into()),
         };
         if let Err(Failure { refusal, touched }) = done {
-            if let Some(new) = &new {
-                let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
-                self.0.agents.close(opened, &refusal.message, false);
-                self.give_back(new, touched);
-            }
-            work.journal.note(name, old.as_ref());
+            let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
+            self.0.agents.close(opened, &refusal.message, false);
+            self.give_back(&new, touched);
+            work.journal.note(name, Some(&old));
             return Err(refusal);
         }
-        let gone: Vec<Ring> =
-            old.iter().flat_map(|f| f.rings()).filter(|r| closing.contains(&r.name)).cloned().collect();
-        let finished = new.is_some() && !removal.force();
-        let weight = |f: &Option<Flow>| f.as_ref().map(|f| f.settings.weight);
-        let reweighed = weight(&old) != weight(&new);
         // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
         // not keep it from them.
-        self.state().set(name, new.clone());
-        self.0.agents.close(gone.iter(), removal.told, finished);
+        self.state().set(name, Some(new.clone()));
+        let gone = old.rings().filter(|r| closing.contains(&r.name));
+        self.0.agents.close(gone, removal.told, !removal.force());
         // Until it can be written, the journal says that it is to be so.
-        match &new {
-            None => work.journal.deleted(name),
-            Some(new) if !closing.is_empty() => work.journal.note(name, Some(new)),
-            Some(_) => {}
+        if !closing.is_empty() {
+            work.journal.note(name, Some(&new));
         }
-        if reweighed {
+        if old.settings.weight != new.settings.weight {
             self.0.reweighed.notify_one();
         }
-        if let Some(old) = &old {
-            self.give_back(old, true);
-        }
+        self.give_back(&old, true);
         Ok(())
     }
 
-    /// Writes to the journal. Who asks meanwhile is told that the change of `flow` waits for its disk.
-    fn written<T>(&self, work: &mut Work, flow: &str, write: impl FnOnce(&mut Journal) -> T) -> T {
-        self.0.pending.waits_for(flow, &work.journal.disk());
+    /// Writes to the journal. Who asks meanwhile is told that changes of `flows` wait for its disk.
+    pub(super) fn written<T>(
+        &self,
+        work: &mut Work,
+        flows: &[String],
+        write: impl FnOnce(&mut Journal) -> T,
+    ) -> T {
+        let waits_for = |what: &str| flows.iter().for_each(|flow| self.0.pending.waits_for(flow, what));
+        waits_for(&work.journal.disk());
         let done = write(&mut work.journal);
-        self.0.pending.waits_for(flow, "");
+        waits_for("");
         done
     }
 
@@ -223,63 +207,52 @@ impl Controller {
     async fn carry_out(
         &self,
         work: &mut Work,
-        old: Option<&Flow>,
-        mut new: Option<&mut Flow>,
+        old: &Flow,
+        new: &mut Flow,
         removal: Removal<'_>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
         let around = Surroundings::of(&self.state());
-        let entities = |flow: Option<&Flow>, hold| {
-            flow.map_or(Ok(Vec::new()), |f| inner.plane.entities(f, &around.context(hold)))
-        };
+        let entities = |flow: &Flow, hold| inner.plane.entities(flow, &around.context(hold));
         let mut before = entities(old, false)?;
-        let mut rests = false;
-        if let (Some(old), Some(new)) = (old, new.as_deref_mut()) {
-            let workers = to_rest(old, new, removal.force());
-            rests = !workers.is_empty();
-            if rests {
-                let held = entities(Some(old), true)?;
-                let hold = Diff::between(before, held.clone());
-                work.switch.update(hold.additions().into_iter()).await?;
-                before = held;
-                if let Err(refusal) =
-                    self.quiet(work, (old, new), &workers, removal, &around, &mut before).await
-                {
-                    let free = Diff::between(before, entities(Some(old), false)?);
-                    let _ = work.switch.update(free.additions().into_iter()).await;
-                    return Err(refusal.into());
-                }
+        let workers = to_rest(old, new, removal.force());
+        let rests = !workers.is_empty();
+        if rests {
+            let held = entities(old, true)?;
+            let hold = Diff::between(before, held.clone());
+            work.switch.update(hold.additions().into_iter()).await?;
+            before = held;
+            if let Err(refusal) = self.quiet(work, (old, new), &workers, removal, &around, &mut before).await
+            {
+                let free = Diff::between(before, entities(old, false)?);
+                let _ = work.switch.update(free.additions().into_iter()).await;
+                return Err(refusal.into());
             }
         }
         let written = async {
-            let mut touched = false;
-            if let Some(new) = new.as_deref_mut() {
-                inner.agents.open(new, &inner.plane, &around.hosts).await?;
-                touched = true;
-                self.begin(work, old, new).await.map_err(|refusal| Failure { refusal, touched })?;
-            }
+            inner.agents.open(std::slice::from_mut(new), &inner.plane, &around.hosts).await?;
+            let touched = |refusal: ControllerError| Failure { refusal, touched: true };
+            self.begin(work, old, new).await.map_err(touched)?;
             // Workers that rest do so until their lists are what they will be.
-            let through = entities(new.as_deref(), rests)?;
+            let through = entities(new, rests).map_err(|e| touched(e.into()))?;
             let freed = match rests {
-                true => Diff::between(through.clone(), entities(new.as_deref(), false)?).additions(),
+                true => Diff::between(through.clone(), entities(new, false).map_err(|e| touched(e.into()))?)
+                    .additions(),
                 false => Vec::new(),
             };
             let difference = Diff::between(before.clone(), through);
-            let had = old.map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let rare = new.as_deref().filter(|_| old.is_none()).and_then(|f| inner.plane.new_groups(f));
-            let often = || new.as_deref().map(|f| inner.plane.tick_groups(f)).unwrap_or_default();
-            let has = rare.clone().unwrap_or_else(often);
-            let closes = !rings_only_in(old, new.as_deref()).is_empty();
+            let (had, has) = (inner.plane.tick_groups(old), inner.plane.tick_groups(new));
             // What only adds is so as soon as it is written. Items may move as soon as the switch has the entries: were it taken back
             // then, what a new consumer has got would be lost. Where workers rest, nobody waits for a disk, and what a new member of
             // a group has got the others have, too.
-            let added = new.as_deref().filter(|_| !closes);
-            let end = |work: &mut Work| match added {
-                Some(new) => self.written(work, &new.name, |journal| journal.end(&new.name, Some(new))),
-                None => Ok(()),
+            let adds = rings_only_in(old, new).is_empty();
+            let names = [new.name.clone()];
+            let end = |work: &mut Work| match adds {
+                true => self.written(work, &names, |journal| journal.end(&new.name, Some(new))),
+                false => Ok(()),
             };
             if !rests {
-                end(work).map_err(|e| Failure { refusal: e.into(), touched })?;
+                end(work).map_err(|e| touched(e.into()))?;
             }
             let result = async {
                 self.write(work, &difference, &had, &has).await?;
@@ -290,11 +263,10 @@ impl Controller {
                 Ok::<_, ControllerError>(())
             };
             let result = result.await;
-            match &result {
-                Ok(()) => self.state().idle.extend(rare.unwrap_or_default()),
-                Err(_) => self.take_back(work, &difference, &has, &had).await,
+            if result.is_err() {
+                self.take_back(work, &difference, &has, &had).await;
             }
-            result.map_err(|refusal| Failure { refusal, touched })
+            result.map_err(touched)
         };
         let result = written.await;
         if result.is_err() {
@@ -350,12 +322,12 @@ impl Controller {
         if removal.force() {
             return Ok(());
         }
-        let going = rings_only_in(Some(old), Some(new));
+        let going = rings_only_in(old, new);
         let going: Vec<Ring> = old.rings().filter(|r| going.contains(&r.name)).cloned().collect();
         Ok(self.settled(&old.name, &going).await?)
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         work: &mut Work,
         difference: &Diff,
@@ -463,7 +435,7 @@ impl Controller {
 
     /// As far as the switch still answers, brings it to where it was: each update by itself, since some of them have not
     /// happened and are refused.
-    async fn take_back(&self, work: &mut Work, difference: &Diff, has: &Ticks, had: &Ticks) {
+    pub(super) async fn take_back(&self, work: &mut Work, difference: &Diff, has: &Ticks, had: &Ticks) {
         let inverse = difference.inverse();
         for update in inverse.additions() {
             let _ = work.switch.update([update].into_iter()).await;
@@ -498,7 +470,7 @@ fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
     if new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len() {
         return old.workers();
     }
-    let going = rings_only_in(Some(old), Some(new));
+    let going = rings_only_in(old, new);
     let staying = new.workers();
     let mut out = BTreeSet::new();
     for ring in old.rings().filter(|r| going.contains(&r.name)) {
@@ -516,8 +488,7 @@ fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
 }
 
 /// Names of the rings of `one` that are not in `other`.
-pub(super) fn rings_only_in(one: Option<&Flow>, other: Option<&Flow>) -> HashSet<String> {
-    let others: HashSet<&str> = other.into_iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
-    let rings = one.into_iter().flat_map(|f| f.rings()).map(|r| &r.name);
-    rings.filter(|r| !others.contains(r.as_str())).cloned().collect()
+pub(super) fn rings_only_in(one: &Flow, other: &Flow) -> HashSet<String> {
+    let others: HashSet<&str> = other.rings().map(|r| r.name.as_str()).collect();
+    one.rings().map(|r| &r.name).filter(|r| !others.contains(r.as_str())).cloned().collect()
 }

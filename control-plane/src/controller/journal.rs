@@ -109,7 +109,25 @@ impl Journal {
     /// # Errors
     /// When it can't be written.
     pub fn begin(&mut self, name: &str, fallback: Option<&Flow>) -> Result<(), JournalError> {
-        self.append(&Line::Begin { name: name.into(), fallback: fallback.cloned() })
+        self.append(Line::Begin { name: name.into(), fallback: fallback.cloned() })
+    }
+
+    /// As [`begin`](Self::begin), of flows that come or go, in one write: unless that ends, they are not there.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn begin_whole(&mut self, names: &[String]) -> Result<(), JournalError> {
+        let lines = names.iter().map(|name| Line::Begin { name: name.clone(), fallback: None });
+        self.append_all(lines)
+    }
+
+    /// As [`end`](Self::end), of flows that have come, in one write.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn end_whole(&mut self, flows: &[Flow]) -> Result<(), JournalError> {
+        let lines = flows.iter().map(|f| Line::End { name: f.name.clone(), flow: Some(f.clone()) });
+        self.append_all(lines)
     }
 
     /// A change of flow `name` has ended: this is what it is now.
@@ -117,7 +135,7 @@ impl Journal {
     /// # Errors
     /// When it can't be written.
     pub fn end(&mut self, name: &str, flow: Option<&Flow>) -> Result<(), JournalError> {
-        self.append(&Line::End { name: name.into(), flow: flow.cloned() })
+        self.append(Line::End { name: name.into(), flow: flow.cloned() })
     }
 
     /// Flow `name` is this now, whether it can be written yet or not.
@@ -162,7 +180,7 @@ impl Journal {
         if self.store.is_none() {
             return Ok(());
         }
-        self.append(&Line::Program { cookie: None })
+        self.append(Line::Program { cookie: None })
     }
 
     fn owe(&mut self, about: Option<String>, line: Line) {
@@ -183,10 +201,17 @@ impl Journal {
         }
     }
 
-    fn append(&mut self, line: &Line) -> Result<(), JournalError> {
+    fn append(&mut self, line: Line) -> Result<(), JournalError> {
+        self.append_all(std::iter::once(line))
+    }
+
+    fn append_all(&mut self, lines: impl Iterator<Item = Line>) -> Result<(), JournalError> {
         self.pay()?;
-        let text = line.text().map_err(|source| self.failed(source))?;
-        self.write(&text)
+        let mut text = Vec::new();
+        for line in lines {
+            text.extend(line.text().map_err(|source| self.failed(source))?);
+        }
+        if text.is_empty() { Ok(()) } else { self.write(&text) }
     }
 
     fn pay(&mut self) -> Result<(), JournalError> {
@@ -361,8 +386,8 @@ mod tests {
         assert!(found.flows.is_empty());
         journal.begin("a", None).unwrap();
         journal.end("a", Some(&flow("a"))).unwrap();
-        journal.end("gone", Some(&flow("gone"))).unwrap();
-        journal.begin("gone", None).unwrap();
+        journal.end_whole(&[flow("gone"), flow("goes")]).unwrap();
+        journal.begin_whole(&["gone".into(), "goes".into(), "comes".into()]).unwrap();
         let changed = Flow { version: 2, ..flow("a") };
         journal.begin("a", Some(&flow("a"))).unwrap();
         drop(journal);
@@ -372,10 +397,16 @@ mod tests {
             journal.begin("b", None).unwrap();
         }
         let (mut journal, found) = Journal::open(&path).unwrap();
-        let was = [("a", Some(flow("a"))), ("b", None), ("gone", Some(flow("gone")))];
+        let was = [
+            ("a", Some(flow("a"))),
+            ("b", None),
+            ("comes", None),
+            ("goes", Some(flow("goes"))),
+            ("gone", Some(flow("gone"))),
+        ];
         assert_eq!(found.unfinished, was.map(|(name, flow)| (name.to_owned(), flow)).into());
         journal.end("a", Some(&changed)).unwrap();
-        ["b", "gone"].into_iter().for_each(|name| journal.end(name, None).unwrap());
+        ["b", "comes", "goes", "gone"].into_iter().for_each(|name| journal.end(name, None).unwrap());
         let found = Journal::open(&path).unwrap().1;
         assert_eq!((found.flows["a"].clone(), found.unfinished.len()), (changed, 0));
     }

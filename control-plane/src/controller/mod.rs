@@ -7,7 +7,8 @@
 //! - [`state`]: what is, and every check of what is asked. No I/O. `asked`: a flow as it is asked for; `members`: the rings and numbers
 //!   that a member gets.
 //! - [`crate::dataplane`]: a flow as table entries.
-//! - `change`: carries one change out, or takes it back. Changes run one at a time.
+//! - `change`: carries one change of a flow out, or takes it back. Changes run one at a time. `together`: flows that come and go, all that
+//!   wait for a turn at once.
 //! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller; `inventory`: what the
 //!   topology gives it to begin with; `recovery`: changes that an earlier controller had begun.
 //! - [`draft`]: a topology's flows for whoever has switch and NICs in hand.
@@ -61,6 +62,7 @@ mod stats;
 pub mod store;
 mod strangers;
 mod timeouts;
+mod together;
 mod watch;
 
 use crate::dataplane::flow::DataPlane;
@@ -107,6 +109,8 @@ struct Inner {
     links: links::Links,
     /// Changes that are under way.
     pending: pending::Pending,
+    /// Flows that are to come or go, and wait for a turn.
+    coming_and_going: together::Queue,
     pulse: pulse::Pulse,
     barriers: barriers::Barriers,
     started: Instant,

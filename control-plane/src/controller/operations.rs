@@ -8,6 +8,7 @@ use super::events::{of_flow, of_host};
 use super::pending::{UnderWay, What};
 use super::session::Reach;
 use super::state::{NewFlow, NewMember};
+use super::together::Wish;
 use super::{Controller, Work};
 use crate::dataplane::model::Ring;
 use crate::dataplane::model::{Flow, FlowKind, Member};
@@ -58,10 +59,7 @@ impl Controller {
         let sound = self.state().plan_flow(new)?;
         self.give_back(&sound, false);
         self.0.agents.ready(hosts_to_open(&sound)).await?;
-        let mut work = self.turn(&underway).await;
-        let flow = self.state().plan_flow(new)?;
-        let created = self.change(&mut work, &new.name, Some(flow), Removal::default()).await;
-        drop(work);
+        let created = self.carry_out_with_others(&underway, Wish::Come(Box::new(new.clone()))).await;
         if created.is_err() {
             self.told(&sound).await;
         }
@@ -85,7 +83,7 @@ impl Controller {
         let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
         let mut work = self.turn(&underway).await;
         let flow = self.state().plan_settings(name, changes)?;
-        self.change(&mut work, name, Some(flow), Removal::default()).await?;
+        self.change(&mut work, name, flow, Removal::default()).await?;
         self.0.events.emit(EventKind::FlowChanged, of_flow(name, "settings"));
         self.get_flow(name)
     }
@@ -111,7 +109,7 @@ impl Controller {
             self.give_back(&flow, false);
             return Err(refusal);
         }
-        self.change(&mut work, name, Some(flow), Removal::default()).await?;
+        self.change(&mut work, name, flow, Removal::default()).await?;
         let flow = self.get_flow(name)?;
         let (members, what) = match role {
             RingRole::Producer => (&flow.producers, "producer"),
@@ -122,7 +120,7 @@ impl Controller {
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
             let after = self.state().plan_removal(name, &[joined])?;
             let removal = Removal { told: &refusal.message, leave: Leave::Forced };
-            self.change(&mut work, name, Some(after), removal).await?;
+            self.change(&mut work, name, after, removal).await?;
             drop(work);
             self.told(&flow).await;
             return Err(refusal);
@@ -168,7 +166,7 @@ impl Controller {
                 was.rings.iter().all(|r| found.get(&r.name).is_some_and(|r| r.head_flags & CLOSED != 0))
             })
         };
-        let fresh = rings_only_in(Some(after), Some(before));
+        let fresh = rings_only_in(after, before);
         let lanes = after.producers.iter().filter(closed).flat_map(|m| &m.rings);
         self.0.agents.end(lanes.filter(|r| fresh.contains(&r.name))).await;
     }
@@ -227,7 +225,7 @@ impl Controller {
         members: &[String],
     ) -> Result<Flow, ControllerError> {
         let name = &before.name;
-        let going = rings_only_in(Some(before), Some(after));
+        let going = rings_only_in(before, after);
         let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
         let told = members.iter().filter(is_consumer).filter(|_| before.kind == FlowKind::Shuffle);
@@ -289,7 +287,7 @@ impl Controller {
             "" => format!("member `{which}` was taken out of flow `{name}`"),
             why => format!("member `{which}` was taken out of flow `{name}`: {why}"),
         };
-        self.change(work, name, Some(after), Removal { told: &told, leave }).await?;
+        self.change(work, name, after, Removal { told: &told, leave }).await?;
         for member in members {
             let event = zsr_api::controller::Event { member: member.clone(), ..of_flow(name, why) };
             self.0.events.emit(EventKind::MemberRemoved, event);
@@ -312,13 +310,7 @@ impl Controller {
             let rings: Vec<_> = flow.rings().cloned().collect();
             self.settle_down(name, &rings, true).await?;
         }
-        let mut work = self.turn(&underway).await;
-        let flow = self.get_flow(name)?;
-        if !force && flow.failed.is_none() {
-            self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
-        }
-        let told = format!("flow `{name}` was deleted");
-        self.change(&mut work, name, None, Removal { told: &told, leave: Leave::forced(force) }).await?;
+        self.carry_out_with_others(&underway, Wish::Go { name: name.to_owned(), force }).await?;
         self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
         Ok(flow)
     }
@@ -392,7 +384,7 @@ impl Controller {
     }
 
     /// Whether no ring holds items.
-    async fn drained(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
+    pub(super) async fn drained(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
         self.look_for_items(flow, rings, |_| false).await
     }
 

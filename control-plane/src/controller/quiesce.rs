@@ -131,14 +131,9 @@ impl Controller {
 
     /// Has registers begin where the rings do that `old` has not: counters and PSNs. Their workers do not run yet, but for that of a
     /// group that they join.
-    pub(super) async fn begin(
-        &self,
-        work: &mut Work,
-        old: Option<&Flow>,
-        new: &Flow,
-    ) -> Result<(), ControllerError> {
-        let had: HashSet<&str> = old.iter().flat_map(|f| f.rings()).map(|r| r.name.as_str()).collect();
-        let running = old.map(Flow::workers).unwrap_or_default();
+    pub(super) async fn begin(&self, work: &mut Work, old: &Flow, new: &Flow) -> Result<(), ControllerError> {
+        let had: HashSet<&str> = old.rings().map(|r| r.name.as_str()).collect();
+        let running = old.workers();
         let reset = |r: &Ring| match !r.ids.is_producer && running.contains(&r.ids.worker) {
             true => r.ids.reset_poll(r.start),
             false => r.ids.reset(r.start),

@@ -139,12 +139,17 @@ impl Controller {
 
     /// The right to carry out the change that is `underway`, which says what it waits for.
     pub(super) async fn turn(&self, underway: &UnderWay<'_>) -> MutexGuard<'_, Work> {
+        self.await_session(underway).await;
+        underway.turn(&self.0.work).await
+    }
+
+    /// Waits for a session that is being begun, on behalf of the change that is `underway`.
+    pub(super) async fn await_session(&self, underway: &UnderWay<'_>) {
         if let Reach::Lost(why) = self.reach() {
             underway.waits_for(format!("the switch: {why}"));
             self.reachable(PATIENCE).await;
             underway.waits_for("");
         }
-        underway.turn(&self.0.work).await
     }
 
     /// The right to change something, for a caller who is told if there is no session.

@@ -174,6 +174,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         last: stats::Last::default(),
         links: Links::default(),
         pending: Pending::default(),
+        coming_and_going: Default::default(),
         pulse: Pulse::default(),
         barriers: Barriers::default(),
         started: Instant::now(),

@@ -12,5 +12,6 @@ mod rules;
 mod session;
 mod starts;
 mod stats;
+mod together;
 mod unwritten;
 mod vlans;
