@@ -16,8 +16,8 @@ impl Inputs {
     }
 
     /// One word of a register's cell. Each cell has its own, so that a wrong index is seen.
-    pub fn cell(&self, register: &str, index: i128, word: usize, width: u32) -> i128 {
-        self.value(mix(hash(register) ^ mix(index as u64 ^ (word as u64) << 40)), width)
+    pub fn cell(&self, name: &str, index: i128, width: u32) -> i128 {
+        self.value(mix(hash(name) ^ mix(index as u64)), width)
     }
 
     /// Ends of the range, the sign, one number that several names share and its neighbours, or any number.

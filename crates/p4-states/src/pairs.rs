@@ -9,9 +9,9 @@ use crate::known::{GIVEN, NEVER_WRAPS, UNREAD, Unread};
 use crate::link::Linked;
 use crate::mutate::{Mutant, TNA, mutants};
 use crate::pipeline::Pipeline;
-use crate::run::{Outcome, run, untouched};
+use crate::run::{Outcome, named, run, untouched};
 use crate::sources::{Common, Sources};
-use crate::value::Form;
+use crate::value::{Form, Num};
 
 /// The text that tna's is compared with.
 const V1MODEL: &str = "p4/arch/v1model/state.p4";
@@ -124,14 +124,14 @@ impl Pairs {
             }
         }
         let registers = &self.v1model.control(name)?.registers;
-        for (register, index) in left.cells.keys().chain(right.cells.keys()) {
+        let (left, right) = (words(&self.v1model, name, &left)?, words(&self.tna, name, &right)?);
+        for key in left.keys().chain(right.keys()) {
+            let (register, index) = key;
+            // A second word that v1model has no register for is where the ALU works; it may begin with anything.
             let Some(found) = registers.get(register) else { continue };
             let form = self.v1model.form(&found.cell)?;
-            // Of a pair only the first word: the ALU works in the second, which may begin with anything.
-            let key = (register.clone(), *index);
-            let word = |outcome: &Outcome| {
-                let written = outcome.cells.get(&key).and_then(|cell| cell.first());
-                written.copied().unwrap_or_else(|| untouched(for_v1model, register, *index, 0, form))
+            let word = |all: &BTreeMap<(String, i128), Num>| {
+                all.get(key).copied().unwrap_or_else(|| untouched(for_v1model, register, *index, form))
             };
             let (a, b) = (word(&left), word(&right));
             if a != b {
@@ -150,15 +150,17 @@ impl Pairs {
         }
     }
 
-    /// Registers of one name, size and width of value.
+    /// Registers of one name, size and width of value, or words of one.
     fn same_registers(&self, control: &str) -> Result<(), String> {
-        let of = |linked: &Linked| -> Result<Vec<_>, String> {
-            let registers = linked.control(control)?.registers.iter();
-            let one = |(name, register): (&String, &Register)| {
-                let words = linked.layout(&register.cell)?;
-                Ok((name.clone(), register.size.clone(), words.first().map(|(_, form)| *form)))
-            };
-            registers.map(one).collect()
+        let known = &self.v1model.control(control)?.registers;
+        let of = |linked: &Linked| -> Result<BTreeSet<_>, String> {
+            let mut found = BTreeSet::new();
+            for (register, Register { size, cell, .. }) in &linked.control(control)?.registers {
+                let words = named(register, linked.layout(cell)?).into_iter();
+                let words = words.filter(|(name, _)| name == register || known.contains_key(name));
+                found.extend(words.map(|(name, form)| (name, size.clone(), format!("{form:?}"))));
+            }
+            Ok(found)
         };
         let (left, right) = (of(&self.v1model)?, of(&self.tna)?);
         if left == right {
@@ -204,6 +206,18 @@ impl Pairs {
         }
         Ok(found)
     }
+}
+
+/// What a control leaves in each word, by name and index.
+fn words(linked: &Linked, control: &str, left: &Outcome) -> Result<BTreeMap<(String, i128), Num>, String> {
+    let mut all = BTreeMap::new();
+    for ((register, index), cell) in &left.cells {
+        let Some(found) = linked.control(control)?.registers.get(register) else { continue };
+        for ((name, _), word) in named(register, linked.layout(&found.cell)?).into_iter().zip(cell) {
+            all.insert((name, *index), *word);
+        }
+    }
+    Ok(all)
 }
 
 /// The one field `do_*` that a control reads.

@@ -29,10 +29,10 @@ pub fn run(
     Ok(run.outcome)
 }
 
-/// The word `number` of a cell that nobody wrote.
-pub fn untouched(inputs: &Inputs, register: &str, index: i128, number: usize, form: Form) -> Num {
+/// A word that nobody wrote. `name` is its register's, or, of a cell's second word, its own.
+pub fn untouched(inputs: &Inputs, name: &str, index: i128, form: Form) -> Num {
     let n = match form {
-        Form::Bits(width) => inputs.cell(register, index, number, width),
+        Form::Bits(width) => inputs.cell(name, index, width),
         _ => 0,
     };
     Num { form, n }
@@ -219,9 +219,8 @@ impl<'a> Run<'a> {
         if let Some(cell) = self.outcome.cells.get(&(register.to_owned(), index)) {
             return Ok(cell.clone());
         }
-        let words = self.words(place, register)?;
-        let words = words.iter().enumerate();
-        Ok(words.map(|(n, (_, form))| untouched(self.inputs, register, index, n, *form)).collect())
+        let words = named(register, self.words(place, register)?);
+        Ok(words.iter().map(|(name, form)| untouched(self.inputs, name, index, *form)).collect())
     }
 
     /// What a stateful ALU does: reads a cell, runs the action, writes the cell back, gives `out`.
@@ -253,6 +252,15 @@ impl<'a> Run<'a> {
         let out = held(&action.out.0);
         out.map_or_else(|| action.place.error(format_args!("{name} gives nothing")), Ok)
     }
+}
+
+/// The words of a register's cell: the first has the register's name, others that of their field.
+pub fn named(register: &str, words: Vec<(String, Form)>) -> Vec<(String, Form)> {
+    let name = |(number, (field, form)): (usize, (String, Form))| match number {
+        0 => (register.to_owned(), form),
+        _ => (field.trim_start_matches('.').to_owned(), form),
+    };
+    words.into_iter().enumerate().map(name).collect()
 }
 
 fn located<T>(place: &Place, result: Result<T, impl Display>) -> Result<T, String> {
