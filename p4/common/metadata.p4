@@ -174,9 +174,9 @@ struct meta_t {
     psn_t    limit;                // number of fragments; for a commit's ACK, which lies behind them, one more
     psn_t    slack;                // position less that
     psn_t    beyond;               // not 0: position lies outside of the transfer
-    psn_t    from;                 // first fragment that the consumer lacks
-    psn_t    from_slack;           // less number of fragments, or less what a probe has found
-    bit<32>  acked;                // a bit for each member
+    psn_t    from;                 // first fragment that a consumer may lack, or the smallest that they have said
+    psn_t    from_slack;           // less number of fragments
+    bit<32>  acked;                // a bit for each member that has all, or that has answered
     bit<32>  lacking;
     bit<8>   locked;               // 1: the producer is ours
     bit<8>   over;                 // 1: the producer's turn is over

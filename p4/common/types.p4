@@ -55,7 +55,8 @@ const bit<16> UDP_SPORT_SELF     = 0xC5A0;   // source port of packets that the 
 
 const psn_t ONE_PACKET = 0x00000100;
 const psn_t TAIL_SENT  = 0x00000001;   // in a producer's PSN register: the outstanding request is a tail, not a READ
-const psn_t PROBED     = 0x00000001;   // in a transfer's `from` register: its consumer has been asked what it has
+const psn_t NO_FURTHER = 0x00000001;   // in a transfer's `from` register, so that a position which was known is below it
+const psn_t NOBODY     = 0xffffffff;   // in a transfer's smallest position: nobody has said one, all of which are below 2^31
 const bit<32> ACK_REQ  = 0x80000000;   // in the BTH
 
 // Opcodes of the RC transport (IBTA volume 1, section 9.2.1).
@@ -111,7 +112,7 @@ const event_t EV_COMMITTED     = 4;    // ACK from a consumer
 const event_t EV_TAIL_ACKED    = 5;    // ACK from a producer
 const event_t EV_GAP           = 6;    // NAK 0x60 from a consumer
 const event_t EV_REFUSED       = 7;    // fatal NAK from either
-const event_t EV_PROBED        = 8;    // ACK from a consumer that has not all of the transfer
+const event_t EV_PROBED        = 8;    // ACK from a consumer that was asked, and has not all of the transfer
 const event_t EV_CONGESTED     = 9;    // CNP from a consumer: what comes to it is marked on its way
 const event_t EV_TICKET        = 10;   // FETCH_ADD from a sequencer's client
 // Looks at a worker's next producer; each but EV_TICK notes something on the way.
@@ -142,12 +143,15 @@ const event_t EV_ASK           = 40;   // becomes one EV_POLL_CONSUMER per membe
 const event_t EV_UNLOCK        = 41;   // as EV_FREE, where other workers may want the producer: frees it
 const event_t EV_CLOSED        = 42;   // the last commit is acknowledged
 const event_t EV_LOOK          = 43;   // from ingress to egress only: what a look has gathered
-const event_t EV_RESEND        = 44;   // where the consumer goes on is known: send from there
+const event_t EV_RESEND        = 44;   // where the last consumer goes on is known: send from there
 const event_t EV_REPEAT        = 45;   // likewise, but it was known before
 const event_t EV_TICKET_RESET  = 46;   // controller: what a sequencer's registers begin with
 // With an event of the controller's: first to the pipes of a multicast group.
 const event_t ELSEWHERE        = 0x80;
 #define IS_ELSEWHERE(event) (event[7:7] == 1)
+
+// Every other retry asks the consumers what they have; the others send again, since what asks may be lost, too.
+#define ASKS(tries) (tries[0:0] == 1)
 
 // What a worker is doing.
 typedef bit<8> phase_t;

@@ -2,9 +2,9 @@
 #define RESEND_OR_REPEAT EV_RESEND &&& 0xfe
 #define DATA_OR_TAIL     PHASE_DATA &&& 0xfe
 #define LOCKING          0x04 &&& 0x04        /* LOCKS(settings) */
-#define HAS_ALL          0 &&& 0xffffff00     /* from_slack: it has all fragments, asked or not */
-#define ASKED            PROBED &&& PROBED    /* from_slack: it was asked */
-#define NO_MORE          PROBED               /* from_slack: it was asked, and has no more than was known */
+#define HAVE_ALL         0 &&& 0xffffff00     /* from_slack: all consumers have all fragments */
+#define HAVE_COMMIT      ONE_PACKET           /* from_slack: and the commit */
+#define NO_MORE          1 &&& NO_FURTHER     /* from_slack: one of them has no more than was known */
 
 // What leaves the pipeline after a pass. Exactly one packet comes out of each pass, or one per member of a group; the
 // commit behind the last fragment is a copy made in egress.
@@ -89,6 +89,8 @@ control Outcome(inout meta_t m) {
         m.b.kind = OUT_PROBE;
         m.b.qp = m.consumer_data_qp;
         m.b.psn = m.consumer_psn - ONE_PACKET;
+        m.b.group = m.group;
+        m.out_group = m.group;
     }
     // As the consumer's NIC told the switch, the switch tells the producer's (compose.p4).
     action slow_down() {
@@ -127,6 +129,7 @@ control Outcome(inout meta_t m) {
             m.group      : ternary;
             m.gathered   : ternary;
             m.g.settings : ternary;
+            m.tries[0:0] : ternary @name("tries");
         }
         actions = {
             next_pass; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
@@ -134,61 +137,61 @@ control Outcome(inout meta_t m) {
         }
         const default_action = NoAction();
         const entries = {
-            //                                 lacking: 0: all members have the commit
-            //                                 |  frags: 0: the last commit
-            //                                 |  |  from_slack: over what was known (EV_PROBED), or all fragments
-            //                                 |  |  |        locked
-            //                                 |  |  |        |  over: the producer's turn is
-            //                                 |  |  |        |  |  BYTES_BEHIND
-            //                                 |  |  |        |  |  |  group
-            //                                 |  |  |        |  |  |  |  gathered
-            // event           phase           |  |  |        |  |  |  |  |  settings
-            (EV_START,         _,             _, _, _,       1, 0, 0, _, _, _)       : next_pass(EV_READ);
-            (EV_START,         _,             _, _, _,       1, 0, _, _, _, _)       : keep_turn();
-            (EV_START,         _,             _, _, _,       1, _, _, _, _, _)       : next_pass(EV_READ);
-            (EV_START,         _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RELEASE);
-            (EV_READ,          _,             _, _, _,       _, _, _, _, _, _)       : read();
-            (EV_COMMITTED,     _,             0, 0, _,       _, _, _, _, _, _)       : next_pass(EV_CLOSED);
-            (EV_COMMITTED,     _,             0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
-            (EV_DONE,          _,             _, _, _,       _, _, _, _, _, _)       : tail();
-            (EV_TAIL_ACKED,    _,             _, _, _,       _, _, _, _, _, LOCKING) : next_pass(EV_UNLOCK);
-            (EV_TAIL_ACKED,    _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_FREE);
-            (EV_UNLOCK,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_TICK);
-            (EV_PRODUCER_WORD, _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_VISIT);
-            (EV_CONSUMER_WORD, _,             _, _, _,       _, _, _, 0, _, _)       : next_pass(EV_ROOM);
-            (EV_CONSUMER_WORD, _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_MEMBER);
-            (EV_MEMBER,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_GATHER);
-            (EV_GATHER,        _,             _, _, _,       _, _, _, _, 1, _)       : next_pass(EV_ROOM);
-            (EV_GATHER,        _,             _, _, _,       _, _, _, _, _, _)       : gather();
-            (EV_POLL_PRODUCER, _,             _, _, _,       _, _, _, _, _, _)       : poll(0);
-            (EV_POLL_CONSUMER, _,             _, _, _,       _, _, _, _, _, _)       : poll(RING_TAIL_WORD);
-            (EV_REFILL,        _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_TICK);
-            (EV_GAP,           _,             _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RESEND);
+            //                                  lacking: 0: all consumers have said what they have (an answer: EV_COMMITTED,
+            //                                  |           EV_GAP, EV_PROBED), or they have the commit
+            //                                  |  frags: 0: the last commit
+            //                                  |  |  from_slack: over all fragments: the smallest answer, or what is known
+            //                                  |  |  |            locked
+            //                                  |  |  |            |  over: the producer's turn is
+            //                                  |  |  |            |  |  BYTES_BEHIND
+            //                                  |  |  |            |  |  |  group
+            //                                  |  |  |            |  |  |  |  gathered
+            //                                  |  |  |            |  |  |  |  |  settings
+            // event            phase           |  |  |            |  |  |  |  |  |        tries: 1: ASKS(tries)
+            (EV_START,          _,             _, _, _,           1, 0, 0, _, _, _,       _) : next_pass(EV_READ);
+            (EV_START,          _,             _, _, _,           1, 0, _, _, _, _,       _) : keep_turn();
+            (EV_START,          _,             _, _, _,           1, _, _, _, _, _,       _) : next_pass(EV_READ);
+            (EV_START,          _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RELEASE);
+            (EV_READ,           _,             _, _, _,           _, _, _, _, _, _,       _) : read();
+            (EV_COMMITTED,      _,             0, 0, HAVE_COMMIT, _, _, _, _, _, _,       _) : next_pass(EV_CLOSED);
+            (EV_COMMITTED,      _,             0, _, HAVE_COMMIT, _, _, _, _, _, _,       _) : next_pass(EV_DONE);
+            (EV_COMMITTED,      _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
+            (EV_DONE,           _,             _, _, _,           _, _, _, _, _, _,       _) : tail();
+            (EV_TAIL_ACKED,     _,             _, _, _,           _, _, _, _, _, LOCKING, _) : next_pass(EV_UNLOCK);
+            (EV_TAIL_ACKED,     _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_FREE);
+            (EV_UNLOCK,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_TICK);
+            (EV_PRODUCER_WORD,  _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_VISIT);
+            (EV_CONSUMER_WORD,  _,             _, _, _,           _, _, _, 0, _, _,       _) : next_pass(EV_ROOM);
+            (EV_CONSUMER_WORD,  _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_MEMBER);
+            (EV_MEMBER,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_GATHER);
+            (EV_GATHER,         _,             _, _, _,           _, _, _, _, 1, _,       _) : next_pass(EV_ROOM);
+            (EV_GATHER,         _,             _, _, _,           _, _, _, _, _, _,       _) : gather();
+            (EV_POLL_PRODUCER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(0);
+            (EV_POLL_CONSUMER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(RING_TAIL_WORD);
+            (EV_REFILL,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_TICK);
+            (EV_GAP,            _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
             // Between transfers nobody sends to this consumer.
-            (EV_CONGESTED,     DATA_OR_TAIL,  _, _, _,       _, _, _, _, _, _)       : slow_down();
-            (EV_CONGESTED,     _,             _, _, _,       _, _, _, _, _, _)       : late();
-            (EV_PROBED,        _,             _, _, NO_MORE, _, _, _, _, _, _)       : next_pass(EV_REPEAT);
-            (EV_PROBED,        _,             _, _, ASKED,   _, _, _, _, _, _)       : next_pass(EV_RESEND);
-            (EV_PROBED,        _,             _, _, _,       _, _, _, _, _, _)       : late();
-            (EV_RETRY,         PHASE_DATA,    0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
-            (EV_RETRY,         PHASE_DATA,    _, _, HAS_ALL, _, _, _, _, _, _)       : commit_only(0);
-            // Asked already, and no answer could be used: a NIC that has executed nothing yet may answer any PSN
-            // (rxe: 0xffffff).
-            (EV_RETRY,         PHASE_DATA,    _, _, ASKED,   _, _, _, _, _, _)       : read();
-            (EV_RETRY,         PHASE_DATA,    _, _, _,       _, _, _, 0, _, _)       : probe();
-            (EV_RETRY,         PHASE_DATA,    _, _, _,       _, _, _, _, _, _)       : read();
-            (RESEND_OR_REPEAT, PHASE_DATA,    0, _, _,       _, _, _, _, _, _)       : next_pass(EV_DONE);
-            (RESEND_OR_REPEAT, PHASE_DATA,    _, _, 0,       _, _, _, _, _, _)       : commit_only(0);
-            (RESEND_OR_REPEAT, PHASE_DATA,    _, _, _,       _, _, _, _, _, _)       : read();
-            (EV_RETRY,         PHASE_TAIL,    _, _, _,       _, _, _, _, _, _)       : tail_again();
-            (EV_RETRY,         PHASE_CLOSING, _, _, _,       _, _, _, _, _, _)       : commit_only(1);
-            (EV_RETRY,         PHASE_CLAIMED, _, _, _,       _, _, _, _, _, _)       : next_pass(EV_RELEASE);
-            (EV_CLOSE,         _,             _, _, _,       _, _, _, _, _, _)       : close();
-            (EV_LAST_COMMIT,   _,             _, _, _,       _, _, _, _, _, _)       : commit_only(1);
-            (EV_CLOSED,        _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_CLOSED);
-            (EV_REFUSED,       _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_REFUSED);
-            (EV_FAULT,         _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_BAD_COUNT);
-            (EV_QUERY,         _,             _, _, _,       _, _, _, _, _, _)       : tell(REPORT_STATE);
+            (EV_CONGESTED,      DATA_OR_TAIL,  _, _, _,           _, _, _, _, _, _,       _) : slow_down();
+            (EV_CONGESTED,      _,             _, _, _,           _, _, _, _, _, _,       _) : late();
+            (EV_PROBED,         _,             0, _, NO_MORE,     _, _, _, _, _, _,       _) : next_pass(EV_REPEAT);
+            (EV_PROBED,         _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
+            (EV_RETRY,          PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
+            (EV_RETRY,          PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);
+            // A NIC that has executed nothing yet may answer any PSN (rxe: 0xffffff), which can't be used.
+            (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       1) : probe();
+            (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       _) : read();
+            (RESEND_OR_REPEAT,  PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
+            (RESEND_OR_REPEAT,  PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);
+            (RESEND_OR_REPEAT,  PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       _) : read();
+            (EV_RETRY,          PHASE_TAIL,    _, _, _,           _, _, _, _, _, _,       _) : tail_again();
+            (EV_RETRY,          PHASE_CLOSING, _, _, _,           _, _, _, _, _, _,       _) : commit_only(1);
+            (EV_RETRY,          PHASE_CLAIMED, _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RELEASE);
+            (EV_CLOSE,          _,             _, _, _,           _, _, _, _, _, _,       _) : close();
+            (EV_LAST_COMMIT,    _,             _, _, _,           _, _, _, _, _, _,       _) : commit_only(1);
+            (EV_CLOSED,         _,             _, _, _,           _, _, _, _, _, _,       _) : tell(REPORT_CLOSED);
+            (EV_REFUSED,        _,             _, _, _,           _, _, _, _, _, _,       _) : tell(REPORT_REFUSED);
+            (EV_FAULT,          _,             _, _, _,           _, _, _, _, _, _,       _) : tell(REPORT_BAD_COUNT);
+            (EV_QUERY,          _,             _, _, _,           _, _, _, _, _, _,       _) : tell(REPORT_STATE);
         }
     }
 

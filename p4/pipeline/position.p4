@@ -35,8 +35,8 @@ control Position(inout meta_t m) {
     }
 }
 
-// The first six retries wait for `rto`, since losses are what they usually are about; each further one waits twice as long as the one
-// before, up to 64 times `rto`.
+// The first nine retries wait for `rto`, since losses are what they usually are about; each two further ones wait twice as long as those
+// before, up to 64 times `rto`. One that was answered, and got nowhere, counts twice.
 control Backoff(inout meta_t m) {
     action once()   { m.wait = m.rto; }
     action by_2()   { m.wait = m.rto << 1; }
@@ -46,21 +46,20 @@ control Backoff(inout meta_t m) {
     action by_32()  { m.wait = m.rto << 5; }
     action by_64()  { m.wait = m.rto << 6; }
     table backoff {
-        key = { m.tries : exact; }
+        key = { m.tries[31:1] : exact @name("tries"); }
         actions = { once; by_2; by_4; by_8; by_16; by_32; by_64; }
         const default_action = by_64();
         const entries = {
-            0  : once();
-            1  : once();
-            2  : once();
-            3  : once();
-            4  : once();
-            5  : once();
-            6  : by_2();
-            7  : by_4();
-            8  : by_8();
-            9  : by_16();
-            10 : by_32();
+            0 : once();
+            1 : once();
+            2 : once();
+            3 : once();
+            4 : once();
+            5 : by_2();
+            6 : by_4();
+            7 : by_8();
+            8 : by_16();
+            9 : by_32();
         }
     }
     action until() { m.due_at = m.now + m.wait; }

@@ -6,7 +6,7 @@
 //    |-> POLL_PRODUCER ~~> PRODUCER_WORD --> VISIT  (goes on as TICK does)
 //    |-> POLL_CONSUMER ~~> CONSUMER_WORD --> ROOM   (likewise; a group: MEMBER --> GATHER, for each member --> ROOM)
 //    |-> CLOSE --> LAST_COMMIT ~~> COMMITTED --> CLOSED
-//    |-> RETRY ~~> PROBED --> RESEND ~~> DATA ... (a GAP: likewise)
+//    |-> RETRY ~~> PROBED --> RESEND ~~> DATA ... (a GAP: likewise; a group: when all members have answered)
 //    |-> REFILL                                     --> another pass of the same packet    ~~> over the network
 
 // What every look at a producer asks for.
@@ -49,6 +49,7 @@ control Steps(inout meta_t m) {
         m.do_consumer_psn = DO_GET;
         m.do_acked = DO_ADD;
         m.do_from = DO_MATCH;
+        m.do_tries = DO_GET;
     }
     action tail_acked() {
         m.do_producer_psn = DO_MATCH;
@@ -58,6 +59,7 @@ control Steps(inout meta_t m) {
     action gap() {
         m.do_transfer = DO_GET;
         m.do_consumer_psn = DO_GET;
+        m.do_acked = DO_MATCH;
         m.do_from = DO_MATCH;
     }
     action congested() { m.do_transfer = DO_GET; }
@@ -129,23 +131,24 @@ control Steps(inout meta_t m) {
     action retry() {
         m.counts = COUNT_RETRY;
         SEND_AGAIN
-        m.do_from = DO_ADD;
+        m.do_from = DO_GET;
         m.do_due = DO_SET;
         m.do_tries = DO_ADD;
     }
-    // The consumer has got further.
+    // All consumers have got further.
     action resend() {
         m.counts = COUNT_RETRY;
         SEND_AGAIN
-        m.do_from = DO_GET;
+        m.do_from = DO_ADD;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
     }
-    // It has not: the next retry comes when the last one said.
+    // One of them has not: the next retry comes when the last one said, and asks again.
     action repeat() {
         SEND_AGAIN
-        m.do_from = DO_GET;
+        m.do_from = DO_ADD;
         m.do_due = DO_MATCH;
+        m.do_tries = DO_ADD;
     }
     action close() { m.do_due = DO_SET; }
     action last_commit() {

@@ -56,16 +56,11 @@ control Transfer(inout meta_t m) {
     // No ACK of a commit: the consumer says what it has.
     action probed() {
         m.event = EV_PROBED;
-        m.do_acked = DO_NOTHING;
+        m.do_acked = DO_MATCH;
     }
     action count_tries()  { m.tries_left = m.max_tries |-| m.tries; }
     action silent()       { m.report = REPORT_SILENT; }
     action behind_all()   { m.from_slack = m.from - m.b.frags; }
-    action behind_found() { m.from_slack = m.from - m.position; }
-    action from_the_beginning() {
-        m.do_from = DO_NOTHING;
-        m.from = 0;
-    }
     action items_at_consumer() { m.b.address = m.b.head & m.consumer_mask; }
     action items_at_producer() { m.b.address = m.b.producer_tail & m.producer_mask; }
 
@@ -101,8 +96,6 @@ control Transfer(inout meta_t m) {
                 items_at_producer();
                 if (m.do_producer_head != DO_NOTHING) { producer_head.apply(m); }
                 if (m.do_refill != DO_NOTHING) { refill.apply(m); }
-                // A group reads again from the beginning: its members miss different fragments.
-                if (m.group != 0 && (m.do_from == DO_MATCH || m.do_from == DO_ADD)) { from_the_beginning(); }
                 if (m.event == EV_RETRY) {
                     count_tries();
                     backoff.apply(m);
@@ -122,7 +115,10 @@ control Transfer(inout meta_t m) {
                 position.apply(m);
                 if (m.beyond != 0) { stale(); }
                 else if (m.event == EV_DATA && m.slack == 0) { stale(); }
-                else if (m.event == EV_COMMITTED && m.slack != 0) { probed(); }
+                else if (m.event == EV_COMMITTED && m.slack != 0) {
+                    if (ASKS(m.tries)) { probed(); }
+                    else { stale(); }
+                }
             } else if ((m.event == EV_TAIL_ACKED || m.event == EV_REFILL) && m.matched == 0) {
                 stale();
             } else {
@@ -146,8 +142,7 @@ control Transfer(inout meta_t m) {
             if (m.do_acked != DO_NOTHING) { acked.apply(m); }
             m.lacking = m.all_members & ~m.acked;
             if (m.do_from != DO_NOTHING) { from.apply(m); }
-            if (m.event == EV_PROBED) { behind_found(); }
-            else { behind_all(); }
+            behind_all();
             if (m.do_due != DO_NOTHING) { due.apply(m); }
             outcome.apply(m);
         }

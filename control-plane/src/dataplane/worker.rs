@@ -212,7 +212,7 @@ fn max_tries(times: &Times) -> u32 {
     let mut waited = 0;
     let mut tries = 0;
     while waited < dead / 3 && tries < 1 << 20 {
-        waited += micros(times.rto) << u32::saturating_sub(tries, 5).min(6);
+        waited += micros(times.rto) << u32::saturating_sub(tries / 2, 4).min(6);
         tries += 1;
     }
     tries.max(1)

@@ -26,7 +26,7 @@ const fn given(control: &'static str, op: &'static str, field: &'static str, val
 
 /// Metadata starts at zero (on tna but for what no_init.p4 names): v1model sets flags where the test holds, the ALU always puts one
 /// out. All else that a control reads, or leaves unwritten, may hold anything.
-pub const GIVEN: [Given; 11] = [
+pub const GIVEN: [Given; 10] = [
     given("PhaseState", "DO_MATCH", "claimed", 0),
     given("HeadState", "DO_MATCH", "same_head", 0),
     given("ProducerTailState", "DO_MATCH", "same_tail", 0),
@@ -34,8 +34,6 @@ pub const GIVEN: [Given; 11] = [
     given("RefillState", "DO_MATCH", "matched", 0),
     given("PollPsnState", "DO_MATCH", "answered", 0),
     given("CreditState", "DO_ADD", "over", 0),
-    // The first READ of a transfer adds it to its PSN. v1model leaves it; no_init.p4 names it, so the ALU has to give it.
-    given("FromState", "DO_SET", "from", 0),
     // In a header, so LOOK says it.
     given("LockState", "DO_GET", "g.blocked", 0),
     // The ALU reads by OR with zero.

@@ -5,6 +5,9 @@
 
 #define ACTION(name, type, reg, body) \
     RegisterAction<type, bit<16>, type>(reg) name = { void apply(inout type v, out type o) body };
+// Likewise of two words; the first has the register's name, the second that of v1model's other register.
+#define PAIR_ACTION(name, type, word, reg, body) \
+    RegisterAction<type, bit<16>, word>(reg) name = { void apply(inout type v, out word o) body };
 // One that gives a flag; in 32 bits where another action of the register gives a word.
 #define TEST(name, type, reg, body) \
     RegisterAction<type, bit<16>, bit<8>>(reg) name = { void apply(inout type v, out bit<8> o) body };
@@ -241,22 +244,33 @@ control MemberTailState(inout meta_t m) {
     apply { ops.apply(); }
 }
 
+struct acked_pair_t {
+    bit<32> acked;
+    bit<32> answered;
+}
 control AckedState(inout meta_t m) {
-    Register<bit<32>, bit<16>>(ZSR_MAX_WORKERS) acked;
-    ACTION(get, bit<32>, acked, { o = v; })
-    ACTION(add, bit<32>, acked, { v = v | m.member_bit; o = v; })
-    ACTION(clear, bit<32>, acked, { v = 0; o = v; })
+    Register<acked_pair_t, bit<16>>(ZSR_MAX_WORKERS) acked;
+    PAIR_ACTION(again, acked_pair_t, bit<32>, acked, { v.answered = v.acked; o = v.acked; })
+    PAIR_ACTION(add, acked_pair_t, bit<32>, acked, {
+        v.acked = v.acked | m.member_bit;
+        v.answered = v.answered | m.member_bit;
+        o = v.answered;
+    })
+    PAIR_ACTION(answer, acked_pair_t, bit<32>, acked, { v.answered = v.answered | m.member_bit; o = v.answered; })
+    PAIR_ACTION(clear, acked_pair_t, bit<32>, acked, { v.acked = 0; v.answered = 0; o = v.answered; })
 
-    action do_get() { m.acked = get.execute(m.b.worker); }
+    action do_again() { m.acked = again.execute(m.b.worker); }
     action do_add() { m.acked = add.execute(m.b.worker); }
+    action do_answer() { m.acked = answer.execute(m.b.worker); }
     action do_clear() { clear.execute(m.b.worker); }
     table ops {
         key = { m.do_acked : exact; }
-        actions = { do_get; do_add; do_clear; NoAction; }
+        actions = { do_again; do_add; do_answer; do_clear; NoAction; }
         const default_action = NoAction();
         const entries = {
-            DO_GET   : do_get();
+            DO_GET   : do_again();
             DO_ADD   : do_add();
+            DO_MATCH : do_answer();
             DO_SET   : do_clear();
         }
     }
@@ -336,25 +350,37 @@ control ProducerPsnState(inout meta_t m) {
     apply { ops.apply(); }
 }
 
+struct from_pair_t {
+    psn_t from;
+    psn_t smallest;
+}
 control FromState(inout meta_t m) {
-    Register<psn_t, bit<16>>(ZSR_MAX_WORKERS) from;
-    ACTION(get, psn_t, from, { o = v; })
-    ACTION(probe, psn_t, from, { o = v; v = v ^ PROBED; })
-    ACTION(further, psn_t, from, { o = v; if (m.position > v) { v = m.position; } else { v = v & ~PROBED; } })
-    ACTION(clear, psn_t, from, { v = 0; o = v; })
+    Register<from_pair_t, bit<16>>(ZSR_MAX_WORKERS) from;
+    PAIR_ACTION(get, from_pair_t, psn_t, from, { o = v.from; })
+    PAIR_ACTION(again, from_pair_t, psn_t, from, {
+        if ((int<32>)v.smallest >= 0) { v.from = v.smallest | NO_FURTHER; }
+        v.smallest = NOBODY;
+        o = v.from;
+    })
+    PAIR_ACTION(answer, from_pair_t, psn_t, from, {
+        if (m.position < v.from) { v.smallest = v.from; }
+        else if (m.position < v.smallest) { v.smallest = m.position; }
+        o = v.smallest;
+    })
+    PAIR_ACTION(clear, from_pair_t, psn_t, from, { v.from = NO_FURTHER; v.smallest = NOBODY; o = v.from; })
 
     action do_get() { m.from = get.execute(m.b.worker); }
-    action do_probe() { m.from = probe.execute(m.b.worker); }
-    action do_further() { m.from = further.execute(m.b.worker); }
+    action do_again() { m.from = again.execute(m.b.worker); }
+    action do_answer() { m.from = answer.execute(m.b.worker); }
     action do_clear() { m.from = clear.execute(m.b.worker); }
     table ops {
         key = { m.do_from : exact; }
-        actions = { do_get; do_probe; do_further; do_clear; NoAction; }
+        actions = { do_get; do_again; do_answer; do_clear; NoAction; }
         const default_action = NoAction();
         const entries = {
             DO_GET   : do_get();
-            DO_ADD   : do_probe();
-            DO_MATCH : do_further();
+            DO_ADD   : do_again();
+            DO_MATCH : do_answer();
             DO_SET   : do_clear();
         }
     }
@@ -453,16 +479,19 @@ control RefillState(inout meta_t m) {
 
 control TriesState(inout meta_t m) {
     Register<bit<32>, bit<16>>(ZSR_MAX_WORKERS) tries;
+    ACTION(get, bit<32>, tries, { o = v; })
     ACTION(add, bit<32>, tries, { v = v + 1; o = v; })
     ACTION(clear, bit<32>, tries, { v = 0; o = v; })
 
+    action do_get() { m.tries = get.execute(m.b.worker); }
     action do_add() { m.tries = add.execute(m.b.worker); }
     action do_clear() { clear.execute(m.b.worker); }
     table ops {
         key = { m.do_tries : exact; }
-        actions = { do_add; do_clear; NoAction; }
+        actions = { do_get; do_add; do_clear; NoAction; }
         const default_action = NoAction();
         const entries = {
+            DO_GET   : do_get();
             DO_ADD   : do_add();
             DO_SET   : do_clear();
         }

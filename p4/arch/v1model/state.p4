@@ -132,18 +132,28 @@ control MemberTailState(inout meta_t m) {
     }
 }
 
-// Worker -> members of its group that have acknowledged the commit, a bit each. DO_ADD: one more; gives the new value.
+// Worker -> consumers that have acknowledged the commit, and those that have said what they have since something was
+// sent to them, a bit each. DO_ADD: one more of both; DO_MATCH: one more has said it; both give those that have said it.
+// DO_GET: something is sent again: only those that have all need not say it; gives these. DO_SET: nobody.
 control AckedState(inout meta_t m) {
     register<bit<32>>(ZSR_MAX_WORKERS) acked;
+    register<bit<32>>(ZSR_MAX_WORKERS) answered;
     apply {
+        bit<32> complete;
         if (m.do_acked == DO_SET) {
             acked.write((bit<32>)m.b.worker, 0);
-        } else {
+            answered.write((bit<32>)m.b.worker, 0);
+        } else if (m.do_acked == DO_GET) {
             acked.read(m.acked, (bit<32>)m.b.worker);
+            answered.write((bit<32>)m.b.worker, m.acked);
+        } else {
             if (m.do_acked == DO_ADD) {
-                m.acked = m.acked | m.member_bit;
-                acked.write((bit<32>)m.b.worker, m.acked);
+                acked.read(complete, (bit<32>)m.b.worker);
+                acked.write((bit<32>)m.b.worker, complete | m.member_bit);
             }
+            answered.read(m.acked, (bit<32>)m.b.worker);
+            m.acked = m.acked | m.member_bit;
+            answered.write((bit<32>)m.b.worker, m.acked);
         }
     }
 }
@@ -214,19 +224,31 @@ control ProducerPsnState(inout meta_t m) {
     }
 }
 
-// Worker -> first fragment that its consumer may lack; never moves back within a transfer. Gives the old value.
-// DO_SET: a new transfer. DO_ADD: its consumer is asked what it has (PROBED), or no longer, every other time.
-// DO_MATCH: it has said so, to `m.position` if that is further.
+// Worker -> first fragment that a consumer may lack, with NO_FURTHER; never moves back within a transfer. And the
+// smallest that consumers have said since. DO_SET: a new transfer. DO_MATCH: a consumer has all up to `m.position`;
+// gives the smallest. DO_ADD: all have answered, and what the last one lacks is sent; gives where that begins, as DO_GET.
 control FromState(inout meta_t m) {
     register<psn_t>(ZSR_MAX_WORKERS) from;
+    register<psn_t>(ZSR_MAX_WORKERS) smallest;
     apply {
-        if (m.do_from == DO_SET) { from.write((bit<32>)m.b.worker, 0); }
-        else {
+        psn_t said;
+        if (m.do_from == DO_SET) {
+            m.from = NO_FURTHER;
+            from.write((bit<32>)m.b.worker, m.from);
+            smallest.write((bit<32>)m.b.worker, NOBODY);
+        } else {
             from.read(m.from, (bit<32>)m.b.worker);
+            smallest.read(said, (bit<32>)m.b.worker);
             if (m.do_from == DO_MATCH) {
-                if (m.position > m.from) { from.write((bit<32>)m.b.worker, m.position); }
-                else { from.write((bit<32>)m.b.worker, m.from & ~PROBED); }
-            } else if (m.do_from == DO_ADD) { from.write((bit<32>)m.b.worker, m.from ^ PROBED); }
+                if (m.position < m.from) { said = m.from; }
+                else if (m.position < said) { said = m.position; }
+                m.from = said;
+                smallest.write((bit<32>)m.b.worker, said);
+            } else if (m.do_from == DO_ADD) {
+                if (said[31:31] == 0) { m.from = said | NO_FURTHER; }
+                from.write((bit<32>)m.b.worker, m.from);
+                smallest.write((bit<32>)m.b.worker, NOBODY);
+            }
         }
     }
 }
@@ -303,7 +325,7 @@ control RefillState(inout meta_t m) {
     }
 }
 
-// Worker -> retries since the last progress. DO_ADD: one more; gives the new value. DO_SET: progress.
+// Worker -> retries since the last progress. DO_ADD: one more; gives the new value, as DO_GET. DO_SET: progress.
 control TriesState(inout meta_t m) {
     register<bit<32>>(ZSR_MAX_WORKERS) tries;
     apply {
@@ -311,6 +333,8 @@ control TriesState(inout meta_t m) {
             tries.read(m.tries, (bit<32>)m.b.worker);
             m.tries = m.tries + 1;
             tries.write((bit<32>)m.b.worker, m.tries);
+        } else if (m.do_tries == DO_GET) {
+            tries.read(m.tries, (bit<32>)m.b.worker);
         } else {
             tries.write((bit<32>)m.b.worker, 0);
         }
