@@ -114,8 +114,6 @@ pub struct Bounds {
     pub item_size: u32,
     /// Payload bytes of a packet.
     pub mtu: u32,
-    /// Whether all consumers of a transfer get it, and lose different packets of it.
-    pub replicate: bool,
     /// How long a member may be silent before it counts as dead.
     pub dead_after: Duration,
 }
@@ -136,7 +134,7 @@ impl Bounds {
     /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen; `stuck` looks have seen
     /// no transfer, but what was sent again.
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>, stuck: u32) -> Adapted {
-        // Timeouts may be too short for a transfer that is long: a group's begins again with each.
+        // Timeouts may be too short for a transfer that is long.
         if stuck / PATIENCE % 2 == 1 {
             let rto = self.own.rto.min((self.dead_after / UNTIL_DEAD).max(self.least_rto));
             return Adapted { rto, max_batch: self.half(now.max_batch) };
@@ -163,16 +161,10 @@ impl Bounds {
         let lost = (more.retries as f64 / needed).min(0.5);
         let in_packets = |time: Duration| time.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
         let trip = in_packets(pace.round_trip);
-        let best = if self.replicate {
-            // All begins again: (3 trip + n) / (1 - lost)^n over n is least where lost n^2 + 3 lost trip n = 3 trip.
-            let b = 3.0 * lost * trip;
-            ((b * b + 12.0 * lost * trip).sqrt() - b) / (2.0 * lost).max(1e-9)
-        } else {
-            // A transfer waits for a timeout if its READ, its last packet, an ACK, or its tail is lost.
-            let each = 3.0 * trip + WAITS * lost * in_packets(now.rto);
-            // (each + n) / n + lost (trip + n / 2) is least where n^2 = 2 each / lost.
-            (2.0 * each / lost.max(1e-9)).sqrt()
-        };
+        // A transfer waits for a timeout if its READ, its last packet, an ACK, or its tail is lost.
+        let each = 3.0 * trip + WAITS * lost * in_packets(now.rto);
+        // (each + n) / n + lost (trip + n / 2) is least where n^2 = 2 each / lost.
+        let best = (2.0 * each / lost.max(1e-9)).sqrt();
         // Powers of two of items, and none over again while the best one is near.
         let now = now.max_batch.max(self.item_size);
         let wanted = best * f64::from(self.mtu);
@@ -192,10 +184,10 @@ mod tests {
 
     const US: Duration = Duration::from_micros(1);
 
-    fn bounds(replicate: bool) -> Bounds {
+    fn bounds() -> Bounds {
         let own = Adapted { rto: 20_000 * US, max_batch: 1 << 20 };
         let dead_after = Duration::from_secs(60);
-        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, replicate, dead_after }
+        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, dead_after }
     }
 
     /// Where a flow comes to that loses one packet in `one_in`, over a network of that pace.
@@ -212,7 +204,7 @@ mod tests {
     #[test]
     fn timeouts_follow_the_round_trip() {
         let pace = |us| Pace { round_trip: us * US, packet: US, is_clean: true };
-        let rto = |us| settled(bounds(false), 50, pace(us)).rto;
+        let rto = |us| settled(bounds(), 50, pace(us)).rto;
         assert_eq!(rto(100), 300 * US);
         assert_eq!(rto(1000), 3000 * US);
         assert_eq!(rto(10), 160 * US, "no timer is that fine");
@@ -222,20 +214,17 @@ mod tests {
     #[test]
     fn the_more_is_lost_the_less_is_moved_at_a_time() {
         let pace = Pace { round_trip: 100 * US, packet: US, is_clean: true };
-        let batch = |one_in| settled(bounds(false), one_in, pace).max_batch >> 10;
+        let batch = |one_in| settled(bounds(), one_in, pace).max_batch >> 10;
         assert_eq!(batch(100_000), 1024);
         assert_eq!([batch(50), batch(10), batch(3)], [256, 128, 64]);
-        let group = settled(bounds(true), 50, pace).max_batch >> 10;
-        assert!(group < batch(50), "{group}: a group begins again with all");
-        let near =
-            settled(bounds(false), 50, Pace { round_trip: 10 * US, packet: US, is_clean: true }).max_batch;
+        let near = settled(bounds(), 50, Pace { round_trip: 10 * US, packet: US, is_clean: true }).max_batch;
         assert!(near < batch(50) << 10, "{near}: round trips cost little");
     }
 
     #[test]
     fn a_batch_is_whole_items_and_at_least_one() {
         let own = Adapted { rto: 20_000 * US, max_batch: 3 * 40_000 };
-        let bounds = Bounds { own, item_size: 40_000, ..bounds(false) };
+        let bounds = Bounds { own, item_size: 40_000, ..bounds() };
         let pace = Pace { round_trip: US, packet: US, is_clean: true };
         assert_eq!(settled(bounds, 3, pace).max_batch, 40_000);
         assert_eq!(settled(bounds, 1_000_000, pace).max_batch, 120_000);
@@ -243,7 +232,7 @@ mod tests {
 
     #[test]
     fn without_an_answer_timeouts_and_batches_become_much_shorter_step_by_step() {
-        let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
+        let (bounds, more) = (bounds(), Counts { retries: 3, ..Counts::default() });
         let once = bounds.next(bounds.own, more, None, 1);
         assert_eq!(once, Adapted { rto: 5_000 * US, max_batch: bounds.own.max_batch / 2 });
         let last = (0..19).fold(once, |now, _| bounds.next(now, more, None, 1));
@@ -252,7 +241,7 @@ mod tests {
 
     #[test]
     fn while_nothing_moves_timeouts_are_short_and_long_by_turns() {
-        let (bounds, more) = (bounds(false), Counts { retries: 3, ..Counts::default() });
+        let (bounds, more) = (bounds(), Counts { retries: 3, ..Counts::default() });
         let pace = Some(Pace { round_trip: 100 * US, packet: US, is_clean: false });
         let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto;
         assert_eq!([1, 9, 10, 19, 20].map(rto), [300 * US, 300 * US, 20_000 * US, 20_000 * US, 300 * US]);

@@ -6,7 +6,7 @@ use super::error::ControllerError;
 use super::loss_law::{Bounds, Clocking, Counts, Pace};
 use super::polls::REST;
 use crate::dataplane::flow::{Adapted, AdaptedFlows};
-use crate::dataplane::model::{Flow, FlowKind};
+use crate::dataplane::model::Flow;
 use crate::dataplane::{GROUP_TICK, PlanError};
 use crate::p4::names::counter::{RETRIES, SENT, TRANSFERS};
 use std::collections::HashMap;
@@ -192,7 +192,6 @@ impl Controller {
             least_rto: self.0.plane.least_timeout(),
             item_size: flow.item_size,
             mtu: flow.mtu,
-            replicate: flow.kind == FlowKind::Replicate,
             dead_after: Duration::from_micros(flow.settings.dead_after_us),
         }
     }
