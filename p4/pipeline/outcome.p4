@@ -15,6 +15,11 @@ control Outcome(inout meta_t m) {
         m.b.event = event;
         m.b.hops = 0;
     }
+    // What is sent again begins where the smallest answer of this round lies.
+    action from_there(event_t event) {
+        next_pass(event);
+        m.b.word = m.from;
+    }
     // Egress decides (look.p4).
     action look() {
         m.out_port = m.again;
@@ -132,7 +137,7 @@ control Outcome(inout meta_t m) {
             m.tries[0:0] : ternary @name("tries");
         }
         actions = {
-            next_pass; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
+            next_pass; from_there; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
             tell; NoAction;
         }
         const default_action = NoAction();
@@ -155,7 +160,7 @@ control Outcome(inout meta_t m) {
             (EV_READ,           _,             _, _, _,           _, _, _, _, _, _,       _) : read();
             (EV_COMMITTED,      _,             0, 0, HAVE_COMMIT, _, _, _, _, _, _,       _) : next_pass(EV_CLOSED);
             (EV_COMMITTED,      _,             0, _, HAVE_COMMIT, _, _, _, _, _, _,       _) : next_pass(EV_DONE);
-            (EV_COMMITTED,      _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
+            (EV_COMMITTED,      _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
             (EV_DONE,           _,             _, _, _,           _, _, _, _, _, _,       _) : tail();
             (EV_TAIL_ACKED,     _,             _, _, _,           _, _, _, _, _, LOCKING, _) : next_pass(EV_UNLOCK);
             (EV_TAIL_ACKED,     _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_FREE);
@@ -169,12 +174,12 @@ control Outcome(inout meta_t m) {
             (EV_POLL_PRODUCER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(0);
             (EV_POLL_CONSUMER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(RING_TAIL_WORD);
             (EV_REFILL,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_TICK);
-            (EV_GAP,            _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
+            (EV_GAP,            _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
             // Between transfers nobody sends to this consumer.
             (EV_CONGESTED,      DATA_OR_TAIL,  _, _, _,           _, _, _, _, _, _,       _) : slow_down();
             (EV_CONGESTED,      _,             _, _, _,           _, _, _, _, _, _,       _) : late();
-            (EV_PROBED,         _,             0, _, NO_MORE,     _, _, _, _, _, _,       _) : next_pass(EV_REPEAT);
-            (EV_PROBED,         _,             0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_RESEND);
+            (EV_PROBED,         _,             0, _, NO_MORE,     _, _, _, _, _, _,       _) : from_there(EV_REPEAT);
+            (EV_PROBED,         _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
             (EV_RETRY,          PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
             (EV_RETRY,          PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);
             // A NIC that has executed nothing yet may answer any PSN (rxe: 0xffffff), which can't be used.

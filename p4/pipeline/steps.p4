@@ -139,6 +139,7 @@ control Steps(inout meta_t m) {
     action resend() {
         m.counts = COUNT_RETRY;
         SEND_AGAIN
+        m.position = m.b.word | NO_FURTHER;
         m.do_from = DO_ADD;
         m.do_due = DO_SET;
         m.do_tries = DO_SET;
@@ -146,6 +147,7 @@ control Steps(inout meta_t m) {
     // One of them has not: the next retry comes when the last one said, and asks again.
     action repeat() {
         SEND_AGAIN
+        m.position = m.b.word | NO_FURTHER;
         m.do_from = DO_ADD;
         m.do_due = DO_MATCH;
         m.do_tries = DO_ADD;

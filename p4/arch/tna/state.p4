@@ -358,7 +358,7 @@ control FromState(inout meta_t m) {
     Register<from_pair_t, bit<16>>(ZSR_MAX_WORKERS) from;
     PAIR_ACTION(get, from_pair_t, psn_t, from, { o = v.from; })
     PAIR_ACTION(again, from_pair_t, psn_t, from, {
-        if ((int<32>)v.smallest >= 0) { v.from = v.smallest | NO_FURTHER; }
+        if (m.position > v.from) { v.from = m.position; }
         v.smallest = NOBODY;
         o = v.from;
     })

@@ -245,7 +245,7 @@ control FromState(inout meta_t m) {
                 m.from = said;
                 smallest.write((bit<32>)m.b.worker, said);
             } else if (m.do_from == DO_ADD) {
-                if (said[31:31] == 0) { m.from = said | NO_FURTHER; }
+                if (m.position > m.from) { m.from = m.position; }
                 from.write((bit<32>)m.b.worker, m.from);
                 smallest.write((bit<32>)m.b.worker, NOBODY);
             }
