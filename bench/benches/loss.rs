@@ -1,7 +1,7 @@
 //! What losses cost, in virtual time: the share of the lossless goodput that is left, beside the share that one READ at a time can
 //! reach at most. Controller, agents, NICs and switch are those that users run; links have 10 Gbit/s.
 //!
-//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS]]]`: `SECONDS` of virtual time pass before the tenth of a second that is
+//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS]]]`: `SECONDS` of virtual time pass before the second that is
 //! measured, in which the controller gets to know the network.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ const BANDWIDTH: u64 = 10_000_000_000;
 const PACKET_NS: f64 = 1090.0 * 8.0 / 10.0;
 const ITEM: usize = 1024;
 const RING: u64 = 8 << 20;
-const MEASURED: Duration = Duration::from_millis(100);
+const MEASURED: Duration = Duration::from_secs(1);
 /// Between two looks of programs at their rings.
 const STEP: Duration = Duration::from_micros(500);
 

@@ -60,7 +60,7 @@ actions! {
     Set3 = "set_3" { ident: u16, sport: u16 };
     ToGroup = "to_group" { group: u16 };
     ToPort = "to_port" { port: u16 };
-    Worker = "worker" { settings: u8, max_batch: u32, mask: u32, data_qp: u16, group: u16, all_members: u32, flow: u16, poll_interval: u32, poll_timeout: u32, rto: u32, max_tries: u32 };
+    Worker = "worker" { settings: u8, max_batch: u32, mask: u32, data_qp: u16, group: u16, all_members: u32, flow: u16, poll_interval: u32, poll_timeout: u32, rto: u32, max_tries: u16 };
     WorkerRing = "worker_ring" { producers: u16, max_batch: u32, size: u32, mask: u32, low_space: u32, poll_qp: u16, group: u16, mtu: u8, mtu_mask: u32 };
 }
 

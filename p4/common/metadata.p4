@@ -125,7 +125,7 @@ struct meta_t {
     usec_t   poll_interval;
     usec_t   poll_timeout;
     usec_t   rto;
-    bit<32>  max_tries;
+    tries_t  max_tries;
     bytes_t  producer_mask;
     bit<16>  producer_data_qp;
     flag_t   gathered;             // 1: the tails of all members are known
@@ -183,8 +183,8 @@ struct meta_t {
     bit<8>   is_due;               // 1: `due` has passed
     bit<8>   producer_is_due;
     bit<8>   consumer_is_due;
-    bit<32>  tries;
-    bit<32>  tries_left;
+    tries_t  tries;
+    tries_t  tries_left;
 
     // Outcome: what leaves (outcome.p4).
     flag_t   sends;                // 1: a packet to a PU

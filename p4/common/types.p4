@@ -41,6 +41,7 @@ typedef bit<32> ip4_t;
 // A PSN, or a number of packets, in the upper 24 bits: sums wrap where PSNs do. The low byte is free for a mark.
 typedef bit<32> psn_t;
 typedef bit<32> bytes_t;          // ring counters and lengths, modulo 2^32
+typedef bit<16> tries_t;          // retries since the last progress, modulo 2^16
 typedef bit<32> usec_t;           // time in microseconds, modulo 2^32
 
 const bit<16> ETHERTYPE_IPV4     = 0x0800;

@@ -4,6 +4,9 @@
 #define LOCKING          0x04 &&& 0x04        /* LOCKS(settings) */
 #define HAVE_ALL         0 &&& 0xffffff00     /* from_slack: all consumers have all fragments */
 #define HAVE_COMMIT      ONE_PACKET           /* from_slack: and the commit */
+#define FEW              0xffff8000 &&& 0xffff8000  /* from_slack: 128 fragments at most are lacking */
+#define SHORT            0 &&& 0xfffff000     /* frags: fewer than 16 */
+#define ODD              1 &&& 1              /* tries */
 #define NO_MORE          1 &&& NO_FURTHER     /* from_slack: one of them has no more than was known */
 
 // What leaves the pipeline after a pass. Exactly one packet comes out of each pass, or one per member of a group; the
@@ -19,6 +22,11 @@ control Outcome(inout meta_t m) {
     action from_there(event_t event) {
         next_pass(event);
         m.b.word = m.from;
+    }
+    // Nobody said, or not all: it begins where they lay before.
+    action from_known(event_t event) {
+        next_pass(event);
+        m.b.word = 0;
     }
     // Egress decides (look.p4).
     action look() {
@@ -134,10 +142,10 @@ control Outcome(inout meta_t m) {
             m.group      : ternary;
             m.gathered   : ternary;
             m.g.settings : ternary;
-            m.tries[0:0] : ternary @name("tries");
+            m.tries      : ternary;
         }
         actions = {
-            next_pass; from_there; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
+            next_pass; from_there; from_known; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
             tell; NoAction;
         }
         const default_action = NoAction();
@@ -152,7 +160,7 @@ control Outcome(inout meta_t m) {
             //                                  |  |  |            |  |  |  group
             //                                  |  |  |            |  |  |  |  gathered
             //                                  |  |  |            |  |  |  |  |  settings
-            // event            phase           |  |  |            |  |  |  |  |  |        tries: 1: ASKS(tries)
+            // event            phase           |  |  |            |  |  |  |  |  |        tries: odd: ASKS(tries)
             (EV_START,          _,             _, _, _,           1, 0, 0, _, _, _,       _) : next_pass(EV_READ);
             (EV_START,          _,             _, _, _,           1, 0, _, _, _, _,       _) : keep_turn();
             (EV_START,          _,             _, _, _,           1, _, _, _, _, _,       _) : next_pass(EV_READ);
@@ -175,6 +183,7 @@ control Outcome(inout meta_t m) {
             (EV_POLL_CONSUMER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(RING_TAIL_WORD);
             (EV_REFILL,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_TICK);
             (EV_GAP,            _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
+            (EV_GAP,            _,             _, SHORT, _,       _, _, _, _, _, _,       _) : from_known(EV_RESEND);
             // Between transfers nobody sends to this consumer.
             (EV_CONGESTED,      DATA_OR_TAIL,  _, _, _,           _, _, _, _, _, _,       _) : slow_down();
             (EV_CONGESTED,      _,             _, _, _,           _, _, _, _, _, _,       _) : late();
@@ -182,8 +191,9 @@ control Outcome(inout meta_t m) {
             (EV_PROBED,         _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
             (EV_RETRY,          PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
             (EV_RETRY,          PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);
+            (EV_RETRY,          PHASE_DATA,    _, _, FEW,         _, _, _, _, _, _,       1) : from_known(EV_REPEAT);
             // A NIC that has executed nothing yet may answer any PSN (rxe: 0xffffff), which can't be used.
-            (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       1) : probe();
+            (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,     ODD) : probe();
             (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       _) : read();
             (RESEND_OR_REPEAT,  PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
             (RESEND_OR_REPEAT,  PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);

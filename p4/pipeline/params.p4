@@ -2,7 +2,7 @@
 control WorkerParams(inout meta_t m) {
     action worker(bit<8> settings, bytes_t max_batch, bytes_t mask, bit<16> data_qp,
                   bit<16> group, bit<32> all_members, bit<16> flow, usec_t poll_interval, usec_t poll_timeout,
-                  usec_t rto, bit<32> max_tries) {
+                  usec_t rto, tries_t max_tries) {
         m.g.settings = settings;
         m.max_batch = max_batch;
         m.consumer_mask = mask;

@@ -46,7 +46,7 @@ control Backoff(inout meta_t m) {
     action by_32()  { m.wait = m.rto << 5; }
     action by_64()  { m.wait = m.rto << 6; }
     table backoff {
-        key = { m.tries[31:1] : exact @name("tries"); }
+        key = { m.tries[15:1] : exact @name("tries"); }
         actions = { once; by_2; by_4; by_8; by_16; by_32; by_64; }
         const default_action = by_64();
         const entries = {

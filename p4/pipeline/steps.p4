@@ -61,6 +61,7 @@ control Steps(inout meta_t m) {
         m.do_consumer_psn = DO_GET;
         m.do_acked = DO_MATCH;
         m.do_from = DO_MATCH;
+        m.do_tries = DO_SET;
     }
     action congested() { m.do_transfer = DO_GET; }
 

@@ -119,11 +119,11 @@ fn a_whole_transfer_and_what_repeats_it() {
     }
 }
 
-/// Behind these comes nothing that would make the consumer say what it lacks: it is asked.
+/// Behind these comes nothing that would make the consumer say what it lacks: when they are lost for the third time, it is asked.
 #[test]
 fn the_end_of_a_transfer_and_what_asks_for_it() {
-    let end = [(Kind::Write(Opcode::WriteLast), 1), (Kind::Commit, 1)];
-    // Where a probe or its answer was lost, the next retry reads again, and the one behind that asks again.
+    let end = [(Kind::Write(Opcode::WriteLast), 3), (Kind::Commit, 3)];
+    // Where a probe or its answer was lost, the next retries read again, and the fourth one asks again.
     for more in [
         &[][..],
         &[(Kind::Probe, 1)],
@@ -137,25 +137,46 @@ fn the_end_of_a_transfer_and_what_asks_for_it() {
     }
 }
 
+/// Of a transfer so long that its consumer is asked at once.
 #[test]
 fn only_what_a_consumer_lacks_is_read_again() {
-    let (cut, again) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let mut system = System::new(SPEC);
+    const LONG: u64 = 128;
+    let (cut, again, at) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Cell::new(0));
+    let (ring_size, max_batch) = (1 << 18, 1 << 17);
+    let mut system = System::new(Spec {
+        producers: 1,
+        item_size: 4096,
+        ring_size,
+        max_batch,
+        mtu: 256,
+        items: 600,
+        ..SPEC
+    });
     let (lost, sent) = (cut.clone(), again.clone());
-    system.switch().filter = Box::new(move |_, kind| match (kind, lost.get()) {
-        (Kind::Write(Opcode::WriteLast), 0) | (Kind::Commit, 1) => {
-            lost.set(lost.get() + 1);
-            true
+    system.switch().filter = Box::new(move |_, kind| {
+        if let Kind::Write(opcode) = kind {
+            let begins = [Opcode::WriteFirst, Opcode::WriteOnly].contains(&opcode);
+            at.set(if begins { 0 } else { at.get() + 1 });
         }
-        (Kind::Write(_), 2) => {
-            sent.set(sent.get() + 1);
-            false
+        match (kind, lost.get()) {
+            (Kind::Write(Opcode::WriteLast), 0) if at.get() >= LONG => {
+                lost.set(1);
+                true
+            }
+            (Kind::Commit, 1) => {
+                lost.set(2);
+                true
+            }
+            (Kind::Write(_), 2) => {
+                sent.set(sent.get() + 1);
+                false
+            }
+            (Kind::Commit, 2) => {
+                lost.set(3);
+                false
+            }
+            _ => false,
         }
-        (Kind::Commit, 2) => {
-            lost.set(3);
-            false
-        }
-        _ => false,
     });
     system.run(|_| ());
     assert_eq!((cut.get(), again.get()), (3, 1), "one fragment was lost, one is sent again");
@@ -221,7 +242,7 @@ fn a_consumer_that_has_executed_nothing_answers_a_probe_with_a_strange_psn() {
         }
     });
     assert!(strange > 0);
-    // A probe and a READ by turns: each may be what is lost.
+    // Two READs, then a probe: each may be what is lost.
     assert_eq!(system.switch().wire.repeated_reads, READS_LOST as u64);
 }
 

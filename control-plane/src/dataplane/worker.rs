@@ -206,13 +206,13 @@ fn mtu_code(mtu: u32) -> u8 {
 
 /// Retries from which on they are reported, with waits as `Backoff` of the P4 program has them. The first report comes when a third of
 /// `dead_after` is over; in the rest of it the controller listens who answers (`controller/silence.rs`).
-fn max_tries(times: &Times) -> u32 {
+fn max_tries(times: &Times) -> u16 {
     let micros = |time| u64::from(Clock::Microseconds.units(time));
     let dead = micros(times.dead_after);
     let mut waited = 0;
-    let mut tries = 0;
-    while waited < dead / 3 && tries < 1 << 20 {
-        waited += micros(times.rto) << u32::saturating_sub(tries / 2, 4).min(6);
+    let mut tries = 0u16;
+    while waited < dead / 3 && tries < u16::MAX {
+        waited += micros(times.rto) << u16::saturating_sub(tries / 2, 4).min(6);
         tries += 1;
     }
     tries.max(1)

@@ -94,7 +94,7 @@ const DigestType_t REPORT_TYPE = 1;
 struct report_t {
     bit<8>   reason;                       // REPORT_*
     bit<32>  aeth;                         // these four: what v1model's `code` is, by reason
-    bit<32>  tries;
+    tries_t  tries;
     bytes_t  word;
     bytes_t  head;
     bit<16>  worker;

@@ -478,10 +478,10 @@ control RefillState(inout meta_t m) {
 }
 
 control TriesState(inout meta_t m) {
-    Register<bit<32>, bit<16>>(ZSR_MAX_WORKERS) tries;
-    ACTION(get, bit<32>, tries, { o = v; })
-    ACTION(add, bit<32>, tries, { v = v + 1; o = v; })
-    ACTION(clear, bit<32>, tries, { v = 0; o = v; })
+    Register<tries_t, bit<16>>(ZSR_MAX_WORKERS) tries;
+    ACTION(get, tries_t, tries, { o = v; })
+    ACTION(add, tries_t, tries, { v = v + 1; o = v; })
+    ACTION(clear, tries_t, tries, { v = 0; o = v; })
 
     action do_get() { m.tries = get.execute(m.b.worker); }
     action do_add() { m.tries = add.execute(m.b.worker); }

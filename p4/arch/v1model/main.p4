@@ -60,7 +60,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
         if (m.report != 0) {
             bit<32> code = m.b.head;
             if (m.report == REPORT_REFUSED) { code = m.aeth; }
-            else if (m.report == REPORT_SILENT) { code = m.tries; }
+            else if (m.report == REPORT_SILENT) { code = (bit<32>)m.tries; }
             else if (m.report == REPORT_BAD_COUNT) { code = BAD_FILL; }
             digest<report_t>(1, { m.report, code, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase,
                                   m.consumer_psn });

@@ -327,7 +327,7 @@ control RefillState(inout meta_t m) {
 
 // Worker -> retries since the last progress. DO_ADD: one more; gives the new value, as DO_GET. DO_SET: progress.
 control TriesState(inout meta_t m) {
-    register<bit<32>>(ZSR_MAX_WORKERS) tries;
+    register<tries_t>(ZSR_MAX_WORKERS) tries;
     apply {
         if (m.do_tries == DO_ADD) {
             tries.read(m.tries, (bit<32>)m.b.worker);
