@@ -9,12 +9,13 @@ use zsr_p4_states::{Pairs, Sources, TNA};
 const CASES: u64 = 2000;
 
 /// Changes that change nothing: where both values are equal, it is the same which of them is taken.
-const SAME: [(&str, &str); 7] = [
+const SAME: [(&str, &str); 8] = [
     ("MemberTailState", "`<` becomes `<=`"),
     ("MemberTailState", "`0` becomes `1`"),
     ("ProducerHeadState", "`>=` becomes `>`"),
     ("ProducerHeadState", "`0` becomes `1`"),
     ("FromState", "`<` becomes `<=`"),
+    ("FromState", "`>` becomes `>=`"),
     ("DueState", "`>=` becomes `>`"),
     ("DueState", "`0` becomes `1`"),
 ];
