@@ -185,15 +185,15 @@ fn only_what_a_consumer_lacks_is_read_again() {
 
 /// A buffer on the way that overflows with every burst: each retry gets further than the one before.
 #[test]
-fn a_path_that_takes_three_fragments_at_once() {
+fn a_path_that_takes_three_packets_at_once() {
     let room = Rc::new(Cell::new(0));
     let mut system = System::new(SPEC);
     system.switch().filter = Box::new(move |_, kind| match kind {
-        Kind::Read => {
+        Kind::Read | Kind::Probe => {
             room.set(3);
             false
         }
-        Kind::Write(_) => {
+        Kind::Write(_) | Kind::Commit => {
             let full = room.get() == 0;
             room.set(room.get() - i32::from(!full));
             full
