@@ -59,21 +59,15 @@ pub struct Spec {
 
 /// Two producers and two consumers, to be attacked: small rings, items of half a packet.
 pub const TWO_BY_TWO: Spec = Spec {
-    kind: zsr_topology::FlowKind::Shuffle,
     producers: 2,
     consumers: 2,
     item_size: 256,
     ring_size: 4096,
     max_batch: 4096,
     mtu: 512,
-    big_endian: [false; 2],
     items: 60,
-    counters_from: 0,
-    psn_from: 0,
-    vlans: [None; 2],
-    pipes: 1,
-    faults: zsr_simnet::FaultRates::NONE,
     seed: 3,
+    ..Spec::PLAIN
 };
 
 /// Packets that a switch dropped for a reason (P4: `DROP_*`).
@@ -82,25 +76,30 @@ pub fn drops(switch: &Switch, reason: usize) -> u64 {
     switch.counter_read(id, reason).expect("a cell").packets
 }
 
+impl Spec {
+    /// One producer, one consumer, no faults.
+    pub const PLAIN: Spec = Spec {
+        kind: FlowKind::Shuffle,
+        producers: 1,
+        consumers: 1,
+        item_size: 512,
+        ring_size: 16384,
+        max_batch: 8192,
+        mtu: 1024,
+        big_endian: [false; 2],
+        items: 200,
+        counters_from: 0,
+        psn_from: 0,
+        vlans: [None; 2],
+        pipes: 1,
+        faults: FaultRates::NONE,
+        seed: 1,
+    };
+}
+
 impl Default for Spec {
     fn default() -> Spec {
-        Spec {
-            kind: FlowKind::Shuffle,
-            producers: 1,
-            consumers: 1,
-            item_size: 512,
-            ring_size: 16384,
-            max_batch: 8192,
-            mtu: 1024,
-            big_endian: [false; 2],
-            items: 200,
-            counters_from: 0,
-            psn_from: 0,
-            vlans: [None; 2],
-            pipes: 1,
-            faults: FaultRates::NONE,
-            seed: 1,
-        }
+        Spec::PLAIN
     }
 }
 

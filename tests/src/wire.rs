@@ -10,6 +10,7 @@
 //! - a commit leaves directly behind the last fragment, or alone when the consumer has said that it lacks nothing else;
 //! - a tail leaves when the commit is acknowledged, a READ when the tail is.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
 
 use zsr_wire::frame::Frame;
@@ -58,6 +59,24 @@ pub enum Kind {
     Cnp,
     /// Anything else.
     Other,
+}
+
+/// Number of the newest fragment that went one way, from 0 at the beginning of its transfer.
+#[derive(Debug, Default)]
+pub struct FragmentNumber(Cell<u64>);
+
+impl FragmentNumber {
+    /// That of a fragment which goes there now, as this kind of WRITE.
+    pub fn next(&self, opcode: Opcode) -> u64 {
+        let begins = [Opcode::WriteFirst, Opcode::WriteOnly].contains(&opcode);
+        self.0.set(if begins { 0 } else { self.0.get() + 1 });
+        self.get()
+    }
+
+    /// That of the newest one.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
 }
 
 /// What a queue pair is for.

@@ -5,27 +5,19 @@ use std::rc::Rc;
 
 use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};
-use zsr_tests::wire::Kind;
+use zsr_tests::wire::{FragmentNumber, Kind};
 use zsr_wire::Opcode;
 
 const MEMBERS: u64 = 3;
 /// Items of one packet, in transfers of up to 32.
 const SPEC: Spec = Spec {
     kind: zsr_topology::FlowKind::Replicate,
-    producers: 1,
     consumers: MEMBERS as usize,
     item_size: 1024,
     ring_size: 65536,
     max_batch: 32768,
-    mtu: 1024,
-    big_endian: [false; 2],
     items: 600,
-    counters_from: 0,
-    psn_from: 0,
-    vlans: [None; 2],
-    pipes: 1,
-    faults: FaultRates::NONE,
-    seed: 1,
+    ..Spec::PLAIN
 };
 const NEEDED: u64 = SPEC.items as u64 * MEMBERS;
 /// Port of the first member, and of another one.
@@ -41,23 +33,11 @@ const LONG: Spec =
     Spec { item_size: 4096, ring_size: 1 << 18, max_batch: 1 << 17, mtu: 256, items: 600, ..SPEC };
 const NEEDED_LONG: u64 = LONG.items as u64 * 16 * MEMBERS;
 
-/// Where in a transfer a fragment lies that goes to a port.
-#[derive(Default)]
-struct At(Cell<u64>);
-
-impl At {
-    fn next(&self, opcode: Opcode) -> u64 {
-        let first = [Opcode::WriteFirst, Opcode::WriteOnly].contains(&opcode);
-        self.0.set(if first { 0 } else { self.0.get() + 1 });
-        self.0.get()
-    }
-}
-
 /// Runs a flow of which packets are lost on their way to the first member: what `lost` says of those, by where in its transfer each comes.
 /// Gives how many fragments the transfer had in which something was lost first, the ports that were asked, and the system.
 fn lose(spec: Spec, lost: impl Fn(u64, Kind) -> bool + 'static) -> (u64, Vec<u16>, System) {
     let mut system = System::new(spec);
-    let (first, other) = (At::default(), At::default());
+    let (first, other) = (FragmentNumber::default(), FragmentNumber::default());
     let (gone, frags) = (Cell::new(false), Rc::new(Cell::new(0)));
     let asked = Rc::<RefCell<Vec<u16>>>::default();
     let (length, ports) = (frags.clone(), asked.clone());
@@ -75,7 +55,7 @@ fn lose(spec: Spec, lost: impl Fn(u64, Kind) -> bool + 'static) -> (u64, Vec<u16
         if port != FIRST {
             return false;
         }
-        let at = if let Kind::Write(opcode) = kind { first.next(opcode) } else { first.0.get() };
+        let at = if let Kind::Write(opcode) = kind { first.next(opcode) } else { first.get() };
         let loses = lost(at, kind);
         gone.set(gone.get() || loses);
         loses
@@ -85,7 +65,7 @@ fn lose(spec: Spec, lost: impl Fn(u64, Kind) -> bool + 'static) -> (u64, Vec<u16
     (frags.get(), asked.take(), system)
 }
 
-/// What is true once.
+/// The first packet of which `of` is true, and no other.
 fn once(of: impl Fn(u64, Kind) -> bool) -> impl Fn(u64, Kind) -> bool {
     let done = Cell::new(false);
     move |at, kind| !done.get() && of(at, kind) && !done.replace(true)

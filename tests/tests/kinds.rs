@@ -9,18 +9,9 @@ const BALANCE: Spec = Spec {
     kind: FlowKind::LoadBalance,
     producers: 2,
     consumers: 3,
-    item_size: 512,
-    ring_size: 16384,
     max_batch: 4096,
-    mtu: 1024,
-    big_endian: [false; 2],
     items: 150,
-    counters_from: 0,
-    psn_from: 0,
-    vlans: [None; 2],
-    pipes: 1,
-    faults: FaultRates::NONE,
-    seed: 1,
+    ..Spec::PLAIN
 };
 const REPLICATE: Spec = Spec { kind: FlowKind::Replicate, ..BALANCE };
 /// Held back this long, a frame is overtaken by many.

@@ -10,23 +10,7 @@ use zsr_wire::{Frame, Mac, arp, ethernet, vlan};
 const DROP_VLAN: usize = 7;
 const TAGGED: Spec =
     Spec { kind: FlowKind::Shuffle, producers: 2, consumers: 2, items: 60, vlans: [Some(100); 2], ..DEFAULT };
-const DEFAULT: Spec = Spec {
-    kind: FlowKind::Shuffle,
-    producers: 1,
-    consumers: 1,
-    item_size: 512,
-    ring_size: 16384,
-    max_batch: 8192,
-    mtu: 1024,
-    big_endian: [false; 2],
-    items: 60,
-    counters_from: 0,
-    psn_from: 0xff_fff0,
-    vlans: [None; 2],
-    pipes: 1,
-    faults: FaultRates::NONE,
-    seed: 1,
-};
+const DEFAULT: Spec = Spec { items: 60, psn_from: 0xff_fff0, ..Spec::PLAIN };
 
 fn deliver(spec: Spec) -> System {
     let mut system = System::new(spec);
