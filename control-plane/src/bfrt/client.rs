@@ -258,14 +258,13 @@ impl BfrtClient {
         let first = Timer::CLASSES as u32;
         let own = chip.generators() - first;
         for some in packets.chunks(own as usize) {
-            let mut updates = Vec::new();
-            for packet in some {
+            let made = some.iter().map(|packet| {
                 let app = first + self.next_app % own;
                 self.next_app = self.next_app.wrapping_add(1);
-                let made = chip::generate(&info, chip, app, packet, None);
-                updates.extend(made.map_err(|e| self.reader.unfit(e))?);
-            }
-            self.write_to_generator(Ok(updates)).await?;
+                chip::generate(&info, chip, app, packet, None)
+            });
+            let updates = made.collect::<Result<Vec<_>, _>>().map(|updates| updates.concat());
+            self.write_to_generator(updates).await?;
         }
         Ok(())
     }

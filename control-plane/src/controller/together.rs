@@ -23,7 +23,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 /// So many at most: agents have to answer in time for all of their rings.
 const AT_ONCE: usize = 64;
 
-/// What is asked for.
+/// What a caller asks for: a flow that comes, or one that goes.
 #[derive(Debug)]
 pub(super) enum Wish {
     /// A flow is to be there.
@@ -32,7 +32,7 @@ pub(super) enum Wish {
     Go { name: String, force: bool },
 }
 
-/// What has to be done for a wish.
+/// A wish that was checked: the flow that comes, or the one that goes.
 enum Step {
     Comes(Flow),
     Goes(Flow),

@@ -26,7 +26,7 @@ struct State {
     last: Option<&'static str>,
     /// Somebody waits for it.
     waits: bool,
-    /// What was written at once.
+    /// The texts that the journal was written in, in order.
     written: Vec<String>,
 }
 
