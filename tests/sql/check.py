@@ -225,9 +225,9 @@ def main():
             is_interrupted(system, how, code)
         is_interrupted_between_queries(system)
         print("interrupted: nothing left")
-        done = subprocess.run([f"{BUILT}/examples/exchange"], env=system.env, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run([f"{BUILT}/examples/query"], env=system.env, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode or done.stdout.count("|") < 25 * 3:
-            raise Failed(f"examples/exchange: {done.stdout}{done.stderr}")
+            raise Failed(f"examples/query: {done.stdout}{done.stderr}")
         nothing_is_left(system)
         system.down()
 

@@ -6,7 +6,7 @@
 //! cancelled, or a worker dies.
 //!
 //! ```no_run
-#![doc = include_str!("../examples/exchange.rs")]
+#![doc = include_str!("../examples/query.rs")]
 //! ```
 //!
 //! [`tpch`] has the tables of TPC-H, each worker's part made by the worker.
