@@ -12,6 +12,7 @@ const RING: u32 = 1 << 20;
 pub(crate) struct Made {
     session: Session,
     name: String,
+    is_deleted: bool,
 }
 
 impl Made {
@@ -28,19 +29,22 @@ impl Made {
             ..CreateFlowRequest::default()
         };
         session.change(|mut c| async move { c.create_flow(request).await })?;
-        Ok(Made { session, name: name.to_owned() })
+        Ok(Made { session, name: name.to_owned(), is_deleted: false })
     }
 
     /// Deletes it, whatever is in it.
-    pub(crate) fn delete(self) -> Result<(), ClientError> {
-        delete(&self.session, &self.name)
+    pub(crate) fn delete(mut self) -> Result<(), ClientError> {
+        let deleted = delete(&self.session, &self.name);
+        self.is_deleted = deleted.is_ok();
+        deleted
     }
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Who can say whether it went well has called `delete`; then it is not there any more.
-        let _ = delete(&self.session, &self.name);
+        if !self.is_deleted {
+            let _ = delete(&self.session, &self.name);
+        }
     }
 }
 
