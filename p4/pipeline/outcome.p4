@@ -5,7 +5,6 @@
 #define HAVE_ALL         0 &&& 0xffffff00     /* from_slack: all consumers have all fragments */
 #define HAVE_COMMIT      ONE_PACKET           /* from_slack: and the commit */
 #define FEW              0xffff8000 &&& 0xffff8000  /* from_slack: 128 fragments at most are lacking */
-#define SHORT            0 &&& 0xfffff000     /* frags: fewer than 16 */
 #define ODD              1 &&& 1              /* tries */
 #define NO_MORE          1 &&& NO_FURTHER     /* from_slack: one of them has no more than was known */
 
@@ -22,11 +21,6 @@ control Outcome(inout meta_t m) {
     action from_there(event_t event) {
         next_pass(event);
         m.b.word = m.from;
-    }
-    // Nobody said, or not all: it begins where they lay before.
-    action from_known(event_t event) {
-        next_pass(event);
-        m.b.word = 0;
     }
     // Egress decides (look.p4).
     action look() {
@@ -145,7 +139,7 @@ control Outcome(inout meta_t m) {
             m.tries      : ternary;
         }
         actions = {
-            next_pass; from_there; from_known; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
+            next_pass; from_there; gather; keep_turn; close; poll; commit_only; read; probe; slow_down; late; tail; tail_again;
             tell; NoAction;
         }
         const default_action = NoAction();
@@ -183,7 +177,6 @@ control Outcome(inout meta_t m) {
             (EV_POLL_CONSUMER,  _,             _, _, _,           _, _, _, _, _, _,       _) : poll(RING_TAIL_WORD);
             (EV_REFILL,         _,             _, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_TICK);
             (EV_GAP,            _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
-            (EV_GAP,            _,             _, SHORT, _,       _, _, _, _, _, _,       _) : from_known(EV_RESEND);
             // Between transfers nobody sends to this consumer.
             (EV_CONGESTED,      DATA_OR_TAIL,  _, _, _,           _, _, _, _, _, _,       _) : slow_down();
             (EV_CONGESTED,      _,             _, _, _,           _, _, _, _, _, _,       _) : late();
@@ -191,7 +184,7 @@ control Outcome(inout meta_t m) {
             (EV_PROBED,         _,             0, _, _,           _, _, _, _, _, _,       _) : from_there(EV_RESEND);
             (EV_RETRY,          PHASE_DATA,    0, _, _,           _, _, _, _, _, _,       _) : next_pass(EV_DONE);
             (EV_RETRY,          PHASE_DATA,    _, _, HAVE_ALL,    _, _, _, _, _, _,       _) : commit_only(0);
-            (EV_RETRY,          PHASE_DATA,    _, _, FEW,         _, _, _, _, _, _,       1) : from_known(EV_REPEAT);
+            (EV_RETRY,          PHASE_DATA,    _, _, FEW,         _, _, _, _, _, _,       1) : read();
             // A NIC that has executed nothing yet may answer any PSN (rxe: 0xffffff), which can't be used.
             (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,     ODD) : probe();
             (EV_RETRY,          PHASE_DATA,    _, _, _,           _, _, _, _, _, _,       _) : read();

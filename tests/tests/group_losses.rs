@@ -24,9 +24,7 @@ const NEEDED: u64 = SPEC.items as u64 * MEMBERS;
 const FIRST: u16 = 2;
 const OTHER: u16 = 3;
 
-/// A lost packet of a transfer of fewer fragments is read again, with all others, as soon as one member misses it (P4: `SHORT`).
-const SHORT: u64 = 16;
-/// The same of what is lacking when a timeout ends: who lacks more is asked (P4: `FEW`).
+/// Fragments that are lacking when a timeout ends are read again at once if they are no more: who lacks more is asked (P4: `FEW`).
 const FEW: u64 = 128;
 /// Items of 16 packets, in transfers of up to 512.
 const LONG: Spec =
@@ -87,22 +85,12 @@ fn end_behind(more: u64) -> impl Fn(u64, Kind) -> bool {
 
 #[test]
 fn what_is_behind_a_lost_fragment_is_read_again_once() {
-    let (frags, asked, mut system) =
-        lose(SPEC, once(|at, kind| at == SHORT && matches!(kind, Kind::Write(_))));
+    const CUT: u64 = 16;
+    let (frags, asked, mut system) = lose(SPEC, once(|at, kind| at == CUT && matches!(kind, Kind::Write(_))));
     let wire = &system.switch().wire;
-    assert!(frags > SHORT + 1 && asked.is_empty());
+    assert!(frags > CUT + 1 && asked.is_empty());
     assert_eq!(wire.repeated_reads, 1);
-    assert_eq!(wire.fragments, NEEDED + (frags - SHORT) * MEMBERS, "of {frags}");
-}
-
-#[test]
-fn a_short_transfer_is_read_again_as_a_whole_when_one_member_lacks_something() {
-    let spec = Spec { max_batch: 8192, ..SPEC };
-    let (frags, asked, mut system) = lose(spec, once(|at, kind| at == 2 && matches!(kind, Kind::Write(_))));
-    let wire = &system.switch().wire;
-    assert!(frags > 3 && frags < SHORT && asked.is_empty());
-    assert_eq!(wire.repeated_reads, 1);
-    assert_eq!(wire.fragments, NEEDED + frags * MEMBERS, "of {frags}");
+    assert_eq!(wire.fragments, NEEDED + (frags - CUT) * MEMBERS, "of {frags}");
 }
 
 /// Nothing comes behind it that would make the member say what it lacks: all are asked.
@@ -121,10 +109,15 @@ fn behind_a_lost_end_members_are_asked() {
 /// To ask costs as much time as to send them again.
 #[test]
 fn few_fragments_are_sent_again_without_a_question() {
-    let (frags, asked, mut system) = lose(SPEC, end_behind(SHORT));
-    assert!(frags > SHORT && frags <= FEW && asked.is_empty(), "{frags} {asked:?}");
+    let (frags, asked, mut system) = lose(SPEC, end_behind(16));
+    assert!(frags > 16 && frags <= FEW && asked.is_empty(), "{frags} {asked:?}");
     let wire = &system.switch().wire;
-    assert_eq!((wire.repeated_reads, wire.fragments), (1, NEEDED + frags * MEMBERS));
+    let all_and_last = NEEDED + (frags + 1) * MEMBERS;
+    assert_eq!(
+        (wire.repeated_reads, wire.fragments),
+        (2, all_and_last),
+        "answers to duplicates tell what is lacking"
+    );
 }
 
 /// A commit whose ACK is lost is asked for, and not written again with all that is in front of it.
