@@ -2,8 +2,9 @@
 //! ([`super::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
 
 use super::Controller;
+use super::clocking::{Clocking, Counts, Pace, READS};
 use super::error::ControllerError;
-use super::loss_law::{Bounds, Clocking, Counts, Pace};
+use super::loss_law::Bounds;
 use super::polls::REST;
 use crate::dataplane::flow::{Adapted, AdaptedFlows};
 use crate::dataplane::model::Flow;
@@ -18,9 +19,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const PER_WORKER: Duration = Duration::from_micros(100);
 /// For how long a flow has lost nothing before it gets back what its settings say.
 const CALM: Duration = Duration::from_secs(2);
-/// How long counters are watched to see how long a round trip takes, how many reads that takes at most, and of how many workers.
+/// How long counters are watched to see how long a round trip takes, and of how many workers.
 const CLOCKING: Duration = Duration::from_millis(25);
-const READS: usize = 200;
 const CLOCKED: usize = 16;
 
 /// A worker, and the connection on which a consumer of its gets items.
@@ -143,19 +143,25 @@ impl Controller {
         Ok(cells.chunks_exact(of.len()).map(counts).collect())
     }
 
-    /// What each of these workers seems to see of the network.
-    async fn clock(&self, workers: &[Worker]) -> Result<Vec<Option<Pace>>, ControllerError> {
+    /// What each of these workers, whose timeouts are `rto`, seems to see of the network, of which something is known or nothing.
+    async fn clock(
+        &self,
+        workers: &[Worker],
+        rto: Duration,
+        is_known: bool,
+    ) -> Result<Vec<Option<Pace>>, ControllerError> {
         let start = Instant::now();
         let mut clockings = vec![Clocking::default(); workers.len()];
-        for _ in 0..READS {
+        for reads in 1.. {
             let counts = self.counts(workers, &DONE_AND_SENT).await?;
             let at = start.elapsed();
             clockings.iter_mut().zip(counts).for_each(|(clocking, counts)| clocking.note(at, counts));
-            if at >= CLOCKING {
+            // As long as nothing is known, answers may be rare and take long.
+            if at >= CLOCKING || (is_known && reads >= READS) {
                 break;
             }
         }
-        Ok(clockings.iter().map(Clocking::pace).collect())
+        Ok(clockings.iter().map(|clocking| clocking.pace(rto, is_known)).collect())
     }
 
     /// Sets what `lossy` flows need, and gives back to those that are calm what their settings say.
@@ -169,8 +175,9 @@ impl Controller {
         wanted.retain(|name, _| !seen.get(name).is_some_and(|seen| seen.is_calm(now)));
         for Lossy { looked, more } in lossy {
             let some = &looked.workers[..looked.workers.len().min(CLOCKED)];
-            let found = self.clock(some).await?.into_iter().flatten().min_by_key(|pace| pace.round_trip);
             let Some(seen) = seen.get_mut(&looked.name) else { continue };
+            let found = self.clock(some, looked.now.rto, seen.pace.is_some()).await?;
+            let found = found.into_iter().flatten().min_by_key(|pace| pace.round_trip);
             seen.pace = Pace::and(seen.pace, found, looked.now.rto);
             let next = looked.bounds.next(looked.now, more, seen.pace, seen.stuck);
             if next == looked.bounds.own {

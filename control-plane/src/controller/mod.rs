@@ -25,6 +25,7 @@ mod asked;
 mod asking;
 mod barriers;
 mod change;
+mod clocking;
 mod convert;
 pub mod draft;
 mod drops;

@@ -1,0 +1,243 @@
+//! How long a round trip takes, from how a worker's counters rise over some milliseconds.
+
+use std::ops::Range;
+use std::time::Duration;
+
+/// What a worker has done, or how much more since then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transfers that all consumers have acknowledged.
+    pub transfers: u64,
+    /// Times that a part of a transfer was sent again.
+    pub retries: u64,
+    /// Packets of items and commit records to a consumer.
+    pub sent: u64,
+}
+
+impl Counts {
+    /// The counts that were added since `before`.
+    pub fn since(self, before: Counts) -> Counts {
+        Counts {
+            transfers: self.transfers.saturating_sub(before.transfers),
+            retries: self.retries.saturating_sub(before.retries),
+            sent: self.sent.saturating_sub(before.sent),
+        }
+    }
+
+    /// How many round trips that takes, at least.
+    fn round_trips(&self) -> u64 {
+        3 * self.transfers + self.retries
+    }
+}
+
+/// What the network seems to be like, from how a worker's counters rise over some milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Clocking(Vec<(Duration, Counts)>);
+
+/// Times of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From a request to a host to its answer. A READ's items are at the consumers, and these have answered, after two.
+    pub round_trip: Duration,
+    /// Between two packets of one transfer.
+    pub packet: Duration,
+    /// No timeout was waited for meanwhile.
+    pub is_sure: bool,
+}
+
+/// So many readings show what there is to see of a network that is known. Pairs of more would take long to go through.
+pub const READS: usize = 200;
+/// Round trips that have to lie between two readings, so that they say something of one.
+const ROUND_TRIPS: u64 = 4;
+/// By how much round trips may seem longer than they were when the flow was last looked at, and by how much if answers may have come
+/// behind their timeouts.
+const SLOWER: f64 = 1.05;
+const LATE: f64 = 1.25;
+/// Timeouts are no shorter than this while nothing is known of the network.
+pub const UNKNOWN: Duration = Duration::from_micros(250);
+/// A timeout is that many round trips: a quarter longer than a READ's answers take.
+pub const MARGIN: f64 = 2.5;
+
+impl Clocking {
+    /// The counters at a time, measured from anywhere.
+    pub fn note(&mut self, at: Duration, counts: Counts) {
+        self.0.push((at, counts));
+    }
+
+    /// What was seen with timeouts of `rto`, which suit the network if that is known: the shortest times, since the others have waited
+    /// for one.
+    pub fn pace(&self, rto: Duration, is_known: bool) -> Option<Pace> {
+        let (mut clean, mut any, mut packet) = (None, None, None);
+        let readings = &self.0[..self.0.len().min(READS)];
+        for (i, (then, before)) in readings.iter().enumerate() {
+            for (at, counts) in &readings[i + 1..] {
+                let (time, more) = (at.saturating_sub(*then), counts.since(*before));
+                if more.sent >= 8 {
+                    packet = shorter(packet, time / more.sent as u32);
+                }
+                // The first may have come just behind the reading.
+                let first = if more.transfers > 0 { 3 } else { 1 };
+                let whole = more.round_trips().saturating_sub(first);
+                if whole >= ROUND_TRIPS {
+                    let round_trip = time / whole as u32;
+                    any = shorter(any, round_trip);
+                    clean = if more.retries == 0 { shorter(clean, round_trip) } else { clean };
+                }
+            }
+        }
+        let answer = self
+            .answer(if is_known { rto / 2 } else { Duration::ZERO }..rto * 3 / 4)
+            .map(|answer| answer / 2);
+        let sure = answer.map_or(clean, |answer| shorter(clean, answer));
+        let round_trip = sure.map_or(any, |sure| shorter(any, sure));
+        Some(Pace { round_trip: round_trip?, packet: packet?, is_sure: sure.is_some() })
+    }
+
+    /// The shortest time in which a READ that was sent again led to an answer of the consumers, or `None` if that was not seen. Where
+    /// much is lost, a timeout lies between any two transfers, and this is what can be seen of the network. Longer times than those
+    /// that are `believed` have waited for a timeout, and shorter ones may be about an earlier READ, whose timeout was too short.
+    fn answer(&self, believed: Range<Duration>) -> Option<Duration> {
+        let (mut shortest, mut sent_again, mut items) = (None, None, Duration::ZERO);
+        for readings in self.0.windows(2) {
+            let ((then, before), (at, counts)) = (readings[0], readings[1]);
+            let more = counts.since(before);
+            // A question to the consumers is a retry, too, and is not about items.
+            let asks = more == Counts { transfers: 0, retries: 1, sent: 1 };
+            if let Some((begun, quiet)) = sent_again
+                && more.transfers + more.retries > 0
+            {
+                let took = at.saturating_sub(begun);
+                // Items that came shortly before may be what is answered.
+                if !asks && believed.contains(&took) && took <= quiet {
+                    shortest = shorter(shortest, took);
+                }
+                sent_again = None;
+            }
+            if more == (Counts { transfers: 0, retries: 1, sent: 0 }) {
+                sent_again = Some((then, then.saturating_sub(items)));
+            }
+            if more.sent > 0 && !asks {
+                items = at;
+            }
+        }
+        shortest
+    }
+}
+
+fn shorter(a: Option<Duration>, b: Duration) -> Option<Duration> {
+    Some(a.map_or(b, |a| a.min(b)))
+}
+
+impl Pace {
+    /// What is known of a network whose timeouts were `rto` after another look found `found`. Where much is lost, all that a look sees may
+    /// have waited for timeouts. So what could be a timeout is not believed at first; and a round trip that is known becomes longer only slowly,
+    /// and only if timeouts are hardly longer than what was found: then each answer may have come behind its timeout.
+    pub fn and(known: Option<Pace>, found: Option<Pace>, rto: Duration) -> Option<Pace> {
+        let Some(found) = found else { return known };
+        let Some(known) = known else {
+            let is_believed =
+                found.is_sure || rto <= UNKNOWN * 2 || found.round_trip.mul_f64(MARGIN) * 2 <= rto;
+            return is_believed.then_some(found);
+        };
+        let slower = if found.round_trip > rto * 2 / 3 {
+            LATE
+        } else if found.is_sure {
+            SLOWER
+        } else {
+            1.0
+        };
+        let longest = known.round_trip.mul_f64(slower);
+        Some(Pace { round_trip: found.round_trip.clamp(known.round_trip / 2, longest), ..found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn readings_between_which_something_waited_for_a_timeout_do_not_count() {
+        let (mut clocking, mut at, mut counts) = (Clocking::default(), Duration::ZERO, Counts::default());
+        for span in 0..12 {
+            for _ in 0..4 {
+                clocking.note(at, counts);
+                // A transfer of 16 packets with one hole: four round trips of 100 us, and 24 packets.
+                at += 24 * US;
+                counts.sent += 24;
+                clocking.note(at, counts);
+                at += 400 * US;
+                counts.transfers += 1;
+                counts.retries += 1;
+            }
+            if span % 2 == 0 {
+                at += 20_000 * US;
+            }
+        }
+        let pace = clocking.pace(20_000 * US, false).expect("readings");
+        assert_eq!(pace.packet, US);
+        assert!((100 * US..130 * US).contains(&pace.round_trip), "{pace:?}");
+        assert_eq!(Clocking::default().pace(US, false), None);
+    }
+
+    /// Readings 20 us apart of what happens at these times, each a change of transfers, retries and packets sent.
+    fn readings(events: &[(u32, [u64; 3])]) -> Clocking {
+        let mut clocking = Clocking::default();
+        let end = events.last().map_or(0, |(at, _)| *at) + 20;
+        for now in (0..=end).step_by(20) {
+            let sum = |of: usize| events.iter().filter(|(at, _)| *at <= now).map(|(_, more)| more[of]).sum();
+            clocking.note(now * US, Counts { transfers: sum(0), retries: sum(1), sent: sum(2) });
+        }
+        clocking
+    }
+    const READ: [u64; 3] = [0, 1, 0];
+    const ASKED: [u64; 3] = [0, 1, 1];
+    const ITEMS: [u64; 3] = [0, 0, 10];
+    const COMMITTED: [u64; 3] = [1, 0, 0];
+
+    #[test]
+    fn what_is_sent_again_and_answered_tells_the_round_trip() {
+        let rto = 300 * US;
+        // Two hosts, 50 us to each and back: a READ, items, and a NAK that has more read. The items of that are lost, as are questions.
+        let timeouts = [(10, READ), (310, ASKED), (610, READ), (910, ASKED)];
+        assert_eq!(readings(&timeouts).pace(rto, false), None, "nothing but timeouts");
+        let answered = [(1210, READ), (1260, ITEMS), (1310, READ), (1610, ASKED)];
+        let pace = readings(&[&timeouts[..], &answered[..]].concat()).pace(rto, false).expect("an answer");
+        assert!(pace.is_sure && (50 * US..=70 * US).contains(&pace.round_trip), "{pace:?}");
+        let much_too_short = readings(&[&timeouts[..], &answered[..]].concat()).pace(rto * 2, true);
+        assert!(much_too_short.is_none_or(|pace| !pace.is_sure), "{much_too_short:?}");
+        let committed = [(1210, READ), (1260, ITEMS), (1310, COMMITTED)];
+        let pace = readings(&[&timeouts[..], &committed[..]].concat()).pace(rto, false).expect("an answer");
+        assert!(pace.is_sure && (50 * US..=70 * US).contains(&pace.round_trip), "{pace:?}");
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_read_tells_nothing() {
+        // Timeouts are shorter than what they wait for.
+        let early =
+            [(10, READ), (90, READ), (110, ITEMS), (170, READ), (190, ITEMS), (210, READ), (290, ASKED)];
+        assert_eq!(readings(&early).answer(US * 0..US * 60), None);
+        // An answer to a question is none to a READ, and takes half the way only.
+        let question = [(10, ITEMS), (310, ASKED), (360, READ), (660, ASKED)];
+        assert_eq!(readings(&question).answer(US * 0..US * 225), None);
+    }
+
+    #[test]
+    fn round_trips_that_may_have_been_timeouts_change_little() {
+        let pace = |us| Some(Pace { round_trip: us * US, packet: US, is_sure: false });
+        let and = |known, found, rto| Pace::and(known, found, rto * US).map(|p| p.round_trip);
+        assert_eq!(and(None, pace(100), 20_000), Some(100 * US));
+        assert_eq!(and(None, pace(8_000), 20_000), None, "half of a timeout");
+        let clean = Some(Pace { is_sure: true, ..pace(8_000).expect("one") });
+        assert_eq!(and(None, clean, 20_000), Some(8_000 * US), "nothing was sent again");
+        assert_eq!(and(None, pace(1_000), 250), Some(1_000 * US), "timeouts do not become shorter");
+        assert_eq!(and(pace(100), pace(190), 300), Some(100 * US));
+        assert_eq!(and(pace(100), pace(60), 300), Some(60 * US));
+        assert_eq!(and(pace(100), pace(900), 300), Some(125 * US), "the network may have become slower");
+        assert_eq!(and(pace(100), None, 300), Some(100 * US));
+        let sure = |us| pace(us).map(|p| Pace { is_sure: true, ..p });
+        assert_eq!(and(pace(100), sure(150), 300), Some(105 * US), "the shortest answers count");
+        assert_eq!(and(pace(100), sure(20), 300), Some(50 * US), "not at once");
+    }
+}
