@@ -49,10 +49,8 @@ pub struct Pace {
 pub const READS: usize = 200;
 /// Round trips that have to lie between two readings, so that they say something of one.
 const ROUND_TRIPS: u64 = 4;
-/// By how much round trips may seem longer than they were when the flow was last looked at, and by how much if answers may have come
-/// behind their timeouts.
-const SLOWER: f64 = 1.05;
-const LATE: f64 = 1.25;
+/// By how much round trips may seem longer than they were when the flow was last looked at.
+const SLOWER: f64 = 1.25;
 /// Timeouts are no shorter than this while nothing is known of the network.
 pub const UNKNOWN: Duration = Duration::from_micros(250);
 /// A timeout is that many round trips: a quarter longer than a READ's answers take.
@@ -139,14 +137,8 @@ impl Pace {
                 found.is_sure || rto <= UNKNOWN * 2 || found.round_trip.mul_f64(MARGIN) * 2 <= rto;
             return is_believed.then_some(found);
         };
-        let slower = if found.round_trip > rto * 2 / 3 {
-            LATE
-        } else if found.is_sure {
-            SLOWER
-        } else {
-            1.0
-        };
-        let longest = known.round_trip.mul_f64(slower);
+        let longest =
+            if found.round_trip > rto * 2 / 3 { known.round_trip.mul_f64(SLOWER) } else { known.round_trip };
         Some(Pace { round_trip: found.round_trip.clamp(known.round_trip / 2, longest), ..found })
     }
 }
@@ -237,7 +229,7 @@ mod tests {
         assert_eq!(and(pace(100), pace(900), 300), Some(125 * US), "the network may have become slower");
         assert_eq!(and(pace(100), None, 300), Some(100 * US));
         let sure = |us| pace(us).map(|p| Pace { is_sure: true, ..p });
-        assert_eq!(and(pace(100), sure(150), 300), Some(105 * US), "the shortest answers count");
+        assert_eq!(and(pace(100), sure(150), 300), Some(100 * US), "the shortest answers count");
         assert_eq!(and(pace(100), sure(20), 300), Some(50 * US), "not at once");
     }
 }

@@ -31,6 +31,8 @@ const PATIENCE: u32 = 10;
 const UNTIL_DEAD: u32 = 64 * 32;
 /// By how much packets of a transfer may be slower than the fastest that were seen.
 const LATE: f64 = 1.1;
+/// A READ hardly gets further than so many times the packets of which one is lost.
+const FAR: f64 = 3.0;
 /// Packets of a transfer whose loss nothing but a timeout tells.
 const WAITS: f64 = 2.5;
 /// Timeouts may be longer than they need be by that factor.
@@ -47,16 +49,24 @@ impl Bounds {
         }
         // Nothing moves but by timeouts: they are much too long, and so are transfers.
         let max_batch = pace.map_or_else(|| self.half(now.max_batch), |p| self.batch(now, more, p));
-        let rto = pace.map_or((now.rto / 2).max(UNKNOWN), |p| self.timeout(p, max_batch));
+        let rto =
+            pace.map_or((now.rto / 3).max(UNKNOWN), |p| self.timeout(p, max_batch, self.lost(now, more)));
         let rto = rto.clamp(self.least_rto.min(self.own.rto), self.own.rto);
         let is_near = (rto..rto.mul_f64(WORTH)).contains(&now.rto);
         Adapted { rto: if is_near { now.rto } else { rto }, max_batch }
     }
 
-    /// How long a READ of a batch and its answers take at most, so that what is late is not yet lost.
-    fn timeout(&self, pace: Pace, batch: u32) -> Duration {
-        let packets = pace.packet.mul_f64(f64::from(batch) / f64::from(self.mtu));
-        pace.round_trip.mul_f64(MARGIN).max(pace.round_trip * 2 + packets.mul_f64(LATE))
+    /// How long a READ of a batch and its answers take at most, so that what is late is not yet lost. Where much is lost, hardly a READ gets
+    /// through its batch without a hole.
+    fn timeout(&self, pace: Pace, batch: u32, lost: f64) -> Duration {
+        let packets = (f64::from(batch) / f64::from(self.mtu)).min(FAR / lost.max(1e-9));
+        pace.round_trip.mul_f64(MARGIN).max(pace.round_trip * 2 + pace.packet.mul_f64(packets * LATE))
+    }
+
+    /// Of packets that were needed, how many were lost; most that are sent behind a hole are not needed.
+    fn lost(&self, now: Adapted, more: Counts) -> f64 {
+        let needed = more.transfers as f64 * f64::from(now.max_batch) / f64::from(self.mtu);
+        (more.retries as f64 / needed.max(1.0)).min(0.5)
     }
 
     /// Half as much, in whole items.
@@ -66,10 +76,7 @@ impl Bounds {
 
     /// The batch at which round trips and what is sent in vain cost the same.
     fn batch(&self, now: Adapted, more: Counts, pace: Pace) -> u32 {
-        let packets = |bytes: u32| f64::from(bytes) / f64::from(self.mtu);
-        // Of packets that were needed, how many were lost; most that are sent behind a hole are not needed.
-        let needed = (more.transfers as f64 * packets(now.max_batch)).max(1.0);
-        let lost = (more.retries as f64 / needed).min(0.5);
+        let lost = self.lost(now, more);
         let in_packets = |time: Duration| time.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
         let trip = in_packets(pace.round_trip);
         // A transfer waits for a timeout if its READ, its last packet, an ACK, or its tail is lost.
@@ -120,7 +127,7 @@ mod tests {
         assert_eq!(rto(1000), 2500);
         assert_eq!(rto(10), 160, "no timer is that fine");
         assert_eq!(rto(9000), 20_000, "no longer than the flow says");
-        let last = settled(bounds(), 50, Pace { packet: US, ..pace(100) });
+        let last = settled(bounds(), 1000, Pace { packet: US, ..pace(100) });
         assert!(last.rto > US * (200 + last.max_batch / 1024), "packets take their time: {last:?}");
     }
 
@@ -129,7 +136,7 @@ mod tests {
         let pace = Pace { round_trip: 100 * US, packet: US, is_sure: true };
         let batch = |one_in| settled(bounds(), one_in, pace).max_batch >> 10;
         assert_eq!(batch(100_000), 1024);
-        assert_eq!([batch(50), batch(10), batch(3)], [256, 128, 64]);
+        assert_eq!([batch(50), batch(10), batch(3)], [256, 64, 64]);
         let near = settled(bounds(), 50, Pace { round_trip: 10 * US, packet: US, is_sure: true }).max_batch;
         assert!(near < batch(50) << 10, "{near}: round trips cost little");
     }
@@ -147,7 +154,7 @@ mod tests {
     fn without_an_answer_timeouts_and_batches_become_much_shorter_step_by_step() {
         let (bounds, more) = (bounds(), Counts { retries: 3, ..Counts::default() });
         let once = bounds.next(bounds.own, more, None, 1);
-        assert_eq!(once, Adapted { rto: 10_000 * US, max_batch: bounds.own.max_batch / 2 });
+        assert_eq!(once, Adapted { rto: 20_000 * US / 3, max_batch: bounds.own.max_batch / 2 });
         let last = (0..19).fold(once, |now, _| bounds.next(now, more, None, 1));
         assert!(last.rto < UNKNOWN * 2 && last.max_batch == bounds.item_size, "{last:?}");
     }
@@ -157,8 +164,7 @@ mod tests {
         let (bounds, more) = (bounds(), Counts { retries: 3, ..Counts::default() });
         let pace = Some(Pace { round_trip: 100 * US, packet: US, is_sure: false });
         let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto.as_micros();
-        // Two round trips, and 512 packets that may be late.
-        assert_eq!([1, 9, 10, 19, 20].map(rto), [763, 763, 20_000, 20_000, 763]);
+        assert_eq!([1, 9, 10, 19, 20].map(rto), [250, 250, 20_000, 20_000, 250]);
         // Not so long that who does not answer is asked once before it counts as dead.
         let rto = |dead_after| Bounds { dead_after, ..bounds }.next(bounds.own, more, pace, 10).rto;
         assert_eq!([2048, 20].map(|ms| rto(ms * 1000 * US)), [1000 * US, 160 * US]);
