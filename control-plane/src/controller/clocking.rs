@@ -10,7 +10,7 @@ pub struct Counts {
     pub transfers: u64,
     /// Times that a part of a transfer was sent again.
     pub retries: u64,
-    /// Packets of items and commit records to a consumer.
+    /// Packets to a consumer: items, commit records, and questions what it has.
     pub sent: u64,
 }
 
@@ -65,7 +65,7 @@ impl Clocking {
     /// What was seen with timeouts of `rto`, which suit the network if that is known: the shortest times, since the others have waited
     /// for one.
     pub fn pace(&self, rto: Duration, is_known: bool) -> Option<Pace> {
-        let (mut clean, mut any, mut packet) = (None, None, None);
+        let (mut round_trip, mut packet, mut is_clean) = (None, None, false);
         let readings = &self.0[..self.0.len().min(READS)];
         for (i, (then, before)) in readings.iter().enumerate() {
             for (at, counts) in &readings[i + 1..] {
@@ -77,18 +77,14 @@ impl Clocking {
                 let first = if more.transfers > 0 { 3 } else { 1 };
                 let whole = more.round_trips().saturating_sub(first);
                 if whole >= ROUND_TRIPS {
-                    let round_trip = time / whole as u32;
-                    any = shorter(any, round_trip);
-                    clean = if more.retries == 0 { shorter(clean, round_trip) } else { clean };
+                    round_trip = shorter(round_trip, time / whole as u32);
+                    is_clean |= more.retries == 0;
                 }
             }
         }
-        let answer = self
-            .answer(if is_known { rto / 2 } else { Duration::ZERO }..rto * 3 / 4)
-            .map(|answer| answer / 2);
-        let sure = answer.map_or(clean, |answer| shorter(clean, answer));
-        let round_trip = sure.map_or(any, |sure| shorter(any, sure));
-        Some(Pace { round_trip: round_trip?, packet: packet?, is_sure: sure.is_some() })
+        let answer = self.answer(if is_known { rto / 2 } else { Duration::ZERO }..rto * 3 / 4);
+        let round_trip = answer.map_or(round_trip, |answer| shorter(round_trip, answer / 2));
+        Some(Pace { round_trip: round_trip?, packet: packet?, is_sure: is_clean || answer.is_some() })
     }
 
     /// The shortest time in which a READ that was sent again led to an answer of the consumers, or `None` if that was not seen. Where

@@ -47,10 +47,15 @@ impl Bounds {
             let rto = self.own.rto.min((self.dead_after / UNTIL_DEAD).max(self.least_rto));
             return Adapted { rto, max_batch: self.half(now.max_batch) };
         }
-        // Nothing moves but by timeouts: they are much too long, and so are transfers.
-        let max_batch = pace.map_or_else(|| self.half(now.max_batch), |p| self.batch(now, more, p));
-        let rto =
-            pace.map_or((now.rto / 3).max(UNKNOWN), |p| self.timeout(p, max_batch, self.lost(now, more)));
+        let (rto, max_batch) = match pace {
+            // Nothing moves but by timeouts: they are much too long, and so are transfers.
+            None => ((now.rto / 3).max(UNKNOWN), self.half(now.max_batch)),
+            Some(pace) => {
+                let lost = self.lost(now, more);
+                let max_batch = self.batch(now, lost, pace);
+                (self.timeout(pace, max_batch, lost), max_batch)
+            }
+        };
         let rto = rto.clamp(self.least_rto.min(self.own.rto), self.own.rto);
         let is_near = (rto..rto.mul_f64(WORTH)).contains(&now.rto);
         Adapted { rto: if is_near { now.rto } else { rto }, max_batch }
@@ -75,8 +80,7 @@ impl Bounds {
     }
 
     /// The batch at which round trips and what is sent in vain cost the same.
-    fn batch(&self, now: Adapted, more: Counts, pace: Pace) -> u32 {
-        let lost = self.lost(now, more);
+    fn batch(&self, now: Adapted, lost: f64, pace: Pace) -> u32 {
         let in_packets = |time: Duration| time.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
         let trip = in_packets(pace.round_trip);
         // A transfer waits for a timeout if its READ, its last packet, an ACK, or its tail is lost.
