@@ -66,14 +66,14 @@ pub enum Kind {
 pub struct FragmentNumber(Cell<u64>);
 
 impl FragmentNumber {
-    /// That of a fragment which goes there now, as this kind of WRITE.
+    /// The number of a fragment that goes there now, as this kind of WRITE.
     pub fn next(&self, opcode: Opcode) -> u64 {
         let begins = [Opcode::WriteFirst, Opcode::WriteOnly].contains(&opcode);
         self.0.set(if begins { 0 } else { self.0.get() + 1 });
         self.get()
     }
 
-    /// That of the newest one.
+    /// The number of the newest fragment.
     pub fn get(&self) -> u64 {
         self.0.get()
     }
