@@ -86,9 +86,12 @@ pub fn group_of(flow: u16) -> u16 {
 /// No number is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the switch has no room for more {what}{}: {in_use} of {room} are in use, and {resting} rest until the switch has \
-     forgotten them; delete flows, or try again in a moment",
-    if *shares > 1 { format!(" in one pipe, which has one of {shares}") } else { String::new() }
+    "the switch has no room for more {what}{}: {in_use} of {room} are in use{}",
+    if *shares > 1 { format!(" in one pipe, which has one of {shares}") } else { String::new() },
+    match resting {
+        0 => "; delete flows that nobody needs".into(),
+        _ => format!(", and {resting} rest until the switch has forgotten them; delete flows, or try again in a moment"),
+    }
 )]
 pub struct Exhausted {
     /// "workers", "producer rings", …
@@ -391,8 +394,10 @@ mod tests {
         assert_eq!(taken, Room::default().workers - 2);
         let e = all.worker((1, 0)).unwrap_err();
         assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));
+        assert!(e.to_string().ends_with("are in use; delete flows that nobody needs"), "{e}");
         all.rest(&[Number::Worker(7)]);
-        assert_eq!(all.worker((1, 0)).unwrap_err().resting, 1);
+        let e = all.worker((1, 0)).unwrap_err();
+        assert!(e.resting == 1 && e.to_string().ends_with("or try again in a moment"), "{e}");
         all.reusable(&[Number::Worker(7)]);
         assert_eq!(all.worker((1, 0)), Ok(7));
     }
