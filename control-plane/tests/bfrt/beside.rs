@@ -13,6 +13,34 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use zsr_control_plane::bfrt::proto as bf;
 
+/// The target of a request to all pipes, ingress and egress.
+pub const EVERYWHERE: bf::TargetDevice =
+    bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff };
+
+pub fn writing(pipe_id: u32, updates: Vec<bf::Update>) -> bf::WriteRequest {
+    let target = Some(bf::TargetDevice { pipe_id, ..EVERYWHERE });
+    bf::WriteRequest { target, client_id: 1, updates, p4_name: PROGRAM.into(), ..Default::default() }
+}
+
+pub fn reading(entities: Vec<bf::Entity>) -> bf::ReadRequest {
+    bf::ReadRequest { target: Some(EVERYWHERE), client_id: 1, entities, p4_name: PROGRAM.into() }
+}
+
+/// A client's place at a driver, which is free again when it has gone.
+pub struct Session(
+    mpsc::Sender<bf::StreamMessageRequest>,
+    mpsc::Receiver<Result<bf::StreamMessageResponse, Status>>,
+);
+
+impl Session {
+    /// The driver ends the stream when it has noticed.
+    pub async fn go(self) {
+        let Session(open, mut heard) = self;
+        drop(open);
+        while heard.recv().await.is_some() {}
+    }
+}
+
 /// A driver's BF Runtime server.
 #[derive(Clone, Debug)]
 pub struct Driver(BfRuntimeClient<Channel>);
@@ -41,6 +69,22 @@ impl Driver {
 
     /// Takes away what is in these tables: a controller keeps what an earlier one has made of the chip.
     pub async fn empty(&self, tables: impl Iterator<Item = u32>) {
+        let session = self.come().await;
+        for table_id in tables {
+            let all = vec![entity(bf::TableEntry { table_id, ..Default::default() })];
+            let (held, _) = self.read(reading(all)).await;
+            let gone = table_entries(&held).filter(|e| !e.is_default_entry).map(|e| bf::Update {
+                r#type: bf::update::Type::Delete.into(),
+                entity: Some(entity(bf::TableEntry { data: None, ..e.clone() })),
+            });
+            // Entries that the program brings stay.
+            let _ = self.write(writing(EVERYWHERE.pipe_id, gone.collect())).await;
+        }
+        session.go().await;
+    }
+
+    /// Subscribes and binds, as a controller does.
+    pub async fn come(&self) -> Session {
         let (answers, mut heard) = mpsc::channel(16);
         let subscribe = bf::Subscribe { device_id: 0, ..Default::default() };
         let update = Some(bf::stream_message_request::Update::Subscribe(subscribe));
@@ -53,28 +97,7 @@ impl Driver {
             ..Default::default()
         };
         self.bind(bind).await.expect("bound");
-        let target = Some(bf::TargetDevice { device_id: 0, pipe_id: 0xffff, ..Default::default() });
-        for table_id in tables {
-            let all = vec![entity(bf::TableEntry { table_id, ..Default::default() })];
-            let read = bf::ReadRequest { target, client_id: 1, entities: all, p4_name: PROGRAM.into() };
-            let (held, _) = self.read(read).await;
-            let gone = table_entries(&held).filter(|e| !e.is_default_entry).map(|e| bf::Update {
-                r#type: bf::update::Type::Delete.into(),
-                entity: Some(entity(bf::TableEntry { data: None, ..e.clone() })),
-            });
-            let write = bf::WriteRequest {
-                target,
-                client_id: 1,
-                updates: gone.collect(),
-                p4_name: PROGRAM.into(),
-                ..Default::default()
-            };
-            // Entries that the program brings stay.
-            let _ = self.write(write).await;
-        }
-        drop(open);
-        // The driver ends the stream when it has noticed.
-        while heard.recv().await.is_some() {}
+        Session(open, heard)
     }
 
     pub async fn bind(&self, request: bf::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
@@ -152,17 +175,9 @@ fn codes(outcome: &Result<(), Status>, parts: usize) -> Vec<(Code, String)> {
 }
 
 /// What the driver does otherwise than the recorder with a Write.
-pub fn written(
-    updates: &[bf::Update],
-    tables: &Tables,
-    ours: &Result<(), Status>,
-    its: &Result<(), Status>,
-) -> Vec<String> {
-    let (ours, its) = (codes(ours, updates.len()), codes(its, updates.len()));
-    let differ = updates
-        .iter()
-        .zip(ours.iter().zip(&its))
-        .filter(|(_, (a, b))| (a.0 == Code::Ok) != (b.0 == Code::Ok));
+pub fn written(tables: &Tables, updates: &[bf::Update], ours: &[String], its: &[String]) -> Vec<String> {
+    let answers = ours.iter().zip(its);
+    let differ = updates.iter().zip(answers).filter(|(_, (ours, its))| (*ours == "OK") != (*its == "OK"));
     differ
         .map(|(update, (ours, its))| {
             let name = match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
@@ -190,51 +205,66 @@ fn in_order(field: &bf::DataField) -> bf::DataField {
     field
 }
 
-/// What the driver holds otherwise than the recorder, of the tables that a Read asked for.
+/// The table and the key of an entry; what is done where no entry matches has none.
+fn place(tables: &Tables, e: &bf::TableEntry) -> (u32, Option<Vec<u64>>) {
+    let key = match (&e.value, tables.0.get(&e.table_id)) {
+        (Some(bf::table_entry::Value::Key(key)), Some(table)) => table.key(key).ok(),
+        _ => None,
+    };
+    (e.table_id, key)
+}
+
+/// What a Read finds, and what is said of each part of it.
+pub type Found<'a> = (&'a [bf::Entity], &'a [String]);
+
+/// What the driver finds otherwise than the recorder, of the tables that a Read asked for.
 pub fn read(
     tables: &Tables,
     held: &HashMap<u32, Entries>,
     asked: &[bf::Entity],
-    its: &[bf::Entity],
+    ours: Found<'_>,
+    its: Found<'_>,
 ) -> Vec<String> {
     let mut out = Vec::new();
-    let key = |e: &bf::TableEntry| match &e.value {
-        Some(bf::table_entry::Value::Key(key)) => tables.0.get(&e.table_id)?.key(key).ok(),
-        _ => None,
-    };
-    let mut of_tables = HashMap::<u32, HashMap<Vec<u64>, &bf::TableEntry>>::new();
-    for e in table_entries(its).filter(|e| !e.is_default_entry) {
-        if let Some(key) = key(e) {
-            of_tables.entry(e.table_id).or_default().insert(key, e);
-        }
-    }
-    let none = (Entries::new(), HashMap::new());
-    for asked in table_entries(asked) {
+    let by_place = |found| table_entries(found).map(|e| (place(tables, e), e)).collect::<HashMap<_, _>>();
+    let (mine, theirs) = (by_place(ours.0), by_place(its.0));
+    for (asked, (ours, its)) in table_entries(asked).zip(ours.1.iter().zip(its.1)) {
         let Some(table) = tables.0.get(&asked.table_id) else { continue };
-        let ours = held.get(&asked.table_id).unwrap_or(&none.0);
-        let its = of_tables.get(&asked.table_id).unwrap_or(&none.1);
-        let one = key(asked);
+        let (_, one) = place(tables, asked);
+        let all = mine.keys().chain(theirs.keys()).filter(|(id, _)| *id == asked.table_id);
         let keys: BTreeSet<_> = match &one {
-            Some(one) => [one].into(),
-            None => ours.keys().chain(its.keys()).collect(),
+            Some(_) => [&one].into(),
+            None => all.map(|(_, key)| key).collect(),
         };
-        for key in keys {
-            let (mine, theirs) = match (ours.get(key), its.get(key)) {
-                (Some((_, _, mine)), Some(theirs)) => (mine.data.as_ref(), theirs.data.as_ref()),
+        let is_held = |key: &Option<Vec<u64>>| {
+            key.as_ref().is_some_and(|key| held.get(&asked.table_id).is_some_and(|all| all.contains_key(key)))
+        };
+        // Rows that are always there are as an earlier client left them, or as the chip counts.
+        if !table.has_fixed_rows() && (ours == "OK") != (its == "OK") {
+            out.push(format!("{}: {one:?}: the driver says {its:?}, the recorder {ours:?}", table.name));
+        }
+        for key in keys.into_iter().filter(|key| !table.has_fixed_rows() || is_held(key)) {
+            let place = (asked.table_id, key.clone());
+            let what = key.as_ref().map_or("the default entry".into(), |key| format!("{key:?}"));
+            let (mine, theirs) = match (mine.get(&place), theirs.get(&place)) {
+                (Some(mine), Some(theirs)) => (mine.data.as_ref(), theirs.data.as_ref()),
                 (Some(_), None) => {
-                    out.push(format!("{}: the driver does not have {key:?}", table.name));
+                    out.push(format!("{}: the driver does not have {what}", table.name));
                     continue;
                 }
-                (None, Some(_)) if !table.has_fixed_rows() => {
-                    out.push(format!("{}: only the driver has {key:?}", table.name));
+                (None, Some(_)) => {
+                    out.push(format!("{}: only the driver has {what}", table.name));
                     continue;
                 }
-                (None, _) => continue,
+                (None, None) => continue,
             };
+            if mine.map(|d| d.action_id) != theirs.map(|d| d.action_id) {
+                out.push(format!("{}: {what}: the driver has {theirs:?} for {mine:?}", table.name));
+            }
             for field in mine.into_iter().flat_map(|d| &d.fields) {
                 let same = theirs.into_iter().flat_map(|d| &d.fields).find(|f| f.field_id == field.field_id);
                 if same.map(in_order) != Some(in_order(field)) {
-                    out.push(format!("{}: {key:?}: the driver has {same:?} for {field:?}", table.name));
+                    out.push(format!("{}: {what}: the driver has {same:?} for {field:?}", table.name));
                 }
             }
         }

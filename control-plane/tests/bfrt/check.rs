@@ -61,6 +61,13 @@ impl Tables {
         self.0.iter().find(|(_, t)| t.name.ends_with(name)).map(|(id, t)| (*id, t))
     }
 
+    /// The end of a table's name that no other has.
+    pub fn end_of_name(&self, id: u32) -> &str {
+        let name = &self.0[&id].name;
+        let end = name.rfind('.').map_or(name.as_str(), |at| &name[at..]);
+        if self.0.values().filter(|t| t.name.ends_with(end)).count() == 1 { end } else { name }
+    }
+
     pub fn read(files: &[&str]) -> Self {
         let mut out = HashMap::new();
         for file in files {
@@ -154,8 +161,16 @@ impl Table {
         Some(bf::TableEntry { table_id, value, data: Some(data), ..Default::default() })
     }
 
+    pub fn key_known(&self, name: &str) -> Option<u32> {
+        self.keys.iter().find(|f| f.name == name).map(|f| f.id)
+    }
+
     pub fn key_number(&self, name: &str) -> u32 {
-        self.keys.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("{}: no key {name}", self.name)).id
+        self.key_known(name).unwrap_or_else(|| panic!("{}: no key {name}", self.name))
+    }
+
+    pub fn key_name(&self, number: u32) -> &str {
+        self.keys.iter().find(|f| f.id == number).map_or("?", |f| &f.name)
     }
 
     /// Number of the action whose name ends in `name`; none is 0.
@@ -164,11 +179,27 @@ impl Table {
         found.map_or(0, |(id, ..)| *id)
     }
 
+    /// The end of that action's name, by which `action_number` finds it.
+    pub fn end_of_action(&self, number: u32) -> &str {
+        let name = self.actions.iter().find(|(id, ..)| *id == number).map_or("", |(_, name, _)| name);
+        name.rfind('.').map_or(name, |at| &name[at..])
+    }
+
+    fn data_of(&self, action: u32) -> impl Iterator<Item = &Field> {
+        let of_action = self.actions.iter().filter(move |(id, ..)| *id == action).flat_map(|(.., data)| data);
+        of_action.chain(&self.data)
+    }
+
+    pub fn datum_known(&self, action: &str, name: &str) -> Option<u32> {
+        self.data_of(self.action_number(action)).find(|f| f.name == name).map(|f| f.id)
+    }
+
     pub fn datum_number(&self, action: &str, name: &str) -> u32 {
-        let number = self.action_number(action);
-        let of_action = self.actions.iter().filter(|(id, ..)| *id == number).flat_map(|(.., data)| data);
-        let found = of_action.chain(&self.data).find(|f| f.name == name);
-        found.unwrap_or_else(|| panic!("{}: no datum {name}", self.name)).id
+        self.datum_known(action, name).unwrap_or_else(|| panic!("{}: no datum {name}", self.name))
+    }
+
+    pub fn datum_name(&self, action: u32, number: u32) -> &str {
+        self.data_of(action).find(|f| f.id == number).map_or("?", |f| &f.name)
     }
 
     /// Whether its rows say what to do: registers' and counters' do not.

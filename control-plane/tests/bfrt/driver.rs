@@ -1,7 +1,7 @@
 //! The controller at the vendor's own driver, beside the recording server (tests/tofino/run).
 
 use super::cases;
-use super::flows::{FLOW_TABLES, Rig, flow, life_of, runtime};
+use super::flows::{FLOW_TABLES, Rig, flow, runtime};
 use super::server::Recorder;
 use std::time::Instant;
 use zsr_api::controller::{self as proto, FlowKind};
@@ -26,15 +26,6 @@ pub(super) fn rig(chip: Chip, address: &str, pipes: u32) -> Rig {
     let runtime = runtime();
     let recorder = runtime.block_on(Recorder::beside(address));
     Rig::before(chip, recorder, None, pipes, runtime)
-}
-
-#[test]
-fn a_life_at_the_driver() {
-    for (chip, address) in drivers() {
-        for pipes in [1, 4] {
-            life_of(rig(chip, &address, pipes));
-        }
-    }
 }
 
 /// Does so with each of `number` flows, until one is refused, and says how long each took: of every hundred, and of all. Returns with how

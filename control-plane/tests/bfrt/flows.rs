@@ -388,6 +388,12 @@ pub(super) fn life_of(rig: Rig) {
     };
     run.block_on(client.remove_member(leave)).expect("left");
     assert_eq!(rig.of_flows(), before);
+    let slower =
+        proto::Settings { rate_cap_bps: Some(1 << 30), poll_interval_us: Some(40), ..Default::default() };
+    let set = proto::SetFlowRequest { name: "balance".into(), settings: Some(slower) };
+    run.block_on(client.set_flow(set)).expect("set");
+    let slow = rig.recorder.held(".workers");
+    assert!(slow.iter().any(|(_, _, worker)| number(worker, "poll_interval") == 157), "{slow:?}");
     let stats =
         run.block_on(client.get_stats(proto::GetStatsRequest::default())).expect("counters").into_inner();
     assert_eq!(stats.flows.len(), 3);

@@ -1,6 +1,7 @@
 //! What the recording server holds, as a driver does, and what is wrong with a request.
 
 use super::check::Tables;
+use super::exchanges::Exchange;
 use bf::data_field::Value;
 use bf::table_entry::Value as Key;
 use bf::update::Type;
@@ -47,6 +48,8 @@ pub struct State {
     pub fetched: Vec<String>,
     pub(super) stream: Option<mpsc::Sender<Result<bf::StreamMessageResponse, Status>>>,
     pub(super) bound: bool,
+    /// What was asked and what the driver answered, if somebody wants to know.
+    pub(super) exchanges: Option<Vec<Exchange>>,
 }
 
 impl State {
@@ -147,6 +150,10 @@ impl State {
         {
             held.remove(&key);
         }
+    }
+
+    pub(super) fn note(&mut self, exchange: Exchange) {
+        self.exchanges.iter_mut().for_each(|all| all.push(exchange.clone()));
     }
 
     fn operate(&mut self, operation: &bf::TableOperation) -> Result<(), String> {

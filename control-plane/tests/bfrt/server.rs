@@ -2,8 +2,9 @@
 //! plane it has the one thing that the controller waits for, the answer to EV_QUERY. With a driver beside it, the answers are the driver's, and
 //! where its own differ is noted, too.
 
-use super::beside::{self, Driver};
+use super::beside::{self, Driver, EVERYWHERE};
 use super::check::Tables;
+use super::exchanges::Exchange;
 use super::held::{State, entity};
 use bf::bf_runtime_server::{BfRuntime, BfRuntimeServer};
 use bf::data_field::Value;
@@ -21,10 +22,6 @@ use zsr_control_plane::bfrt::proto as bf;
 
 /// Name of the program.
 pub const PROGRAM: &str = "zsr";
-/// The target of a request to all pipes, ingress and egress.
-const EVERYWHERE: bf::TargetDevice =
-    bf::TargetDevice { device_id: 0, pipe_id: 0xffff, direction: 0xff, prsr_id: 0xff };
-
 /// The server, and the way to look into it.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -50,6 +47,7 @@ impl Recorder {
             fetched: Vec::new(),
             stream: None,
             bound: false,
+            exchanges: None,
         };
         Recorder { state: Arc::new(Mutex::new(state)), driver: None }
     }
@@ -99,13 +97,7 @@ impl Recorder {
     /// What the driver says to updates, in one Write, of a controller that is connected.
     pub async fn at_driver(&self, updates: Vec<bf::Update>) -> Vec<String> {
         let number = updates.len();
-        let request = bf::WriteRequest {
-            target: Some(EVERYWHERE),
-            client_id: 1,
-            updates,
-            p4_name: PROGRAM.into(),
-            ..Default::default()
-        };
+        let request = beside::writing(EVERYWHERE.pipe_id, updates);
         beside::said(&self.driver.as_ref().expect("a driver").write(request).await, number)
     }
 
@@ -116,12 +108,7 @@ impl Recorder {
             let (table_id, table) = state.tables.named(name).expect("a table");
             let asked =
                 bf::TableEntry { table_id, value: Some(Key::Key(table.key_of(key))), ..Default::default() };
-            bf::ReadRequest {
-                target: Some(EVERYWHERE),
-                client_id: 1,
-                entities: vec![entity(asked)],
-                p4_name: PROGRAM.into(),
-            }
+            beside::reading(vec![entity(asked)])
         };
         let (entities, _) = match &self.driver {
             Some(driver) => driver.read(request).await,
@@ -164,11 +151,14 @@ impl BfRuntime for Recorder {
         let its = driver.write(request.clone()).await;
         let mut state = self.state();
         // Only the driver knows how much room there is.
-        let said = beside::said(&its, request.updates.len());
-        let full = request.updates.iter().zip(said).filter(|(_, said)| said.starts_with("ResourceExhausted"));
+        let updates = request.updates;
+        let [ours, said] = [&ours, &its].map(|outcome| beside::said(outcome, updates.len()));
+        let full = updates.iter().zip(&said).filter(|(_, said)| said.starts_with("ResourceExhausted"));
         full.for_each(|(update, _)| state.forget(update));
-        let differ = beside::written(&request.updates, &state.tables, &ours, &its);
+        let differ = beside::written(&state.tables, &updates, &ours, &said);
         state.problems.extend(differ);
+        let pipe = request.target.unwrap_or_default().pipe_id;
+        state.note(Exchange::Write { pipe, updates, said });
         its.map(|()| Response::new(bf::WriteResponse::default()))
     }
 
@@ -176,10 +166,15 @@ impl BfRuntime for Recorder {
         let request = request.into_inner();
         let (mut entities, mut end) = self.state().read(&request);
         if let Some(driver) = &self.driver {
-            (entities, end) = driver.read(request.clone()).await;
+            let (found, its) = driver.read(request.clone()).await;
             let mut state = self.state();
-            let differ = beside::read(&state.tables, &state.entries, &request.entities, &entities);
+            let asked = request.entities;
+            let [ours, said] = [&end, &its].map(|outcome| beside::said(outcome, asked.len()));
+            let differ =
+                beside::read(&state.tables, &state.entries, &asked, (&entities, &ours), (&found, &said));
             state.problems.extend(differ);
+            state.note(Exchange::Read { asked, found: found.clone(), said });
+            (entities, end) = (found, its);
         }
         let answer = Ok(bf::ReadResponse { entities, status: Vec::new() });
         Ok(Response::new(Box::pin(tokio_stream::iter(std::iter::once(answer).chain(end.err().map(Err))))))
@@ -202,6 +197,7 @@ impl BfRuntime for Recorder {
         }
         if let Some(driver) = &self.driver {
             driver.bind(request).await?;
+            self.state().note(Exchange::Comes);
         }
         Ok(Response::new(bf::SetForwardingPipelineConfigResponse::default()))
     }
@@ -261,6 +257,7 @@ impl BfRuntime for Recorder {
             // Only the one who has subscribed leaves a place.
             if state.stream.as_ref().is_some_and(|s| s.same_channel(&answers)) {
                 (state.stream, state.bound) = (None, false);
+                state.note(Exchange::Goes);
             }
         });
         Ok(Response::new(ReceiverStream::new(out)))
