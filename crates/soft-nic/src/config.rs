@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 
 use zsr_wire::Mac;
 
+/// Most packets that a queue pair keeps behind a missing one.
+pub const MAX_WINDOW: u16 = 1024;
+
 /// What a NIC is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NicConfig {
@@ -22,15 +25,26 @@ pub struct NicConfig {
     pub line_rate: Option<u64>,
     /// Tag of all frames that it sends ([`zsr_wire::vlan::tci`]); 0: none. It takes frames of that VLAN only.
     pub tci: u16,
+    /// Packets behind a missing one that a queue pair keeps until it comes, at most [`MAX_WINDOW`]. 0: none, as NICs do it that don't repeat
+    /// selectively.
+    pub reorder_window: u16,
 }
 
 impl NicConfig {
     /// A NIC for tests and simulations, with these addresses and seeded by them, on no VLAN, at a link of no known rate, and with a congestion
-    /// notification at most every 50 µs per queue pair.
+    /// notification at most every 50 µs per queue pair, that keeps 256 packets behind a missing one.
     pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
         let [a, b, c, d, e, f] = mac.0;
         let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
-        NicConfig { mac, ip, seed: Some(seed), cnp_interval_ns: 50_000, line_rate: None, tci: 0 }
+        NicConfig {
+            mac,
+            ip,
+            seed: Some(seed),
+            cnp_interval_ns: 50_000,
+            line_rate: None,
+            tci: 0,
+            reorder_window: 256,
+        }
     }
 }
 

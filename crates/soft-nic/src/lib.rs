@@ -18,10 +18,13 @@
 //! A queue pair that gets congestion notifications sends more slowly for a while (DCQCN), if the NIC knows the rate of its link
 //! ([`NicConfig::line_rate`]); marked packets are answered with notifications in any case.
 //!
-//! Knowingly not there: SEND, atomics, shared receive queues, path migration. A SEND or an atomic is answered with a NAK
-//! "invalid request" (0x61), as by a responder that does not support it.
+//! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), as NICs do that repeat selectively.
+//!
+//! Knowingly not there: SEND, shared receive queues, path migration. A SEND is answered with a NAK "invalid request" (0x61), as by a responder that
+//! does not support it.
 
 mod access;
+mod ahead;
 mod config;
 mod datagram;
 mod dcqcn;
@@ -39,7 +42,7 @@ mod template;
 mod tx;
 mod work;
 
-pub use config::{Access, Mtu, NicConfig};
+pub use config::{Access, MAX_WINDOW, Mtu, NicConfig};
 pub use datagram::{Datagram, MAX_PAYLOAD};
 pub use memory::{Bus, HostMemory, MemoryRegion, Reach, RegionError};
 pub use mr::MrError;

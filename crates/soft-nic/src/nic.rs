@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zsr_wire::roce::Path;
 use zsr_wire::{Mac, Qpn, Rkey, atomic, reth};
 
-use crate::config::{Access, NicConfig};
+use crate::config::{Access, MAX_WINDOW, NicConfig};
 use crate::datagram::{self, Datagram};
 use crate::memory::MemoryRegion;
 use crate::mr::{MrError, MrTable};
@@ -36,20 +36,31 @@ pub struct Nic {
     pub(crate) completions: CompletionQueue,
     pub(crate) arp_replies: VecDeque<ArpReply>,
     pub(crate) datagrams: VecDeque<Datagram>,
+    /// Frames that queue pairs keep, all together.
+    pub(crate) kept: usize,
     neighbours: Vec<(Ipv4Addr, Mac)>,
 }
 
+/// The parts of a NIC that its queue pairs' state machines use.
 macro_rules! env {
     ($nic:ident, $now:expr) => {
-        &mut Env { mrs: &$nic.mrs, stats: &mut $nic.stats, completions: &mut $nic.completions, now: $now }
+        &mut Env {
+            mrs: &$nic.mrs,
+            stats: &mut $nic.stats,
+            completions: &mut $nic.completions,
+            window: $nic.config.reorder_window.into(),
+            now: $now,
+        }
     };
 }
+pub(crate) use env;
 
 impl Nic {
     /// A NIC without regions, queue pairs and neighbours.
     pub fn new(config: NicConfig) -> Nic {
+        let window = config.reorder_window.min(MAX_WINDOW);
         Nic {
-            config,
+            config: NicConfig { reorder_window: window, ..config },
             mrs: MrTable::new(config.seed),
             qps: QpTable::new(config.seed),
             sched: Sched::default(),
@@ -57,6 +68,7 @@ impl Nic {
             completions: CompletionQueue::default(),
             arp_replies: VecDeque::with_capacity(ARP_QUEUE),
             datagrams: VecDeque::with_capacity(datagram::QUEUE),
+            kept: 0,
             neighbours: Vec::new(),
         }
     }
@@ -108,6 +120,7 @@ impl Nic {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), QpError> {
         let (slot, mut qp) = self.qps.destroy(qpn).ok_or(QpError::Unknown(qpn))?;
         self.sched.forget(slot);
+        self.kept -= qp.resp.ahead.len();
         self.completions.forget(qp.req.len() + qp.resp.recvs().len());
         self.completions.shrink(qp.caps.send_depth + qp.caps.recv_depth);
         Ok(())
@@ -124,11 +137,12 @@ impl Nic {
             Modify::Rts(_) => QpState::ReadyToSend,
             Modify::Error => QpState::Error,
         };
-        let from = qp.state;
+        let (from, window) = (qp.state, self.config.reorder_window);
         match (from, step) {
             (_, Modify::Reset) => {
                 self.completions.forget(qp.req.len() + qp.resp.recvs().len());
                 qp.resp.recvs().clear();
+                self.kept -= qp.resp.ahead.len();
                 qp.resp.disconnect();
                 qp.req.disconnect();
                 (qp.conn, qp.access) = (None, Access::NONE);
@@ -138,7 +152,7 @@ impl Nic {
             (QpState::Init, Modify::Rtr(attr)) => {
                 let path = path(&self.config, &self.neighbours, &attr)?;
                 qp.conn = Some(Conn::new(&path, attr.dest_qpn, attr.mtu));
-                qp.resp.connect(attr.rq_psn, attr.max_dest_rd_atomic, attr.min_rnr_timer);
+                qp.resp.connect(attr.rq_psn, attr.max_dest_rd_atomic, attr.min_rnr_timer, window);
             }
             (QpState::ReadyToReceive, Modify::Rts(attr)) => {
                 range("max_rd_atomic", attr.max_rd_atomic.into(), 1, 128, "1 to 128")?;
@@ -148,6 +162,7 @@ impl Nic {
             }
             (QpState::Reset, Modify::Error) => return Err(QpError::Transition { qpn, from, to }),
             (_, Modify::Error) => {
+                self.kept -= qp.resp.ahead.len();
                 qp.resp.disconnect();
                 qp.req.flush(env!(self, 0), qpn);
             }
@@ -223,7 +238,7 @@ impl Nic {
     /// When [`Nic::on_timeout`] should be called, in the caller's nanoseconds; `None` if no timer runs.
     #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
-        let retries = self.sched.timers.iter().filter_map(|&slot| self.qps.at(slot)?.req.deadline());
+        let retries = self.sched.timers.iter().filter_map(|&slot| self.qps.at(slot)?.deadline());
         let paced = self.sched.paced.iter().filter_map(|&slot| Some(self.qps.at(slot)?.free_at()));
         retries.chain(paced).min()
     }
@@ -244,9 +259,12 @@ impl Nic {
                 self.sched.timers.swap_remove(i);
                 continue;
             };
-            match qp.req.deadline() {
+            match qp.deadline() {
                 Some(deadline) if deadline <= now_ns => {
-                    if qp.req.on_timeout(env!(self, now_ns), qp.qpn).is_err() {
+                    let env = env!(self, now_ns);
+                    qp.resp.on_timeout(env);
+                    let is_due = qp.req.deadline().is_some_and(|at| at <= now_ns);
+                    if is_due && qp.req.on_timeout(env, qp.qpn).is_err() {
                         qp.state = QpState::Error;
                     }
                     self.sched.update(slot, qp);

@@ -262,6 +262,15 @@ impl Qp {
         self.rate.as_ref().map_or(0, Dcqcn::free_at).max(self.held_until)
     }
 
+    /// When a timer of it ends.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match (self.req.deadline(), self.resp.deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
     /// Whether requests are taken.
     #[inline]
     pub(crate) fn receives(&self) -> bool {

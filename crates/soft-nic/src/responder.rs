@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use zsr_wire::aeth::{NakCode, Syndrome};
 use zsr_wire::roce::Packet;
-use zsr_wire::{Opcode, Psn, Qpn, Rkey, atomic, reth};
+use zsr_wire::{Frame, Opcode, Psn, Qpn, Rkey, atomic, reth};
 
 use crate::access::Change;
+use crate::ahead::Ahead;
 use crate::config::{Access, Mtu};
 use crate::mr::MrTable;
 use crate::stats::{DropReason, Stats};
@@ -20,6 +21,8 @@ pub(crate) struct Env<'a> {
     pub(crate) mrs: &'a MrTable,
     pub(crate) stats: &'a mut Stats,
     pub(crate) completions: &'a mut CompletionQueue,
+    /// [`crate::NicConfig::reorder_window`].
+    pub(crate) window: u32,
     pub(crate) now: u64,
 }
 
@@ -75,6 +78,15 @@ struct WriteCursor {
     total: u32,
 }
 
+/// Where a request lies in the order of its queue pair.
+#[must_use]
+pub(crate) enum Place {
+    /// Next, or carried out before.
+    Taken,
+    /// So many packets behind one that is missing.
+    Behind { distance: u32 },
+}
+
 /// A request that must be answered with a NAK which breaks the queue pair.
 pub(crate) struct Fatal;
 
@@ -93,6 +105,7 @@ pub(crate) struct Responder {
     max_reads: usize,
     rnr_timer: u8,
     recvs: VecDeque<u64>,
+    pub(crate) ahead: Ahead,
 }
 
 impl Responder {
@@ -109,11 +122,12 @@ impl Responder {
             max_reads: 0,
             rnr_timer: 0,
             recvs: VecDeque::with_capacity(recv_depth),
+            ahead: Ahead::default(),
         }
     }
 
     /// Forgets everything but posted receives.
-    pub(crate) fn connect(&mut self, expected: Psn, max_reads: u8, rnr_timer: u8) {
+    pub(crate) fn connect(&mut self, expected: Psn, max_reads: u8, rnr_timer: u8, window: u16) {
         self.disconnect();
         self.expected = expected;
         self.max_reads = usize::from(max_reads);
@@ -121,10 +135,12 @@ impl Responder {
         // Two places per READ: duplicates of all of them may wait too. One more place is for a last NAK.
         self.queue.reserve(2 * self.max_reads + MAX_ACKS + 1);
         self.answers.reserve(self.max_reads);
+        self.ahead.reserve(window);
     }
 
     pub(crate) fn disconnect(&mut self) {
         self.queue.clear();
+        self.ahead = Ahead::default();
         self.answers.clear();
         (self.reads, self.again) = (0, 0);
         self.msn = 0;
@@ -192,7 +208,8 @@ impl Responder {
         Err(Fatal)
     }
 
-    /// Takes one request packet whose ICRC and addresses have been checked.
+    /// Takes one request packet whose ICRC and addresses have been checked. One that is behind a missing packet is not carried out: it is to be
+    /// kept ([`Ahead::keep`]) or dropped.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -201,33 +218,57 @@ impl Responder {
         mtu: Mtu,
         rights: Access,
         packet: &Packet<&[u8]>,
-    ) -> Result<(), Fatal> {
-        let ahead = packet.psn().since(self.expected);
-        if ahead > 0 {
-            self.gap(env);
-            return Ok(());
+    ) -> Result<Place, Fatal> {
+        let distance = packet.psn().since(self.expected);
+        if distance > 0 {
+            if self.ahead.noticed(env.now, distance as u32, env.window) {
+                self.report(env);
+            }
+            return Ok(Place::Behind { distance: distance as u32 });
         }
-        if ahead < 0 {
+        if distance < 0 {
+            self.ahead.came_again(packet.psn(), env.window);
             self.duplicate(env, mtu, rights, packet);
-            return Ok(());
+            return Ok(Place::Taken);
+        }
+        if self.ahead.is_open() {
+            self.ahead.came(env.now, packet.psn(), self.reported);
         }
         match packet.opcode() {
             Opcode::ReadRequest => self.read(env, mtu, rights, packet),
             Opcode::FetchAdd | Opcode::CompareSwap => self.atomic(env, rights, packet),
             op if op.is_write() => self.write(env, qpn, mtu, rights, packet),
             _ => self.fatal(env, packet.psn(), NakCode::InvalidRequest),
-        }
+        }?;
+        Ok(Place::Taken)
     }
 
     /// A packet is missing: one NAK per gap (IBTA vol. 1, 9.7.5).
     #[cold]
-    fn gap(&mut self, env: &mut Env<'_>) {
+    fn report(&mut self, env: &mut Env<'_>) {
         if self.reported || self.queue.len() - self.reads >= MAX_ACKS {
-            env.stats.drop(DropReason::OutOfSequence);
             return;
         }
         self.reported = true;
         self.push_nak(env, self.expected, NakCode::PsnSequence);
+    }
+
+    /// Keeps a frame that is behind a missing one; gives it back if it is there already.
+    pub(crate) fn keep(&mut self, psn: Psn, frame: Frame) -> Option<Frame> {
+        self.ahead.keep(self.expected, psn, frame)
+    }
+
+    /// When [`Responder::on_timeout`] has something to do.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.ahead.deadline().filter(|_| !self.reported)
+    }
+
+    /// A packet is missing for as long as a late one may take.
+    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_>) {
+        if self.deadline().is_some_and(|at| at <= env.now) {
+            self.report(env);
+        }
     }
 
     /// A request that has been executed (IBTA vol. 1, 9.7.5): a READ is carried out again, an atomic operation gets its answer again, anything else

@@ -1,19 +1,28 @@
 //! Frames in: what every frame must pass before a queue pair sees it.
 
 use zsr_wire::roce::Packet;
-use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, arp, ethernet, vlan};
+use zsr_wire::{Frame, FramePool, Layer, Opcode, ParseError, Psn, arp, ethernet, vlan};
 
-use crate::config::NicConfig;
+use crate::config::{Mtu, NicConfig};
 use crate::dcqcn::Dcqcn;
-use crate::nic::{ArpReply, Nic};
+use crate::nic::{ArpReply, Nic, env};
 use crate::qp::{Qp, QpState};
-use crate::responder::Env;
+use crate::responder::{Env, Fatal, Place};
 use crate::stats::DropReason;
 
 /// Partition key bits without the membership bit.
 const PKEY_BITS: u16 = 0x7fff;
+/// Frames behind missing ones that all queue pairs of a NIC keep together.
+const MAX_KEPT: usize = 4096;
 /// Congestion experienced, in the type of service's low two bits.
 const ECN_CE: u8 = 3;
+
+/// A request that can't be carried out, since one before it is missing.
+struct Behind {
+    slot: u16,
+    psn: Psn,
+    distance: u32,
+}
 
 impl Nic {
     /// Takes one frame off the wire at time `now_ns`; the buffer goes back into `pool`. Whatever is in it, the NIC
@@ -25,20 +34,29 @@ impl Nic {
         // One that says a priority and no VLAN is as one without a tag.
         let tci = vlan::take(&mut frame).unwrap_or(0);
         let taken = match (tci ^ self.config.tci) & vlan::ID {
-            0 => self.take(now_ns, frame.bytes_mut()),
+            0 => self.take(now_ns, frame.bytes_mut(), pool),
             _ => Err(DropReason::Vlan),
         };
-        if let Err(reason) = taken {
-            self.stats.drop(reason);
+        match taken {
+            Ok(None) => pool.put(frame),
+            Ok(Some(behind)) => self.keep(behind, frame, pool),
+            Err(reason) => {
+                self.stats.drop(reason);
+                pool.put(frame);
+            }
         }
-        pool.put(frame);
     }
 
     #[inline]
-    fn take(&mut self, now: u64, frame: &mut [u8]) -> Result<(), DropReason> {
+    fn take(
+        &mut self,
+        now: u64,
+        frame: &mut [u8],
+        pool: &mut FramePool,
+    ) -> Result<Option<Behind>, DropReason> {
         let mut packet = match Packet::new_checked(&mut *frame) {
             Ok(packet) => packet,
-            Err(error) => return self.not_roce(error, frame),
+            Err(error) => return self.not_roce(error, frame).map(|()| None),
         };
         if packet.dst_mac() != self.config.mac || packet.dst_ip() != self.config.ip {
             return Err(DropReason::WrongAddress);
@@ -49,11 +67,34 @@ impl Nic {
         let packet = packet.as_shared();
         let slot = self.qps.slot(packet.dest_qp()).ok_or(DropReason::UnknownQp)?;
         let qp = self.qps.at_mut(slot).ok_or(DropReason::UnknownQp)?;
-        let env =
-            &mut Env { mrs: &self.mrs, stats: &mut self.stats, completions: &mut self.completions, now };
-        deliver(env, qp, &packet, &self.config)?;
+        let env = env!(self, now);
+        let behind = match deliver(env, qp, &packet, &self.config)? {
+            Place::Taken => None,
+            Place::Behind { distance } => Some(Behind { slot, psn: packet.psn(), distance }),
+        };
+        if behind.is_none() && qp.resp.ahead.len() > 0 {
+            self.kept -= take_kept(env, qp, pool);
+        }
         self.sched.update(slot, qp);
-        Ok(())
+        Ok(behind)
+    }
+
+    /// Keeps a frame that is behind a missing one, if there is room for it.
+    #[cold]
+    fn keep(&mut self, behind: Behind, frame: Frame, pool: &mut FramePool) {
+        let Some(qp) = self.qps.at_mut(behind.slot) else { return pool.put(frame) };
+        let has_room = behind.distance <= self.config.reorder_window.into() && self.kept < MAX_KEPT;
+        let spare = if has_room { qp.resp.keep(behind.psn, frame) } else { Some(frame) };
+        match spare {
+            None => {
+                self.kept += 1;
+                self.stats.kept += 1;
+            }
+            Some(frame) => {
+                self.stats.drop(DropReason::OutOfSequence);
+                pool.put(frame);
+            }
+        }
     }
 
     #[cold]
@@ -91,7 +132,7 @@ fn deliver(
     qp: &mut Qp,
     packet: &Packet<&[u8]>,
     config: &NicConfig,
-) -> Result<(), DropReason> {
+) -> Result<Place, DropReason> {
     let (true, Some(conn)) = (qp.receives(), &qp.conn) else { return Err(DropReason::QpState) };
     if packet.src_ip() != conn.peer_ip {
         return Err(DropReason::WrongPeer);
@@ -107,10 +148,7 @@ fn deliver(
     }
     let (opcode, mtu) = (packet.opcode(), conn.mtu);
     if opcode.is_request() {
-        if qp.resp.receive(env, qp.qpn, mtu, qp.access, packet).is_err() {
-            qp.state = QpState::Error;
-            qp.req.flush(env, qp.qpn);
-        }
+        return Ok(request(env, qp, mtu, packet));
     } else if opcode == Opcode::Cnp {
         env.stats.cnps_received += 1;
         if let Some(line) = config.line_rate {
@@ -122,5 +160,37 @@ fn deliver(
     } else if qp.req.receive(env, qp.qpn, mtu, packet).is_err() {
         qp.state = QpState::Error;
     }
-    Ok(())
+    Ok(Place::Taken)
+}
+
+#[inline]
+fn request(env: &mut Env<'_>, qp: &mut Qp, mtu: Mtu, packet: &Packet<&[u8]>) -> Place {
+    qp.resp.receive(env, qp.qpn, mtu, qp.access, packet).unwrap_or_else(|Fatal| {
+        qp.state = QpState::Error;
+        qp.req.flush(env, qp.qpn);
+        Place::Taken
+    })
+}
+
+/// Carries out what has waited for the packet that came, or lets go of it if the queue pair broke. Gives the number of frames.
+#[cold]
+fn take_kept(env: &mut Env<'_>, qp: &mut Qp, pool: &mut FramePool) -> usize {
+    let before = qp.resp.ahead.len();
+    while let (true, Some(conn)) = (qp.receives(), &qp.conn) {
+        let mtu = conn.mtu;
+        let Some((psn, frame)) = qp.resp.ahead.next(qp.resp.expected) else { break };
+        // What a READ reaches over has been answered by it.
+        if psn == qp.resp.expected
+            && let Ok(packet) = Packet::new_checked(frame.bytes())
+        {
+            let _ = request(env, qp, mtu, &packet);
+        }
+        pool.put(frame);
+    }
+    if qp.receives() {
+        qp.resp.ahead.taken(env.now)
+    } else {
+        qp.resp.ahead.clear()
+    }
+    before - qp.resp.ahead.len()
 }

@@ -14,7 +14,7 @@ pub(crate) struct Sched {
     pub(crate) data: VecDeque<u16>,
     /// Has something for `data`, but its rate does not allow it yet.
     pub(crate) paced: Vec<u16>,
-    /// Requesters with a timer running, in no order; may hold some whose timer has stopped meanwhile.
+    /// Queue pairs with a timer running, in no order; may hold some whose timer has stopped meanwhile.
     pub(crate) timers: Vec<u16>,
 }
 
@@ -38,7 +38,7 @@ impl Sched {
             qp.in_data = true;
             self.data.push_back(slot);
         }
-        if !qp.in_timers && qp.req.deadline().is_some() {
+        if !qp.in_timers && qp.deadline().is_some() {
             qp.in_timers = true;
             self.timers.push(slot);
         }

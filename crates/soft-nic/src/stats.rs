@@ -46,8 +46,8 @@ drop_reasons! {
     WrongPeer = "source is not the connected peer";
     /// Another partition key.
     PKey = "partition key";
-    /// A request behind a gap that has already been reported.
-    OutOfSequence = "behind a reported gap";
+    /// A request behind a missing one, too far to be kept, or kept already.
+    OutOfSequence = "behind a missing one";
     /// A duplicate READ that can't be carried out: key, range or queue space.
     DuplicateRead = "duplicate READ that can't be carried out";
     /// An atomic operation that was carried out, and whose answer is not kept any more.
@@ -94,6 +94,8 @@ pub struct Stats {
     /// Requests that had been executed before: WRITEs acknowledged again, READs carried out again, atomic operations
     /// answered again.
     pub duplicates: u64,
+    /// Requests kept, since one before them was missing.
+    pub kept: u64,
     /// ARP requests answered.
     pub arp_replies: u64,
     /// Congestion notifications received.

@@ -6,7 +6,7 @@ use zsr_wire::roce::BTH_AT;
 use zsr_wire::{Frame, FramePool, Opcode, Psn, arp, ethernet, vlan};
 
 use crate::config::Access;
-use crate::nic::Nic;
+use crate::nic::{Nic, env};
 use crate::qp::{Conn, Qp, QpState};
 use crate::responder::{Ack, AtomicAnswer, Env, ReadJob, Response};
 use crate::template::Head;
@@ -47,12 +47,7 @@ impl Nic {
                 },
             };
             let Some(qp) = self.qps.at_mut(slot) else { continue };
-            let env = &mut Env {
-                mrs: &self.mrs,
-                stats: &mut self.stats,
-                completions: &mut self.completions,
-                now: now_ns,
-            };
+            let env = env!(self, now_ns);
             let made = if control {
                 qp.in_control = false;
                 send_control(env, qp, &mut frame)

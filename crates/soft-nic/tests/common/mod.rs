@@ -29,11 +29,15 @@ pub fn ip(n: u8) -> Ipv4Addr {
 
 impl Host {
     pub fn new(n: u8) -> Host {
-        let mut nic = Nic::new(NicConfig::new(mac(n), ip(n)));
+        Host::with(NicConfig::new(mac(n), ip(n)))
+    }
+
+    pub fn with(config: NicConfig) -> Host {
+        let mut nic = Nic::new(config);
         let memory = Arc::new(HostMemory::allocate(SIZE).unwrap());
         let rkey = nic.register_mr(memory.clone(), 0, Access::ALL).unwrap();
         let qpn = nic.create_qp(QpCaps::default()).unwrap();
-        Host { nic, memory, rkey, qpn, pool: FramePool::with_frames(64) }
+        Host { nic, memory, rkey, qpn, pool: FramePool::with_frames(512) }
     }
 
     pub fn rtr(&mut self, attr: RtrAttr) {
@@ -62,12 +66,21 @@ pub const PEER_QPN: Qpn = Qpn::new(0x77);
 
 impl Bench {
     pub fn new(mtu: Mtu, psn: u32) -> Bench {
-        let mut host = Host::new(1);
-        let mut attr = RtrAttr::new(PEER_QPN, ip(2), Psn::new(psn), mtu);
+        Bench::with(NicConfig::new(mac(1), ip(1)), mtu, psn)
+    }
+
+    pub fn with(config: NicConfig, mtu: Mtu, psn: u32) -> Bench {
+        let mut bench = Bench { host: Host::with(config), psn: Psn::new(psn) };
+        bench.connect(mtu);
+        bench
+    }
+
+    /// From Reset.
+    pub fn connect(&mut self, mtu: Mtu) {
+        let mut attr = RtrAttr::new(PEER_QPN, ip(2), self.psn, mtu);
         attr.dest_mac = Some(mac(2));
         attr.max_dest_rd_atomic = 4;
-        host.rtr(attr);
-        Bench { host, psn: Psn::new(psn) }
+        self.host.rtr(attr);
     }
 
     pub fn repr(&self, psn: Psn, message: Message) -> Repr {

@@ -1,0 +1,120 @@
+//! Requests that came before one that is missing. They are kept until it comes, so that it alone has to come again, and a queue pair whose
+//! packets come in another order waits for late ones before it reports them.
+//!
+//! A missing packet is reported at once at first (IBTA vol. 1, 9.7.5). If it then comes twice, it had only been late: from then on as many packets
+//! may overtake one, and as much time may pass, as did there. If it comes once, and those behind it twice, it was lost, which halves what is allowed.
+//! So where packets are lost and keep their order, they are reported at once. RFC 8985 (RACK) learns of reordering from duplicates, too.
+
+use std::collections::VecDeque;
+
+use zsr_wire::{Frame, Psn};
+
+/// Longest time that a missing packet may be late by, in nanoseconds.
+const MAX_PATIENCE: u64 = 1_000_000;
+
+/// A packet that was reported as missing, and came.
+struct Came {
+    psn: Psn,
+    /// Packets that overtook it, and how long it was missing.
+    overtaken: u32,
+    waited: u64,
+}
+
+/// What a responder holds behind a missing packet, and what it knows of late ones.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// In order of their PSNs.
+    frames: VecDeque<(Psn, Frame)>,
+    /// When the packet that is expected was first noticed to be missing.
+    since: Option<u64>,
+    /// Packets that came since then and lie behind it.
+    overtaken: u32,
+    /// Packets that may overtake one before it is reported, and the time until then.
+    reach: u32,
+    patience: u64,
+    came: Option<Came>,
+}
+
+impl Ahead {
+    /// Room for as many frames as most queue pairs ever keep.
+    pub(crate) fn reserve(&mut self, window: u16) {
+        self.frames.reserve(window.min(64).into());
+    }
+
+    /// The packet that is expected is missing: another one came, `distance` behind it. Whether it is to be reported.
+    pub(crate) fn noticed(&mut self, now: u64, distance: u32, window: u32) -> bool {
+        if self.since.is_none() {
+            (self.since, self.overtaken) = (Some(now), 0);
+        }
+        self.overtaken += 1;
+        self.overtaken > self.reach || distance > window
+    }
+
+    /// Keeps a frame. Gives it back if it is there already.
+    pub(crate) fn keep(&mut self, expected: Psn, psn: Psn, frame: Frame) -> Option<Frame> {
+        let distance = |psn: Psn| psn.since(expected);
+        let at = self.frames.iter().rposition(|(kept, _)| distance(*kept) <= distance(psn));
+        if at.is_some_and(|at| self.frames[at].0 == psn) {
+            return Some(frame);
+        }
+        self.frames.insert(at.map_or(0, |at| at + 1), (psn, frame));
+        None
+    }
+
+    /// Whether a packet is missing, or was when the last one came.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// The expected packet came. `reported`: after it had been reported.
+    pub(crate) fn came(&mut self, now: u64, psn: Psn, reported: bool) {
+        let Some(since) = self.since.take() else { return };
+        if reported {
+            self.came = Some(Came { psn, overtaken: self.overtaken, waited: now.saturating_sub(since) });
+        }
+    }
+
+    /// A frame that is not behind a missing packet any more.
+    pub(crate) fn next(&mut self, expected: Psn) -> Option<(Psn, Frame)> {
+        let is_due = self.frames.front().is_some_and(|(psn, _)| psn.since(expected) <= 0);
+        if is_due { self.frames.pop_front() } else { None }
+    }
+
+    /// All that could be taken has been taken. What is left waits for another one.
+    pub(crate) fn taken(&mut self, now: u64) {
+        self.overtaken = 0;
+        self.since = (!self.frames.is_empty()).then_some(now);
+    }
+
+    /// A packet came that had come before. Packets come again from the one that was reported on: if that is among them, it had only been late;
+    /// if they go on behind it, it was lost.
+    pub(crate) fn came_again(&mut self, psn: Psn, window: u32) {
+        let is_reached = |came: &mut Came| psn.since(came.psn) >= 0;
+        let Some(came) = self.came.take_if(is_reached) else { return };
+        if came.psn != psn {
+            self.reach /= 2;
+            self.patience /= 2;
+        } else if window > 0 {
+            self.reach = came.overtaken.max(2 * self.reach).min(window);
+            self.patience = came.waited.max(2 * self.patience).clamp(1, MAX_PATIENCE);
+        }
+    }
+
+    /// When the missing packet is to be reported, whatever comes until then.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.since.filter(|_| self.patience > 0).map(|since| since.saturating_add(self.patience))
+    }
+
+    /// Frames that are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Lets go of all frames; what is known of the path stays.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        (self.since, self.overtaken, self.came) = (None, 0, None);
+    }
+}
