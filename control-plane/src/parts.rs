@@ -59,7 +59,8 @@ pub fn nic_config(topology: &Topology, number: usize) -> NicConfig {
     let host = &topology.hosts[number];
     let line_rate = topology.link_of(number).and_then(|link| link.rate);
     let tci = topology.traffic.tci(host.vlan, false);
-    NicConfig { tci, line_rate, ..NicConfig::new(Mac(host.mac.0), host.ip) }
+    let reorder_window = host.reorder_window;
+    NicConfig { tci, line_rate, reorder_window, ..NicConfig::new(Mac(host.mac.0), host.ip) }
 }
 
 /// As [`nic_config`], for a NIC whose keys and numbers nobody is to work out.

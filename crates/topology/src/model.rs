@@ -237,6 +237,8 @@ pub struct Host {
     pub mtu: u32,
     /// The VLAN that its frames are on; `None`: they have no tag.
     pub vlan: Option<u16>,
+    /// Packets that a soft NIC keeps behind a missing one until it comes.
+    pub reorder_window: u16,
     /// Where the file names it.
     pub place: Place,
 }

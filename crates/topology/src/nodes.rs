@@ -25,6 +25,9 @@ const CPU_PORTS: std::ops::RangeInclusive<u64> = 501..=510;
 /// Where packet-in and packet-out go unless the file says otherwise.
 const DEFAULT_CPU_PORT: u32 = 510;
 /// Records per second of a CPU that stands in for a device.
+/// Packets that a soft NIC keeps behind a missing one, if the topology says nothing, and what it may say.
+const REORDER_WINDOW: u16 = 256;
+const REORDER_WINDOWS: std::ops::RangeInclusive<u64> = 0..=1024;
 const STAND_INS: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
 /// As many hosts as the switch program has room for.
 const MAX_HOSTS: usize = 1024;
@@ -234,8 +237,20 @@ impl Builder<'_> {
             }
             _ => None,
         };
-        let known =
-            ["name", "ip", "mac", "byte_order", "memory", "stand_in", "nic", "agent", "mtu", "vlan", "rings"];
+        let known = [
+            "name",
+            "ip",
+            "mac",
+            "byte_order",
+            "memory",
+            "stand_in",
+            "nic",
+            "agent",
+            "mtu",
+            "vlan",
+            "reorder_window",
+            "rings",
+        ];
         let index = self.topology.hosts.len();
         let mut host = Host {
             name: String::new(),
@@ -248,6 +263,7 @@ impl Builder<'_> {
             agent: None,
             mtu: self.defaults.mtu,
             vlan: None,
+            reorder_window: REORDER_WINDOW,
             place: node.place,
         };
         let mut address = Addresses { ip: None, mac: None };
@@ -277,6 +293,9 @@ impl Builder<'_> {
                     host.mtu = mtu.value;
                 }
                 host.vlan = self.vlan(&table);
+                if let Some(window) = self.reorder_window(&table, &host.nic) {
+                    host.reorder_window = window;
+                }
                 address = Addresses { ip: self.reader.ip(&table, "ip"), mac: self.reader.mac(&table, "mac") };
                 self.own_addresses(&table, &host.nic);
                 self.topology.hosts.push(host);
@@ -286,6 +305,16 @@ impl Builder<'_> {
             }
         }
         addresses.push(address);
+    }
+
+    /// `reorder_window`, for soft NICs.
+    fn reorder_window(&mut self, table: &Table<'_>, nic: &NicKind) -> Option<u16> {
+        let window = self.reader.integer(table, "reorder_window", REORDER_WINDOWS)?;
+        if !matches!(nic, NicKind::Soft { .. }) {
+            let message = format!("'reorder_window' of {} goes with nic: soft", table.what);
+            self.reader.error(window.place, message, "nic: soft, or no reorder_window");
+        }
+        Some(window.value as u16)
     }
 
     /// `memory`, where rings are to be.

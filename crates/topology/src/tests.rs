@@ -699,6 +699,27 @@ fn a_first_psn_has_24_bits() {
 }
 
 #[test]
+fn a_soft_nic_keeps_what_comes_too_early_within_its_window() {
+    let of = |window: &str| BASE.replacen("  - name: h1\n", &format!("  - name: h1\n    {window}\n"), 1);
+    let windows =
+        |text: &str| parse(text).unwrap().hosts.iter().map(|h| h.reorder_window).collect::<Vec<_>>();
+    assert_eq!(windows(BASE)[0], 256);
+    assert_eq!(windows(&of("reorder_window: 0"))[..2], [0, 256]);
+    let found = errors(&of("reorder_window: 1025"));
+    assert!(
+        matches!(&found[..], [(5, 21, message)] if message.contains("a whole number from 0 to 1024")),
+        "{found:?}"
+    );
+    let found = errors("hosts: [{name: h1, nic: verbs, reorder_window: 8}]\nflows: []\n");
+    assert!(
+        found
+            .iter()
+            .any(|(_, _, message)| message.contains("'reorder_window' of host 'h1' goes with nic: soft")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn vlans_and_traffic_classes_are_read_with_the_defaults_of_roce() {
     let t = parse(BASE).unwrap();
     let usual = Mark { dscp: 26, priority: 3 };

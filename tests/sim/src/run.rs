@@ -124,7 +124,10 @@ fn switches(schedule: &Schedule) -> String {
 
 fn topology(schedule: &Schedule) -> String {
     let order = |number| if schedule.big_endian.contains(&number) { "big" } else { "little" };
-    let hosts = (0..HOSTS).map(|n| format!("{{name: {}, byte_order: {}}}", host(n), order(n)));
+    // NICs that keep what comes too early, and such that don't.
+    let window = |number| [64, 0, 8][(schedule.seed as usize).wrapping_add(number) % 3];
+    let hosts = (0..HOSTS)
+        .map(|n| format!("{{name: {}, byte_order: {}, reorder_window: {}}}", host(n), order(n), window(n)));
     let hosts: Vec<String> = hosts.collect();
     let psn = schedule.first_psn.map_or(String::new(), |psn| format!(", first_psn: {psn}"));
     let switches = switches(schedule);
