@@ -1,9 +1,10 @@
 //! Requests that came before one that is missing. They are kept until it comes, so that it alone has to come again, and a queue pair whose
 //! packets come in another order waits for late ones before it reports them.
 //!
-//! A missing packet is reported at once at first (IBTA vol. 1, 9.7.5). If it then comes twice, it had only been late: from then on as many packets
-//! may overtake one, and as much time may pass, as did there. If it comes once, and those behind it twice, it was lost, which halves what is allowed.
-//! So where packets are lost and keep their order, they are reported at once. RFC 8985 (RACK) learns of reordering from duplicates, too.
+//! A missing packet is reported at once at first (IBTA vol. 1, 9.7.5). When it comes, what comes next tells why it had been missing: packets are sent
+//! again from it on, so if the one behind it comes a second time, it was lost. If something new comes, or it itself comes again, it had only been late:
+//! from then on as many packets may overtake one, and as much time may pass, as did there. A loss halves what is allowed, so where packets are lost and
+//! keep their order, they are reported at once. RFC 8985 (RACK) learns of reordering from duplicates, too.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,8 @@ struct Came {
     /// Packets that overtook it, and how long it was missing.
     overtaken: u32,
     waited: u64,
+    /// The one behind it had come before it, and has been taken.
+    is_followed: bool,
 }
 
 /// What a responder holds behind a missing packet, and what it knows of late ones.
@@ -61,18 +64,29 @@ impl Ahead {
         None
     }
 
-    /// Whether a packet is missing, or was when the last one came.
+    /// Whether a packet is missing, or it is not known yet why one was.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.since.is_some()
+        self.since.is_some() || self.came.is_some()
     }
 
     /// The expected packet came. `reported`: after it had been reported.
     pub(crate) fn came(&mut self, now: u64, psn: Psn, reported: bool) {
         let Some(since) = self.since.take() else { return };
-        if reported {
-            self.came = Some(Came { psn, overtaken: self.overtaken, waited: now.saturating_sub(since) });
+        let (overtaken, waited) = (self.overtaken, now.saturating_sub(since));
+        self.came = reported.then_some(Came { psn, overtaken, waited, is_followed: false });
+    }
+
+    /// A packet came that had not come before.
+    pub(crate) fn went_on(&mut self, window: u32) {
+        if let Some(came) = self.came.take_if(|came| came.is_followed) {
+            self.was_late(&came, window);
         }
+    }
+
+    fn was_late(&mut self, came: &Came, window: u32) {
+        self.reach = came.overtaken.max(2 * self.reach).min(window);
+        self.patience = came.waited.max(2 * self.patience).clamp(1, MAX_PATIENCE);
     }
 
     /// A frame that is not behind a missing packet any more.
@@ -81,23 +95,24 @@ impl Ahead {
         if is_due { self.frames.pop_front() } else { None }
     }
 
-    /// All that could be taken has been taken. What is left waits for another one.
-    pub(crate) fn taken(&mut self, now: u64) {
+    /// All that could be taken has been taken, up to before `expected`. What is left waits for another one.
+    pub(crate) fn taken(&mut self, now: u64, expected: Psn) {
+        if let Some(came) = &mut self.came {
+            came.is_followed = expected.since(came.psn) > 1;
+        }
         self.overtaken = 0;
         self.since = (!self.frames.is_empty()).then_some(now);
     }
 
-    /// A packet came that had come before. Packets come again from the one that was reported on: if that is among them, it had only been late;
-    /// if they go on behind it, it was lost.
+    /// A packet came that had come before. One further behind tells nothing: those between may be lost again, or members of a group lack it.
     pub(crate) fn came_again(&mut self, psn: Psn, window: u32) {
         let is_reached = |came: &mut Came| psn.since(came.psn) >= 0;
         let Some(came) = self.came.take_if(is_reached) else { return };
-        if came.psn != psn {
+        if psn == came.psn && window > 0 {
+            self.was_late(&came, window);
+        } else if psn == came.psn.next() {
             self.reach /= 2;
             self.patience /= 2;
-        } else if window > 0 {
-            self.reach = came.overtaken.max(2 * self.reach).min(window);
-            self.patience = came.waited.max(2 * self.patience).clamp(1, MAX_PATIENCE);
         }
     }
 

@@ -221,6 +221,7 @@ impl Responder {
     ) -> Result<Place, Fatal> {
         let distance = packet.psn().since(self.expected);
         if distance > 0 {
+            self.ahead.went_on(env.window);
             if self.ahead.noticed(env.now, distance as u32, env.window) {
                 self.report(env);
             }
@@ -232,6 +233,7 @@ impl Responder {
             return Ok(Place::Taken);
         }
         if self.ahead.is_open() {
+            self.ahead.went_on(env.window);
             self.ahead.came(env.now, packet.psn(), self.reported);
         }
         match packet.opcode() {

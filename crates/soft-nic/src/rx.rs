@@ -188,7 +188,7 @@ fn take_kept(env: &mut Env<'_>, qp: &mut Qp, pool: &mut FramePool) -> usize {
         pool.put(frame);
     }
     if qp.receives() {
-        qp.resp.ahead.taken(env.now)
+        qp.resp.ahead.taken(env.now, qp.resp.expected)
     } else {
         qp.resp.ahead.clear()
     }

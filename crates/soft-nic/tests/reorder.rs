@@ -84,7 +84,7 @@ fn no_more_is_kept_than_the_window() {
 }
 
 #[test]
-fn a_packet_that_was_reported_and_comes_twice_teaches_patience() {
+fn what_comes_behind_a_packet_that_was_reported_teaches_patience() {
     let mut b = Bench::new(Mtu::Mtu256, 0);
     // Overtaken by five, 50 ns late, reported at once, so that it comes again.
     send(&mut b, 60, &[(1, 0), (2, 10), (3, 20), (4, 30), (5, 40), (0, 50), (0, 60)]);
@@ -113,6 +113,12 @@ fn a_packet_that_was_reported_and_comes_twice_teaches_patience() {
     b.host.nic.on_timeout(412);
     assert_eq!(naks(&mut b), [23]);
     assert_eq!(b.host.nic.next_timeout(), None);
+    // Three came before it, and then something new does: it had been late, which nothing has to be sent again to show.
+    send(&mut b, 60, &[(25, 415), (26, 416), (23, 420), (27, 425)]);
+    send(&mut b, 60, &[(29, 500), (30, 501), (31, 502)]);
+    assert_eq!(naks(&mut b), []);
+    send(&mut b, 60, &[(32, 503)]);
+    assert_eq!(naks(&mut b), [28]);
 }
 
 #[test]
