@@ -1,8 +1,8 @@
-//! What losses cost, in virtual time: the share of the lossless goodput that is left, beside the share that one READ at a time can
-//! reach at most. Controller, agents, NICs and switch are those that users run; links have 10 Gbit/s.
+//! What losses and another order cost, in virtual time: the share of the goodput without them that is left. Beside losses stands the share that
+//! one READ at a time can reach at most. Controller, agents, NICs and switch are those that users run; links have 10 Gbit/s.
 //!
-//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS]]]`: `SECONDS` of virtual time pass before the second that is
-//! measured, in which the controller gets to know the network.
+//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS [WINDOW]]]]`: `SECONDS` of virtual time pass before the second that is
+//! measured, in which the controller gets to know the network; NICs keep `WINDOW` packets behind a missing one.
 
 use std::time::Duration;
 use zsr_api::controller as proto;
@@ -13,8 +13,12 @@ use zsr_tests::controlled::{Controlled, load};
 const BANDWIDTH: u64 = 10_000_000_000;
 /// What a packet of MTU 1024 takes of a link, in nanoseconds.
 const PACKET_NS: f64 = 1090.0 * 8.0 / 10.0;
+/// Packets that overtake one at most at each of two links, where they come in another order.
+const PLACES: f64 = 32.0;
 const ITEM: usize = 1024;
 const RING: u64 = 8 << 20;
+/// Of all packets of a link.
+const RATES: [f64; 4] = [0.001, 0.01, 0.05, 0.2];
 const MEASURED: Duration = Duration::from_secs(1);
 /// Between two looks of programs at their rings.
 const STEP: Duration = Duration::from_micros(500);
@@ -71,13 +75,21 @@ impl Flow {
 }
 
 /// Bytes per virtual second at each consumer, and packets sent for each that was needed.
-fn measure(kind: proto::FlowKind, rtt: Duration, loss: f64, before: Duration) -> (f64, f64) {
+fn measure(
+    kind: proto::FlowKind,
+    rtt: Duration,
+    faults: FaultRates,
+    before: Duration,
+    window: u16,
+) -> (f64, f64) {
     let link = LinkConfig {
         bandwidth_bps: Some(BANDWIDTH),
         latency_ns: rtt.as_nanos() as u64 / 4,
         ..LinkConfig::FAST
     };
-    let mut sim = Controlled::new("hosts: [h1, h2, h3]\nflows: []\n", link, 1);
+    let host = |n| format!("{{name: h{n}, reorder_window: {window}}}");
+    let topology = format!("hosts: [{}, {}, {}]\nflows: []\n", host(1), host(2), host(3));
+    let mut sim = Controlled::new(&topology, link, 1);
     let controller = sim.controller(None).expect("a controller");
     let member = |host: &str| proto::Member { host: host.into(), ..Default::default() };
     let hosts: &[&str] = if kind == proto::FlowKind::Shuffle { &["h2"] } else { &["h2", "h3"] };
@@ -93,7 +105,7 @@ fn measure(kind: proto::FlowKind, rtt: Duration, loss: f64, before: Duration) ->
     let flow = sim.create(&controller, request);
     let consumers = (1..=hosts.len()).map(|at| sim.consumer(&flow, at)).collect();
     let mut flow = Flow { producer: sim.producer(&flow, 0), consumers, item: [7; ITEM] };
-    (0..3).for_each(|host| sim.set_faults(host, FaultRates { loss, ..FaultRates::NONE }));
+    (0..3).for_each(|host| sim.set_faults(host, faults));
     flow.run(&mut sim, before);
     let sent = |sim: &mut Controlled| {
         let wire = &sim.switch().switch;
@@ -114,9 +126,8 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let only = |at: usize, value: &str| args.get(at).is_none_or(|arg| arg == value || arg == "all");
     let before = Duration::from_secs_f64(args.get(2).map_or(3.0, |s| s.parse().expect("seconds")));
-    println!(
-        "| flow | rtt us | loss per link | MB/s | share | bound | share / bound | bytes sent / needed |"
-    );
+    let window = args.get(3).map_or(256, |w| w.parse().expect("packets"));
+    println!("| flow | rtt us | per link | MB/s | share | bound | share / bound | bytes sent / needed |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let kinds = [
         ("shuffle", proto::FlowKind::Shuffle),
@@ -125,18 +136,28 @@ fn main() {
     ];
     for (name, kind) in kinds.into_iter().filter(|(name, _)| only(0, name)) {
         for rtt in [10, 100, 1000].into_iter().filter(|rtt| only(1, &rtt.to_string())) {
-            let mut lossless = None;
-            for loss in [0.0, 0.001, 0.01, 0.05, 0.2] {
-                let (goodput, sent) = measure(kind, Duration::from_micros(rtt), loss, before);
-                let lossless = *lossless.get_or_insert(goodput);
+            let measure = |faults| measure(kind, Duration::from_micros(rtt), faults, before, window);
+            let (without, sent) = measure(FaultRates::NONE);
+            println!("| {name} | {rtt} | nothing | {:.2} | 1 | 1 | 1 | {sent:.2} |", without / 1e6);
+            for loss in RATES {
+                let (goodput, sent) = measure(FaultRates { loss, ..FaultRates::NONE });
                 // Each packet of items goes to the switch and on, to every consumer of a group.
                 let links = if kind == proto::FlowKind::Replicate { 3 } else { 2 };
                 let p = 1.0 - (1.0f64 - loss).powi(links);
-                let (share, bound) = (goodput / lossless, bound(p, rtt as f64 * 1000.0 / PACKET_NS, 1024));
+                let (share, bound) = (goodput / without, bound(p, rtt as f64 * 1000.0 / PACKET_NS, 1024));
                 println!(
-                    "| {name} | {rtt} | {loss} | {:.2} | {share:.4} | {bound:.4} | {:.2} | {sent:.2} |",
+                    "| {name} | {rtt} | {loss} lost | {:.2} | {share:.4} | {bound:.4} | {:.2} | {sent:.2} |",
                     goodput / 1e6,
                     share / bound
+                );
+            }
+            for reorder in RATES {
+                let reorder_ns = (PLACES * PACKET_NS) as u64;
+                let (goodput, sent) = measure(FaultRates { reorder, reorder_ns, ..FaultRates::NONE });
+                println!(
+                    "| {name} | {rtt} | {reorder} late | {:.2} | {:.4} | | | {sent:.2} |",
+                    goodput / 1e6,
+                    goodput / without
                 );
             }
         }
