@@ -32,6 +32,8 @@ pub(crate) struct Ahead {
     since: Option<u64>,
     /// Packets that came since then and lie behind it.
     overtaken: u32,
+    /// It has been reported.
+    is_reported: bool,
     /// Packets that may overtake one before it is reported, and the time until then.
     reach: u32,
     patience: u64,
@@ -47,10 +49,19 @@ impl Ahead {
     /// The packet that is expected is missing: another one came, `distance` behind it. Whether it is to be reported.
     pub(crate) fn noticed(&mut self, now: u64, distance: u32, window: u32) -> bool {
         if self.since.is_none() {
-            (self.since, self.overtaken) = (Some(now), 0);
+            self.begin(Some(now));
         }
         self.overtaken += 1;
         self.overtaken > self.reach || distance > window
+    }
+
+    fn begin(&mut self, since: Option<u64>) {
+        (self.since, self.overtaken, self.is_reported) = (since, 0, false);
+    }
+
+    /// The missing packet has been reported.
+    pub(crate) fn reported(&mut self) {
+        self.is_reported = true;
     }
 
     /// Keeps a frame. Gives it back if it is there already.
@@ -70,11 +81,11 @@ impl Ahead {
         self.since.is_some() || self.came.is_some()
     }
 
-    /// The expected packet came. `reported`: after it had been reported.
-    pub(crate) fn came(&mut self, now: u64, psn: Psn, reported: bool) {
+    /// The expected packet came.
+    pub(crate) fn came(&mut self, now: u64, psn: Psn) {
         let Some(since) = self.since.take() else { return };
         let (overtaken, waited) = (self.overtaken, now.saturating_sub(since));
-        self.came = reported.then_some(Came { psn, overtaken, waited, is_followed: false });
+        self.came = self.is_reported.then_some(Came { psn, overtaken, waited, is_followed: false });
     }
 
     /// A packet came that had not come before.
@@ -89,6 +100,12 @@ impl Ahead {
         self.patience = came.waited.max(2 * self.patience).clamp(1, MAX_PATIENCE);
     }
 
+    /// Frames are kept, and the packet that they waited for has come.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.since.is_none() && !self.frames.is_empty()
+    }
+
     /// A frame that is not behind a missing packet any more.
     pub(crate) fn next(&mut self, expected: Psn) -> Option<(Psn, Frame)> {
         let is_due = self.frames.front().is_some_and(|(psn, _)| psn.since(expected) <= 0);
@@ -100,8 +117,7 @@ impl Ahead {
         if let Some(came) = &mut self.came {
             came.is_followed = expected.since(came.psn) > 1;
         }
-        self.overtaken = 0;
-        self.since = (!self.frames.is_empty()).then_some(now);
+        self.begin((!self.frames.is_empty()).then_some(now));
     }
 
     /// A packet came that had come before. One further behind tells nothing: those between may be lost again, or members of a group lack it.
@@ -130,6 +146,7 @@ impl Ahead {
     /// Lets go of all frames; what is known of the path stays.
     pub(crate) fn clear(&mut self) {
         self.frames.clear();
-        (self.since, self.overtaken, self.came) = (None, 0, None);
+        self.begin(None);
+        self.came = None;
     }
 }

@@ -234,7 +234,7 @@ impl Responder {
         }
         if self.ahead.is_open() {
             self.ahead.went_on(env.window);
-            self.ahead.came(env.now, packet.psn(), self.reported);
+            self.ahead.came(env.now, packet.psn());
         }
         match packet.opcode() {
             Opcode::ReadRequest => self.read(env, mtu, rights, packet),
@@ -252,6 +252,7 @@ impl Responder {
             return;
         }
         self.reported = true;
+        self.ahead.reported();
         self.push_nak(env, self.expected, NakCode::PsnSequence);
     }
 

@@ -72,7 +72,7 @@ impl Nic {
             Place::Taken => None,
             Place::Behind { distance } => Some(Behind { slot, psn: packet.psn(), distance }),
         };
-        if behind.is_none() && qp.resp.ahead.len() > 0 {
+        if qp.resp.ahead.is_free() {
             self.kept -= take_kept(env, qp, pool);
         }
         self.sched.update(slot, qp);

@@ -122,6 +122,17 @@ fn what_comes_behind_a_packet_that_was_reported_teaches_patience() {
 }
 
 #[test]
+fn copies_of_what_came_do_not_put_a_report_off() {
+    let mut b = Bench::new(Mtu::Mtu256, 0);
+    send(&mut b, 60, &[(1, 0), (0, 50), (2, 60)]);
+    assert_eq!(naks(&mut b), [0]);
+    send(&mut b, 60, &[(4, 100), (0, 120), (1, 130)]);
+    assert_eq!(b.host.nic.next_timeout(), Some(150));
+    b.host.nic.on_timeout(150);
+    assert_eq!(naks(&mut b), [3]);
+}
+
+#[test]
 fn a_new_connection_has_nothing_of_the_one_before() {
     let mut b = Bench::new(Mtu::Mtu256, 0);
     send(&mut b, 40, &at_once(1..40));

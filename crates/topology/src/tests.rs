@@ -707,7 +707,7 @@ fn a_soft_nic_keeps_what_comes_too_early_within_its_window() {
     assert_eq!(windows(&of("reorder_window: 0"))[..2], [0, 256]);
     let found = errors(&of("reorder_window: 1025"));
     assert!(
-        matches!(&found[..], [(5, 21, message)] if message.contains("a whole number from 0 to 1024")),
+        matches!(&found[..], [(5, 21, message)] if message.contains("'reorder_window' of host 'h1' is '1025'")),
         "{found:?}"
     );
     let found = errors("hosts: [{name: h1, nic: verbs, reorder_window: 8}]\nflows: []\n");
