@@ -163,7 +163,7 @@ fn row(tables: &Tables, kind: &str, part: &bf::Entity) -> (Head, Vec<Datum>) {
     (head, row)
 }
 
-/// What was said once is left out.
+/// Writer of a file's lines, which leave out what rows before them have said.
 struct Writer<'a> {
     tables: &'a Tables,
     heads: Vec<Head>,

@@ -32,7 +32,7 @@ pub(crate) struct Ahead {
     since: Option<u64>,
     /// Packets that came since then and lie behind it.
     overtaken: u32,
-    /// It has been reported.
+    /// Whether the missing packet has been reported.
     is_reported: bool,
     /// Packets that may overtake one before it is reported, and the time until then.
     reach: u32,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use zsr_wire::aeth::{NakCode, Syndrome};
 use zsr_wire::roce::Packet;
-use zsr_wire::{Frame, Opcode, Psn, Qpn, Rkey, atomic, reth};
+use zsr_wire::{Opcode, Psn, Qpn, Rkey, atomic, reth};
 
 use crate::access::Change;
 use crate::ahead::Ahead;
@@ -254,11 +254,6 @@ impl Responder {
         self.reported = true;
         self.ahead.reported();
         self.push_nak(env, self.expected, NakCode::PsnSequence);
-    }
-
-    /// Keeps a frame that is behind a missing one; gives it back if it is there already.
-    pub(crate) fn keep(&mut self, psn: Psn, frame: Frame) -> Option<Frame> {
-        self.ahead.keep(self.expected, psn, frame)
     }
 
     /// When [`Responder::on_timeout`] has something to do.

@@ -84,7 +84,8 @@ impl Nic {
     fn keep(&mut self, behind: Behind, frame: Frame, pool: &mut FramePool) {
         let Some(qp) = self.qps.at_mut(behind.slot) else { return pool.put(frame) };
         let has_room = behind.distance <= self.config.reorder_window.into() && self.kept < MAX_KEPT;
-        let spare = if has_room { qp.resp.keep(behind.psn, frame) } else { Some(frame) };
+        let resp = &mut qp.resp;
+        let spare = if has_room { resp.ahead.keep(resp.expected, behind.psn, frame) } else { Some(frame) };
         match spare {
             None => {
                 self.kept += 1;
