@@ -9,7 +9,8 @@ use zsr_ring::{Consumer, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::Controlled;
 
-const HOSTS: &str = "hosts: [h1, h2, h3]\nflows: []\n";
+/// Hosts with NICs that keep nothing behind a missing packet, to which timeouts matter most.
+const HOSTS: &str = "hosts: [{name: h1, reorder_window: 0}, {name: h2, reorder_window: 0}, {name: h3, reorder_window: 0}]\nflows: []\n";
 const MS: Duration = Duration::from_millis(1);
 const ITEM: usize = 1024;
 const LINK: LinkConfig =
@@ -77,7 +78,7 @@ fn adapts(kind: proto::FlowKind, consumers: &[&str]) {
     busy.run_for(&mut sim, 1000 * MS);
     assert_ne!(sim.entries(WORKER), settings);
     let adapted = busy.run_for(&mut sim, 500 * MS);
-    assert!(2 * adapted > 3 * unadapted, "{adapted} items, and {unadapted} with the flow's own timeouts");
+    assert!(adapted > 2 * unadapted, "{adapted} items, and {unadapted} with the flow's own timeouts");
 
     (0..3).for_each(|host| sim.set_faults(host, FaultRates::NONE));
     busy.run_for(&mut sim, 2500 * MS);
