@@ -110,6 +110,11 @@ impl Mutant {
             if text.trim_end().ends_with(',') {
                 return Err(format!("`{text}` ends with a comma of the text around it"));
             }
+            if text.trim_end().ends_with("=>") {
+                return Err(format!(
+                    "`{text}` begins with a pattern: take what stands behind `if`, or behind `=>`"
+                ));
+            }
         }
         Ok(mutant)
     }
@@ -188,6 +193,7 @@ mod tests {
             ("why:", "because:", "`because: All is lost.`"),
             ("let a;", "for a in b {", "opens or closes a bracket"),
             ("a;\nb\n", "a,\n", "ends with a comma"),
+            ("let a;\nb\n", "Some(a) if a > 1 =>\n", "begins with a pattern"),
         ] {
             let wrong = Mutant::parse("m".into(), &TEXT.replace(from, to)).unwrap_err();
             assert!(wrong.contains(said), "{wrong}");
