@@ -2,7 +2,9 @@
 #ifndef ZSR_COSIM_DEVICE_HPP
 #define ZSR_COSIM_DEVICE_HPP
 
+#include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +14,9 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+
+#include <poll.h>
+#include <unistd.h>
 
 #include "bus.hpp"
 
@@ -287,6 +292,87 @@ private:
     bool asked_ = false;
     std::uint64_t at_ = 0;
     unsigned beats_ = 0;
+};
+
+// A design that writes items: the stream that it takes, and the port by which it writes them.
+template <class Top> class producer : public device<Top> {
+public:
+    using device<Top>::device;
+    static constexpr std::size_t beat = bytes_of<decltype(Top::m_axi_wdata)>;
+
+    // Fills `to` from standard input, less at its end, and gives how many bytes; none when a signal or the flow has ended it. The
+    // design goes on meanwhile: what it has taken is published, though nothing may follow for long.
+    std::size_t read(std::uint8_t *to, std::size_t bytes) {
+        std::size_t got = 0;
+        while (got < bytes && goes_on()) {
+            pollfd in = {STDIN_FILENO, POLLIN, 0};
+            if (poll(&in, 1, 0) < 1) {
+                this->cycle();
+                continue;
+            }
+            ssize_t more = ::read(STDIN_FILENO, to + got, bytes - got);
+            if (more == 0) break;
+            if (more < 0 && errno != EINTR) throw failure(std::string("standard input: ") + std::strerror(errno));
+            if (more > 0) got += static_cast<std::size_t>(more);
+        }
+        return goes_on() ? got : 0;
+    }
+
+    // One frame, which becomes one item. Returns false when a signal or the flow has ended it.
+    bool push(const std::uint8_t *frame, std::size_t length) {
+        auto &t = this->top;
+        for (std::size_t from = 0; from < length;) {
+            std::size_t bytes = std::min(beat, length - from);
+            std::memcpy(&t.s_axis_tdata, frame + from, bytes);
+            std::uint64_t keep = bytes == 64 ? ~0ull : (1ull << bytes) - 1;
+            std::memcpy(&t.s_axis_tkeep, &keep, bytes_of<decltype(Top::s_axis_tkeep)>);
+            t.s_axis_tlast = from + bytes == length;
+            t.s_axis_tvalid = 1;
+            this->cycle();
+            if (streamed_) from += bytes;
+            if (!goes_on()) return false;
+        }
+        t.s_axis_tvalid = 0;
+        return true;
+    }
+
+    // Ends the stream behind all that was taken, as soon as there has been room for it, unless a signal or the flow ends that.
+    void close() {
+        this->set(0x08, run | close_it);
+        while (!(this->status() & closed) && goes_on()) this->cycle();
+    }
+
+protected:
+    void before() override {
+        auto &t = this->top;
+        t.m_bell_tready = 1;
+        t.m_axi_awready = t.m_axi_wready = 1;
+        t.m_axi_bvalid = items_.valid;
+        t.m_axi_bresp = items_.resp;
+    }
+    void sample() override {
+        auto &t = this->top;
+        asked_ = t.m_axi_awvalid;
+        at_ = t.m_axi_awaddr;
+        sent_ = t.m_axi_wvalid;
+        last_ = t.m_axi_wlast;
+        taken_ = t.m_axi_bvalid && t.m_axi_bready;
+        streamed_ = t.s_axis_tvalid && t.s_axis_tready;
+        std::memcpy(data_, &t.m_axi_wdata, beat);
+        std::memcpy(&strobe_, &t.m_axi_wstrb, bytes_of<decltype(Top::m_axi_wstrb)>);
+    }
+    void after() override {
+        items_.take(asked_, at_, sent_, data_, strobe_, last_, taken_);
+        if (streamed_) this->moved_ = this->cycles;
+    }
+
+private:
+    bool goes_on() const { return !stopped && !(this->status() & this->bad()); }
+
+    write_port<beat> items_{this->memory};
+    bool asked_ = false, sent_ = false, last_ = false, taken_ = false, streamed_ = false;
+    std::uint64_t at_ = 0, strobe_ = 0;
+    std::uint8_t data_[beat] = {};
 };
 
 inline double seconds(clock::time_point at) { return std::chrono::duration<double>(at.time_since_epoch()).count(); }

@@ -95,6 +95,40 @@ def through_verilog(zsr, build):
     print(f"OK q1: zsr run: {items['lineitem.fpga']} items went through Verilog; nothing is left of a run that is interrupted or dies", flush=True)
 
 
+def pushed_by_two(system, build, work):
+    """A push that is stopped while there is no room says how many records are pushed; the next one goes on behind them."""
+    # Two rings of four items, and a row that only the design has room for: it waits to close the ring.
+    pushed = 8 * ((ITEM - 32) // ROW.size)
+    rows = b"".join(ROW.pack(n, 0, 0, 0, 0, 0, b"R", b"F", 0) for n in range(pushed + 1))
+    paths = [os.path.join(work, name) for name in ("first", "second")]
+    push = [os.path.join(build, "zsr-fpga-push"), "--record-size", str(ROW.size), "rows", "--member", "scan2"]
+    system.run("flow", "create", "rows", "-p", "scan2", "-c", "cpu", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", SCHEMA)
+    with open(paths[0], "wb") as f:
+        f.write(rows)
+    with open(paths[0], "rb") as f:
+        first = subprocess.Popen(push, env=system.env, stdin=f, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE
+    try:
+        while [ring["fill"] for look in system.json("top", "-n", "1", "-i", "10ms") for ring in look["flows"][0]["rings"]] != [1, 1]:
+            if time.monotonic() > until:
+                raise Failed("eight items do not fill two rings of four")
+        first.send_signal(signal.SIGTERM)
+        said = first.communicate(timeout=PATIENCE)[1]
+    finally:
+        first.kill()
+    if first.returncode != 1 or f"stopped; {pushed} records are pushed" not in said:
+        raise Failed(f"a push that was stopped: exit code {first.returncode}, {said}")
+    with open(paths[1], "wb") as f:
+        f.write(rows[pushed * ROW.size:])
+    with open(paths[1], "rb") as f:
+        second = subprocess.Popen(push, env=system.env, stdin=f, stderr=subprocess.DEVNULL)
+    out = subprocess.run([system.zsr, "consume", "rows", "--record-size", str(ROW.size)], env=system.env, capture_output=True, timeout=PATIENCE)
+    if second.wait(PATIENCE) or out.returncode or out.stdout != rows:
+        raise Failed(f"{len(out.stdout)} bytes of {len(rows)} came from two pushes, or others; exit codes {second.returncode}, {out.returncode}")
+    system.run("flow", "delete", "rows")
+    print("OK q1: a push that was stopped, and one that went on behind it", flush=True)
+
+
 def table(zsr, build, work, scale):
     """Rows of lineitem, which `zsr run` makes and sends through three consumers, in DuckDB; gives them as two files of tuples."""
     files = os.path.join(work, "rows")
@@ -171,6 +205,7 @@ def main(dist, build, scale):
         through_verilog(system.zsr, build)
         db, paths, count = table(system.zsr, build, work, scale)
         system.up()
+        pushed_by_two(system, build, work)
         print(f"{count} rows; rows per second: {SPEEDS}, the FPGA by its clock of {CLOCK / 1000:.0f} kHz", flush=True)
         seconds = {}
         for what, kind, pushers in (("static", "shuffle", ["cpu", "cpu"]), ("balanced", "load-balance", ["cpu", "cpu"]),
