@@ -1,6 +1,6 @@
 //! `zsr run`: workloads over an embedded system, from the check of the inputs to the report.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::p4::names::counter::{PRODUCER_TRANSFERS, RECEIVED, RETRIES, SENT, TRA
 use crate::p4::{ArtifactError, Artifacts};
 use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress, Report, SwitchCounts};
 use crate::run::fabric::FabricStats;
-use crate::run::{Delays, RunError, System};
+use crate::run::{Delays, End, RunError, System};
 use crate::workload::{
     Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
     prepare, run_flow,
@@ -174,7 +174,7 @@ fn artifacts(topology: &Topology, options: &RunOptions) -> Result<Artifacts, Art
     }
 }
 
-/// Handles of a flow's rings. Says which consumers are no CPUs, and for which a CPU stands in.
+/// Handles of a flow's rings. Says who is no CPU, and for whom a CPU stands in.
 fn attach<'p>(
     system: &mut System<'_>,
     index: usize,
@@ -183,22 +183,35 @@ fn attach<'p>(
     control: &Control,
     progress: &mut dyn Progress,
 ) -> Result<FlowInput<'p>, RunError> {
-    let mut producers = Vec::new();
+    let (mut producers, mut producer_paces) = (Vec::new(), Vec::new());
     for endpoint in &flow.producers {
-        let lanes: Result<_, _> = endpoint.rings.iter().map(|r| system.hosts.producer(*r)).collect();
-        producers.push(lanes?);
+        let mut ends = Vec::new();
+        for ring in &endpoint.rings {
+            ends.push(system.producer(&endpoint.name, *ring, &control.cancel)?);
+        }
+        announce(&ends, progress);
+        // Its rings are filled by one thread.
+        producer_paces.push(ends.iter().find_map(|end| end.pace));
+        producers.push(ends.into_iter().map(|end| end.handle).collect());
     }
-    let (mut consumers, mut paces) = (Vec::new(), Vec::new());
+    let (mut consumers, mut consumer_paces) = (Vec::new(), Vec::new());
     for endpoint in &flow.consumers {
         for ring in &endpoint.rings {
-            let taker = system.taker(&endpoint.name, *ring, &control.cancel)?;
-            taker.device.iter().for_each(|text| progress.phase(text));
-            taker.stand_in.iter().for_each(|text| progress.warn(text));
-            consumers.push(taker.consumer);
-            paces.push(taker.pace);
+            let end = system.consumer(&endpoint.name, *ring, &control.cancel)?;
+            announce(std::slice::from_ref(&end), progress);
+            consumers.push(end.handle);
+            consumer_paces.push(end.pace);
         }
     }
-    Ok(FlowInput { flow: index, prepared, producers, consumers, paces })
+    Ok(FlowInput { flow: index, prepared, producers, consumers, producer_paces, consumer_paces })
+}
+
+/// Says what an endpoint has at its rings, each thing once.
+fn announce<H>(ends: &[End<H>], progress: &mut dyn Progress) {
+    let devices: BTreeSet<_> = ends.iter().filter_map(|end| end.device.as_deref()).collect();
+    let stand_ins: BTreeSet<_> = ends.iter().filter_map(|end| end.stand_in.as_deref()).collect();
+    devices.into_iter().for_each(|text| progress.phase(text));
+    stand_ins.into_iter().for_each(|text| progress.warn(text));
 }
 
 /// What to expect over all flows; different units are not added.

@@ -341,62 +341,99 @@ fn what_fails_while_running_is_one_message_and_exit_code_1() {
 }
 
 const DEVICES: &str = "\
-hosts: [h1, {name: gpu, stand_in: 100000}, {name: fpga, memory: fpga-sim, stand_in: 50000}]
+hosts: [h1, {name: scan, memory: fpga-sim, stand_in: 60000}, {name: gpu, stand_in: 100000}, {name: fpga, memory: fpga-sim, stand_in: 50000}]
 flows:
-  - {name: f, kind: load-balance, producers: [h1], consumers: [gpu, fpga], item_size: 256, ring_size: 16KiB}
+  - {name: f, kind: load-balance, producers: [h1, scan], consumers: [gpu, fpga], item_size: 256, ring_size: 16KiB}
 workload: {kind: synthetic, items: 500}
 ";
+const POP: &str = "zsr-fpga-pop";
+const FEED: &str = "zsr-fpga-feed";
 
-/// `zsr run` of [`DEVICES`] by a zsr that has nothing beside it, with `program` as the only one on PATH.
-fn run_devices(program: Option<&str>) -> Text {
+/// `zsr run` of [`DEVICES`] by a zsr that has nothing beside it, with this script as the only program on PATH, in a folder that lives as
+/// long.
+fn run_of_devices(program: Option<(&str, &str)>) -> (Command, [tempfile::TempDir; 2]) {
     use std::os::unix::fs::PermissionsExt;
     let (folder, path) = folder(DEVICES);
     let alone = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let own = alone.path().join("zsr");
     std::fs::hard_link(env!("CARGO_BIN_EXE_zsr"), &own).unwrap();
-    if let Some(program) = program {
-        let path = folder.path().join("zsr-fpga-pop");
-        std::fs::write(&path, program).unwrap();
+    if let Some((name, script)) = program {
+        let path = folder.path().join(name);
+        std::fs::write(&path, script).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut run = Command::new(own);
-    text(&run.args(["run", as_str(&path), "-q"]).env("PATH", folder.path()).output().unwrap())
+    run.args(["run", as_str(&path)]).env("PATH", folder.path());
+    (run, [folder, alone])
 }
 
 #[test]
 fn a_cpu_that_stands_in_for_a_device_is_named() {
-    let t = run_devices(None);
+    let (mut run, _folders) = run_of_devices(None);
+    let t = text(&run.arg("-q").output().unwrap());
     assert_eq!(t.code, Some(0), "{}{}", t.out, t.err);
     let said: Vec<&str> = t.err.lines().collect();
-    assert_eq!(said.len(), 2, "{}", t.err);
-    assert_eq!(said[0], "consumer `gpu`: a CPU stands in for it, at 100000 records/s");
+    assert_eq!(said.len(), 3, "{}", t.err);
+    let scan = "producer `scan`: a CPU stands in for its FPGA, at 60000 records/s: zsr-fpga-feed is neither beside zsr nor on PATH";
+    assert!(said[0].starts_with(scan), "{}", t.err);
+    assert_eq!(said[1], "consumer `gpu`: a CPU stands in for it, at 100000 records/s");
     let fpga = "consumer `fpga`: a CPU stands in for its FPGA, at 50000 records/s: zsr-fpga-pop is neither beside zsr nor on PATH";
-    assert!(said[1].starts_with(fpga), "{}", t.err);
+    assert!(said[2].starts_with(fpga), "{}", t.err);
     assert!(t.out.contains("OK: every item arrived exactly once"), "{}", t.out);
 }
 
 #[test]
 fn a_design_that_is_none_is_one_message_and_exit_code_1() {
-    for (program, part) in [
-        ("#!/bin/sh\nexit 3\n", "zsr-fpga-pop ended with exit status: 3"),
-        ("#!/bin/sh\nexit 0\n", "zsr-fpga-pop ended at once"),
-        ("#!/bin/sh\necho no such pins >&2\nexit 3\n", "exit status: 3: no such pins"),
-        (
-            "#!/bin/sh\necho zsr-fpga-pop 2 64\n",
-            "says `zsr-fpga-pop 2 64`, and `zsr-fpga-pop 1 BITS` was expected",
-        ),
-        ("#!/bin/sh\necho zsr-fpga-pop 1 64\n", "zsr-fpga-pop ended before the stream did"),
-        ("#!/bin/sh\necho zsr-fpga-pop 1 64\necho short\n", "zsr-fpga-pop: it ended inside an item"),
-        ("no program", "zsr-fpga-pop does not start: Exec format error"),
-    ] {
-        let t = run_devices(Some(program));
-        assert_eq!(t.code, Some(1), "{program}: {}{}", t.out, t.err);
-        let said: Vec<&str> = [&t.out, &t.err]
-            .iter()
-            .flat_map(|text| text.lines())
-            .filter(|l| l.contains("consumer `fpga`"))
-            .collect();
-        assert!(said.len() == 1 && said[0].contains(part), "{program}: {}{}", t.out, t.err);
+    let both = [
+        ("exit 3", "NAME ended with exit status: 3"),
+        ("exit 0", "NAME ended at once"),
+        ("echo no such pins >&2; exit 3", "exit status: 3: no such pins"),
+        ("echo NAME 2 64", "says `NAME 2 64`, and `NAME 1 BITS` was expected"),
+        ("echo NAME 1 64", "NAME ended before the stream did"),
+    ];
+    let pop = [("echo NAME 1 64; echo short", "NAME: it ended inside an item")];
+    let feed = [
+        ("echo NAME 1 64; while read -r line; do :; done", "NAME ended before the stream did"),
+        ("echo NAME 1 64; read -r line; echo a pin broke >&2; exit 4", "exit status: 4: a pin broke"),
+    ];
+    for (name, of, own) in [(POP, "consumer `fpga`", &pop[..]), (FEED, "producer `scan`", &feed)] {
+        let scripts = both.iter().chain(own).map(|(script, part)| (format!("#!/bin/sh\n{script}\n"), *part));
+        let none = ("no program".to_owned(), "NAME does not start: Exec format error");
+        for (script, part) in scripts.chain([none]) {
+            let (script, part) = (script.replace("NAME", name), part.replace("NAME", name));
+            let (mut run, _folders) = run_of_devices(Some((name, &script)));
+            let t = text(&run.arg("-q").output().unwrap());
+            assert_eq!(t.code, Some(1), "{script}: {}{}", t.out, t.err);
+            let said: Vec<&str> =
+                [&t.out, &t.err].iter().flat_map(|text| text.lines()).filter(|l| l.contains(of)).collect();
+            assert!(said.len() == 1 && said[0].contains(&part), "{script}: {}{}", t.out, t.err);
+        }
+    }
+}
+
+#[test]
+fn a_design_that_hangs_ends_with_its_run() {
+    let (pop, feed) = ((POP, "zsr_consumer"), (FEED, "zsr_producer"));
+    let (nothing, swallows) = ("exec /bin/sleep 1000", "exec /bin/cat > /dev/null");
+    for ((name, module), hangs) in [(pop, nothing), (feed, nothing), (feed, swallows)] {
+        let script = format!("#!/bin/sh\necho $$ > $PATH/pid\necho {name} 1 64\n{hangs}\n");
+        let (mut run, [folder, _alone]) = run_of_devices(Some((name, &script)));
+        run.args(["--items", "1000000000000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = run.spawn().unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        until(&mut err, &[&format!("a verilated {module} of 64 bits a beat")]);
+        let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+        let place = Path::new("/proc").join(pid.trim());
+        assert!(place.exists(), "{name} has ended");
+        interrupt(&child);
+        until(&mut err, &["stopping"]);
+        interrupt(&child);
+        let mut rest = String::new();
+        err.read_to_string(&mut rest).unwrap();
+        let t = text(&child.wait_with_output().unwrap());
+        assert_eq!(t.code, Some(1), "{name}: {}{rest}", t.out);
+        assert!(t.out.contains("INTERRUPTED: "), "{name}: {}{rest}", t.out);
+        assert!(!place.exists(), "{name} is still there");
     }
 }
 

@@ -51,6 +51,7 @@ struct options {
     std::uint64_t seed = 1;
     unsigned record_size = 32;
     std::uint32_t ring_size = 0, item_size = 0, big_endian = 0;
+    int memory = -1;  // a descriptor
 
     options(int argc, char **argv, const char *usage, bool at_flow = true) {
         auto number = [&](const char *text, double least) {
@@ -81,6 +82,7 @@ struct options {
             else if (name == "--ring-size") ring_size = static_cast<std::uint32_t>(number(argv[i], 1));
             else if (name == "--item-size") item_size = static_cast<std::uint32_t>(number(argv[i], 1));
             else if (name == "--big-endian") big_endian = number(argv[i], 0) != 0;
+            else if (name == "--memory") memory = static_cast<int>(number(argv[i], 0));
             else throw failure("`" + name + "` is not known: " + usage);
         }
         if (flow.empty() == at_flow) throw failure(std::string(at_flow ? "which flow? " : "it takes no flow: ") + usage);

@@ -1,6 +1,6 @@
 """check.py DIST BUILD [SCALE]: TPC-H Q1 over lineitem at three unlike consumers of a flow, against DuckDB on the same rows. DIST: an installed
-tree (cargo xtask dist); BUILD: where cpu, zsr-fpga-q1 and zsr-fpga-push are."""
-import collections, contextlib, decimal, glob, json, os, signal, struct, subprocess, sys, tempfile, time
+tree (cargo xtask dist); BUILD: where cpu and the programs of fpga/cosim are."""
+import collections, contextlib, decimal, glob, json, mmap, os, signal, struct, subprocess, sys, tempfile, time
 
 import duckdb
 
@@ -25,15 +25,18 @@ COLUMNS = ["l_orderkey BIGINT", "l_partkey BIGINT", "l_suppkey BIGINT", "l_linen
 Q1 = """SELECT l_returnflag || l_linestatus, count(*), sum(l_quantity), sum(l_extendedprice), sum(l_extendedprice * (1 - l_discount)),
         sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)), sum(l_discount), avg(l_quantity), avg(l_extendedprice), avg(l_discount)
     FROM lineitem WHERE l_shipdate <= DATE '1998-12-01' - INTERVAL 90 DAY GROUP BY 1 ORDER BY 1"""
+# Programs for the topology's designs, and what `zsr run` says of those that it has started.
+DESIGNS = {"zsr-fpga-feed": "producer `scan2`", "zsr-fpga-pop": "consumer `fpga`"}
+PRODUCER, CONSUMER = (f"{member}: a verilated zsr_{member.split()[0]} of 64 bits" for member in DESIGNS.values())
 SCALES = (0, 2, 2, 4, 6, 2)
 
 
 class Run:
-    """`zsr run TOPOLOGY ARGS`, with the design of `build` on PATH."""
+    """`zsr run ARGS`, with the designs of the folder `build` on PATH."""
 
-    def __init__(self, zsr, build, *args):
+    def __init__(self, zsr, build, *args, topology=TOPOLOGY):
         env = os.environ | {"PATH": f"{build}:{os.environ['PATH']}"}
-        self.process = subprocess.Popen([zsr, "run", TOPOLOGY, *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([zsr, "run", topology, *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         start_new_session=True)
         self.said = ""
 
@@ -45,14 +48,15 @@ class Run:
                 return
         raise Failed(f"zsr run said nothing of {words!r}: {self.said}")
 
-    def design(self):
-        """The process of the design."""
-        self.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+    def designs(self):
+        """The processes of the two designs, by the program's name."""
+        self.until(PRODUCER)
+        self.until(CONSUMER)
         children = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(self.process.pid)], capture_output=True, text=True).stdout
-        designs = [int(line.split()[0]) for line in children.splitlines() if "zsr-fpga-pop" in line]
-        if len(designs) != 1:
+        designs = {name: int(pid) for pid, name in map(str.split, children.splitlines())}
+        if set(designs) != set(DESIGNS):
             raise Failed(f"zsr run has these children: {children}")
-        return designs[0]
+        return designs
 
     def ends(self, code, words):
         out, err = self.process.communicate(timeout=PATIENCE)
@@ -73,26 +77,84 @@ def ended(pid):
             time.sleep(0.01)
 
 
-def through_verilog(zsr, build):
-    """A run whose consumer `fpga` is the verilated design, however it ends."""
+def through_verilog(zsr, build, work):
+    """Runs whose producer `scan2` and consumer `fpga` are verilated designs, however they end."""
     run = Run(zsr, build, "--items", "20000", "--json")
-    run.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+    run.until(PRODUCER)
+    run.until(CONSUMER)
     report = json.loads(run.ends(0, "delivered"))
     items = {r["name"]: r["items"] for r in report["flows"][0]["rings"]}
-    if not items["lineitem.fpga"]:
-        raise Failed(f"nothing came through the FPGA: {items}")
-    Run(zsr, build, "--items", "10", "--item-size", "4").ends(1, "consumer `fpga`: ")
+    if not (items["lineitem.scan2"] and items["lineitem.fpga"]):
+        raise Failed(f"nothing went through the FPGAs: {items}")
+    for name, member in DESIGNS.items():
+        alone = os.path.join(work, name)
+        os.mkdir(alone)
+        os.symlink(os.path.abspath(os.path.join(build, name)), os.path.join(alone, name))
+        reason = "ring given: the ring's sizes do not fit the design"
+        Run(zsr, alone, "--items", "10", "--item-size", "4").ends(1, f"{member}: {name} ended with exit status: 1: {name}: {reason}")
     # A Ctrl-C goes to all processes of the terminal's group.
-    for end, code, words in ((lambda run, design: os.killpg(run, signal.SIGINT), 1, "INTERRUPTED"),
-                             (lambda run, design: os.kill(design, signal.SIGKILL), 1, "ended with signal: 9"),
-                             (lambda run, design: os.kill(run, signal.SIGKILL), -9, "")):
+    interrupt = lambda run, _: os.killpg(run.process.pid, signal.SIGINT)
+
+    def interrupt_twice(run, designs):
+        interrupt(run, designs)
+        run.until("stopping")
+        interrupt(run, designs)
+
+    ends = [(interrupt, 1, ", 0 not"), (interrupt_twice, 1, "INTERRUPTED"), (lambda run, _: run.process.kill(), -9, "")]
+    ends += [(lambda _, designs, name=name: os.kill(designs[name], signal.SIGKILL), 1, f"{member}: {name} ended with signal: 9")
+             for name, member in DESIGNS.items()]
+    for end, code, words in ends:
         run = Run(zsr, build, "--items", "1000000000")
-        design = run.design()
+        designs = run.designs()
         run.until("delivered ")
-        end(run.process.pid, design)
+        end(run, designs)
         run.ends(code, words)
-        ended(design)
-    print(f"OK q1: zsr run: {items['lineitem.fpga']} items went through Verilog; nothing is left of a run that is interrupted or dies", flush=True)
+        for design in designs.values():
+            ended(design)
+    print(f"OK q1: zsr run: {items['lineitem.scan2']} items went into Verilog and {items['lineitem.fpga']} came out of it; nothing is left of a "
+          "run that is interrupted or dies", flush=True)
+
+
+def from_fpga_to_fpga(zsr, build, work):
+    """A run without a CPU at any ring: a design at each of several rings of a producer, and words of both byte orders."""
+    topology = os.path.join(work, "fpgas.yaml")
+    with open(topology, "w") as f:
+        f.write("""hosts: [{name: a, memory: fpga-sim}, {name: b, memory: fpga-sim, byte_order: big},
+  {name: c, memory: fpga-sim}, {name: d, memory: fpga-sim, byte_order: big}]
+flows: [{name: rows, producers: [a, b], consumers: [c, d], item_size: 4KiB, ring_size: 16KiB, max_batch: 8KiB}]
+workload: {kind: tpch, table: lineitem, scale: 0.01}
+""")
+    run = Run(zsr, build, topology=topology)
+    for member, design in (("producer `a`", "producer"), ("producer `b`", "producer"), ("consumer `c`", "consumer"), ("consumer `d`", "consumer")):
+        run.until(f"{member}: a verilated zsr_{design} of 64 bits")
+    run.ends(0, "OK: every item arrived exactly once, at the right consumer")
+    print("OK q1: zsr run: a shuffle from two FPGAs to two FPGAs, of both byte orders", flush=True)
+
+
+def in_pieces(build):
+    """An item is in the ring when all of it has come, though more may follow; the end of the input closes the ring."""
+    fd = os.memfd_create("ring")
+    os.ftruncate(fd, 4096 + 4 * ITEM)
+    feed = subprocess.Popen([os.path.join(build, "zsr-fpga-feed"), "--memory", str(fd), "--ring-size", str(4 * ITEM), "--item-size", str(ITEM)],
+                            pass_fds=[fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    item = os.urandom(ITEM)
+    with mmap.mmap(fd, 4096 + 4 * ITEM) as ring, feed:
+        word = lambda: struct.unpack("<II", ring[:8])
+        try:
+            until = time.monotonic() + PATIENCE
+            for at in range(0, ITEM, 1000):
+                feed.stdin.write(item[at:at + 1000])
+                feed.stdin.flush()
+            while word() != (ITEM, 0) and time.monotonic() < until and feed.poll() is None:
+                time.sleep(0.01)
+            if word() != (ITEM, 0) or ring[4096:4096 + ITEM] != item:
+                raise Failed(f"an item was fed, and the ring has {word()}")
+            feed.stdin.close()
+            if feed.wait(PATIENCE) or word() != (ITEM, 1):
+                raise Failed(f"all was fed, and the ring has {word()}; exit code {feed.returncode}")
+        finally:
+            feed.kill()
+    os.close(fd)
 
 
 def pushed_by_two(system, build, work):
@@ -133,7 +195,8 @@ def table(zsr, build, work, scale):
     """Rows of lineitem, which `zsr run` makes and sends through three consumers, in DuckDB; gives them as two files of tuples."""
     files = os.path.join(work, "rows")
     run = Run(zsr, build, "--scale", str(scale), "-o", files)
-    run.until("consumer `fpga`: a verilated zsr_consumer of 64 bits")
+    run.until(PRODUCER)
+    run.until(CONSUMER)
     run.ends(0, "OK: every item arrived exactly once")
     db = duckdb.connect()
     columns = ", ".join("'{}': '{}'".format(*c.split()) for c in COLUMNS)
@@ -202,7 +265,9 @@ def equal(said, db, count):
 
 def main(dist, build, scale):
     with tempfile.TemporaryDirectory(prefix="zsr-q1-") as work, System(os.path.join(dist, "bin", "zsr"), TOPOLOGY, flows=False) as system:
-        through_verilog(system.zsr, build)
+        through_verilog(system.zsr, build, work)
+        from_fpga_to_fpga(system.zsr, build, work)
+        in_pieces(build)
         db, paths, count = table(system.zsr, build, work, scale)
         system.up()
         pushed_by_two(system, build, work)

@@ -83,10 +83,10 @@ pub enum RunError {
         reason: String,
     },
     /// A verilated design does not start.
-    #[error("consumer `{consumer}`: {reason}")]
+    #[error("{of}: {reason}")]
     Design {
-        /// The consumer.
-        consumer: String,
+        /// Whose it is.
+        of: String,
         /// The program, and what is wrong.
         reason: String,
     },

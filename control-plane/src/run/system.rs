@@ -37,7 +37,7 @@ pub struct System<'t> {
     pub flows: Vec<Flow>,
     /// What the controller has reported.
     pub reports: Reports,
-    /// Those at consumers' rings.
+    /// Those at its rings.
     pub(super) designs: Vec<Design>,
     base: Base,
 }

@@ -227,7 +227,7 @@ pub struct Host {
     pub byte_order: ByteOrder,
     /// Where its rings are that say nothing else.
     pub memory: MemoryKind,
-    /// Records per second of a CPU that takes its consumers' place in `zsr run`, where no program for its own device is there.
+    /// Records per second of a CPU that takes its producers' and consumers' place in `zsr run`, where no program for its own device is there.
     pub stand_in: Option<u32>,
     /// What the NIC is.
     pub nic: NicKind,

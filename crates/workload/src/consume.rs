@@ -299,7 +299,7 @@ impl<'a> Intake<'a> {
 
     fn keep_pace(&mut self, records: u64) {
         if let Some(pace) = &mut self.pace {
-            pace.took(records);
+            pace.passed(records);
         }
     }
 }

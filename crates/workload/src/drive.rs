@@ -87,8 +87,10 @@ pub struct FlowInput<'a> {
     pub producers: Vec<Vec<Producer>>,
     /// Handles of the consumer rings.
     pub consumers: Vec<Consumer>,
-    /// Records per second that these consumers keep to; `None`, or nothing here: as many as they can take.
-    pub paces: Vec<Option<u32>>,
+    /// Records per second that each producer keeps to; `None`, or nothing here: as many as it can push.
+    pub producer_paces: Vec<Option<u32>>,
+    /// The same of the consumers.
+    pub consumer_paces: Vec<Option<u32>>,
 }
 
 /// What one ring carried, as its PU counted.
@@ -304,6 +306,7 @@ enum Job<'a> {
         parts: usize,
         prepared: &'a Prepared,
         lanes: Vec<(usize, Lane<Producer>)>,
+        pace: Option<u32>,
     },
     Consumer {
         flow: usize,
@@ -324,7 +327,7 @@ fn jobs_of<'a>(
     input: FlowInput<'a>,
     output: Option<&OutputPlan>,
 ) -> Result<Vec<Job<'a>>, WorkloadError> {
-    let FlowInput { flow: index, prepared, producers, consumers, paces } = input;
+    let FlowInput { flow: index, prepared, producers, consumers, producer_paces, consumer_paces } = input;
     let wrong = |name: &str, found: String, wanted: String| WorkloadError::WrongRings {
         flow: name.to_owned(),
         found,
@@ -360,7 +363,7 @@ fn jobs_of<'a>(
             ring,
             handle,
             output,
-            pace: paces.get(number).copied().flatten(),
+            pace: consumer_paces.get(number).copied().flatten(),
         });
     }
     for (number, (endpoint, handles)) in flow.producers.iter().zip(producers).enumerate() {
@@ -370,7 +373,8 @@ fn jobs_of<'a>(
             .zip(handles)
             .map(|(ring, handle)| (*ring, Lane::new(ring_name(*ring), handle)))
             .collect();
-        jobs.push(Job::Producer { flow: index, number, parts: flow.producers.len(), prepared, lanes });
+        let (parts, pace) = (flow.producers.len(), producer_paces.get(number).copied().flatten());
+        jobs.push(Job::Producer { flow: index, number, parts, prepared, lanes, pace });
     }
     Ok(jobs)
 }
@@ -392,14 +396,17 @@ impl Job<'_> {
 
     fn run(self, control: &Control, meter: &Meter) -> Done {
         match self {
-            Job::Producer { flow, number, parts, prepared, lanes } => {
+            Job::Producer { flow, number, parts, prepared, lanes, pace } => {
+                let pace = pace.map(|rate| Pace::new(rate, &control.cancel));
                 let (rings, lanes): (Vec<usize>, Vec<Lane<Producer>>) = lanes.into_iter().unzip();
                 let id = number as u32;
                 let (done, result) = match prepared.source(number, parts) {
-                    Ok(Some(mut source)) => push_records(prepared, id, &mut source, lanes, control, meter),
+                    Ok(Some(mut source)) => {
+                        push_records(prepared, id, &mut source, lanes, pace, control, meter)
+                    }
                     Ok(None) => {
                         let count = prepared.items_of(number, parts);
-                        push_items(prepared, id, count, lanes, control, meter)
+                        push_items(prepared, id, count, lanes, pace, control, meter)
                     }
                     Err(e) => (Vec::new(), Err(e)),
                 };
@@ -450,6 +457,7 @@ fn push_records(
     id: u32,
     source: &mut Source,
     lanes: Vec<Lane<Producer>>,
+    pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
 ) -> Lanes {
@@ -458,7 +466,7 @@ fn push_records(
         Ok(lanes) => lanes,
         Err(e) => return (Vec::new(), Err(e)),
     };
-    let mut result = produce::records(prepared, source, &mut lanes, control, meter);
+    let mut result = produce::records(prepared, source, &mut lanes, pace, control, meter);
     let mut done = Vec::with_capacity(lanes.len());
     for mut lane in lanes {
         lane.tally.items = lane.ring.segments_pushed();
@@ -478,10 +486,11 @@ fn push_items(
     id: u32,
     count: u64,
     mut lanes: Vec<Lane<Producer>>,
+    pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
 ) -> Lanes {
-    let result = produce::items(prepared, id, count, &mut lanes, control, meter);
+    let result = produce::items(prepared, id, count, &mut lanes, pace, control, meter);
     let mut done = Vec::with_capacity(lanes.len());
     for mut lane in lanes {
         done.push((lane.tally, lane.ring.stats()));

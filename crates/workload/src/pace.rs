@@ -1,4 +1,4 @@
-//! A consumer that takes records no faster than it is told.
+//! A producer or consumer that pushes or takes records no faster than it is told.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use zsr_ring::Cancel;
 /// What the machine could not give in time is caught up with, if it is not more than this.
 const LAG: Duration = Duration::from_millis(50);
 
-/// When the next record may be taken.
+/// When the next record may be pushed or taken.
 #[derive(Debug)]
 pub(crate) struct Pace {
     records_per_second: u32,
@@ -21,8 +21,8 @@ impl Pace {
         Pace { records_per_second, due: Instant::now(), cancel: cancel.clone() }
     }
 
-    /// Returns when so many records, which were taken just now, have had their time.
-    pub fn took(&mut self, records: u64) {
+    /// Returns when so many records, which were pushed or taken just now, have had their time.
+    pub fn passed(&mut self, records: u64) {
         let now = Instant::now();
         let least = now.checked_sub(LAG).unwrap_or(now);
         let time = Duration::from_secs_f64(records as f64 / f64::from(self.records_per_second));

@@ -8,6 +8,7 @@ use zsr_topology::FlowKind;
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;
 use super::item::{self, Stamp};
+use super::pace::Pace;
 use super::source::{Prepared, Source};
 use super::tally::Tally;
 
@@ -49,6 +50,7 @@ pub(crate) fn records(
     prepared: &Prepared,
     source: &mut Source,
     lanes: &mut [Lane<SegmentWriter>],
+    mut pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
 ) -> Result<bool, WorkloadError> {
@@ -67,6 +69,7 @@ pub(crate) fn records(
             return Err(problem.at(source));
         }
         number += 1;
+        pace.iter_mut().for_each(|pace| pace.passed(1));
         if number % METER_EVERY == 0 {
             meter.pushed(METER_EVERY);
         }
@@ -132,13 +135,15 @@ pub(crate) fn items(
     producer: u32,
     count: u64,
     lanes: &mut [Lane<Producer>],
+    mut pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
 ) -> Result<bool, WorkloadError> {
     let mut targets: Vec<Vec<u64>> = vec![Vec::with_capacity(BLOCK as usize); lanes.len()];
+    let block = if pace.is_some() { 1 } else { BLOCK };
     let mut next = 0;
     while next < count && !control.stopped() {
-        let end = count.min(next + BLOCK);
+        let end = count.min(next + block);
         if let [lane] = lanes {
             push_items(prepared, producer, lane, (0..(end - next) as u32).map(|n| next + u64::from(n)))?;
         } else {
@@ -152,6 +157,7 @@ pub(crate) fn items(
             }
         }
         meter.pushed(end - next);
+        pace.iter_mut().for_each(|pace| pace.passed(end - next));
         next = end;
     }
     Ok(next == count)

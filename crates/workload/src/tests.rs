@@ -99,12 +99,24 @@ fn forward(mut fabric: Fabric, meddle: Meddle) {
     }
 }
 
+/// Everybody as fast as they can.
+fn input(prepared: &Prepared, producers: Vec<Vec<Producer>>, consumers: Vec<Consumer>) -> FlowInput<'_> {
+    FlowInput {
+        flow: 0,
+        prepared,
+        producers,
+        consumers,
+        producer_paces: Vec::new(),
+        consumer_paces: Vec::new(),
+    }
+}
+
 fn run(t: &Topology, output: Option<&OutputPlan>, meddle: Meddle) -> FlowOutcome {
     let prepared = prepare(&t.flows[0], t.seed).unwrap();
     let (producers, consumers, fabric) = rings(t);
     let switch = std::thread::spawn(move || forward(fabric, meddle));
     let meter = Meter::default();
-    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces: Vec::new() };
+    let input = input(&prepared, producers, consumers);
     let control = Control::default();
     let mut outcomes = run_flow(t, vec![input], output, &control, &meter, &mut |_| {});
     switch.join().unwrap();
@@ -299,7 +311,7 @@ fn a_stop_request_delivers_what_was_pushed() {
     let switch = std::thread::spawn(move || forward(fabric, faithful));
     let meter = Meter::default();
     let control = Control::default();
-    let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces: Vec::new() };
+    let input = input(&prepared, producers, consumers);
     let mut tick = |meter: &Meter| {
         if meter.delivered_records() > 0 {
             control.stop.cancel();
@@ -313,15 +325,22 @@ fn a_stop_request_delivers_what_was_pushed() {
 }
 
 #[test]
-fn a_consumer_keeps_its_pace() {
+fn producers_and_consumers_keep_their_paces() {
+    let paces = [(vec![Some(200)], Vec::new()), (Vec::new(), vec![Some(200)])];
     // Items, and records in segments.
-    for workload in ["{kind: synthetic, items: 300}", "{kind: file, path: Cargo.toml, format: lines}"] {
+    let workloads = ["{kind: synthetic, items: 300}", "{kind: file, path: Cargo.toml, format: lines}"];
+    for ((producer_paces, consumer_paces), workload) in
+        paces.iter().flat_map(|paces| workloads.iter().map(move |workload| (paces, *workload)))
+    {
         let t = topology("producers: [a], consumers: [b]", workload);
         let prepared = prepare(&t.flows[0], 0).unwrap();
         let (producers, consumers, fabric) = rings(&t);
         let switch = std::thread::spawn(move || forward(fabric, faithful));
-        let paces = vec![Some(200)];
-        let input = FlowInput { flow: 0, prepared: &prepared, producers, consumers, paces };
+        let input = FlowInput {
+            producer_paces: producer_paces.clone(),
+            consumer_paces: consumer_paces.clone(),
+            ..input(&prepared, producers, consumers)
+        };
         let control = Control::default();
         let outcome = run_flow(&t, vec![input], None, &control, &Meter::default(), &mut |_| {}).remove(0);
         switch.join().unwrap();
