@@ -9,7 +9,7 @@ use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use zsr_link::Rng;
-use zsr_topology::{Switch, Topology};
+use zsr_topology::{NicKind, Switch, Topology};
 
 impl State {
     /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
@@ -38,7 +38,8 @@ fn hosts(t: &Topology, agents: &[(Address, Option<PathBuf>)]) -> Vec<Host> {
     let host = |(at, h): (usize, &zsr_topology::Host)| {
         let (agent, programs) = agents.get(at).cloned()?;
         let (name, station) = (h.name.clone(), Station::of(t, at)?);
-        Some(Host { name, station, mtu: h.mtu, memory: h.memory, agent, programs })
+        let reorder_window = if matches!(h.nic, NicKind::Soft { .. }) { h.reorder_window } else { 0 };
+        Some(Host { name, station, mtu: h.mtu, reorder_window, memory: h.memory, agent, programs })
     };
     t.hosts.iter().enumerate().filter_map(host).collect()
 }

@@ -20,6 +20,8 @@ pub struct Bounds {
     pub item_size: u32,
     /// Payload bytes of a packet.
     pub mtu: u32,
+    /// Packets that each consumer's NIC keeps behind a missing one until it comes.
+    pub reorder_window: u16,
     /// How long a member may be silent before it counts as dead.
     pub dead_after: Duration,
 }
@@ -89,7 +91,10 @@ impl Bounds {
         let best = (2.0 * each / lost.max(1e-9)).sqrt();
         // Powers of two of items, and none over again while the best one is near.
         let now = now.max_batch.max(self.item_size);
-        let wanted = best * f64::from(self.mtu);
+        // Where packets behind a hole are kept, the next READ fills all holes behind its own, so each of the few that a transfer takes should
+        // bring much. Half a window, since that READ goes on over what is kept.
+        let kept = f64::from(self.reorder_window / 2);
+        let wanted = best.max(kept) * f64::from(self.mtu);
         if wanted < f64::from(now) / 1.5 {
             self.half(now)
         } else if wanted > f64::from(now) * 2.5 {
@@ -109,7 +114,7 @@ mod tests {
     fn bounds() -> Bounds {
         let own = Adapted { rto: 20_000 * US, max_batch: 1 << 20 };
         let dead_after = Duration::from_secs(60);
-        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, dead_after }
+        Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, reorder_window: 0, dead_after }
     }
 
     /// Where a flow comes to that loses one packet in `one_in`, over a network of that pace.
@@ -143,6 +148,20 @@ mod tests {
         assert_eq!([batch(50), batch(10), batch(3)], [256, 64, 64]);
         let near = settled(bounds(), 50, Pace { round_trip: 10 * US, packet: US, is_sure: true }).max_batch;
         assert!(near < batch(50) << 10, "{near}: round trips cost little");
+    }
+
+    #[test]
+    fn where_packets_behind_a_hole_are_kept_batches_are_half_a_window_at_least() {
+        let pace = Pace { round_trip: 10 * US, packet: US, is_sure: true };
+        let batch = |reorder_window, one_in| {
+            settled(Bounds { reorder_window, ..bounds() }, one_in, pace).max_batch >> 10
+        };
+        assert!(batch(0, 3) < 128 && batch(0, 10) < 128);
+        assert_eq!([batch(256, 3), batch(256, 10), batch(512, 3)], [128, 128, 256]);
+        assert_eq!([batch(0, 100_000), batch(256, 100_000)], [1024, 1024]);
+        // A flow's own batch stays the most.
+        let own = Adapted { max_batch: 64 << 10, ..bounds().own };
+        assert_eq!(settled(Bounds { own, reorder_window: 256, ..bounds() }, 3, pace).max_batch, 64 << 10);
     }
 
     #[test]

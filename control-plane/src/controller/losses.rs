@@ -6,8 +6,8 @@ use super::clocking::{Clocking, Counts, Pace, READS};
 use super::error::ControllerError;
 use super::loss_law::Bounds;
 use super::polls::REST;
-use crate::dataplane::flow::{Adapted, AdaptedFlows};
-use crate::dataplane::model::Flow;
+use crate::dataplane::flow::{Adapted, AdaptedFlows, Hosts};
+use crate::dataplane::model::{Flow, Member};
 use crate::dataplane::{GROUP_TICK, PlanError};
 use crate::p4::names::counter::{RETRIES, SENT, TRANSFERS};
 use std::collections::HashMap;
@@ -121,7 +121,7 @@ impl Controller {
                 .filter(|id| !is_idle(*id))
                 .filter_map(|id| Some((id, of(id)?.ids.data.index)))
                 .collect();
-            let (name, version, bounds) = (flow.name.clone(), flow.version, self.bounds(flow));
+            let (name, version, bounds) = (flow.name.clone(), flow.version, self.bounds(flow, &state.hosts));
             let now = state.adapted.get(&name).copied().unwrap_or(bounds.own);
             (!workers.is_empty()).then_some(Looked { name, version, workers, bounds, now })
         };
@@ -190,7 +190,8 @@ impl Controller {
     }
 
     /// The bounds of what a flow may be set to.
-    fn bounds(&self, flow: &Flow) -> Bounds {
+    fn bounds(&self, flow: &Flow, hosts: &Hosts) -> Bounds {
+        let window = |m: &Member| hosts.get(&m.host).map_or(0, |host| host.reorder_window);
         Bounds {
             own: Adapted {
                 rto: Duration::from_micros(flow.settings.rto_us),
@@ -199,6 +200,7 @@ impl Controller {
             least_rto: self.0.plane.least_timeout(),
             item_size: flow.item_size,
             mtu: flow.mtu,
+            reorder_window: flow.consumers.iter().map(window).min().unwrap_or(0),
             dead_after: Duration::from_micros(flow.settings.dead_after_us),
         }
     }

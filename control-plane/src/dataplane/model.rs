@@ -19,6 +19,8 @@ pub struct Host {
     pub station: Station,
     /// RoCE path MTU.
     pub mtu: u32,
+    /// Packets that its NIC is known to keep behind a missing one until it comes; 0 of a NIC that is not ours.
+    pub reorder_window: u16,
     /// Where its rings are that say nothing else.
     pub memory: MemoryKind,
     /// Where its agent listens.
