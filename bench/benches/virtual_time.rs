@@ -9,8 +9,9 @@ use zsr_bench::baseline::virtual_time::VirtualTime;
 use zsr_bench::baseline::{Ends, Flow, Hint, Kind, RING, cluster::Hosts, zsr};
 use zsr_simnet::LinkConfig;
 
-/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next.
-const LINK: LinkConfig = LinkConfig::FAST;
+/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next. A NIC chooses the next packet when there is
+/// hardly more than one of 4096 bytes before it: had it chosen 2 us ahead, READs and their answers would wait behind that much data.
+const LINK: LinkConfig = LinkConfig { backlog_ns: 400, ..LinkConfig::FAST };
 /// Between two looks of a program at its rings, in nanoseconds: with a hundred rings they take longer.
 const STEP: u64 = 100;
 const LONG_STEP: u64 = 1000;
