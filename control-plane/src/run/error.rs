@@ -85,7 +85,7 @@ pub enum RunError {
     /// A verilated design does not start.
     #[error("{of}: {reason}")]
     Design {
-        /// Whose it is.
+        /// The endpoint whose design it is.
         of: String,
         /// The program, and what is wrong.
         reason: String,

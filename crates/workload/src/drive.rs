@@ -89,7 +89,7 @@ pub struct FlowInput<'a> {
     pub consumers: Vec<Consumer>,
     /// Records per second that each producer keeps to; `None`, or nothing here: as many as it can push.
     pub producer_paces: Vec<Option<u32>>,
-    /// The same of the consumers.
+    /// Records per second that each consumer keeps to, likewise.
     pub consumer_paces: Vec<Option<u32>>,
 }
 

@@ -20,7 +20,7 @@ const LINE: u64 = 100;
 /// A program, until it is known how it ended.
 pub struct Program {
     name: &'static str,
-    /// What was started, for people.
+    /// Path that was started, for people.
     pub path: String,
     child: Mutex<Option<Child>>,
 }

@@ -4,7 +4,7 @@ use super::program::Pipes;
 use std::io::{BufRead, ErrorKind, Read, Write};
 use zsr_ring::{Consumer, PopError, Producer};
 
-/// Why items are no longer brought.
+/// Reason why a relay has stopped bringing items.
 pub enum Broken {
     /// The run has given up.
     Run,
