@@ -1,5 +1,6 @@
 """check.py DIST BUILD [SCALE]: TPC-H Q1 over lineitem at three unlike consumers of a flow, against DuckDB on the same rows. DIST: an installed
-tree (cargo xtask dist); BUILD: where cpu and the programs of fpga/cosim are."""
+tree (cargo xtask dist); BUILD: where cpu, gpu and the programs of fpga/cosim are. It needs nothing that compiles, so DIST and BUILD can be carried to
+a machine with a GPU; `gpu` says itself whether one is there for it."""
 import collections, contextlib, decimal, glob, json, mmap, os, signal, struct, subprocess, sys, tempfile, time
 
 import duckdb
@@ -14,8 +15,8 @@ SCHEMA = ("l_orderkey: u64, l_quantity: u32, l_extendedprice: u32, l_discount: u
           "l_returnflag: bytes(1), l_linestatus: bytes(1), l_linenumber: u16")
 ROW = struct.Struct("<QIIIIi1s1sH")
 ITEM = 4096
-# Rows per second, so few that the switch is not the limit, also on a busy machine. The GPU is a CPU that keeps to this, as there may be
-# none; the FPGA's clock makes this of its 64 bits per cycle.
+# Rows per second, so few that the switch is not the limit, also on a busy machine. CPU and GPU keep to theirs by waiting; the FPGA's clock
+# makes this of its 64 bits per cycle.
 SPEEDS = {"cpu": 10_000, "gpu": 40_000, "fpga": 20_000}
 CLOCK = SPEEDS["fpga"] * (ITEM // 8) / ((ITEM - 32) // ROW.size)
 COLUMNS = ["l_orderkey BIGINT", "l_partkey BIGINT", "l_suppkey BIGINT", "l_linenumber INTEGER", "l_quantity DECIMAL(15,2)",
@@ -210,17 +211,45 @@ def table(zsr, build, work, scale):
     return db, paths, len(rows)
 
 
-def aggregate(system, build, paths, kind, pushers):
+def gpu_of(build):
+    """Which GPU the program `gpu` runs on; nothing if a CPU stands in."""
+    asked = subprocess.run([os.path.join(build, "gpu"), "--device"], capture_output=True, text=True, timeout=PATIENCE)
+    said = asked.stdout.strip()
+    if asked.returncode == 77 and said == "host build":
+        print("no GPU: its program is compiled for a CPU, which stands in at the GPU's speed", flush=True)
+        return None
+    if asked.returncode:
+        raise Failed(f"gpu --device: exit code {asked.returncode}: {said}{asked.stderr}; compiled by a C++ compiler it needs no GPU")
+    print(f"the GPU is {said}; its ring is in its own memory", flush=True)
+    return said
+
+
+def attached(system, consumers):
+    """Waits until each consumer is at its ring: a GPU takes seconds to begin, in which others would take its rows."""
+    until = time.monotonic() + PATIENCE
+    while not all(ring["attached"] for look in system.json("top", "-n", "1", "-i", "10ms") for ring in look["flows"][0]["rings"]
+                  if ring["role"] == "consumer"):
+        for program in consumers:
+            if program.poll() is not None:
+                raise Failed(f"{program.args}: exit code {program.returncode}, before there was a row")
+        if time.monotonic() > until:
+            raise Failed("not all consumers came to their rings")
+
+
+def aggregate(system, build, paths, kind, pushers, gpu, speeds=SPEEDS):
     """Runs Q1 over a flow of this kind. Gives what each consumer says, and the seconds from the first row to the last end."""
     more = ["--routing", "round-robin"] if kind == "shuffle" else []
-    system.run("flow", "create", "lineitem", "--kind", kind, *more, "-p", "scan1", "scan2", "-c", *SPEEDS, "--item-size", "4KiB",
+    if gpu:
+        more += ["--memory", "gpu=gpu:0"]
+    system.run("flow", "create", "lineitem", "--kind", kind, *more, "-p", "scan1", "scan2", "-c", *speeds, "--item-size", "4KiB",
                "--ring-size", "16KiB", "--max-batch", "8KiB", "--schema", SCHEMA)
     tool = lambda name: os.path.join(build, name)
     start = lambda args, **more: subprocess.Popen([str(a) for a in args], env=system.env, **more)
-    consumers = [start([tool("cpu"), "lineitem", name, SPEEDS[name]], stdout=subprocess.PIPE, text=True) for name in ("cpu", "gpu")]
+    consumers = [start([tool(name), "lineitem", name, speeds[name]], stdout=subprocess.PIPE, text=True) for name in ("cpu", "gpu")]
     consumers.append(start([tool("zsr-fpga-q1"), "lineitem", "--member", "fpga", "--clock", CLOCK], stdout=subprocess.PIPE, text=True))
     programs = []
     try:
+        attached(system, consumers)
         for member, path, push in zip(("scan1", "scan2"), paths, pushers):
             with open(path, "rb") as rows:
                 command = [system.zsr, "produce", "--record-size", ROW.size] if push == "cpu" else [tool("zsr-fpga-push"), "--record-size", ROW.size]
@@ -264,7 +293,10 @@ def equal(said, db, count):
 
 
 def main(dist, build, scale):
+    # Programs that were carried here look for libzsr where they were built.
+    os.environ["LD_LIBRARY_PATH"] = ":".join([os.path.abspath(os.path.join(dist, "lib")), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     with tempfile.TemporaryDirectory(prefix="zsr-q1-") as work, System(os.path.join(dist, "bin", "zsr"), TOPOLOGY, flows=False) as system:
+        gpu = gpu_of(build)
         through_verilog(system.zsr, build, work)
         from_fpga_to_fpga(system.zsr, build, work)
         in_pieces(build)
@@ -273,9 +305,10 @@ def main(dist, build, scale):
         pushed_by_two(system, build, work)
         print(f"{count} rows; rows per second: {SPEEDS}, the FPGA by its clock of {CLOCK / 1000:.0f} kHz", flush=True)
         seconds = {}
-        for what, kind, pushers in (("static", "shuffle", ["cpu", "cpu"]), ("balanced", "load-balance", ["cpu", "cpu"]),
-                                    ("scan2 is an FPGA, too", "load-balance", ["cpu", "fpga"])):
-            said, seconds[what] = aggregate(system, build, paths, kind, pushers)
+        for what, kind, pushers, speeds in (("static", "shuffle", ["cpu", "cpu"], SPEEDS), ("balanced", "load-balance", ["cpu", "cpu"], SPEEDS),
+                                            ("scan2 is an FPGA, too", "load-balance", ["cpu", "fpga"], SPEEDS),
+                                            ("gpu as fast as it can", "load-balance", ["cpu", "cpu"], SPEEDS | {"gpu": 0})):
+            said, seconds[what] = aggregate(system, build, paths, kind, pushers, gpu, speeds)
             groups = equal(said, db, count)
             shares = ", ".join(f"{s['member']} {s['rows']}" for s in said)
             print(f"OK q1: {what}: {seconds[what]:.2f} s ({shares} rows); {len(groups)} groups are DuckDB's, to the cent", flush=True)
