@@ -85,12 +85,13 @@ struct query {
         zg::consumer in(ring, g);
         zg::segment s;
         u64 rows = 0, due = 0;
-        u32 bad = 0;
+        bool odd = false;
         zg::status got;
-        while ((got = zg::next_segment(in, g, s)) == zg::status::ok && bad == 0) {
-            if (s.count > 0 && s.tuple != sizeof(row)) bad = 99;
-            const bool paces = g.rank() == 0 && ns_per_row > 0 && s.count > 0 && bad == 0;
-            if (g.rank() == 0 && rows == 0 && s.count > 0) {
+        while ((got = zg::next_segment(in, g, s)) == zg::status::ok) {
+            odd = s.count > 0 && s.tuple != sizeof(row);
+            if (odd) break;
+            const bool leads = g.rank() == 0 && s.count > 0, paces = leads && ns_per_row > 0;
+            if (leads && rows == 0) {
                 due = now();
                 zg::store_release(begun, 1);
             }
@@ -99,7 +100,7 @@ struct query {
                 const u64 earliest = now() - 50'000'000;
                 due = (due > earliest ? due : earliest) + static_cast<u64>(s.count * ns_per_row);
             }
-            for (u32 i = g.rank(); i < s.count && bad == 0; i += g.size()) {
+            for (u32 i = g.rank(); i < s.count; i += g.size()) {
                 row r;
                 zg::copy_out(zg::thread(), &r, s.tuples + i * sizeof r, sizeof r);
                 // As zsr_q1 refuses them. What is left makes less than 2^47 of a row.
@@ -122,7 +123,7 @@ struct query {
             in.release(g, 1);
         }
         if (g.rank() == 0) {
-            out->status = bad != 0 ? bad : static_cast<u32>(got);
+            out->status = odd ? 99 : static_cast<u32>(got);
             out->rows = rows;
             zg::store_release(begun, 1);
         }
