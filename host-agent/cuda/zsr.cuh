@@ -163,7 +163,7 @@ private:
 
     // Copies into the ring and publishes.
     template <class Group> ZSR_GPU void put(const Group &g, u8 *to, const void *from, u32 bytes) {
-        if (can_bulk(from, bytes)) {
+        if (can_bulk(g, from, bytes)) {
             bulk_copy_in(g, to, from, bytes);
             store(g, bytes);
             // Behind this the caller may write there again.
@@ -210,12 +210,13 @@ public:
         if (s == status::ok) take(g, to);
         return s;
     }
-    // The same to shared memory, by a bulk copy where the architecture has it (sm_90). `b` counts this group's copies.
+    // The same to shared memory, by a bulk copy where the architecture has it (sm_90) and that is faster. `b` counts this group's copies.
     template <class Group> ZSR_GPU status pop(const Group &g, void *to, bulk &b) {
         status s = wait_some(g);
         if (s != status::ok) return s;
 #if defined(ZSR_BULK)
-        if (can_bulk(to, r_.item)) {
+        // Small items are there sooner by loads.
+        if (r_.item >= 128 * g.size() && can_bulk(g, to, r_.item)) {
             // All have waited for the copy.
             b.copy_out(g, to, slot(), r_.item);
             store(g, r_.item);
