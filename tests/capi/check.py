@@ -82,8 +82,12 @@ def main(dist, cc, cxx, sanitizers):
                 system.run("flow", "delete", "rows")
                 system.down()
             print(f"OK capi: the example, {name}")
-        # The CUDA examples, whose kernels are threads here.
-        cuda.main(dist, *(build(n, os.path.join(examples, "cuda", f"{n}.cu"), "-x", "c++") for n in ("join", "moe")), memories=["host"])
+        # The CUDA programs, whose kernels are threads here.
+        for name in ("join", "moe"):
+            build(name, os.path.join(examples, "cuda", f"{name}.cu"), "-x", "c++")
+        flow = build("flow", os.path.join(here, "../gpu/flow.cu"), "-x", "c++", "-I", os.path.join(examples, "cuda"))
+        os.link(flow, flow + "-cpu")
+        cuda.main(dist, work, memories=["host"])
         for name, (options, parts) in BUILDS.items():
             if options and name not in sanitizers:
                 print(f"SKIPPED capi: {name}: {cc} can't link with {options[0]}")

@@ -1,5 +1,8 @@
-// Rings in pinned host memory between kernels and CPU threads: check SECONDS, 0 for each case once.
+// Rings in pinned host memory between kernels and CPU threads: check SECONDS, 0 for each case once. For compute-sanitizer, which has kernels
+// wait for each other, fewer items go through with `check 0 alone`, and GPU to GPU is within one kernel; with `check 0 apart` a CPU is always at the
+// other end: racecheck takes minutes for blocks that wait.
 #include <chrono>
+#include <string>
 
 #include "../gpu-header/host.hpp"
 #include "kernels.h"
@@ -14,7 +17,8 @@ static zg::ring ring_in(unsigned char *base, unsigned size, unsigned item, bool 
     return {base, size, item, big};
 }
 
-enum kind { gpu_to_cpu, cpu_to_gpu, gpu_to_gpu };
+static constexpr unsigned items[] = {4, 64, 4096, 32768};
+enum kind { gpu_to_cpu, cpu_to_gpu, gpu_to_gpu, within_a_kernel };
 
 // A stream of `count` items in `kernels` parts: one kernel is a persistent one, several are a kernel per batch.
 static double move(kind k, int group, zg::ring r, uint64_t seed, uint64_t count, unsigned kernels, bool in_place, bool stalls) {
@@ -22,13 +26,17 @@ static double move(kind k, int group, zg::ring r, uint64_t seed, uint64_t count,
     std::vector<uint8_t> own(r.item * 8);
     auto part = [&](unsigned i) { return stream{seed, count / kernels * i, count / kernels, in_place, stalls, i + 1 == kernels}; };
     double cycles = 0;
-    auto device = [&](bool pushes) {
+    auto device = [&](work w) {
         for (unsigned i = 0; i < kernels; ++i) {
-            outcome got = job(pushes, group, r.base, r.size, r.item, r.big_endian, part(i)).wait();
-            check(got.status == 0 && got.items == count / kernels * (i + 1), pushes ? "a kernel that pushes" : "a kernel that pops", got.items, got.status);
+            outcome got = job(w, group, r.base, r.size, r.item, r.big_endian, part(i)).wait();
+            check(got.status == 0 && got.items == count / kernels * (i + 1), w == pushes ? "a kernel that pushes" : "a kernel that pops", got.items, got.status);
             cycles += static_cast<double>(got.cycles) / static_cast<double>(count);
         }
     };
+    if (k == within_a_kernel) {
+        device(both);
+        return cycles;
+    }
     std::thread other([&] {
         if (k == cpu_to_gpu) {
             zg::producer out(r, g);
@@ -38,7 +46,7 @@ static double move(kind k, int group, zg::ring r, uint64_t seed, uint64_t count,
                 check(out.push(g, item.data()) == zg::status::ok, "a push", i);
             }
         } else {
-            device(true);
+            device(pushes);
         }
     });
     if (k == gpu_to_cpu) {
@@ -51,7 +59,7 @@ static double move(kind k, int group, zg::ring r, uint64_t seed, uint64_t count,
         zg::status end = in.pop(g, item.data());
         check(static_cast<unsigned>(end) == closed, "the end of the stream", count, static_cast<unsigned>(end));
     } else {
-        device(false);
+        device(pops);
     }
     other.join();
     return cycles;
@@ -59,27 +67,34 @@ static double move(kind k, int group, zg::ring r, uint64_t seed, uint64_t count,
 
 int main(int argc, char **argv) {
     double seconds = argc > 1 ? std::atof(argv[1]) : 0;
+    const std::string with = argc > 2 ? argv[2] : "";
+    const std::vector<kind> all = with == "alone" ? std::vector{gpu_to_cpu, cpu_to_gpu, within_a_kernel}
+                                  : with == "apart" ? std::vector{gpu_to_cpu, cpu_to_gpu}
+                                                    : std::vector{gpu_to_cpu, cpu_to_gpu, gpu_to_gpu};
     char name[300];
     if (device_count(name, sizeof name) == 0) {
         std::printf("no device\n");
         return 77;
     }
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::printf("device: %s; rings in pinned host memory\n", name);
+    begin(items[3]);
     auto *memory = static_cast<unsigned char *>(pinned(4096 + (1 << 22)));
-    const char *kinds[] = {"GPU to CPU", "CPU to GPU", "GPU to GPU"}, *groups[] = {"thread", "warp", "block"};
+    const char *kinds[] = {"GPU to CPU", "CPU to GPU", "GPU to GPU", "within a kernel"}, *groups[] = {"thread", "warp", "block"};
     uint64_t seed = 1;
     unsigned passed = 0;
     auto begun = std::chrono::steady_clock::now();
     do {
-        for (int k = 0; k < 3; ++k) {
+        for (kind k : all) {
             for (int group = 0; group < 3; ++group) {
-                for (unsigned item : {4u, 64u, 4096u, 32768u}) {
+                for (unsigned item : items) {
                     for (unsigned kernels : {1u, 7u}) {
+                        const uint64_t each = !with.empty() ? 10 : item > 64 ? 30 : 300;
                         ++seed;
                         unsigned slots = 1u << mix(seed) % 6;
                         bool big = seed % 2, in_place = seed / 2 % 2, stalls = seconds > 0;
                         zg::ring r = ring_in(memory, slots * item, item, big);
-                        double cycles = move(static_cast<kind>(k), group, r, seed, 7 * (item > 64 ? 30 : 300), kernels, in_place, stalls);
+                        double cycles = move(k, group, r, seed, 7 * each, kernels, in_place, stalls);
                         if (seconds == 0) std::printf("%s, %s, %u B, %u slots, %u kernels: %.0f cycles an item\n", kinds[k], groups[group], item, slots, kernels, cycles);
                         ++passed;
                     }
@@ -90,7 +105,7 @@ int main(int argc, char **argv) {
     // A kernel that waits for room hears that the flow is given up.
     for (int group = 0; group < 3; ++group) {
         zg::ring r = ring_in(memory, 4 * 64, 64, false);
-        job waits(true, group, r.base, r.size, r.item, false, stream{7, 0, 100, true, false, true});
+        job waits(pushes, group, r.base, r.size, r.item, false, stream{7, 0, 100, true, false, true});
         zg::word full{r.size - 3 * 64, 5u << 16};
         while (zg::word::of(zg::load_acquire(r.base), false).counter != full.counter) std::this_thread::yield();
         zg::store_release(r.base + zg::at_tail, zg::word{0u - 3 * 64, 5u << 16 | zg::flag_aborted}.raw(false));

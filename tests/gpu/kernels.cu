@@ -1,4 +1,5 @@
 // The device's side of tests/gpu: streams of items whose every word is known, pushed, popped and checked on the device.
+#include <atomic>
 #include <cstdio>
 
 #include "kernels.h"
@@ -88,7 +89,11 @@ template <class Group> __device__ void pop_all(zg::ring r, stream s, outcome *ou
 
 #define KERNELS(group)                                                                                              \
     static __global__ void push_##group(zg::ring r, stream s, outcome *out) { push_all<zg::group>(r, s, out); }     \
-    static __global__ void pop_##group(zg::ring r, stream s, outcome *out) { pop_all<zg::group>(r, s, out); }
+    static __global__ void pop_##group(zg::ring r, stream s, outcome *out) { pop_all<zg::group>(r, s, out); }       \
+    static __global__ void both_##group(zg::ring r, stream s, outcome *out) {                                       \
+        if (blockIdx.x == 0) push_all<zg::group>(r, s, out);                                                        \
+        else pop_all<zg::group>(r, s, out + 1);                                                                     \
+    }
 KERNELS(thread)
 KERNELS(warp)
 KERNELS(block)
@@ -114,26 +119,47 @@ void *pinned(size_t bytes) {
     return at;
 }
 
-job::job(bool pushes, int group, unsigned char *base, unsigned size, unsigned item, bool big, stream s) {
-    cudaStream_t made;
-    must(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreate");
-    stream_ = made;
-    out_ = static_cast<outcome *>(pinned(sizeof(outcome)));
-    *out_ = {98, 0, 0};
+// All that may wait for kernels to end is done before the first one: one that runs may wait for one that is to be started.
+constexpr int jobs_at_once = 2;
+static struct {
+    cudaStream_t stream;
+    outcome *out;  // of both blocks
+    std::atomic<bool> busy;
+} slots[jobs_at_once];
+
+void begin(unsigned longest) {
+    for (auto &slot : slots) {
+        must(cudaStreamCreateWithFlags(&slot.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        slot.out = static_cast<outcome *>(pinned(2 * sizeof(outcome)));
+    }
+    for (auto kernel : {push_thread, pop_thread, both_thread, push_warp, pop_warp, both_warp, push_block, pop_block, both_block}) {
+        cudaFuncAttributes loaded;
+        must(cudaFuncGetAttributes(&loaded, kernel), "a kernel's code");
+        must(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(longest)), "shared memory");
+    }
+}
+
+job::job(work w, int group, unsigned char *base, unsigned size, unsigned item, bool big, stream s) {
+    slot_ = 0;
+    while (slots[slot_].busy.exchange(true)) slot_ = (slot_ + 1) % jobs_at_once;
+    auto &slot = slots[slot_];
+    slot.out[0] = slot.out[1] = {98, 0, 0};
     void *at = nullptr;
     must(cudaHostGetDevicePointer(&at, base, 0), "cudaHostGetDevicePointer");
     zg::ring r{static_cast<unsigned char *>(at), size, item, big};
     unsigned threads = group == 0 ? 1 : group == 1 ? 32 : 160;
-    auto kernel = group == 0 ? (pushes ? push_thread : pop_thread) : group == 1 ? (pushes ? push_warp : pop_warp) : (pushes ? push_block : pop_block);
-    must(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(item)), "shared memory");
-    kernel<<<1, threads, item, made>>>(r, s, out_);
+    constexpr void (*kernels[3][3])(zg::ring, stream, outcome *) = {
+        {push_thread, pop_thread, both_thread}, {push_warp, pop_warp, both_warp}, {push_block, pop_block, both_block}};
+    kernels[group][w]<<<w == both ? 2 : 1, threads, item, slot.stream>>>(r, s, slot.out);
     must(cudaGetLastError(), "a kernel's start");
 }
 
 outcome job::wait() {
-    must(cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)), "a kernel");
-    must(cudaStreamDestroy(static_cast<cudaStream_t>(stream_)), "cudaStreamDestroy");
-    outcome got = *out_;
-    must(cudaFreeHost(out_), "cudaFreeHost");
+    auto &slot = slots[slot_];
+    must(cudaStreamSynchronize(slot.stream), "a kernel");
+    outcome got = slot.out[0];
+    // What the block that pops says comes first, if all was pushed.
+    if (slot.out[1].status != 98 && got.status == 0) got = slot.out[1];
+    slot.busy = false;
     return got;
 }

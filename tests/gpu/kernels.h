@@ -19,13 +19,16 @@ int device_count(char *name, int length);
 // Host memory that the device maps.
 void *pinned(size_t bytes);
 
-// One kernel that pushes or pops a stream. `group`: 0 a thread, 1 a warp, 2 a block.
+// Gets ready for kernels whose items have at most `longest` bytes.
+void begin(unsigned longest);
+
+// One kernel that pushes or pops a stream, or does both by two blocks; two run at once, at most. `group`: 0 a thread, 1 a warp, 2 a block.
+enum work { pushes, pops, both };
 class job {
 public:
-    job(bool pushes, int group, unsigned char *base, unsigned size, unsigned item, bool big, stream s);
+    job(work w, int group, unsigned char *base, unsigned size, unsigned item, bool big, stream s);
     outcome wait();
 
 private:
-    void *stream_;
-    outcome *out_;
+    int slot_;
 };

@@ -92,14 +92,16 @@ private:
 };
 
 // `parts` groups of threads that run job(part, group) side by side. They must all fit the device at once, as they wait for each other.
+// `shared`: bytes of dynamic shared memory of a block.
 class running {
 public:
-    template <class Job> running(const Job &job, u32 parts) {
+    template <class Job> running(const Job &job, u32 parts, u32 shared = 0) {
 #if defined(__CUDACC__)
         must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
-        run_part<<<parts, threads_of_a_block, 0, stream_>>>(job);
+        run_part<<<parts, threads_of_a_block, shared, stream_>>>(job);
         must(cudaGetLastError(), "a kernel's start");
 #else
+        (void)shared;
         for (u32 part = 0; part < parts; ++part) threads_.emplace_back([job, part] { job(part, group()); });
 #endif
     }
