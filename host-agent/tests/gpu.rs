@@ -196,5 +196,5 @@ fn nothing_is_published_behind_a_copy_that_was_refused() {
     assert_eq!((ends.bus().settle(), ends.bus().read(0, &mut [0; 8])), (Err(Gone), Err(Gone)));
     assert_eq!(ends.word(0).load(Ordering::Acquire), 0);
     let trouble = ends.memory.trouble().expect("it is lost");
-    assert!(trouble.contains("GPU 1 (stand-in 1") && trouble.contains("cuMemcpyHtoDAsync"), "{trouble}");
+    assert!(trouble.contains("GPU 1 (stand-in 1") && trouble.contains("cuMemcpy2DAsync"), "{trouble}");
 }

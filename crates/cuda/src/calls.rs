@@ -77,6 +77,48 @@ impl Rights {
     }
 }
 
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+pub(crate) struct Rows {
+    from: Side,
+    to: Side,
+    width: usize,
+    height: usize,
+}
+
+#[repr(C)]
+struct Side {
+    x: usize,
+    y: usize,
+    kind: c_int,
+    host: *const u8,
+    device: Address,
+    array: Object,
+    pitch: usize,
+}
+
+impl Rows {
+    /// Two rows of `width` bytes, `pitch` apart in this process, to one place of a GPU.
+    pub(crate) fn two(from: *const u8, pitch: usize, to: Address, width: usize) -> Self {
+        let none = Side {
+            x: 0,
+            y: 0,
+            kind: 0,
+            host: std::ptr::null(),
+            device: 0,
+            array: std::ptr::null_mut(),
+            pitch: 0,
+        };
+        let (host, device) = (1, 2);
+        Self {
+            from: Side { kind: host, host: from, pitch, ..none },
+            to: Side { kind: device, device: to, pitch: width, ..none },
+            width,
+            height: 2,
+        }
+    }
+}
+
 macro_rules! calls {
     ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
         /// Functions of the driver that need a GPU.
@@ -122,6 +164,7 @@ calls! {
     write_word = c"cuStreamWriteValue64_v2" (Object, Address, u64, c_uint);
     fill = c"cuMemsetD8Async" (Address, u8, usize, Object);
     copy_to = c"cuMemcpyHtoDAsync_v2" (Address, *const u8, usize, Object);
+    copy_rows = c"cuMemcpy2DAsync_v2" (*const Rows, Object);
     copy_from = c"cuMemcpyDtoHAsync_v2" (*mut u8, Address, usize, Object);
     event_create = c"cuEventCreate" (*mut Object, c_uint);
     event_record = c"cuEventRecord" (Object, Object);
