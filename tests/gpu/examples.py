@@ -37,6 +37,7 @@ def delivered(kind, got, items):
 
 def flows(system, start, ends, programs, memory, items=3000):
     """Every kind of flow from and to kernels, persistent ones and one per batch; every item is checked where it is popped."""
+    names = {"GPU": "GPU" if memory.startswith("gpu") else "threads for kernels", "CPU": "CPU"}
     for number, (kind, way) in enumerate(WAYS.items()):
         for source, target, size in DIRECTIONS:
             on = [f"--memory={m}={memory}" for side, members in ((source, PRODUCERS), (target, CONSUMERS)) if side == "GPU" for m in members]
@@ -59,7 +60,7 @@ def flows(system, start, ends, programs, memory, items=3000):
             got = [json.loads(line) for line in lines]
             delivered(kind, got, items)
             system.run("flow", "delete", "rows")
-            print(f"OK gpu flows: {kind}, {source} to {target}, items of {size}, {kernels} kernels a member, rings in {memory}, "
+            print(f"OK gpu flows: {kind}, {names[source]} to {names[target]}, items of {size}, {kernels} kernels a member, rings in {memory}, "
                   f"{max(c['seconds'] for c in got):.2f} s", flush=True)
 
 
