@@ -292,10 +292,11 @@ int cuStreamSynchronize(struct stream *s) {
     pthread_mutex_unlock(&lock);
     return result;
 }
-static int copy(struct stream *s, char *to, const char *from, size_t bytes, const char *host) {
+// `rest`: where its second half lies, if not behind the first one.
+static int copy(struct stream *s, char *to, const char *from, const char *rest, size_t bytes, int pinned) {
     if (here() != OK) return here();
-    if (to == NULL || from == NULL || !is_pinned(host, bytes)) return INVALID_VALUE;
-    return later(s, (struct work){.kind = COPY, .to = to, .from = from, .rest = from + bytes / 2, .bytes = bytes});
+    if (to == NULL || from == NULL || !pinned) return INVALID_VALUE;
+    return later(s, (struct work){.kind = COPY, .to = to, .from = from, .rest = rest ? rest : from + bytes / 2, .bytes = bytes});
 }
 static int is_refused(struct stream *s) {
     char once[4096];
@@ -304,26 +305,20 @@ static int is_refused(struct stream *s) {
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const char *from, size_t bytes, struct stream *s) {
     if (is_refused(s)) return INVALID_VALUE;
-    LOCKED(copy(s, behind(to, bytes), from, bytes, from));
+    LOCKED(copy(s, behind(to, bytes), from, NULL, bytes, is_pinned(from, bytes)));
 }
-// Two rows that lie side by side at the GPU are a copy whose halves do not here.
 struct side { size_t x, y; int kind; const char *host; uint64_t device; void *array; size_t pitch; };
 struct rows { struct side from, to; size_t width, height; };
-static int copy_rows(struct stream *s, const struct rows *r) {
-    char *to = behind(r->to.device, 2 * r->width);
-    const char *from = r->from.host, *rest = from + r->from.pitch;
-    if (here() != OK) return here();
-    if (to == NULL || !is_pinned(from, r->width) || !is_pinned(rest, r->width)) return INVALID_VALUE;
-    return later(s, (struct work){.kind = COPY, .to = to, .from = from, .rest = rest, .bytes = 2 * r->width});
-}
+// Two rows, which lie side by side at the GPU.
 int cuMemcpy2DAsync_v2(const struct rows *r, struct stream *s) {
     const struct side *a = &r->from, *b = &r->to;
     if (a->kind != 1 || b->kind != 2 || (a->x | a->y | b->x | b->y) != 0 || r->height != 2 || a->pitch < r->width || b->pitch != r->width) return INVALID_VALUE;
     if (is_refused(s)) return INVALID_VALUE;
-    LOCKED(copy_rows(s, r));
+    const char *rest = a->host + a->pitch;
+    LOCKED(copy(s, behind(b->device, 2 * r->width), a->host, rest, 2 * r->width, is_pinned(a->host, r->width) && is_pinned(rest, r->width)));
 }
 int cuMemcpyDtoHAsync_v2(char *to, uint64_t from, size_t bytes, struct stream *s) {
-    LOCKED(copy(s, to, behind(from, bytes), bytes, to));
+    LOCKED(copy(s, to, behind(from, bytes), NULL, bytes, is_pinned(to, bytes)));
 }
 static int put(struct stream *s, struct work w) {
     if (here() != OK) return here();
