@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "zsr.cuh"
@@ -23,7 +22,8 @@ static void must(cudaError_t error, const char *what) {
     std::exit(1);
 }
 
-enum work { push_shared, push_stores, push_memory, push_many, pop_shared, pop_loads, pop_memory, copy_in, copy_out };
+enum work { push_shared, push_stores, push_memory, push_many, copy_in, pop_shared, pop_loads, pop_memory, copy_out };
+constexpr bool in_shared(work w) { return w == push_shared || w == push_stores || w == pop_shared || w == pop_loads; }
 
 struct task {
     u8 *rings;   // `stride` apart
@@ -39,46 +39,43 @@ template <class Group> __device__ void run(const Group &g, const task &t, work w
     zg::producer out(r, g);
     zg::consumer in(r, g);
     zg::status got = zg::status::ok;
+    // Items in turn, where the device and where the ring has them.
+    auto each = [&](auto move) {
+        for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) {
+            const u64 at = static_cast<u64>(i) * t.item;
+            got = move(own + at, r.base + zg::at_items + at);
+        }
+    };
     g.sync();
     const long long begun = clock64();
     switch (w) {
-        case push_shared:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) got = out.push(g, shared);
-            break;
+        case push_shared: each([&](u8 *, u8 *) { return out.push(g, shared); }); break;
         case push_stores:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) {
+            each([&](u8 *, u8 *) {
                 u8 *place;
                 u32 room;
-                got = out.reserve(g, 1, place, room);
+                const zg::status s = out.reserve(g, 1, place, room);
                 zg::copy_in(g, place, shared, t.item);
                 out.publish(g, 1);
-            }
+                return s;
+            });
             break;
-        case push_memory:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) got = out.push(g, own + static_cast<u64>(i) * t.item);
-            break;
+        case push_memory: each([&](u8 *from, u8 *) { return out.push(g, from); }); break;
         case push_many: got = out.push_many(g, own, t.count); break;
-        case pop_shared:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) got = in.pop(g, shared, copies);
-            break;
+        case pop_shared: each([&](u8 *, u8 *) { return in.pop(g, shared, copies); }); break;
         case pop_loads:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) {
+            each([&](u8 *, u8 *) {
                 const u8 *place;
                 u32 shown;
-                got = in.peek(g, 1, place, shown);
+                const zg::status s = in.peek(g, 1, place, shown);
                 zg::copy_out(g, shared, place, t.item);
                 in.release(g, 1);
-            }
+                return s;
+            });
             break;
-        case pop_memory:
-            for (u32 i = 0; i < t.count && got == zg::status::ok; ++i) got = in.pop(g, own + static_cast<u64>(i) * t.item);
-            break;
-        case copy_in:
-            for (u32 i = 0; i < t.count; ++i) zg::copy_in(g, r.base + zg::at_items + static_cast<u64>(i) * t.item, own + static_cast<u64>(i) * t.item, t.item);
-            break;
-        case copy_out:
-            for (u32 i = 0; i < t.count; ++i) zg::copy_out(g, own + static_cast<u64>(i) * t.item, r.base + zg::at_items + static_cast<u64>(i) * t.item, t.item);
-            break;
+        case pop_memory: each([&](u8 *to, u8 *) { return in.pop(g, to); }); break;
+        case copy_in: each([&](u8 *from, u8 *to) { return zg::copy_in(g, to, from, t.item), zg::status::ok; }); break;
+        case copy_out: each([&](u8 *to, u8 *from) { return zg::copy_out(g, to, from, t.item), zg::status::ok; }); break;
     }
     g.sync();
     if (g.rank() == 0) t.cycles[number] = got == zg::status::ok ? clock64() - begun : -1;
@@ -114,47 +111,56 @@ static cudaEvent_t from, to;
 static u8 *memory;
 static long long *cycles;
 
-// `count` rings, each with `items` items; the median of `turns`.
+static double median(std::vector<double> all) {
+    std::sort(all.begin(), all.end());
+    return all[all.size() / 2];
+}
+
+// What the device is busy with `start` for, in seconds.
+template <class Start> static double seconds_of(Start start) {
+    must(cudaEventRecord(from), "an event");
+    start();
+    must(cudaEventRecord(to), "an event");
+    must(cudaEventSynchronize(to), "what was measured");
+    float ms = 0;
+    must(cudaEventElapsedTime(&ms, from, to), "a time");
+    return ms / 1e3;
+}
+
+// `count` rings, each with `items` items; the median of `turns`, behind one that does not count.
 template <work w> static result measure(u8 *rings, group g, u32 count, u32 item, u32 items, u32 of_a_block = 1) {
     auto kernel = g == threads ? by_thread<w> : g == warps ? by_warp<w> : by_block<w>;
     const u32 grid = count / of_a_block, size = g == threads ? 1 : g == warps ? 32 * of_a_block : threads_of_a_block;
-    const bool in_shared = w == push_shared || w == push_stores || w == pop_shared || w == pop_loads;
-    const u32 shared = in_shared ? item * of_a_block : 0;
+    const u32 shared = in_shared(w) ? item * of_a_block : 0;
     must(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), "shared memory");
     std::vector<double> times, all_cycles;
     for (int turn = 0; turn <= turns; ++turn) {
         set_heads<<<count, 1>>>(rings, w == pop_shared || w == pop_loads || w == pop_memory ? items * item : 0);
-        must(cudaEventRecord(from), "an event");
-        kernel<<<grid, size, shared>>>(task{rings, memory, item, items, cycles});
-        must(cudaEventRecord(to), "an event");
-        must(cudaEventSynchronize(to), "a kernel");
-        float ms = 0;
-        must(cudaEventElapsedTime(&ms, from, to), "a time");
+        const double time = seconds_of([&] { kernel<<<grid, size, shared>>>(task{rings, memory, item, items, cycles}); });
         std::vector<long long> c(count);
         must(cudaMemcpy(c.data(), cycles, count * sizeof(long long), cudaMemcpyDeviceToHost), "cycles");
         if (*std::min_element(c.begin(), c.end()) < 0) must(cudaErrorUnknown, "a ring");
         if (turn == 0) continue;
-        times.push_back(ms / 1e3);
+        times.push_back(time);
         all_cycles.push_back(static_cast<double>(c[0]) / items);
     }
-    std::sort(times.begin(), times.end());
-    std::sort(all_cycles.begin(), all_cycles.end());
-    return {all_cycles[turns / 2], times[turns / 2]};
+    return {median(all_cycles), median(times)};
 }
 
 static double memcpy_seconds(void *target, const void *source, size_t bytes) {
     std::vector<double> times;
     for (int turn = 0; turn <= turns; ++turn) {
-        must(cudaEventRecord(from), "an event");
-        must(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault), "a copy");
-        must(cudaEventRecord(to), "an event");
-        must(cudaEventSynchronize(to), "a copy");
-        float ms = 0;
-        must(cudaEventElapsedTime(&ms, from, to), "a time");
-        if (turn > 0) times.push_back(ms / 1e3);
+        const double time = seconds_of([&] { must(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault), "a copy"); });
+        if (turn > 0) times.push_back(time);
     }
-    std::sort(times.begin(), times.end());
-    return times[turns / 2];
+    return median(times);
+}
+
+// A row's cells, one for each kind of work.
+template <work... w, class Cell> static void cells(Cell cell) {
+    (cell(std::integral_constant<work, w>()), ...);
+    std::printf(" |\n");
+    std::fflush(stdout);
 }
 
 static void per_item(u8 *rings, const char *where) {
@@ -166,12 +172,9 @@ static void per_item(u8 *rings, const char *where) {
         for (u32 item : {64u, 256u, 1024u, 4096u, 16384u, 65536u}) {
             if (g == threads && item > 4096) continue;
             const u32 items = std::min(ring_size / item, 512u);
-            std::printf("| %s | %u B | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", names[g], item, measure<push_shared>(rings, g, 1, item, items).cycles,
-                        measure<push_stores>(rings, g, 1, item, items).cycles, measure<push_memory>(rings, g, 1, item, items).cycles,
-                        measure<copy_in>(rings, g, 1, item, items).cycles, measure<pop_shared>(rings, g, 1, item, items).cycles,
-                        measure<pop_loads>(rings, g, 1, item, items).cycles, measure<pop_memory>(rings, g, 1, item, items).cycles,
-                        measure<copy_out>(rings, g, 1, item, items).cycles);
-            std::fflush(stdout);
+            std::printf("| %s | %u B", names[g], item);
+            cells<push_shared, push_stores, push_memory, copy_in, pop_shared, pop_loads, pop_memory, copy_out>(
+                [&]<work w>(std::integral_constant<work, w>) { std::printf(" | %.0f", measure<w>(rings, g, 1, item, items).cycles); });
         }
     }
 }
@@ -191,16 +194,10 @@ static void per_second(u8 *rings, const char *where) {
                 const u32 of_a_block = g == blocks || count < 4 ? 1 : count % 8 == 0 ? 8 : 4;
                 auto rate = [&](double seconds) { return static_cast<double>(count) * items * item / 1e9 / seconds; };
                 std::printf("| %s | %u B | %u", g == warps ? "warp" : "block of 256", item, count);
-                auto cell = [&]<work w>(std::integral_constant<work, w>) {
-                    const bool in_shared = w == push_shared || w == push_stores || w == pop_shared || w == pop_loads;
-                    if (in_shared && item * of_a_block > 200 * 1024) std::printf(" | ");
+                cells<push_shared, push_stores, push_memory, push_many, copy_in, pop_shared, pop_loads, pop_memory, copy_out>([&]<work w>(std::integral_constant<work, w>) {
+                    if (in_shared(w) && item * of_a_block > 200 * 1024) std::printf(" | ");
                     else std::printf(" | %.1f", rate(measure<w>(rings, g, count, item, items, of_a_block).seconds));
-                };
-                [&]<work... w>(std::integer_sequence<work, w...>) {
-                    (cell(std::integral_constant<work, w>()), ...);
-                }(std::integer_sequence<work, push_shared, push_stores, push_memory, push_many, copy_in, pop_shared, pop_loads, pop_memory, copy_out>());
-                std::printf(" |\n");
-                std::fflush(stdout);
+                });
             }
         }
     }
