@@ -414,7 +414,7 @@ fn a_design_that_is_none_is_one_message_and_exit_code_1() {
 #[test]
 fn a_design_that_hangs_ends_with_its_run() {
     let (pop, feed) = ((POP, "zsr_consumer"), (FEED, "zsr_producer"));
-    let (nothing, swallows) = ("exec /bin/sleep 1000", "exec /bin/cat > /dev/null");
+    let (nothing, swallows) = ("exec /bin/sleep 1000", "/bin/cat > /dev/null; exec /bin/sleep 1000");
     for ((name, module), hangs) in [(pop, nothing), (feed, nothing), (feed, swallows)] {
         let script = format!("#!/bin/sh\necho $$ > $PATH/pid\necho {name} 1 64\n{hangs}\n");
         let (mut run, [folder, _alone]) = run_of_devices(Some((name, &script)));
