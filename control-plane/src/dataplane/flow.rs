@@ -213,8 +213,8 @@ impl DataPlane {
             flow: flow.number,
             times: context.times(flow),
         };
-        for (place, &producer) in producers.iter().enumerate() {
-            out.push(table(spec.list_entry(&self.schema, place as u16, spec.producers, producer)?));
+        for ((place, &producer), next) in (0..).zip(&producers).zip(worker::circle(id, &producers)) {
+            out.push(table(spec.list_entry(&self.schema, place, producer, next)?));
         }
         if replicate {
             for (place, ring) in consumers.iter().enumerate() {

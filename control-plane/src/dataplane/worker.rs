@@ -8,6 +8,9 @@ use std::time::Duration;
 /// How long a cap's refills are apart, in microseconds: long against a tick, short against what a person notices.
 const REFILL_EVERY: u64 = 1000;
 
+/// The golden ratio's part of 2^32, whose multiples spread evenly.
+const MIX: u32 = 0x9e37_79b9;
+
 /// Settings of a worker that change while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -138,15 +141,14 @@ impl WorkerSpec {
         )
     }
 
-    /// The place of a producer in its list, of `count`.
+    /// The place of a producer in its list, and the place that is visited behind it.
     pub fn list_entry(
         &self,
         schema: &Schema,
         place: u16,
-        count: u16,
         producer: u16,
+        next: u16,
     ) -> Result<TableEntry, SchemaError> {
-        let next = if place + 1 < count { place + 1 } else { 0 };
         let key = table::ProducerList { worker: self.id, index: place };
         schema.entry(key, action::Member { producer, next })
     }
@@ -155,6 +157,24 @@ impl WorkerSpec {
     pub fn member_entry(&self, schema: &Schema, place: u16, poll_qp: u16) -> Result<TableEntry, SchemaError> {
         schema.entry(table::Members { worker: self.id, hops: place }, action::GroupMember { poll_qp })
     }
+}
+
+/// For each place of a worker's list, the place that is visited behind it: all places in one circle, whose order is another one for
+/// each worker. Workers that visited hosts in the same order would stay together, share one host's link, and leave the others' unused.
+/// A producer that comes or goes leaves the order of the others as it is.
+pub fn circle(worker: u16, producers: &[u16]) -> Vec<u16> {
+    let shuffled = |&place: &u16| {
+        let pair = u32::from(worker) << 16 | u32::from(producers[usize::from(place)]);
+        let mixed = pair.wrapping_mul(MIX);
+        (mixed ^ mixed >> 15).wrapping_mul(MIX)
+    };
+    let mut order: Vec<u16> = (0..producers.len() as u16).collect();
+    order.sort_by_key(shuffled);
+    let mut next = vec![0; producers.len()];
+    for (&place, &behind) in order.iter().zip(order.iter().cycle().skip(1)) {
+        next[usize::from(place)] = behind;
+    }
+    next
 }
 
 /// A producer ring's entries in tables `producers` and `producer_rings`.
@@ -225,5 +245,35 @@ mod tests {
     #[test]
     fn mtu_codes() {
         assert_eq!([256, 512, 1024, 2048, 4096].map(mtu_code), [1, 2, 3, 4, 5]);
+    }
+
+    /// The producers of a circle, from place 0 on.
+    fn visited(worker: u16, producers: &[u16]) -> Vec<u16> {
+        let next = circle(worker, producers);
+        let places = std::iter::successors(Some(0), |&place| Some(next[usize::from(place)]));
+        places.take(producers.len()).map(|place| producers[usize::from(place)]).collect()
+    }
+
+    #[test]
+    fn a_circle_has_each_place_once_and_an_order_of_its_worker() {
+        let producers: Vec<u16> = (40..56).collect();
+        let orders: std::collections::HashSet<Vec<u16>> = (0..100).map(|w| visited(w, &producers)).collect();
+        assert_eq!(orders.len(), 100);
+        for mut order in orders {
+            order.sort_unstable();
+            assert_eq!(order, producers);
+        }
+        assert_eq!((circle(3, &[]), circle(3, &[9])), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn whoever_joins_or_leaves_a_circle_changes_one_place_and_its_own() {
+        let producers: Vec<u16> = (40..56).collect();
+        for worker in 0..100 {
+            let (few, all) = (circle(worker, &producers[..15]), circle(worker, &producers));
+            let changed: Vec<usize> = (0..15).filter(|&place| few[place] != all[place]).collect();
+            assert_eq!(changed.len(), 1, "worker {worker}");
+            assert_eq!((all[changed[0]], all[15]), (15, few[changed[0]]), "worker {worker}");
+        }
     }
 }
