@@ -19,11 +19,11 @@ class System:
         self.env = {k: v for k, v in os.environ.items() if k != "ZSR_SYSTEM"} | {"XDG_RUNTIME_DIR": self.folder}
 
     def run(self, *args, code=0):
-        """What a command prints, which has to end with `code`."""
+        """What a command says, which has to end with `code`: its results, or if it is to fail its errors."""
         done = subprocess.run([self.zsr, *args], env=self.env, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode != code:
             raise Failed(f"zsr {' '.join(args)}: exit code {done.returncode}, not {code}: {done.stdout}{done.stderr}")
-        return done.stderr if args[0] == "up" else done.stdout
+        return done.stderr if code or args[0] == "up" else done.stdout
 
     def json(self, *args):
         return [json.loads(line) for line in self.run(*args, "--json").splitlines()]
@@ -76,11 +76,13 @@ class System:
         return self
 
     def __exit__(self, kind, *_):
-        if kind:
-            print(self.logs())
-        if self.left():
-            subprocess.run([self.zsr, "down"], env=self.env, capture_output=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            if kind:
+                print(self.logs())
+        finally:
+            if self.left():
+                subprocess.run([self.zsr, "down"], env=self.env, capture_output=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def drive(self, flow, lines, meanwhile=lambda came: None):
         """Every producer of `flow` pushes `lines` numbered lines; every consumer's are checked. Returns how many came.

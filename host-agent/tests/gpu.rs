@@ -4,13 +4,14 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod standin;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use standin::Standin;
 use zsr_host_agent::memory::Memories;
 use zsr_ring::ByteOrder;
-use zsr_ring::memory::{Bus, Gone, Memory, SharedMemory, Visibility};
+use zsr_ring::memory::{Bus, Gone, Memory, MemoryKey, SharedMemory, Visibility};
 
 const BYTES: usize = 4096 + 65536;
 
@@ -61,6 +62,39 @@ impl Ends {
             std::thread::yield_now();
         }
         self.bus().fetch(offset, bytes).expect("it is there");
+    }
+}
+
+/// That of a ring in memory of GPU 1, for an RDMA device.
+fn key(standin: &Standin) -> (Ends, Result<MemoryKey, String>) {
+    let ends = Ends::of(standin, 1);
+    let key = ends.memory.key();
+    (ends, key)
+}
+
+#[test]
+fn rdma_devices_get_a_dma_buf_of_a_gpus_memory() {
+    let (ends, key) = key(&Standin::new());
+    let Ok(MemoryKey::DmaBuf { fd, offset: 0 }) = key else { panic!("{key:?}") };
+    assert_eq!(ends.memory.key(), key, "one for all that ask");
+    // SAFETY: the memory owns it.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().expect("a copy");
+    let nic = SharedMemory::open(file, BYTES, ByteOrder::NATIVE).expect("mapped");
+    ends.store(4096, &[7; 4096]);
+    // SAFETY: in bounds, bytes only.
+    assert_eq!(unsafe { nic.base().as_ptr().add(8191).read_volatile() }, 7);
+}
+
+#[test]
+fn memory_that_rdma_devices_can_not_use_says_why() {
+    for (attribute, why) in [
+        (124, "open kernel modules"),
+        (118, "in another order"),
+        (110, "refuses cuMemGetHandleForAddressRange"),
+    ] {
+        let (_ends, key) = key(&Standin::with(&[("LACKS", attribute)]));
+        let refused = key.expect_err("no key");
+        assert!(refused.contains(why), "{attribute}: {refused}");
     }
 }
 

@@ -24,7 +24,7 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, UNAVAILABLE = 46, INVALID_D
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gpu { int context, lost, told; long copies, used; } gpus[8];
-static struct allocation { int fd, gpu, references, ours; size_t bytes; } allocations[MOST];
+static struct allocation { int fd, gpu, references, ours; size_t bytes; int for_nics; } allocations[MOST];
 static struct range { char *at, *behind; size_t bytes; struct allocation *allocation; } ranges[MOST];
 static struct pinned { char *at; size_t bytes; } pinned[MOST];
 static __thread struct gpu *current[8];
@@ -127,7 +127,11 @@ int cuGetErrorName(int error, const char **name) {
 int cuDeviceGet(int *device, int number) { *device = number; return number < GPUS ? OK : INVALID_DEVICE; }
 int cuDeviceGetName(char *name, int length, int device) { snprintf(name, length, "stand-in %d", device); return OK; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, 0xa0, 16); uuid[15] = device; return OK; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) { (void)device; *value = attribute != LACKS; return OK; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    *value = attribute == LACKS ? 0 : attribute == 118 ? 100 : 1; // 118: the order of NICs' writes
+    return OK;
+}
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &gpus[device]; LOCKED((gpus[device].context++, OK)); }
 int cuDevicePrimaryCtxRelease_v2(int device) { LOCKED((gpus[device].context--, OK)); }
 int cuCtxPushCurrent_v2(void *context) {
@@ -179,7 +183,7 @@ int cuMemCreate(uint64_t *handle, size_t bytes, const struct properties *p, unsi
         memset(at, 0xee, 65536);
         munmap(at, bytes);
         g->used += (long)bytes;
-        result = allocated(handle, (struct allocation){fd, p->device, 1, 1, bytes});
+        result = allocated(handle, (struct allocation){fd, p->device, 1, 1, bytes, p->flags[1]});
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -201,7 +205,7 @@ int cuMemImportFromShareableHandle(uint64_t *handle, void *descriptor, int type)
     int fd = fcntl((int)(uintptr_t)descriptor, F_DUPFD_CLOEXEC, 0);
     struct stat s;
     if (type != 1 || fd < 0 || fstat(fd, &s) != 0) return INVALID_VALUE;
-    LOCKED(allocated(handle, (struct allocation){fd, 0, 1, 0, (size_t)s.st_size}));
+    LOCKED(allocated(handle, (struct allocation){fd, 0, 1, 0, (size_t)s.st_size, 0}));
 }
 int cuMemAddressReserve(uint64_t *address, size_t bytes, size_t alignment, uint64_t wish, unsigned long long flags) {
     (void)alignment, (void)wish;
@@ -239,6 +243,19 @@ static int unmap(uint64_t address, size_t bytes) {
 int cuMemUnmap(uint64_t address, size_t bytes) { LOCKED(unmap(address, bytes)); }
 int cuMemSetAccess(uint64_t address, size_t bytes, const int *rights, size_t count) {
     LOCKED(count == 1 && rights[0] == 1 && rights[2] == 3 && behind(address, bytes) != NULL ? OK : INVALID_VALUE);
+}
+static int dma_buf(int *fd, uint64_t address, size_t bytes) {
+    if (here() != OK) return here();
+    for (struct range *r = ranges; r < ranges + MOST; ++r)
+        if (r->allocation != NULL && r->at == (char *)address && r->bytes == bytes && r->allocation->for_nics) {
+            *fd = fcntl(r->allocation->fd, F_DUPFD_CLOEXEC, 0);
+            return OK;
+        }
+    return INVALID_VALUE;
+}
+int cuMemGetHandleForAddressRange(int *fd, uint64_t address, size_t bytes, int type, unsigned long long flags) {
+    if (type != 1 || flags != 0) return INVALID_VALUE;
+    LOCKED(dma_buf(fd, address, bytes));
 }
 static int pin(char **at, size_t bytes) {
     if (here() != OK) return here();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check.py IMAGE LAB ITEMS ZSR: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
+"""check.py IMAGE LAB ITEMS ZSR CUDA: the flows of tests/rxe/run, over guests whose NICs are the Linux kernel's soft-RoCE."""
 import re, subprocess, sys, tempfile
 from bars import bars
 from faults import faults
@@ -7,7 +7,7 @@ from guests import AGENT, Guest
 from peers import AT, HOSTS, Failed, give, live, patiently, peers
 from vlans import vlans
 
-IMAGE, LAB, ITEMS, ZSR = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+IMAGE, LAB, ITEMS, ZSR, CUDA = sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
 
 
 def topology(kind, producers, consumers, mtu, more, sizes):
@@ -193,7 +193,7 @@ def everything(guests, folder):
         product(guests, folder, kind, mtu)
     product_refuses(guests)
     vlans(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
-    faults(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder)
+    faults(ZSR, {h: guests[h] for h in ("h1", "h3")}, folder, CUDA)
     bars(IMAGE, folder)
 
     def flow(name, *args, **more):

@@ -55,7 +55,7 @@ class Flow:
             raise Failed(f"{self.pushed} items were pushed: {said} {self.system.json('events')}")
 
 
-def faults(zsr, guests, folder):
+def faults(zsr, guests, folder, cuda):
     path, text = folder + "/peers.yaml", peers(guests, "shuffle", 1024)
     open(path, "w").write(text)
     give(guests, text)
@@ -64,6 +64,7 @@ def faults(zsr, guests, folder):
     with live.System(zsr, path) as s:
         patiently(s.up)
         flow = Flow(s, guests)
+        a_gpus_memory(s, guests, flow, cuda)
         addresses(s, guests, flow)
         pauses(s, guests, flow)
         flow.end()
@@ -77,9 +78,21 @@ def faults(zsr, guests, folder):
         agents[h].wait()
 
 
-def create(s, name):
-    patiently(s.run, "flow", "create", name, "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--ring-size", "64KiB",
-              "--max-batch", "16KiB", "--rto", "40ms", "--poll-timeout", "40ms")
+def create(s, name, *more, code=0):
+    return patiently(lambda: s.run("flow", "create", name, "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--ring-size", "64KiB",
+                                   "--max-batch", "16KiB", "--rto", "40ms", "--poll-timeout", "40ms", *more, code=code))
+
+
+def a_gpus_memory(s, guests, flow, cuda):
+    """The kernel's NIC takes no dma-buf: a ring in a GPU's memory is refused with the reason, and nothing of its flow is left."""
+    guests["h1"].run("cat > /usr/lib/x86_64-linux-gnu/libcuda.so.1", open(cuda, "rb").read())
+    said = create(s, "gpu", "--memory", "h1=gpu:0", code=2)
+    left = s.json("flow", "list")
+    if not all(w in said for w in ("`h1`", "rxe0", "GPU 0 (stand-in 0", "takes no dma-buf", "memory: gpu:0:host")) or len(left) != 1:
+        raise Failed(f"a ring in a GPU's memory: {said} {left}")
+    flow.push()
+    flow.moved()
+    print(f"OK rxe: a ring in a GPU's memory: {said.strip().removeprefix('error: ')}", flush=True)
 
 
 def addresses(s, guests, flow):

@@ -12,6 +12,16 @@ pub(crate) const NOT_READY: c_int = 600;
 pub(crate) const CAN_EXPORT: c_int = 103;
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS`.
 pub(crate) const CAN_WRITE_WORDS: c_int = 122;
+/// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
+pub(crate) const CAN_SERVE_NICS: c_int = 110;
+/// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING`.
+pub(crate) const WRITES_ORDERING: c_int = 118;
+/// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: kernels of this GPU see a NIC's writes in order.
+pub(crate) const ORDERED_FOR_OWNER: c_int = 100;
+/// `CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED`.
+pub(crate) const CAN_DMA_BUF: c_int = 124;
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+pub(crate) const DMA_BUF: c_int = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub(crate) const DESCRIPTOR: c_int = 1;
 /// `CU_STREAM_NON_BLOCKING`: no order with the default stream, in which a program's kernels may run for ever.
@@ -49,11 +59,13 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
-    /// Memory of a device, whose descriptor can be handed to another process.
-    pub(crate) fn of(device: c_int) -> Self {
+    /// Memory of a device, whose descriptor can be handed to another process. `for_nics`: NICs may reach it, too
+    /// (`gpuDirectRDMACapable`).
+    pub(crate) fn of(device: c_int, for_nics: bool) -> Self {
         let pinned = 1;
         let location = Location::of(device);
-        Self { kind: pinned, handles: DESCRIPTOR, location, windows: std::ptr::null_mut(), flags: [0; 8] }
+        let flags = [0, u8::from(for_nics), 0, 0, 0, 0, 0, 0];
+        Self { kind: pinned, handles: DESCRIPTOR, location, windows: std::ptr::null_mut(), flags }
     }
 }
 
@@ -156,6 +168,7 @@ calls! {
     map = c"cuMemMap" (Address, usize, usize, Handle, u64);
     unmap = c"cuMemUnmap" (Address, usize);
     set_access = c"cuMemSetAccess" (Address, usize, *const Rights, usize);
+    range_handle = c"cuMemGetHandleForAddressRange" (*mut c_int, Address, usize, c_int, u64);
     host_alloc = c"cuMemHostAlloc" (*mut *mut u8, usize, c_uint);
     host_free = c"cuMemFreeHost" (*mut u8);
     stream_create = c"cuStreamCreate" (*mut Object, c_uint);

@@ -73,12 +73,7 @@ impl Gpu {
             (CAN_EXPORT, "hand its memory to another process"),
             (CAN_WRITE_WORDS, "write words of 64 bits in a stream"),
         ] {
-            let mut can = 0;
-            // SAFETY: the call writes one int.
-            gpu.done("cuDeviceGetAttribute", unsafe {
-                (gpu.calls.device_attribute)(&mut can, attribute, device)
-            })?;
-            if can == 0 {
+            if gpu.attribute(attribute)? == 0 {
                 return Err(format!(
                     "{gpu} or its driver can't {what}, as its rings need: write `memory: gpu:{number}:host`"
                 ));
@@ -99,6 +94,14 @@ impl Gpu {
     /// The GPU's UUID, by which the driver tells it from all others.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
+    }
+
+    /// What the driver says of the GPU's `attribute`.
+    pub(crate) fn attribute(&self, attribute: c_int) -> Result<c_int, String> {
+        let mut value = 0;
+        // SAFETY: the call writes one int.
+        let code = unsafe { (self.calls.device_attribute)(&mut value, attribute, self.device) };
+        self.done("cuDeviceGetAttribute", code).map(|()| value)
     }
 
     /// An error in words, if `code` is one with which the driver answered `call`.

@@ -4,12 +4,15 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use zsr_ring::memory::{Bus, ByteOrder, GpuPart, Memory, MemoryKey, Visibility};
 
 use crate::ITEMS_OFFSET;
-use crate::calls::{Address, DESCRIPTOR, Handle, OUT_OF_MEMORY, Properties, Rights, SMALLEST};
+use crate::calls::{
+    Address, CAN_DMA_BUF, CAN_SERVE_NICS, DESCRIPTOR, DMA_BUF, Handle, ORDERED_FOR_OWNER, OUT_OF_MEMORY,
+    Properties, Rights, SMALLEST, WRITES_ORDERING,
+};
 use crate::copies::Copies;
 use crate::gpu::Gpu;
 
@@ -21,6 +24,7 @@ pub struct GpuMemory {
     base: NonNull<u8>,
     len: usize,
     file: OwnedFd,
+    dma_buf: OnceLock<Result<OwnedFd, String>>,
     order: ByteOrder,
 }
 
@@ -35,7 +39,7 @@ impl GpuMemory {
     /// # Errors
     /// What is wrong, with the GPU, sizes, and what to do.
     pub fn create(gpu: &Arc<Gpu>, bytes: usize, order: ByteOrder) -> Result<Self, String> {
-        let properties = Properties::of(gpu.device);
+        let properties = Properties::of(gpu.device, gpu.attribute(CAN_SERVE_NICS)? != 0);
         let mut step = 0;
         // SAFETY: the call reads the properties and writes one number.
         let code = unsafe { (gpu.calls.granularity)(&mut step, &properties, SMALLEST) };
@@ -48,16 +52,12 @@ impl GpuMemory {
             OUT_OF_MEMORY => return Err(too_much(gpu, bytes, takes)),
             code => gpu.done("cuMemCreate", code).map(|()| Allocation { gpu, handle })?,
         };
-        let mut fd: c_int = -1;
         // SAFETY: the call writes a descriptor.
-        gpu.done("cuMemExportToShareableHandle", unsafe {
-            (gpu.calls.export)(&mut fd, handle.handle, DESCRIPTOR, 0)
-        })?;
-        if fd < 0 {
-            return Err(format!("{gpu} gives no descriptor of its memory"));
-        }
-        // SAFETY: a descriptor that the driver has made for us.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        let file = unsafe {
+            descriptor(gpu, "cuMemExportToShareableHandle", |fd| {
+                (gpu.calls.export)(fd, handle.handle, DESCRIPTOR, 0)
+            })
+        }?;
         let memory = Self::over(handle, file, (bytes, takes), bytes, order)?;
         memory.copies.zero()?;
         Ok(memory)
@@ -99,8 +99,48 @@ impl GpuMemory {
         let base = NonNull::new(std::ptr::without_provenance_mut(mapping.base as usize));
         let base = base.ok_or_else(|| format!("{gpu} has mapped address 0"))?;
         let copies = Copies::new(gpu, mapping.base, copied)?;
-        Ok(Self { copies, mapping, base, len, file, order })
+        Ok(Self { copies, mapping, base, len, file, dma_buf: OnceLock::new(), order })
     }
+
+    /// A dma-buf of all of the memory, for an RDMA device.
+    fn export(&self) -> Result<OwnedFd, String> {
+        let Mapping { gpu, base, bytes, .. } = &self.mapping;
+        if gpu.attribute(CAN_DMA_BUF)? == 0 {
+            return Err(
+                "its driver makes no dma-buf, which takes NVIDIA's open kernel modules and Linux 5.12"
+                    .to_owned(),
+            );
+        }
+        if gpu.attribute(WRITES_ORDERING)? < ORDERED_FOR_OWNER {
+            return Err("its kernels may see what a NIC has written in another order".to_owned());
+        }
+        gpu.within(|calls| {
+            // SAFETY: the call writes a descriptor of what is mapped.
+            unsafe {
+                descriptor(gpu, "cuMemGetHandleForAddressRange", |fd| {
+                    (calls.range_handle)(fd, *base, *bytes, DMA_BUF, 0)
+                })
+            }
+        })
+    }
+}
+
+/// The descriptor that `call`, named `name`, writes.
+///
+/// # Safety
+/// It writes one that nobody else closes.
+unsafe fn descriptor(
+    gpu: &Gpu,
+    name: &str,
+    call: impl FnOnce(*mut c_int) -> c_int,
+) -> Result<OwnedFd, String> {
+    let mut fd: c_int = -1;
+    gpu.done(name, call(&mut fd))?;
+    if fd < 0 {
+        return Err(format!("{gpu} gives no descriptor of its memory"));
+    }
+    // SAFETY: a descriptor that the driver has made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn too_much(gpu: &Gpu, bytes: usize, takes: usize) -> String {
@@ -189,8 +229,9 @@ unsafe impl Memory for GpuMemory {
         self.len
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::Processor
+    fn key(&self) -> Result<MemoryKey, String> {
+        let dma_buf = self.dma_buf.get_or_init(|| self.export()).as_ref().map_err(Clone::clone)?;
+        Ok(MemoryKey::DmaBuf { fd: dma_buf.as_raw_fd(), offset: 0 })
     }
 
     fn byte_order(&self) -> ByteOrder {

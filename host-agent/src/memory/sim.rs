@@ -154,8 +154,8 @@ unsafe impl Memory for Simulated {
         self.memory.len()
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::Processor
+    fn key(&self) -> Result<MemoryKey, String> {
+        Err("only soft NICs are at the bus of a simulation".to_owned())
     }
 
     fn byte_order(&self) -> ByteOrder {

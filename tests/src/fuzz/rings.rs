@@ -72,8 +72,8 @@ unsafe impl Memory for Heap {
         self.layout.size()
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::HostAddress
+    fn key(&self) -> Result<MemoryKey, String> {
+        Ok(MemoryKey::HostAddress)
     }
 
     fn byte_order(&self) -> ByteOrder {

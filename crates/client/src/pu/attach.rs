@@ -196,7 +196,7 @@ unsafe impl Memory for Leased {
         self.memory.len()
     }
 
-    fn key(&self) -> MemoryKey {
+    fn key(&self) -> Result<MemoryKey, String> {
         self.memory.key()
     }
 

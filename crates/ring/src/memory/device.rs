@@ -157,8 +157,8 @@ unsafe impl Memory for DeviceMemory {
         self.len
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::Processor
+    fn key(&self) -> Result<MemoryKey, String> {
+        Err("sysfs has no dma-buf of it".to_owned())
     }
 
     fn byte_order(&self) -> ByteOrder {

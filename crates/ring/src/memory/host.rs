@@ -177,8 +177,8 @@ unsafe impl Memory for HostMemory {
         self.len
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::HostAddress
+    fn key(&self) -> Result<MemoryKey, String> {
+        Ok(MemoryKey::HostAddress)
     }
 
     fn byte_order(&self) -> ByteOrder {

@@ -39,8 +39,6 @@ pub enum Visibility {
 pub enum MemoryKey {
     /// The address of [`Memory::base`] in this process.
     HostAddress,
-    /// None: only processors reach it, at [`Memory::base`].
-    Processor,
     /// A dma-buf exported by another device's driver.
     DmaBuf {
         /// File descriptor of the dma-buf, owned by the memory object.
@@ -105,8 +103,11 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What to hand to a NIC's registration call.
-    fn key(&self) -> MemoryKey;
+    /// What to hand to the registration call of an RDMA device. A soft NIC needs none.
+    ///
+    /// # Errors
+    /// Why RDMA devices can't reach it.
+    fn key(&self) -> Result<MemoryKey, String>;
     /// Byte order of the processing unit that owns this memory.
     fn byte_order(&self) -> ByteOrder;
     /// How stores become visible to the NIC and back.

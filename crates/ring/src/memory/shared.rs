@@ -99,8 +99,8 @@ unsafe impl Memory for SharedMemory {
         self.len
     }
 
-    fn key(&self) -> MemoryKey {
-        MemoryKey::HostAddress
+    fn key(&self) -> Result<MemoryKey, String> {
+        Ok(MemoryKey::HostAddress)
     }
 
     fn byte_order(&self) -> ByteOrder {

@@ -91,6 +91,23 @@ pub(super) fn register(device: &str, bytes: usize, limit: Option<u64>, source: &
     }
 }
 
+/// The device has no way to this memory.
+pub(super) fn unreachable(device: &str, memory: &str, why: &str) -> NicError {
+    invalid(format!(
+        "RDMA device {device} can't reach {memory}: {why}. Give the host a soft NIC, or its rings other memory (`memory: host`; \
+         for kernels of GPU 0 `memory: gpu:0:host`)"
+    ))
+}
+
+/// Registering a dma-buf of `bytes` bytes failed.
+pub(super) fn register_dma_buf(device: &str, memory: &str, bytes: usize, source: &io::Error) -> NicError {
+    let why = match source.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => "its driver takes no dma-buf".to_owned(),
+        _ => format!("registering {bytes} bytes of it as a dma-buf failed: {source}"),
+    };
+    unreachable(device, memory, &why)
+}
+
 /// Making a queue pair failed.
 pub(super) fn queue_pair(device: &str, have: usize, max: i32, source: &io::Error) -> NicError {
     match source.raw_os_error() {

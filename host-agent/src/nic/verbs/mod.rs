@@ -237,25 +237,17 @@ impl Steps for &VerbsNic {
     fn register(&mut self, memory: Arc<dyn Memory>) -> Result<Rkey, NicError> {
         let mut objects = self.present()?;
         let (base, len) = (memory.base().as_ptr(), memory.len());
-        let region = match memory.key() {
+        let key =
+            memory.key().map_err(|why| error::unreachable(&self.choice.device, &memory.describe(), &why))?;
+        let region = match key {
             // SAFETY: the memory is valid, and stays so in the table until the region is gone.
             MemoryKey::HostAddress => unsafe {
                 (self.verbs.reg_mr_iova)(objects.pd, base.cast(), len, 0, REMOTE)
             },
-            MemoryKey::Processor => {
-                return Err(error::invalid(format!(
-                    "RDMA device {} can't reach {}, which has no dma-buf: give the host a soft NIC, or write `memory: host`",
-                    self.choice.device,
-                    memory.describe()
-                )));
-            }
             MemoryKey::DmaBuf { fd, offset } => {
                 let Some(reg_dmabuf_mr) = self.verbs.reg_dmabuf_mr else {
-                    return Err(error::invalid(format!(
-                        "RDMA device {}: this libibverbs can't register a dma-buf ({}): install rdma-core 34 or newer",
-                        self.choice.device,
-                        memory.describe()
-                    )));
+                    let why = "this libibverbs can't register a dma-buf: install rdma-core 34 or newer";
+                    return Err(error::unreachable(&self.choice.device, &memory.describe(), why));
                 };
                 // SAFETY: as above; the memory owns the descriptor.
                 unsafe { reg_dmabuf_mr(objects.pd, offset, len, 0, fd, REMOTE) }
@@ -263,7 +255,11 @@ impl Steps for &VerbsNic {
         };
         if region.is_null() {
             let source = io::Error::last_os_error();
-            return Err(error::register(&self.choice.device, len, memlock_limit(), &source));
+            let device = &self.choice.device;
+            return Err(match key {
+                MemoryKey::HostAddress => error::register(device, len, memlock_limit(), &source),
+                MemoryKey::DmaBuf { .. } => error::register_dma_buf(device, &memory.describe(), len, &source),
+            });
         }
         // SAFETY: not null, so it begins like this.
         let rkey = Rkey(unsafe { (*region).rkey });
