@@ -112,7 +112,8 @@ impl Captures {
                 let (links, running, alive) = (links.clone(), running.clone(), alive.clone());
                 let troubles = troubles.clone();
                 tokio::spawn(async move {
-                    if let Ok(Some((stream, reader))) = admit(stream, &links, &troubles, &running).await {
+                    let admitted = admit(stream, alive, &links, &troubles, &running).await;
+                    if let Ok(Some((stream, reader, alive))) = admitted {
                         let thread = std::thread::Builder::new().name("zsr-capture".into());
                         // Without a thread the client finds the connection closed.
                         let _ = thread.spawn(move || {
@@ -135,22 +136,23 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Takes no more captures, and waits a moment until those under way have sent what they had. The ports must be gone
-    /// by now.
-    pub(super) fn end(self) {
+    /// Takes no more captures, and waits a moment until those under way have sent what they had: whether they have. The ports must
+    /// be gone by now.
+    pub(super) fn end(self) -> bool {
         self.task.abort();
         // Nobody sends anything: the last sender's end is what is waited for.
-        let _ = self.ended.recv_timeout(LAST);
+        self.ended.recv_timeout(LAST) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 
-/// Reads what a client wants, and attaches its reader.
+/// Reads what a client wants, and attaches its reader. The end of the process waits for `alive`.
 async fn admit(
     stream: tokio::net::UnixStream,
+    alive: mpsc::Sender<()>,
     links: &[(LinkName, TapPoint)],
     troubles: &Troubles,
     running: &std::sync::Arc<()>,
-) -> io::Result<Option<(UnixStream, TapReader)>> {
+) -> io::Result<Option<(UnixStream, TapReader, mpsc::Sender<()>)>> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     let mut limited = (&mut stream).take(LONGEST_REQUEST);
@@ -161,6 +163,8 @@ async fn admit(
     let mut stream = stream.into_inner();
     let (answer, reader) = match serde_json::from_str::<Request>(&line) {
         Ok(request) if request.troubles => {
+            // Who asks for them does so for as long as the process is there.
+            drop(alive);
             troubles.serve(&mut stream).await?;
             return Ok(None);
         }
@@ -173,7 +177,7 @@ async fn admit(
     let Some(reader) = reader else { return Ok(None) };
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
-    Ok(Some((stream, reader)))
+    Ok(Some((stream, reader, alive)))
 }
 
 /// `holders` of the count of captures: the task that accepts them, this request, and each capture.
@@ -412,5 +416,23 @@ impl Stopper {
     pub fn stop(&self) {
         // Fails only where the other side is gone, which is an end as well.
         let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_process_does_not_wait_for_who_watches_its_troubles() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("captures");
+        let serving = Captures::default().serve(UnixListener::bind(&path).unwrap());
+        let mut watching = BufReader::new(tokio::net::UnixStream::connect(&path).await.unwrap());
+        let request = Request { troubles: true, ..Request::default() };
+        let line = serde_json::to_string(&request).unwrap() + "\n";
+        watching.write_all(line.as_bytes()).await.unwrap();
+        assert_ne!(watching.read_line(&mut String::new()).await.unwrap(), 0);
+        assert!(tokio::task::spawn_blocking(|| serving.end()).await.unwrap());
     }
 }
