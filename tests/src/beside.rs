@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use super::cargo;
 
-/// The program `name` of a `kind`, `bin` or `example`, built as this program was and into the same folder. Blocks until it is.
+/// The program `name` of a `kind`, `bin` or `example`, built as this program was and into the same folder. Blocks until it is. On a machine
+/// without cargo, `ZSR_BUILT` names a folder in which it lies.
 ///
 /// # Panics
 /// When it does not build.
 pub fn beside(kind: &str, name: &str) -> PathBuf {
+    if let Some(built) = std::env::var_os("ZSR_BUILT") {
+        return Path::new(&built).join(name);
+    }
     let own = std::env::current_exe().expect("this program's own path");
     let folder = own.parent().and_then(Path::parent).expect("TARGET/PROFILE/deps/PROGRAM");
     let mut build = cargo();
