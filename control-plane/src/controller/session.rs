@@ -227,6 +227,10 @@ impl Controller {
             End::Ended(e) => {
                 let why = format!("switch `{name}` has ended its session");
                 self.session_lost(EventKind::SessionLost, &format!("{why}: {e}"));
+                // Whether its successor in the same place is quick, nobody knows.
+                if matches!(e, ClientError::ShuttingDown { .. }) && self.0.base.choices.len() > 1 {
+                    self.switch_lost(&why).await;
+                }
                 why
             }
         };
@@ -334,6 +338,8 @@ impl Controller {
     async fn switch_lost(&self, why: &str) {
         self.set_reach(Reach::Gone(why.to_owned()));
         self.0.events.emit(EventKind::SwitchLost, of_host("", why));
+        // Whoever has the client now may be waiting for the switch.
+        self.session().reader.give_up();
         // If it is still there, the session that is to come must not find this one.
         self.0.work.lock().await.switch.hang_up();
     }

@@ -1,5 +1,6 @@
 //! A switch, reached through P4Runtime and nothing else.
 
+use super::given_up::GivenUp;
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -67,6 +68,14 @@ pub enum ClientError {
         /// The server's words, with the first failing update.
         message: String,
     },
+    /// The server has ended the session, since its process ends.
+    #[error("switch `{switch}`: {message}")]
+    ShuttingDown {
+        /// Name of the switch.
+        switch: String,
+        /// The server's words.
+        message: String,
+    },
     /// No answer in time.
     #[error("switch `{switch}`: it did not answer within {seconds} s")]
     Silent {
@@ -97,6 +106,7 @@ pub struct P4RuntimeSession {
     pub(super) device_id: u64,
     election_id: u128,
     pub(super) rpc: P4RuntimeClient<Channel>,
+    pub(super) given_up: GivenUp,
     requests: mpsc::Sender<rt::StreamMessageRequest>,
     responses: Option<tonic::Streaming<rt::StreamMessageResponse>>,
 }
@@ -166,6 +176,7 @@ impl P4RuntimeSession {
                 device_id,
                 election_id,
                 rpc,
+                given_up: GivenUp::new(),
                 requests,
                 responses: Some(responses),
             });
@@ -223,7 +234,8 @@ impl P4RuntimeSession {
             };
             // It is not known how many of them have happened.
             let silent = |_| ClientError::Silent { switch: self.name.clone(), seconds: ANSWER.as_secs() };
-            let result = tokio::time::timeout(ANSWER, self.rpc.write(request)).await.map_err(silent)?;
+            let answer = tokio::time::timeout(ANSWER, self.rpc.write(request));
+            let result = self.given_up.unless(&self.name, answer).await?.map_err(silent)?;
             result.map_err(|e| self.refused("writing table entries", &e))?;
         }
         Ok(())
@@ -284,10 +296,15 @@ impl P4RuntimeDigests {
     /// The session is over, or another controller is primary.
     pub async fn next(&mut self) -> Result<Vec<Vec<u64>>, ClientError> {
         while let Some(message) = self.responses.next().await {
-            let message = message.map_err(|e| ClientError::Refused {
-                switch: self.name.clone(),
-                what: "the stream".into(),
-                message: explain(&e),
+            let message = message.map_err(|e| {
+                let (switch, message) = (self.name.clone(), explain(&e));
+                match e.code() {
+                    // A connection that broke has a source.
+                    tonic::Code::Unavailable if std::error::Error::source(&e).is_none() => {
+                        ClientError::ShuttingDown { switch, message }
+                    }
+                    _ => ClientError::Refused { switch, what: "the stream".into(), message },
+                }
             })?;
             let list = match message.update {
                 Some(rt::stream_message_response::Update::Digest(list)) => list,

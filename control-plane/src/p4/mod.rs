@@ -3,6 +3,7 @@
 pub mod artifacts;
 pub mod client;
 mod clock;
+mod given_up;
 #[path = "../../../p4/artifacts/names.rs"]
 pub mod names;
 pub mod reader;

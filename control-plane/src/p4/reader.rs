@@ -1,6 +1,7 @@
 //! Reading a switch back: entries, groups, counters. Reading needs no primary, so any number of readers may do it.
 
 use super::client::{ClientError, P4RuntimeSession, explain};
+use super::given_up::GivenUp;
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -20,6 +21,7 @@ pub struct P4RuntimeReader {
     name: String,
     device_id: u64,
     rpc: P4RuntimeClient<Channel>,
+    given_up: GivenUp,
 }
 
 /// One cell of a counter.
@@ -34,7 +36,8 @@ pub struct Cell {
 impl P4RuntimeSession {
     /// Reads the same switch over the same connection.
     pub fn reader(&self) -> P4RuntimeReader {
-        P4RuntimeReader { name: self.name.clone(), device_id: self.device_id, rpc: self.rpc.clone() }
+        let (rpc, given_up) = (self.rpc.clone(), self.given_up.clone());
+        P4RuntimeReader { name: self.name.clone(), device_id: self.device_id, rpc, given_up }
     }
 }
 
@@ -52,7 +55,12 @@ impl P4RuntimeReader {
         let channel = address.connect(|endpoint| endpoint).await;
         let channel = channel.map_err(|e| ClientError::no_connection(name, &address, &e))?;
         let rpc = P4RuntimeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        Ok(P4RuntimeReader { name: name.into(), device_id, rpc })
+        Ok(P4RuntimeReader { name: name.into(), device_id, rpc, given_up: GivenUp::new() })
+    }
+
+    /// Ends what waits for an answer over this connection, now and from now on, with [`ClientError::Lost`]: the switch hangs.
+    pub fn give_up(&self) {
+        self.given_up.give_up();
     }
 
     /// The cookie of the switch's pipeline (`Some(None)`: it has none); `None`: the switch has no pipeline.
@@ -75,7 +83,8 @@ impl P4RuntimeReader {
             device_id: self.device_id,
             response_type: wanted.into(),
         };
-        match self.rpc.clone().get_forwarding_pipeline_config(request).await {
+        let mut rpc = self.rpc.clone();
+        match self.given_up.unless(&self.name, rpc.get_forwarding_pipeline_config(request)).await? {
             Ok(answer) => Ok(answer.into_inner().config),
             Err(e) if e.code() == tonic::Code::FailedPrecondition => Ok(None),
             Err(e) => Err(self.refused("asking for its program", &e)),
@@ -148,6 +157,10 @@ impl P4RuntimeReader {
 
     /// Everything that `entities` ask for, in their order.
     pub async fn read(&self, entities: impl Iterator<Item = Entity>) -> Result<Vec<Entity>, ClientError> {
+        self.given_up.unless(&self.name, self.read_all(entities)).await?
+    }
+
+    async fn read_all(&self, entities: impl Iterator<Item = Entity>) -> Result<Vec<Entity>, ClientError> {
         let mut entities = entities.map(|e| rt::Entity { entity: Some(e) }).peekable();
         let mut out = Vec::new();
         while entities.peek().is_some() {

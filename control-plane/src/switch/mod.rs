@@ -259,6 +259,13 @@ impl SwitchClient {
 }
 
 impl SwitchReader {
+    /// Ends what waits for an answer over this connection, now and from now on: the switch hangs. Calls of BF Runtime go on to wait.
+    pub fn give_up(&self) {
+        if let Reader::P4Runtime(reader) = &self.reader {
+            reader.give_up();
+        }
+    }
+
     /// Connects to v1model switch `name`.
     ///
     /// # Errors
