@@ -18,7 +18,7 @@ impl GivenUp {
         self.0.send_replace(true);
     }
 
-    /// What `call` comes to.
+    /// The answer to `call`.
     ///
     /// # Errors
     /// [`ClientError::Lost`], as soon as `switch` is given up.

@@ -106,7 +106,7 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     /// What to hand to the registration call of an RDMA device. A soft NIC needs none.
     ///
     /// # Errors
-    /// Why RDMA devices can't reach it.
+    /// The reason why RDMA devices can't reach it.
     fn key(&self) -> Result<MemoryKey, String>;
     /// Byte order of the processing unit that owns this memory.
     fn byte_order(&self) -> ByteOrder;
