@@ -115,6 +115,11 @@ impl Controller {
         self.0.reach.borrow().clone()
     }
 
+    /// What tells the present session with a switch from those before it; `None` while there is none.
+    pub(super) fn session_number(&self) -> Option<(usize, u128)> {
+        self.is_open().then(|| (self.0.base.active(), self.session().election_id))
+    }
+
     pub(super) fn is_open(&self) -> bool {
         *self.0.reach.borrow() == Reach::Open
     }
@@ -143,13 +148,21 @@ impl Controller {
         underway.turn(&self.0.work).await
     }
 
-    /// Waits for a session that is being begun, on behalf of the change that is `underway`.
+    /// Waits for a session that is being begun, or for a standby that takes over, on behalf of the change that is `underway`.
     pub(super) async fn await_session(&self, underway: &UnderWay<'_>) {
-        if let Reach::Lost(why) = self.reach() {
-            underway.waits_for(format!("the switch: {why}"));
-            self.reachable(PATIENCE).await;
-            underway.waits_for("");
-        }
+        let has_standby = self.0.base.choices.len() > 1;
+        let (Reach::Lost(why) | Reach::Gone(why)) = self.reach() else { return };
+        underway.waits_for(format!("the switch: {why}"));
+        let mut reach = self.0.reach.subscribe();
+        let known = reach.wait_for(|reach| match reach {
+            Reach::Open => true,
+            Reach::Lost(_) => false,
+            // Somebody has to start one first.
+            Reach::Gone(_) => !has_standby,
+        });
+        // Whoever waits is told what there is, in time or not.
+        let _ = tokio::time::timeout(PATIENCE, known).await.map(drop);
+        underway.waits_for("");
     }
 
     /// The right to change something, for a caller who is told if there is no session.

@@ -22,9 +22,11 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 /// So many at most: agents have to answer in time for all of their rings.
 const AT_ONCE: usize = 64;
+/// How often a flow comes or goes with another switch, when the one before went away in the middle of it.
+const SWITCHES: usize = 3;
 
 /// What a caller asks for: a flow that comes, or one that goes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Wish {
     /// A flow is to be there.
     Come(Box<NewFlow>),
@@ -82,7 +84,7 @@ impl Queue {
 }
 
 impl Controller {
-    /// Carries out `wish`, with all others that wait for a turn.
+    /// Carries out `wish`, with all others that wait for a turn; with the switch's successor, if the switch goes away meanwhile.
     ///
     /// # Errors
     /// Why not; then nothing was changed.
@@ -91,6 +93,21 @@ impl Controller {
         underway: &UnderWay<'_>,
         wish: Wish,
     ) -> Result<(), ControllerError> {
+        for _ in 1..SWITCHES {
+            let before = self.session_number();
+            match self.carry_out_in_turn(underway, wish.clone()).await {
+                // An agent that does not answer would not answer then either.
+                Err(refusal)
+                    if refusal.kind == ErrorKind::Unavailable
+                        && before.is_some()
+                        && before != self.session_number() => {}
+                done => return done,
+            }
+        }
+        self.carry_out_in_turn(underway, wish).await
+    }
+
+    async fn carry_out_in_turn(&self, underway: &UnderWay<'_>, wish: Wish) -> Result<(), ControllerError> {
         let ended =
             || ControllerError::new(ErrorKind::Internal, "the change that this one was part of ended early");
         // Nobody is refused for want of a session by one who has waited longer for it.

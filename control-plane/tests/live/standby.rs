@@ -161,6 +161,26 @@ fn a_switch_that_hung_and_goes_on_harms_nothing() {
 }
 
 #[test]
+fn flows_come_and_go_though_the_switch_hangs_meanwhile() {
+    let system = System::up(TOPOLOGY);
+    system.well(&["flow", "create", "goes", "-p", "h1", "-c", "h2"]);
+    let first = system.pid("switch");
+    signal(first, "-STOP");
+    let (mut goes, _) = system.start(&["flow", "delete", "goes"]);
+    system.well(&["flow", "create", "comes", "-p", "h1", "-c", "h2"]);
+    assert!(goes.wait().expect("it ends").success());
+    assert_eq!(processes(&system).0, "switch.s2");
+    signal(first, "-CONT");
+    let (mut consumer, mut lines) = system.start(&["consume", "comes"]);
+    let (mut producer, _) = system.start(&["produce", "comes"]);
+    say(&mut producer, "x\n");
+    assert_eq!(line(&mut lines), "x");
+    drop(producer.stdin.take());
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    system.down();
+}
+
+#[test]
 fn a_controller_that_starts_anew_finds_the_switch_that_moves_the_flows() {
     let system = System::up(TOPOLOGY);
     let mut events = system.events();
