@@ -13,6 +13,9 @@ const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 /// Who asks whether an address is free, or for one, has none yet (0.0.0.0; RFC 5227, RFC 2131).
 const NO_ADDRESS: u32 = 0;
+/// Number of the copies of a flooded frame, of which a Tofino leaves out the one at the frame's own port (p4/arch/tna/main.p4: `FLOODED`).
+/// No worker and no connection has it.
+const FLOODED: u32 = 0xffff;
 
 pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
     let switch = &topology.switches[0];
@@ -95,7 +98,7 @@ pub(super) fn replication(topology: &Topology) -> Vec<rt::PacketReplicationEngin
             ..Default::default()
         })),
     });
-    let flood = group(GROUP_FLOOD, ports().map(|p| (p, 1)));
+    let flood = group(GROUP_FLOOD, ports().map(|p| (p, FLOODED)));
     sessions.chain([flood]).chain(pipes::groups(topology.switches[0].pipes)).collect()
 }
 

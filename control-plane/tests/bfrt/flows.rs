@@ -310,6 +310,10 @@ fn set_up(rig: &Rig) {
         Chip::Tofino => assert!(loops == [136, 144] && ways == [136, 144].repeat(8), "{loops:?} {ways:?}"),
         Chip::Tofino2 => assert!(loops.is_empty() && ways.is_empty()),
     }
+    // What a flood's node has, no other has: its copies alone are pruned.
+    let nodes = rig.recorder.held("$pre.node").into_iter();
+    let floods = nodes.filter(|(_, _, node)| number(node, "$MULTICAST_RID") == 0xffff);
+    assert_eq!(floods.map(|(node, ..)| node[0]).collect::<Vec<_>>(), [2 << 16 | 0xffff]);
     for (session, action, data) in rig.recorder.held("$mirror.cfg") {
         let port = number(&data, "$ucast_egress_port");
         // A Tofino 2 has 255 sessions: 64 ports of cables in each pipe, from 8 on.

@@ -122,7 +122,7 @@ struct report_t {
 #define STRIP_ATOMIC
 #define EMIT_ATOMIC
 #endif
-// What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`.
+// What both layouts of ingress do: leave nothing of the packet, emit all of it, pack a `report_t`, keep a flood from its origin.
 #define STRIP \
         hdr.ethernet.setInvalid(); \
         hdr.vlan.setInvalid(); \
@@ -154,6 +154,12 @@ struct report_t {
         m.c.setValid(); \
         m.c.mark = 0x7f; \
         m.c.port = m.port;
+// A flooded frame does not go back to where it came from: a copy is left out whose node has this number, at the port that the exclusion
+// id stands for. The driver takes such ids up to 287, so a port has its pipe's number and the lower bits of its own there.
+const bit<16> FLOODED = 0xffff;
+#define EXCLUDE \
+        tm.rid = FLOODED; \
+        tm.level2_exclusion_id = 1w0 ++ ig.ingress_port[8:7] ++ ig.ingress_port[5:0];
 #define REPORT \
         { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, \
           m.consumer_psn }

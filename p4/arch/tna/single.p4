@@ -60,9 +60,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, in ingress_intrinsic_m
         if (m.b.event == EV_LOOK) { m.g.setValid(); }
         tm.ucast_egress_port = m.out_port;
         tm.mcast_grp_a = m.out_group;
-        // A flooded frame does not go back to where it came from. The driver takes exclusion ids up to 287, so a port has its pipe's
-        // number and the lower bits of its own there.
-        tm.level2_exclusion_id = 1w0 ++ ig.ingress_port[8:7] ++ ig.ingress_port[5:0];
+        EXCLUDE
     }
 }
 
