@@ -239,7 +239,11 @@ impl BfRuntime for Recorder {
                     let _ = answers.send(Err(Status::invalid_argument(refused))).await;
                     return;
                 }
-                own.state().stream = Some(answers.clone());
+                {
+                    // Its forerunner's last requests may still come.
+                    let mut state = own.state();
+                    (state.stream, state.bound) = (Some(answers.clone()), false);
+                }
                 if let Some(driver) = &own.driver {
                     // It answers by itself.
                     let update = Some(bf::stream_message_request::Update::Subscribe(subscribe));
@@ -256,7 +260,7 @@ impl BfRuntime for Recorder {
             let mut state = own.state();
             // Only the one who has subscribed leaves a place.
             if state.stream.as_ref().is_some_and(|s| s.same_channel(&answers)) {
-                (state.stream, state.bound) = (None, false);
+                state.stream = None;
                 state.note(Exchange::Goes);
             }
         });
