@@ -130,8 +130,13 @@ impl Controller {
 
     /// Waits up to `time` for a session that is being begun.
     async fn reachable(&self, time: Duration) {
+        self.reach_is(time, |reach| !matches!(reach, Reach::Lost(_))).await;
+    }
+
+    /// Waits up to `time` until the switch can be reached as `wanted`.
+    async fn reach_is(&self, time: Duration, wanted: impl FnMut(&Reach) -> bool) {
         let mut reach = self.0.reach.subscribe();
-        let known = reach.wait_for(|reach| !matches!(reach, Reach::Lost(_)));
+        let known = reach.wait_for(wanted);
         // Whoever waits is told what there is, in time or not.
         let _ = tokio::time::timeout(time, known).await.map(drop);
     }
@@ -153,15 +158,13 @@ impl Controller {
         let has_standby = self.0.base.choices.len() > 1;
         let (Reach::Lost(why) | Reach::Gone(why)) = self.reach() else { return };
         underway.waits_for(format!("the switch: {why}"));
-        let mut reach = self.0.reach.subscribe();
-        let known = reach.wait_for(|reach| match reach {
+        let settled = |reach: &Reach| match reach {
             Reach::Open => true,
             Reach::Lost(_) => false,
             // Somebody has to start one first.
             Reach::Gone(_) => !has_standby,
-        });
-        // Whoever waits is told what there is, in time or not.
-        let _ = tokio::time::timeout(PATIENCE, known).await.map(drop);
+        };
+        self.reach_is(PATIENCE, settled).await;
         underway.waits_for("");
     }
 
