@@ -1,12 +1,12 @@
 // Packets that the switch makes itself: READ requests, probes, CNPs, tail WRITEs, commit records, tickets. All of the
-// packet is new.
-control Compose(inout headers_t hdr, inout meta_t m) {
+// packet is new. If not `whole`, no CNPs, tail WRITEs or tickets.
+control Compose(inout headers_t hdr, inout meta_t m)(bool whole) {
     Swap() swap_counter;
     Swap() swap_head;
     Swap() swap_flags;
     Swap() swap_id;
     Swap() swap_tail;
-    IcrcOwn() icrc_own;
+    IcrcOwn(whole) icrc_own;
 
     action headers() {
         hdr.internal.setInvalid();
@@ -134,7 +134,7 @@ control Compose(inout headers_t hdr, inout meta_t m) {
         kinds.apply();
         // Behind `kinds`, beside what else waits for it: in front of it, it would cost a stage.
         if (m.b.kind != OUT_CNP && m.b.kind != OUT_TICKET) { ask_for_ack(); }
-        if (hdr.word.isValid()) {
+        if (whole && hdr.word.isValid()) {
             if (m.peer_swap == 1) { swap_counter.apply(hdr.word.counter); }
         } else if (hdr.commit.isValid()) {
             if (m.b.last == 1) { closed(); }

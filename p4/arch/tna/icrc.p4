@@ -69,7 +69,7 @@ control IcrcAfter(inout headers_t hdr, inout meta_t m) {
 }
 
 // The whole ICRC of a packet that the switch makes.
-control IcrcOwn(inout headers_t hdr, inout meta_t m) {
+control IcrcOwn(inout headers_t hdr, inout meta_t m)(bool whole) {
     POLYNOMIAL;
     CRC32(read);
     CRC32(tail);
@@ -86,9 +86,9 @@ control IcrcOwn(inout headers_t hdr, inout meta_t m) {
             m.crc_new = ticket.get({ ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });
         } else
 #endif
-        if (!hdr.word.isValid() && !hdr.commit.isValid()) {
+        if ((!whole || !hdr.word.isValid()) && !hdr.commit.isValid()) {
             m.crc_new = read.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length });
-        } else if (hdr.word.isValid()) {
+        } else if (whole && hdr.word.isValid()) {
             m.crc_new = tail.get({ ICRC_HEADERS, hdr.reth.va_hi, hdr.reth.va_lo, hdr.reth.rkey, hdr.reth.length,
                                    hdr.word.counter, hdr.word.flags });
         } else {

@@ -67,6 +67,10 @@ header intrinsic_start_t {
 
 // In front of a packet that crosses to another pipe: where it came in. No frame of the switch's own begins with these bits.
 const bit<8> CROSSED = 0xfe;
+const bit<7> CROSSED_MARK = 0x7f;
+// The same of a packet that has not been at Arrival (folded.p4).
+const bit<8> GUEST = 0xfc;
+const bit<7> GUEST_MARK = 0x7e;
 header crossing_t {
     bit<7>   mark;
     PortId_t port;
@@ -77,12 +81,14 @@ header fill_t {
     bit<16> bytes;
 }
 
-// What one half of ingress tells the other, beside `bridge_t`. With that the shortest frame, so that nothing pads it.
+// What one half of ingress tells the other, beside `bridge_t`. With that the shortest frame, so that nothing pads it. Its second byte
+// tells it from a bridge header: it is OUT_DROP, and what is dropped goes to no port of the next pipe. (With a number of its own the
+// compiler finds no containers.)
 header handed_t {
     event_t event;
+    kind_t  kind;
     phase_t phase;
     role_t  role;
-    bit<8>  pad;
     bit<16> received_qp;
     bit<16> index;
     bit<32> member_bit;
@@ -152,14 +158,14 @@ struct report_t {
         pkt.emit(hdr.icrc);
 #define CROSS \
         m.c.setValid(); \
-        m.c.mark = 0x7f; \
+        m.c.mark = CROSSED_MARK; \
         m.c.port = m.port;
 // A flooded frame does not go back to where it came from: a copy is left out whose node has this number, at the port that the exclusion
 // id stands for. The driver takes such ids up to 287, so a port has its pipe's number and the lower bits of its own there.
 const bit<16> FLOODED = 0xffff;
 #define EXCLUDE \
         tm.rid = FLOODED; \
-        tm.level2_exclusion_id = 1w0 ++ ig.ingress_port[8:7] ++ ig.ingress_port[5:0];
+        tm.level2_exclusion_id = 1w0 ++ m.port[8:7] ++ m.port[5:0];
 #define REPORT \
         { m.report, m.aeth, m.tries, m.b.word, m.b.head, m.b.worker, m.b.producer, m.received_qp, m.role, m.g.phase, \
           m.consumer_psn }
@@ -169,100 +175,23 @@ const bit<16> FLOODED = 0xffff;
 #include "single.p4"
 #endif
 
-// Whole containers for what ingress hands over.
-@pa_container_size("egress", "m.b.event", 8)
-@pa_container_size("egress", "m.b.kind", 8)
-@pa_container_size("egress", "m.b.worker", 16)
-@pa_container_size("egress", "m.b.qp", 16)
-@pa_container_size("egress", "m.b.flow", 16)
-@pa_container_size("egress", "m.b.next", 16)
-@pa_container_size("egress", "m.b.hops", 16)
-@pa_container_size("egress", "m.b.frags", 32)
-@pa_container_size("egress", "m.b.length", 32)
-@pa_container_size("egress", "m.b.word", 32)
-@pa_container_size("egress", "m.b.time", 32)
-@pa_container_size("egress", "m.b.psn", 32)
-@pa_container_size("egress", "m.b.last", 8)
-@pa_container_size("egress", "m.b.first", 8)
-@pa_container_size("egress", "m.b.group", 16)
-@pa_container_size("egress", "m.b.address", 32)
-@pa_container_size("egress", "m.g.phase", 8)
-@pa_container_size("egress", "m.g.settings", 8)
-@pa_container_size("egress", "m.g.blocked", 8)
-@pa_container_size("egress", "m.g.late", 8)
-@pa_container_size("egress", "m.g.ask_producer", 8)
-@pa_container_size("egress", "m.g.ask_consumer", 8)
-@pa_container_size("egress", "m.g.producer_head", 32)
-@pa_container_size("egress", "m.g.producer_tail", 32)
-@pa_container_size("egress", "m.g.consumer_tail", 32)
-@pa_container_size("egress", "m.g.head", 32)
-@pa_container_size("egress", "m.g.debt", 32)
-@pa_container_size("egress", "m.g.refill_at", 32)
-control EgressShell(inout headers_t hdr, inout meta_t m, in egress_intrinsic_metadata_t eg,
-                    in egress_intrinsic_metadata_from_parser_t prsr,
-                    inout egress_intrinsic_metadata_for_deparser_t dprsr,
-                    inout egress_intrinsic_metadata_for_output_port_t oport) {
-    ZsrEgress() zsr;
-    CountEgress() count_egress;
-
-    // The copy of a last fragment becomes the commit right behind it.
-    action commit() {
-        m.b.event = EV_NONE;
-        m.b.kind = OUT_COMMIT;
-        m.b.last = 0;
-        m.b.qp = m.copy.qp;
-        m.b.producer = m.copy.producer;
-        m.b.psn = m.copy.psn + ONE_PACKET;
-        m.b.head = m.copy.head;
-        m.b.producer_tail = m.copy.producer_tail;
-    }
-    action copy() {
-        dprsr.mirror_type = 1;
-        m.copy.setValid();
-        m.copy.kind = COMMIT_COPY;
-        m.copy.pad = 0;
-        m.copy.qp = m.b.qp;
-        m.copy.producer = m.b.producer;
-        m.copy.pad_2 = 0;
-        m.copy.psn = m.b.psn;
-        m.copy.head = m.b.head;
-        m.copy.producer_tail = m.b.producer_tail;
-    }
-    // Behind an Ethernet header it is an internal packet for the next pass.
-    action stay() {
-        m.internal = 1;
-        hdr.ethernet.setValid();
-        hdr.ethernet.dst = 0;
-        hdr.ethernet.src = 0;
-        hdr.ethernet.ether_type = ETHERTYPE_INTERNAL;
-    }
-    action leave() { m.b.setInvalid(); }
-    // The ICRC does not cover it.
-    action mark() { hdr.ipv4.tos = hdr.ipv4.tos | ECN_CAPABLE; }
-    apply {
-        if (m.copy.isValid()) { commit(); }
-        // A replica's number says whom it is for.
-        else if (m.b.group != 0) {
-            if (m.b.event == EV_TICK) { m.b.worker = eg.egress_rid; }
-            else { m.b.qp = eg.egress_rid; }
-        }
-        if (m.b.kind == OUT_RECIRCULATE || m.b.kind == OUT_FANOUT) { stay(); }
-        else {
-            leave();
-            if (m.b.kind == OUT_DATA && m.b.last == 1) { copy(); }
-        }
-        if (m.b.kind == OUT_DATA && eg.deq_qdepth[18:10] != 0) {     // 1,024 cells of 80 bytes and more
-            if (hdr.ipv4.tos[1:0] != 0) { mark(); }
-        }
-        zsr.apply(hdr, m);
-        count_egress.apply(m);
-        if (m.b.kind == OUT_DROP) { dprsr.drop_ctl = 1; }
-    }
-}
+#define EGRESS_PARSER EgressParser
+#define EGRESS_SHELL EgressShell
+#define WHOLE true
+#include "egress.p4"
 
 Pipeline(IngressParser(), IngressShell(), IngressDeparser(), EgressParser(), EgressShell(), EgressDeparser()) pipe;
 #ifdef ZSR_FOLDED
-Pipeline(FoldParser(), FoldIngressShell(), FoldDeparser(), PassParser(), PassShell(), PassDeparser()) fold;
+#undef EGRESS_PARSER
+#undef EGRESS_SHELL
+#undef WHOLE
+#define EGRESS_PARSER FoldEgressParser
+#define EGRESS_SHELL FoldEgressShell
+#define WHOLE false
+#define EGRESS_PASSES
+#include "egress.p4"
+
+Pipeline(FoldParser(), FoldIngressShell(), FoldDeparser(), FoldEgressParser(), FoldEgressShell(), EgressDeparser()) fold;
 Switch(pipe, fold) main;
 #else
 Switch(pipe) main;

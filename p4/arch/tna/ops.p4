@@ -6,7 +6,7 @@ const port_t PORT_FOLD = 196;
 #define PIPE_FOLD 0x080 &&& 0x180
 // Of a chip with four pipes, the same of pipes 2 and 3.
 const port_t OTHER_PORT_RECIRCULATE = 324;
-#define OTHER_PIPE_FOLD 0x180 &&& 0x180
+const port_t OTHER_PORT_FOLD = 452;
 #else
 const port_t PORT_RECIRCULATE = 6;
 const port_t PORT_CPU = 0;

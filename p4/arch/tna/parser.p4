@@ -1,4 +1,4 @@
-// From bytes to headers and back: of ingress, then of egress.
+// From bytes to headers at ingress, and back at egress.
 parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress_intrinsic_metadata_t ig) {
     // The port is kept by the state that extracts it: a later one no longer has it.
     state start {
@@ -20,6 +20,9 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         pkt.advance(PORT_METADATA_SIZE);
         transition select(pkt.lookahead<bit<8>>()) {
             CROSSED &&& CROSSED : crossed;
+#ifdef ZSR_FOLDED
+            GUEST &&& CROSSED   : guest;
+#endif
             default             : own_packet;
         }
     }
@@ -36,6 +39,14 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
         m.crossed = 1;
         transition ethernet;
     }
+#ifdef ZSR_FOLDED
+    // Of a host at the next pipe: as if from a port of this one.
+    state guest {
+        pkt.extract(m.c);
+        m.port = m.c.port;
+        transition ethernet;
+    }
+#endif
     state own_packet {
         m.trusted = 1;
         pkt.extract(hdr.ethernet);
@@ -173,65 +184,6 @@ parser IngressParser(packet_in pkt, out headers_t hdr, out meta_t m, out ingress
     }
     state icrc {
         pkt.extract(hdr.icrc);
-        transition accept;
-    }
-}
-
-// Ingress has left the bridge in front, and of a packet that will be all new nothing behind it.
-parser EgressParser(packet_in pkt, out headers_t hdr, out meta_t m, out egress_intrinsic_metadata_t eg) {
-    state start {
-        pkt.extract(eg);
-        transition select(pkt.lookahead<bit<16>>()) {
-            (bit<16>)OUT_FORWARD &&& 0xff : forward;
-            (bit<16>)OUT_DATA &&& 0xff    : data;
-            (bit<16>)COMMIT_COPY &&& 0xff : commit_copy;
-            default                       : made;
-        }
-    }
-    state forward {
-        pkt.extract(m.b);
-        transition accept;
-    }
-    state made {
-        pkt.extract(m.b);
-        transition select(m.b.event) {
-            EV_LOOK : look;
-            default : accept;
-        }
-    }
-    state look {
-        pkt.extract(m.g);
-        transition accept;
-    }
-    // The copy of a last fragment, cut short by the mirror session.
-    state commit_copy {
-        pkt.extract(m.copy);
-        pkt.advance(COMMIT_COPY_BYTES * 8);
-        transition accept;
-    }
-    state data {
-        pkt.extract(m.b);
-        pkt.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_VLAN : data_vlan;
-            default        : data_ipv4;
-        }
-    }
-    state data_vlan {
-        pkt.extract(hdr.vlan);
-        transition data_ipv4;
-    }
-    state data_ipv4 {
-        pkt.extract(hdr.ipv4);
-        pkt.extract(hdr.udp);
-        pkt.extract(hdr.bth);
-        transition select(hdr.bth.opcode) {
-            OP_READ_MIDDLE : accept;
-            default        : aeth;
-        }
-    }
-    state aeth {
-        pkt.extract(hdr.aeth);
         transition accept;
     }
 }

@@ -14,6 +14,14 @@
 #define WIDE_TEST(name, type, reg, body) \
     RegisterAction<type, bit<16>, bit<32>>(reg) name = { void apply(inout type v, out bit<32> o) body };
 
+// A stage has four stateful ALUs. Beside the second egress of a Tofino 1 (folded.p4) the compiler puts these where the ALUs are needed that the
+// next stages wait for.
+#ifdef ZSR_FOLDED
+#define DUE_STAGE @stage(5)
+#else
+#define DUE_STAGE
+#endif
+
 control OwnerState(inout meta_t m) {
     Register<bit<16>, bit<16>>(ZSR_MAX_PRODUCERS) owner;
     ACTION(get, bit<16>, owner, { o = v; })
@@ -550,6 +558,7 @@ control ProducerDueState(inout meta_t m) {
 
     action do_get() { m.producer_is_due = get.execute(m.b.producer); }
     action do_put() { put.execute(m.b.producer); }
+    DUE_STAGE
     table ops {
         key = { m.do_producer_due : exact; }
         actions = { do_get; do_put; NoAction; }
@@ -569,6 +578,7 @@ control ConsumerDueState(inout meta_t m) {
 
     action do_get() { m.consumer_is_due = get.execute(m.b.worker); }
     action do_put() { put.execute(m.b.worker); }
+    DUE_STAGE
     table ops {
         key = { m.do_consumer_due : exact; }
         actions = { do_get; do_put; NoAction; }

@@ -47,7 +47,7 @@ control IcrcAfter(inout headers_t hdr, inout meta_t m) {
 }
 
 // The whole ICRC of a packet that the switch makes.
-control IcrcOwn(inout headers_t hdr, inout meta_t m) {
+control IcrcOwn(inout headers_t hdr, inout meta_t m)(bool whole) {
     apply {
         if (hdr.word.isValid() && hdr.aeth.isValid()) {
             CRC32(m.crc_new, { ICRC_HEADERS, hdr.aeth.syndrome_msn, hdr.word.counter, hdr.word.flags });

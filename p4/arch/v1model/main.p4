@@ -72,7 +72,7 @@ control IngressShell(inout headers_t hdr, inout meta_t m, inout standard_metadat
 }
 
 control EgressShell(inout headers_t hdr, inout meta_t m, inout standard_metadata_t std) {
-    ZsrEgress() zsr;
+    ZsrEgress(true) zsr;
     CountEgress() count_egress;
 
     // The ICRC does not cover it.
