@@ -14,6 +14,7 @@ use zsr_topology::{Chip, Fec, Pipes, PortSetup};
 
 pub(super) const PORT: &str = "$PORT";
 pub(super) const WAYS: &str = "ways";
+pub(super) const LOOPS: &str = "FoldParser.loops";
 pub(super) const RECIRCULATION: &str = "pktgen.port_cfg";
 const GENERATOR: &str = "pktgen.app_cfg";
 const BUFFER: &str = "pktgen.pkt_buffer";
@@ -79,6 +80,19 @@ pub(super) fn ports(
         Ok(update(kind, row.with("$PORT_ENABLE", Value::Bool(true))?.entry()))
     };
     ports.map(port).collect()
+}
+
+/// Has the parser take what comes in at `loops` for what the chip itself has sent there, and nothing else; `there` are the entries that are.
+pub(super) fn loops(
+    info: &Info,
+    loops: &[u32],
+    there: &[bf::TableEntry],
+) -> Result<Vec<bf::Update>, BfrtError> {
+    let entry = |port: u32| Ok(Row::of(info, LOOPS)?.masked("f1", port.into())?.entry());
+    let known: Vec<u32> = there.iter().filter_map(only_key).map(|port| port as u32).collect();
+    let gone = known.iter().filter(|port| !loops.contains(port)).map(|&port| (Type::Delete, port));
+    let new = loops.iter().filter(|port| !known.contains(port)).map(|&port| (Type::Insert, port));
+    gone.chain(new).map(|(kind, port)| Ok(update(kind, entry(port)?))).collect()
 }
 
 /// Shares workers among `loops`, or gives them all to the chip's own; `there` are the entries that are.

@@ -143,9 +143,11 @@ impl BfrtClient {
                 Err(_) if OPTIONAL.contains(&name) => continue,
                 table => table.map_err(|e| self.reader.unfit(e))?.id,
             };
-            let held = self.reader.all_of(table).await?;
-            let own = held.into_iter().filter(|e| !e.is_default_entry && e.value.is_some());
-            deletes.extend(own.map(|e| groups::update(Type::Delete, bf::TableEntry { data: None, ..e })));
+            for table in info.both(table) {
+                let held = self.reader.all_of(table).await?;
+                let own = held.into_iter().filter(|e| !e.is_default_entry && e.value.is_some());
+                deletes.extend(own.map(|e| groups::update(Type::Delete, bf::TableEntry { data: None, ..e })));
+            }
         }
         let mut held = self.reader.held_groups().await?;
         for id in held.keys().copied().collect::<Vec<_>>() {
@@ -182,6 +184,9 @@ impl BfrtClient {
         }
         if let Some(own) = chip.port_fold() {
             let there = self.all_of(&info, chip::WAYS).await?;
+            let known = self.all_of(&info, chip::LOOPS).await?;
+            // Nothing goes to a loop before the parser knows it for one.
+            self.write_now(chip::loops(&info, &self.tofino.loops, &known)).await?;
             self.write_now(chip::ways(&info, own, pipes, &self.tofino.loops, &there)).await?;
         }
         self.write_now(chip::prunes(&info, links().map(|l| l.number))).await?;
@@ -218,6 +223,10 @@ impl BfrtClient {
     async fn converted(&mut self, updates: &[rt::Update]) -> Result<Vec<bf::Update>, ClientError> {
         use rt::entity::Entity;
         let info = self.reader.info.clone();
+        let with_twin = |kind, entry: bf::TableEntry| {
+            let twin = convert::twin(&info, &entry);
+            std::iter::once(entry).chain(twin).map(|e| groups::update(kind, e)).collect()
+        };
         let mut out = Vec::with_capacity(updates.len());
         for update in updates {
             let kind = match rt::update::Type::try_from(update.r#type) {
@@ -227,9 +236,7 @@ impl BfrtClient {
                 _ => return Err(self.reader.unfit(BfrtError::Unsaid("an update of no kind"))),
             };
             let made = match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
-                Some(Entity::TableEntry(entry)) => {
-                    convert::entry(&info, entry).map(|e| vec![groups::update(kind, e)])
-                }
+                Some(Entity::TableEntry(entry)) => convert::entry(&info, entry).map(|e| with_twin(kind, e)),
                 Some(Entity::PacketReplicationEngineEntry(entry)) => {
                     let held = match self.groups.take() {
                         Some(held) => held,
@@ -238,7 +245,7 @@ impl BfrtClient {
                     groups::updates(&info, self.groups.insert(held), kind, entry)
                 }
                 Some(Entity::CounterEntry(entry)) => {
-                    convert::counter(&info, entry).map(|e| vec![groups::update(kind, e)])
+                    convert::counter(&info, entry).map(|e| with_twin(kind, e))
                 }
                 _ => Err(BfrtError::Unsaid("an entity of this kind")),
             };

@@ -45,6 +45,18 @@ pub(super) fn entry(info: &Info, entry: &rt::TableEntry) -> Result<bf::TableEntr
     Ok(bf::TableEntry { table_id: entry.table_id, value: key, data, ..Default::default() })
 }
 
+/// The same entry for the twin of its table, if there is one.
+pub(super) fn twin(info: &Info, entry: &bf::TableEntry) -> Option<bf::TableEntry> {
+    let (table, twin) = (info.by_id(entry.table_id)?, info.twin(entry.table_id)?);
+    let action_of = |id| {
+        let actions = table.actions.iter().zip(&twin.actions);
+        actions.clone().find(|(own, _)| own.id == id).map_or(0, |(_, other)| other.id)
+    };
+    let data = |data: bf::TableData| bf::TableData { action_id: action_of(data.action_id), ..data };
+    let entry = entry.clone();
+    Some(bf::TableEntry { table_id: twin.id, data: entry.data.map(data), ..entry })
+}
+
 fn wide(info: &Info, table: &Table, field: Option<&Field>, value: &[u8]) -> Result<Vec<u8>, BfrtError> {
     let field = field.ok_or_else(|| info.missing(format!("such field of table `{}`", table.name)))?;
     padded(&table.name, field, number(value))
@@ -84,7 +96,7 @@ pub(super) fn entry_back(entry: &bf::TableEntry) -> Option<rt::TableEntry> {
 /// A counter's cell for the switch, with what it is to count from.
 pub(super) fn counter(info: &Info, entry: &rt::CounterEntry) -> Result<bf::TableEntry, BfrtError> {
     let table = table(info, entry.counter_id)?;
-    let mut row = Row::of(info, &table.name)?;
+    let mut row = Row::at(info, table);
     if let Some(index) = &entry.index {
         row = row.key(INDEX, index.index as u64)?;
     }

@@ -11,6 +11,8 @@ pub struct Info {
     pub source: String,
     tables: Vec<Table>,
     by_id: HashMap<u32, usize>,
+    /// From a table to the one that is the same in another program of the chip.
+    twins: HashMap<u32, u32>,
     filters: Vec<Filter>,
 }
 
@@ -123,6 +125,9 @@ impl Info {
     }
 
     fn add(&mut self, table: Table) {
+        if let Some(first) = self.tables.iter().find(|t| t.is_twin(&table)) {
+            self.twins.insert(first.id, table.id);
+        }
         self.by_id.insert(table.id, self.tables.len());
         self.tables.push(table);
     }
@@ -142,12 +147,23 @@ impl Info {
         self.by_id.get(&id).map(|&at| &self.tables[at])
     }
 
-    /// The table whose name is `name`, or ends in it behind a dot.
+    /// The table that takes the same entries as table number `id`: both programs of a Tofino 1 have egress (p4/arch/tna/main.p4).
+    pub fn twin(&self, id: u32) -> Option<&Table> {
+        self.by_id(*self.twins.get(&id)?)
+    }
+
+    /// Table number `id` and its twin, by their numbers.
+    pub(super) fn both(&self, id: u32) -> impl Iterator<Item = u32> + use<> {
+        std::iter::once(id).chain(self.twins.get(&id).copied())
+    }
+
+    /// The table whose name is `name`, or ends in it behind a dot; of twins the first.
     ///
     /// # Errors
     /// When there is none, or several.
     pub fn table(&self, name: &str) -> Result<&Table, BfrtError> {
-        let mut found = self.tables.iter().filter(|t| is_called(&t.name, name));
+        let is_second = |t: &Table| self.twins.values().any(|second| *second == t.id);
+        let mut found = self.tables.iter().filter(|t| is_called(&t.name, name) && !is_second(t));
         let Some(first) = found.next() else { return Err(self.missing(format!("table `{name}`"))) };
         match found.next() {
             None => Ok(first),
@@ -170,6 +186,21 @@ impl Info {
 }
 
 impl Table {
+    /// Whether `other` is the same table in another program: whose name differs in the program's and its control's name only.
+    fn is_twin(&self, other: &Table) -> bool {
+        let parts = |t: &Table| {
+            let (program, rest) = t.name.split_once('.')?;
+            Some((program.to_owned(), behind(rest)?.to_owned()))
+        };
+        let (Some((program, name)), Some((others, same))) = (parts(self), parts(other)) else { return false };
+        let actions = |t: &Table| {
+            let one = |a: &Action| (behind(&a.name).map(str::to_owned), a.data.clone());
+            t.actions.iter().map(one).collect::<Vec<_>>()
+        };
+        (program != others && name == same && self.keys == other.keys && self.data == other.data)
+            && actions(self) == actions(other)
+    }
+
     /// The table's action of that name.
     pub fn action(&self, name: &str) -> Option<&Action> {
         self.actions.iter().find(|a| is_called(&a.name, name))
@@ -185,6 +216,11 @@ impl Table {
     pub fn key_field(&self, id: u32) -> Option<&Field> {
         by_number(&self.keys, id)
     }
+}
+
+/// A name behind its first part.
+fn behind(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, rest)| rest)
 }
 
 fn by_number(fields: &[Field], id: u32) -> Option<&Field> {
@@ -343,6 +379,27 @@ mod tests {
         assert_eq!(t.action("go").unwrap().data[0].form, Form::Bits(32));
         assert_eq!(t.data_field(3, 65554).unwrap().name, "$ENTRY_TTL");
         assert_eq!(info.by_id(8).unwrap().name, "pipe.Out.b.rows");
+    }
+
+    #[test]
+    fn a_table_of_two_programs_is_one_with_a_twin() {
+        let other = String::from_utf8_lossy(TEXT)
+            .replace("pipe.In.", "fold.FoldIn.")
+            .replace("\"In.a.go\"", "\"FoldIn.a.go\"")
+            .replace("\"id\": 7", "\"id\": 17")
+            .replace("\"id\": 3,", "\"id\": 13,")
+            .replace("\"id\": 8", "\"id\": 18");
+        let info = Info::parse(TEXT, "x").unwrap();
+        let both = info.clone().and(Info::parse(other.as_bytes(), "y").unwrap());
+        assert_eq!((both.table("a.rows").unwrap().id, info.twin(7)), (7, None));
+        let twin = both.twin(7).unwrap();
+        assert_eq!(
+            (twin.id, twin.name.as_str(), twin.action("go").unwrap().id),
+            (17, "fold.FoldIn.a.rows", 13)
+        );
+        // Of one name, but with other keys: nobody knows which is meant.
+        let narrower = Info::parse(other.replace("\"width\": 9", "\"width\": 8").as_bytes(), "y").unwrap();
+        assert!(info.and(narrower).table("a.rows").is_err());
     }
 
     #[test]

@@ -6,10 +6,12 @@ use super::convert;
 use super::groups::{self, GROUP, Groups, NODE};
 use super::info::Info;
 use super::proto as bf;
+use super::row::keys;
 use crate::p4::{Cell, ClientError};
 use bf::bf_runtime_client::BfRuntimeClient;
+use bf::update::Type;
 use p4runtime_proto::p4::v1 as rt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio_stream::StreamExt;
@@ -45,16 +47,46 @@ impl BfrtReader {
         Ok(self.all_of(table.id).await?.iter().any(|e| !e.is_default_entry))
     }
 
-    /// All entries of these tables.
+    /// All entries of these tables. Their twins are made to hold the same, as a controller may have ended between its writes to both.
     pub async fn entries(
         &self,
         tables: impl Iterator<Item = u32>,
     ) -> Result<Vec<rt::TableEntry>, ClientError> {
         let mut out = Vec::new();
         for table in tables {
-            out.extend(self.all_of(table).await?.iter().filter_map(convert::entry_back));
+            let held = self.all_of(table).await?;
+            if let Some(twin) = self.info.twin(table) {
+                let same = held.iter().filter_map(|e| convert::twin(&self.info, e)).collect();
+                self.level(same, self.all_of(twin.id).await?).await?;
+            }
+            out.extend(held.iter().filter_map(convert::entry_back));
         }
         Ok(out)
+    }
+
+    /// Has a table hold `wanted`, and not `there` any more.
+    async fn level(
+        &self,
+        wanted: Vec<bf::TableEntry>,
+        there: Vec<bf::TableEntry>,
+    ) -> Result<(), ClientError> {
+        let by_key = |entries: Vec<bf::TableEntry>| -> BTreeMap<_, _> {
+            let own = entries.into_iter().filter(|e| !e.is_default_entry);
+            own.filter_map(|e| Some((keys(&e)?, e))).collect()
+        };
+        let (wanted, there) = (by_key(wanted), by_key(there));
+        let gone = there.iter().filter(|(key, _)| !wanted.contains_key(*key));
+        let gone = gone.map(|(_, e)| (Type::Delete, bf::TableEntry { data: None, ..e.clone() }));
+        let new = wanted.iter().filter_map(|(key, e)| match there.get(key) {
+            None => Some((Type::Insert, e.clone())),
+            Some(now) if convert::entry_back(now) == convert::entry_back(e) => None,
+            Some(_) => Some((Type::Modify, e.clone())),
+        });
+        let updates: Vec<bf::Update> = gone.chain(new).map(|(kind, e)| groups::update(kind, e)).collect();
+        for some in updates.chunks(ENTRIES_PER_READ) {
+            self.write(everywhere(self.device), some.to_vec(), "writing table entries").await?;
+        }
+        Ok(())
     }
 
     /// All multicast groups.
@@ -72,13 +104,16 @@ impl BfrtReader {
     /// Cells of counters, given as (counter, index), in the order asked: what the chip has counted, not what the driver remembers.
     pub async fn cells(&self, cells: &[(u32, u16)]) -> Result<Vec<Cell>, ClientError> {
         let mut asked = HashMap::<u32, usize>::new();
-        for &(counter, _) in cells {
+        // What is counted in both programs of a chip is one counter.
+        let all: Vec<(u32, u16)> =
+            cells.iter().flat_map(|&(counter, i)| self.info.both(counter).map(move |c| (c, i))).collect();
+        for &(counter, _) in &all {
             *asked.entry(counter).or_default() += 1;
         }
         asked.retain(|_, cells| *cells >= CELLS_AT_ONCE);
         self.fetch(asked.keys().copied()).await?;
         let mut found = HashMap::new();
-        for some in cells.chunks(ENTRIES_PER_READ) {
+        for some in all.chunks(ENTRIES_PER_READ) {
             let one = |&(counter_id, index): &(u32, u16)| {
                 let index = Some(rt::Index { index: index.into() });
                 let entry = rt::CounterEntry { counter_id, index, data: None };
@@ -94,8 +129,14 @@ impl BfrtReader {
                 }
             }
         }
-        let cell = |&(counter, index): &(u32, u16)| found.get(&(counter, index.into())).copied();
-        Ok(cells.iter().map(|c| cell(c).unwrap_or_default()).collect())
+        let cell = |&(counter, index): &(u32, u16)| {
+            let parts = self.info.both(counter).filter_map(|c| found.get(&(c, u64::from(index))));
+            parts.fold(Cell::default(), |sum, part: &Cell| Cell {
+                packets: sum.packets + part.packets,
+                bytes: sum.bytes + part.bytes,
+            })
+        };
+        Ok(cells.iter().map(cell).collect())
     }
 
     /// Has the driver take over what the chip has counted in these counters.

@@ -30,13 +30,29 @@ pub(super) struct Row<'i> {
 impl<'i> Row<'i> {
     /// In table `name`.
     pub(super) fn of(info: &'i Info, name: &str) -> Result<Self, BfrtError> {
-        Ok(Row { info, table: info.table(name)?, action: None, keys: Vec::new(), data: Vec::new() })
+        Ok(Row::at(info, info.table(name)?))
+    }
+
+    /// In this table.
+    pub(super) fn at(info: &'i Info, table: &'i Table) -> Self {
+        Row { info, table, action: None, keys: Vec::new(), data: Vec::new() }
     }
 
     pub(super) fn key(mut self, name: &str, value: u64) -> Result<Self, BfrtError> {
         let field = self.named(&self.table.keys, "key", name)?;
         let exact = bf::key_field::Exact { value: self.number(field, value)? };
         let match_type = Some(bf::key_field::MatchType::Exact(exact));
+        self.keys.push(bf::KeyField { field_id: field.id, match_type });
+        Ok(self)
+    }
+
+    /// A key that is compared under a mask, all of whose bits are ones.
+    pub(super) fn masked(mut self, name: &str, value: u64) -> Result<Self, BfrtError> {
+        let field = self.named(&self.table.keys, "key", name)?;
+        let bits = if let Form::Bits(bits) = field.form { bits.min(63) } else { 0 };
+        let mask = self.number(field, (1 << bits) - 1)?;
+        let ternary = bf::key_field::Ternary { value: self.number(field, value)?, mask };
+        let match_type = Some(bf::key_field::MatchType::Ternary(ternary));
         self.keys.push(bf::KeyField { field_id: field.id, match_type });
         Ok(self)
     }
@@ -138,11 +154,12 @@ pub(super) fn only_key(entry: &bf::TableEntry) -> Option<u64> {
     Some(*only)
 }
 
-/// Its keys, by their numbers, if all are exact.
+/// Its keys, by their numbers, if all are compared with one value.
 pub(super) fn keys(entry: &bf::TableEntry) -> Option<BTreeMap<u32, u64>> {
     let Some(bf::table_entry::Value::Key(key)) = &entry.value else { return None };
     let value = |field: &bf::KeyField| match &field.match_type {
         Some(bf::key_field::MatchType::Exact(exact)) => Some((field.field_id, number(&exact.value))),
+        Some(bf::key_field::MatchType::Ternary(ternary)) => Some((field.field_id, number(&ternary.value))),
         _ => None,
     };
     key.fields.iter().map(value).collect()

@@ -1,5 +1,6 @@
 //! In which pipe a flow's registers are, and what goes from pipe to pipe for that. What comes in at another pipe gets there through
-//! the port that leads back into the flow's (p4/pipeline/forward.p4), which carries only so much.
+//! the port that leads back into the flow's (p4/pipeline/forward.p4), which carries only so much. On a Tofino 1, what comes in at a pipe
+//! in which no flows can be takes that port of the pipe before it first (p4/arch/tna/folded.p4).
 
 use super::asked::{NewFlow, NewMember};
 use super::error::{ControllerError, ErrorKind};
@@ -24,7 +25,7 @@ pub(super) struct Loops {
 impl Loops {
     /// Those of `switch`; `None` if nothing limits them.
     pub(super) fn of(switch: &Switch) -> Option<Loops> {
-        let tofino = switch.kind.tofino().filter(|_| switch.pipes.are_several())?;
+        let tofino = switch.kind.tofino().filter(|_| switch.pipes.cross())?;
         let speed = tofino.ports.as_ref().map_or(USUAL_SPEED, |setup| setup.speed);
         Some(Loops { capacity: u64::from(tofino.chip.recirculation()) * GIGA, port: u64::from(speed) * GIGA })
     }
@@ -60,23 +61,34 @@ impl State {
         self.hosts.get(host).map(|h| self.pipes.of_port(h.station.port))
     }
 
-    /// Whether all that may go to the pipe of `flow` from others can get there, `flow` being as it is to be.
+    /// Whether what a host sends to flows of pipe `home` comes in at `pipe` from another one.
+    fn crosses_into(&self, pipe: u32, host: &str, home: u32) -> bool {
+        let Some(port) = self.hosts.get(host).map(|h| h.station.port) else { return false };
+        let first = self.pipes.of_port(port);
+        (pipe == first && self.pipes.is_behind(port)) || (pipe == home && pipe != first)
+    }
+
+    /// Whether all that may go from pipe to pipe can get there, `flow` being as it is to be.
     ///
     /// # Errors
     /// When it can't.
     pub(super) fn check_crossing(&self, flow: &Flow) -> Result<(), ControllerError> {
         let Some(loops) = self.loops else { return Ok(()) };
-        let home = self.home_of(flow);
+        self.pipes.homes().try_for_each(|pipe| self.check_crossing_into(pipe, flow, loops))
+    }
+
+    fn check_crossing_into(&self, pipe: u32, flow: &Flow, loops: Loops) -> Result<(), ControllerError> {
         let away = |flow: &Flow| -> BTreeSet<String> {
+            let home = self.home_of(flow);
             let hosts = flow.producers.iter().map(|m| m.host.clone());
-            hosts.filter(|host| self.pipe_of(host).is_some_and(|pipe| pipe != home)).collect()
+            hosts.filter(|host| self.crosses_into(pipe, host, home)).collect()
         };
         if away(flow).is_empty() {
             return Ok(());
         }
         let others = self.flows.values().filter(|f| f.name != flow.name && f.failed.is_none());
         let (mut hosts, mut demand) = (BTreeSet::new(), 0u64);
-        for flow in others.filter(|f| self.home_of(f) == home).chain([flow]) {
+        for flow in others.chain([flow]) {
             let away = away(flow);
             let sends = (away.len() as u64).saturating_mul(loops.port);
             let takes = (flow.consumers.len() as u64).saturating_mul(loops.port);
@@ -90,14 +102,19 @@ impl State {
             return Ok(());
         }
         let message = format!(
-            "flow `{}`: up to {} Gbit/s would come from other pipes of switch `{}` to pipe {home}, which has the flow's registers, and no \
-             more than {} Gbit/s get there: cap the rate of flows (rate_cap), or have their producers at ports of one pipe",
+            "flow `{}`: up to {} Gbit/s would come from other pipes of switch `{}` into pipe {pipe}, and no more than {} Gbit/s get there: \
+             cap the rate of flows (rate_cap), or have their producers at ports of one pipe{}",
             flow.name,
             demand.div_ceil(GIGA),
             self.switch,
-            loops.capacity / GIGA
+            loops.capacity / GIGA,
+            if hosts.iter().any(|host| self.is_behind(host)) { ", which is not 1 or 3" } else { "" }
         );
         Err(ControllerError::new(ErrorKind::Full, message))
+    }
+
+    fn is_behind(&self, host: &str) -> bool {
+        self.hosts.get(host).is_some_and(|h| self.pipes.is_behind(h.station.port))
     }
 }
 
@@ -161,10 +178,10 @@ mod tests {
         let all = "name: g, producers: [h0, h1, h2, h3, h4], consumers: [h0, h4]";
         let e = placed(FOLDED, &[4, 8, 260, 12, 264], &[all]).expect_err("200 Gbit/s").to_string();
         assert!(
-            e.contains("flow `g`: up to 200 Gbit/s would come from other pipes of switch `s1` to pipe 0"),
+            e.contains("flow `g`: up to 200 Gbit/s would come from other pipes of switch `s1` into pipe 0, and no more than"),
             "{e}"
         );
-        assert!(e.contains("no more than 100 Gbit/s get there"), "{e}");
+        assert!(e.contains("no more than 100 Gbit/s get there") && !e.contains("not 1 or 3"), "{e}");
         // So little that both fit, and one more that does not; nobody is away in the last one.
         let capped = |name, cap| {
             format!("name: {name}, producers: [h0, h1, h2, h3, h4], consumers: [h0, h4], rate_cap: {cap}")
@@ -174,6 +191,22 @@ mod tests {
         let (more, near) = (capped("i", "1Gbit"), "name: j, producers: [h2], consumers: [h0]");
         let e = placed(FOLDED, &[4, 8, 260, 12, 264], &[&g, &h, near, &more]).expect_err("101 Gbit/s");
         assert!(e.to_string().contains("flow `i`: up to 101 Gbit/s"), "{e}");
+        // What comes in at pipe 1 crosses to pipe 0, and from there to pipe 2 if the flow is there. Where consumers are does not matter.
+        let behind = |ports| placed(FOLDED, ports, &["name: k, producers: [h0, h1], consumers: [h2, h3]"]);
+        assert_eq!(behind(&[4, 136, 140, 144]).expect("100 Gbit/s"), [0]);
+        assert_eq!(behind(&[260, 136, 388, 392]).expect("100 Gbit/s, twice"), [2]);
+        let e = behind(&[132, 136, 4, 8]).expect_err("200 Gbit/s").to_string();
+        assert!(
+            e.contains("up to 200 Gbit/s") && e.contains("into pipe 0,") && e.contains("not 1 or 3"),
+            "{e}"
+        );
+        let near = "name: n, producers: [h3], consumers: [h2], rate_cap: 60Gbit";
+        let far = "name: f, producers: [h0, h1], consumers: [h2], rate_cap: 60Gbit";
+        let e = placed(FOLDED, &[260, 136, 264, 132], &[near, far]).expect_err("120 Gbit/s").to_string();
+        assert!(e.contains("flow `f`") && e.contains("into pipe 0,"), "{e}");
+        let two_pipes = FOLDED.replace("pipes: 4", "pipes: 2");
+        let e = placed(&two_pipes, &[132, 136, 4, 8], &["name: k, producers: [h0, h1], consumers: [h2, h3]"]);
+        assert!(e.expect_err("200 Gbit/s").to_string().contains("into pipe 0,"));
         // A Tofino 2 has ports that lead back four times as fast.
         let faster = FOLDED.replace("chip: tofino,", "chip: tofino2,");
         assert_eq!(placed(&faster, &[8, 12, 136, 16, 140], &[all]).expect("200 Gbit/s"), [0]);

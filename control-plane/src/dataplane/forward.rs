@@ -13,6 +13,8 @@ const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 /// Who asks whether an address is free, or for one, has none yet (0.0.0.0; RFC 5227, RFC 2131).
 const NO_ADDRESS: u32 = 0;
+/// What comes round has no port. Of frames that is what producers behind a pipe are sent (p4/arch/tna/folded.p4).
+const NO_PORT: u16 = 0;
 /// Number of the copies of a flooded frame, of which a Tofino leaves out the one at the frame's own port (p4/arch/tna/main.p4: `FLOODED`).
 /// No worker and no connection has it.
 const FLOODED: u32 = 0xffff;
@@ -38,6 +40,10 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
         out.push(schema.entry(vlan, action::Expected {})?);
         out.extend(sources(schema, link.port as u16, host)?);
         out.extend(ways(schema, switch, link.port)?);
+    }
+    if topology.links.iter().any(|l| switch.pipes.is_behind(l.port)) {
+        let own = table::IpSources { port: NO_PORT, mac: mac(switch.mac), ip: ip(switch.ip) };
+        out.push(schema.entry(own, action::OwnSource {})?);
     }
     Ok(out)
 }

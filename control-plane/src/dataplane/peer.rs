@@ -5,11 +5,11 @@ use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
-/// The entries of connection `qp`, at whose far end is queue pair `qpn` of a ring's registration `at`.
+/// The entries of connection `qp`, at whose far end is queue pair `qpn` of a ring's registration `at`; packets to it leave by a port.
 pub(super) fn entries(
     schema: &Schema,
     switch: SwitchAddress,
-    to: &Station,
+    (to, port): (&Station, u32),
     (qp, is_poll): (Qp, bool),
     qpn: u32,
     at: RingAddress,
@@ -31,7 +31,7 @@ pub(super) fn entries(
         0 => schema.entry(key, peer)?,
         tci => schema.entry(key, on_vlan(peer, tci))?,
     };
-    Ok([peer, schema.entry(table::Routes { qp: qp.index }, action::Route { port: to.port as u16 })?])
+    Ok([peer, schema.entry(table::Routes { qp: qp.index }, action::Route { port: port as u16 })?])
 }
 
 /// The same peer, on the VLAN of a tag.

@@ -22,6 +22,15 @@ pub(super) fn port_again_of(switch: &Switch, pipe: u32) -> u32 {
     }
 }
 
+/// The port by which a producer at `port` gets what is for it. At a pipe that makes only what consumers get (p4/arch/tna/folded.p4) that goes round by
+/// the pipe before, as a frame of the switch's own.
+pub(super) fn to_producers(switch: &Switch, port: u32) -> u32 {
+    match switch.pipes.is_behind(port) {
+        true => port_again_of(switch, switch.pipes.of_port(port)),
+        false => port,
+    }
+}
+
 /// The multicast group of `pipe` alone.
 pub(super) fn group_of(pipe: u32) -> u32 {
     GROUP_FIRST + pipe

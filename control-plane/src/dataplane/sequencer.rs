@@ -64,7 +64,7 @@ impl Sequencer {
         let to = Station { byte_order: ByteOrder::Big, ..station };
         let none = RingAddress { rkey: 0, data_qpn: qpn, poll_qpn: 0, epoch: 0 };
         // No route: an answer goes where its request came from.
-        let [peer, _] = peer::entries(schema, switch, &to, (qp, false), qpn, none)?;
+        let [peer, _] = peer::entries(schema, switch, (&to, to.port), (qp, false), qpn, none)?;
         let key = table::Sequencers {
             qp: qp.index,
             rkey: self.rkey,

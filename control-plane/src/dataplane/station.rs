@@ -1,6 +1,6 @@
 //! The ends of the switch's connections, as its tables name them.
 
-use super::{RingAddress, RingIds, connection, forward, peer};
+use super::{RingAddress, RingIds, connection, forward, peer, pipes};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
@@ -15,6 +15,8 @@ pub struct Station {
     pub mac: MacAddr,
     /// The switch's port.
     pub port: u32,
+    /// The port to which it is sent what only producers get.
+    pub round: u32,
     /// The clone session whose copies leave there.
     pub session: u16,
     /// Byte order of the counters in its rings.
@@ -31,8 +33,9 @@ impl Station {
         let link = topology.link_of(host)?;
         let (host, traffic) = (&topology.hosts[host], topology.traffic);
         let (byte_order, vlan) = (host.byte_order, host.vlan);
-        let (port, session) = (link.port, forward::session(&topology.switches[link.switch], link.port));
-        Some(Station { ip: host.ip, mac: host.mac, port, session, byte_order, vlan, traffic })
+        let (switch, port) = (&topology.switches[link.switch], link.port);
+        let (round, session) = (pipes::to_producers(switch, port), forward::session(switch, port));
+        Some(Station { ip: host.ip, mac: host.mac, port, round, session, byte_order, vlan, traffic })
     }
 
     pub(super) fn ip(&self) -> u32 {
@@ -80,8 +83,9 @@ pub fn ring_entries(
     at: RingAddress,
 ) -> Result<Vec<TableEntry>, SchemaError> {
     let mut out = Vec::with_capacity(6);
+    let port = if ids.is_producer { station.round } else { station.port };
     for (qp, qpn, is_poll) in [(ids.data, at.data_qpn, false), (ids.poll, at.poll_qpn, true)] {
-        out.extend(peer::entries(schema, switch, station, (qp, is_poll), qpn, at)?);
+        out.extend(peer::entries(schema, switch, (station, port), (qp, is_poll), qpn, at)?);
         out.push(connection::entry(schema, station, ids, qp, is_poll)?);
     }
     Ok(out)

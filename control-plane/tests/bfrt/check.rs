@@ -27,6 +27,8 @@ struct Field {
     width: u32,
     repeated: bool,
     mandatory: bool,
+    /// A key that is compared under a mask.
+    masked: bool,
     words: Vec<String>,
 }
 
@@ -46,6 +48,7 @@ fn field(json: &Json) -> Field {
         width,
         repeated: is("repeated"),
         mandatory: is("mandatory"),
+        masked: f["match_type"] == "Ternary",
         words: words.map(|w| w.as_str().expect("a word").to_owned()).collect(),
     }
 }
@@ -56,9 +59,10 @@ fn fields(json: &Json) -> Vec<Field> {
 }
 
 impl Tables {
-    /// The table whose name ends in `name`, with its number.
+    /// The table whose name ends in `name`, with its number; that of program `pipe`, if program `fold` has the same.
     pub fn named(&self, name: &str) -> Option<(u32, &Table)> {
-        self.0.iter().find(|(_, t)| t.name.ends_with(name)).map(|(id, t)| (*id, t))
+        let found = self.0.iter().filter(|(_, t)| t.name.ends_with(name));
+        found.max_by_key(|(_, t)| &t.name).map(|(id, t)| (*id, t))
     }
 
     /// The end of a table's name that no other has.
@@ -110,6 +114,11 @@ impl Table {
     /// Whether its rows are there from the beginning, and stay.
     pub fn has_fixed_rows(&self) -> bool {
         self.name.contains("pktgen.") || self.is_counter()
+    }
+
+    /// Whether its rows are values that a parser knows, and nothing else.
+    pub fn is_value_set(&self) -> bool {
+        self.of_program() && self.data.is_empty() && self.actions.is_empty()
     }
 
     /// Whether it counts packets.
@@ -239,10 +248,18 @@ impl Table {
             if given.next().is_some() {
                 return Err(format!("{}: key `{}` twice", self.name, f.name));
             }
-            let Some(bf::key_field::MatchType::Exact(exact)) = &one.match_type else {
-                return Err(format!("{}: key `{}` is exact", self.name, f.name));
+            let value = match &one.match_type {
+                Some(bf::key_field::MatchType::Exact(exact)) if !f.masked => &exact.value,
+                Some(bf::key_field::MatchType::Ternary(ternary)) if f.masked => {
+                    let mask = self.number(f, &ternary.mask)?;
+                    if mask != (1 << f.width) - 1 {
+                        return Err(format!("{}: key `{}` has mask {mask:#x}", self.name, f.name));
+                    }
+                    &ternary.value
+                }
+                other => return Err(format!("{}: key `{}` got {other:?}", self.name, f.name)),
             };
-            out.push(self.number(f, &exact.value)?);
+            out.push(self.number(f, value)?);
         }
         match key.fields.iter().find(|k| self.keys.iter().all(|f| f.id != k.field_id)) {
             Some(k) => Err(format!("{}: no key has number {}", self.name, k.field_id)),

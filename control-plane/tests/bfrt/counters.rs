@@ -27,6 +27,20 @@ fn cells_are_what_the_chip_has_counted() {
         assert_eq!(read(&[(transfers, 7), (received, 3), (transfers, 8)]), [70, 1003, 0]);
         assert_eq!(rig.recorder.state().fetched, [""; 0]);
 
+        // Egress is in both programs of a Tofino 1.
+        let sent = {
+            let mut state = rig.recorder.state();
+            let all = ["pipe.EgressShell", "fold.FoldEgressShell"].map(|egress| {
+                let of = format!("{egress}.count_egress.sent");
+                state.tables.0.iter().find(|(_, t)| t.name == of).map(|(id, _)| *id)
+            });
+            for (counter, packets) in all.into_iter().flatten().zip([500, 20]) {
+                state.counted.insert((counter, 5), packets);
+            }
+            all[0].expect("a counter")
+        };
+        assert_eq!(read(&[(sent, 5)]), [if chip == Chip::Tofino { 520 } else { 500 }]);
+
         rig.recorder.state().counted.insert((received, 3), 2003);
         let mut many: Vec<_> = (0..90).map(|cell| (received, cell)).collect();
         many.push((transfers, 7));

@@ -1,5 +1,6 @@
 //! A controller's whole life at a Tofino: set-up, flows of every kind, members that come and go, take-over, deletion.
 
+use super::check::exactly;
 use super::files::{compiled, compiled_for, driver, program};
 use super::server::Recorder;
 use bf::data_field::Value;
@@ -64,8 +65,8 @@ impl Rig {
         Self::speaking(chip, program, None, 1)
     }
 
-    /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given. Each host is at the next of those of its
-    /// `pipes` that take hosts.
+    /// With a switch that speaks P4Runtime, and takes what is in `compiled`, if that is given. Each host is at the next of its `pipes`; of
+    /// four pipes of a Tofino 1 at the next of those in which flows can be.
     fn speaking(chip: Chip, program: &str, compiled: Option<&Path>, pipes: u32) -> Self {
         Self::before(chip, Recorder::new(program, &driver(chip)), compiled, pipes, runtime())
     }
@@ -81,7 +82,7 @@ impl Rig {
         Self::with(chip, recorder, compiled, pipes, (&hosts, "flows: []"), runtime)
     }
 
-    /// With hosts of these names, and what follows them in a topology.
+    /// With hosts of these names, and what follows them in a topology: their links, if these are not to be the usual ones, and flows.
     pub(super) fn with(
         chip: Chip,
         recorder: Recorder,
@@ -105,16 +106,17 @@ impl Rig {
         });
         // A port of four lanes begins at each fourth of a Tofino 1, one of eight at each eighth of a Tofino 2.
         let lanes = if chip == Chip::Tofino { 4 } else { 8 };
-        let step = if chip == Chip::Tofino { 2 } else { 1 };
+        let step = if chip == Chip::Tofino && pipes == 4 { 2 } else { 1 };
         let (mut hosts, mut links) = (String::new(), String::new());
         for (name, n) in names.iter().zip(1..) {
             let port = Pipes::port_in(n * step % pipes, lanes * n);
             hosts += &format!("  - {{name: {name}, nic: {{interface: e{n}}}}}\n");
             links += &format!("  - {name} -> s1:{port}\n");
         }
+        let links = if flows.starts_with("links:") { String::new() } else { format!("links:\n{links}") };
         let text = format!(
             "switches:\n  - {{name: s1, kind: tofino, chip: {}, address: '{address}', {api}}}\n\
-             hosts:\n{hosts}links:\n{links}{flows}\n",
+             hosts:\n{hosts}{links}{flows}\n",
             chip.name()
         );
         let topology =
@@ -195,8 +197,19 @@ impl Rig {
         self.runtime.block_on(gone);
     }
 
+    /// Nothing was wrong, and both egresses of a Tofino 1 hold the same.
     pub(super) fn sound(&self) {
-        assert_eq!(self.recorder.state().problems, [""; 0]);
+        let state = self.recorder.state();
+        assert_eq!(state.problems, [""; 0]);
+        let twins = state.tables.0.values().filter_map(|t| t.name.strip_prefix("fold.FoldEgressShell."));
+        for name in twins {
+            let [first, second] = ["pipe.EgressShell", "fold.FoldEgressShell"].map(|egress| {
+                let rows = state.of(&format!("{egress}.{name}")).into_iter().flatten();
+                let end = |action: &str| action.rsplit('.').next().map(str::to_owned);
+                rows.map(|(key, (action, data, _))| (key, end(action), data)).collect::<Vec<_>>()
+            });
+            assert!(first == second, "{name}: {first:?} {second:?}");
+        }
     }
 
     fn count(&self, table: &str) -> usize {
@@ -306,13 +319,15 @@ fn set_up(rig: &Rig) {
         [ways, others].map(|ways| ways.iter().map(|(_, _, way)| number(way, "port")).collect::<Vec<_>>());
     assert_eq!(others, if chip == Chip::Tofino && pipes.are_several() { vec![452; 16] } else { Vec::new() });
     let loops: Vec<u64> = loops.iter().map(|(port, ..)| port[0]).collect();
+    let known: Vec<u64> = rig.recorder.held("FoldParser.loops").iter().map(|(port, ..)| port[0]).collect();
+    assert_eq!(known, loops);
     match rig.chip {
         Chip::Tofino => assert!(loops == [136, 144] && ways == [136, 144].repeat(8), "{loops:?} {ways:?}"),
         Chip::Tofino2 => assert!(loops.is_empty() && ways.is_empty()),
     }
     // What a flood's node has, no other has: its copies alone are pruned.
-    let nodes = rig.recorder.held("$pre.node").into_iter();
-    let floods = nodes.filter(|(_, _, node)| number(node, "$MULTICAST_RID") == 0xffff);
+    let floods =
+        rig.recorder.held("$pre.node").into_iter().filter(|(_, _, n)| number(n, "$MULTICAST_RID") == 0xffff);
     assert_eq!(floods.map(|(node, ..)| node[0]).collect::<Vec<_>>(), [2 << 16 | 0xffff]);
     for (session, action, data) in rig.recorder.held("$mirror.cfg") {
         let port = number(&data, "$ucast_egress_port");
@@ -410,7 +425,7 @@ pub(super) fn life_of(rig: Rig) {
     let controller = rig.start().expect("a successor");
     let since: Vec<_> = rig.recorder.state().updates[written..].to_vec();
     let of_program =
-        since.iter().filter(|(_, table)| table.starts_with("pipe.") || table.starts_with("$pre.m"));
+        since.iter().filter(|(_, table)| ["pipe.", "fold.", "$pre.m"].iter().any(|of| table.starts_with(of)));
     assert_eq!(of_program.count(), 0, "{since:?}");
     let mut client = rig.client(&controller);
     for name in ["shuffle", "balance", "replicate"] {
@@ -428,6 +443,82 @@ fn flows_at_all_pipes() {
     for chip in [Chip::Tofino, Chip::Tofino2] {
         life_of(Rig::speaking(chip, &program(chip), None, 4));
     }
+}
+
+/// What comes in behind pipe 0 of a Tofino 1 is as if from a port of that pipe.
+#[test]
+fn flows_at_the_pipe_behind() {
+    life_of(Rig::speaking(Chip::Tofino, &program(Chip::Tofino), None, 2));
+}
+
+/// The pipe behind makes only what consumers get: what is for a producer there is made before, and goes round as if the switch were a host.
+#[test]
+fn what_producers_at_the_pipe_behind_get_goes_round() {
+    let rig = Rig::speaking(Chip::Tofino, &program(Chip::Tofino), None, 2);
+    let controller = rig.start().expect("a controller");
+    let mut client = rig.client(&controller);
+    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h3"]);
+    rig.runtime.block_on(client.create_flow(shuffle)).expect("created");
+    let ports = rig.topology.links.iter().map(|l| l.port).collect::<Vec<_>>();
+    assert_eq!(ports[..3], [132, 8, 140]);
+    let routes = rig.recorder.held(".routes").into_iter();
+    let mut routes: Vec<u64> = routes.map(|(_, _, data)| number(&data, "port")).collect();
+    routes.sort_unstable();
+    assert_eq!(routes, [68, 68, 140, 140]);
+    // The switch's address is taken at no port but of what has come round.
+    let switch = &rig.topology.switches[0];
+    let ip = u64::from(u32::from(switch.ip));
+    let own = rig.recorder.held(".ip_sources").into_iter().filter(|(key, ..)| key[2] == ip);
+    assert_eq!(own.map(|(key, ..)| key[0]).collect::<Vec<_>>(), [0]);
+    rig.end(controller);
+}
+
+/// A controller that ends between its writes to both egresses of a Tofino 1 leaves them with different entries.
+#[test]
+fn both_egresses_get_the_same_again() {
+    let rig = Rig::new(Chip::Tofino, &program(Chip::Tofino));
+    let controller = rig.start().expect("a controller");
+    let mut client = rig.client(&controller);
+    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h2"]);
+    rig.runtime.block_on(client.create_flow(shuffle)).expect("created");
+    drop(client);
+    rig.end(controller);
+    {
+        let mut state = rig.recorder.state();
+        let (id, _) = state.tables.named("fold.FoldEgressShell.zsr.peer.peers").expect("a table");
+        let peers = state.entries.get_mut(&id).expect("entries");
+        // One is lacking, one has what another has, and one is left of a flow that is gone.
+        let (_, (action, data, lacking)) = peers.pop_first().expect("one");
+        let changed = peers.first_entry().expect("another").into_mut();
+        changed.1.clone_from(&data);
+        changed.2.data.clone_from(&lacking.data);
+        let key = bf::TableKey { fields: vec![exactly(1, 4000_u16.to_be_bytes().to_vec())] };
+        let left = bf::TableEntry { value: Some(bf::table_entry::Value::Key(key)), ..lacking };
+        peers.insert(vec![4000], (action, data, left));
+    }
+    let controller = rig.start().expect("a successor");
+    rig.sound();
+    rig.end(controller);
+}
+
+/// A port that is a loop no more may have a host, which is not to be believed.
+#[test]
+fn a_port_that_is_no_loop_any_more_is_a_hosts() {
+    let rig = Rig::new(Chip::Tofino, &program(Chip::Tofino));
+    {
+        let mut state = rig.recorder.state();
+        let (id, _) = state.tables.named("FoldParser.loops").expect("a table");
+        let value = |number: u16| number.to_be_bytes().to_vec();
+        let ternary = bf::key_field::Ternary { value: value(152), mask: value(0x1ff) };
+        let match_type = Some(bf::key_field::MatchType::Ternary(ternary));
+        let key = bf::TableKey { fields: vec![bf::KeyField { field_id: 1, match_type }] };
+        let value = Some(bf::table_entry::Value::Key(key));
+        let entry = bf::TableEntry { table_id: id, value, ..Default::default() };
+        state.entries.entry(id).or_default().insert(vec![152], (String::new(), Default::default(), entry));
+    }
+    let controller = rig.start().expect("a controller");
+    set_up(&rig);
+    rig.end(controller);
 }
 
 /// A driver that was started anew has lost all, though it names a default entry in each table.

@@ -80,6 +80,7 @@ impl State {
                 Some(table.data(data, kind == Type::Insert || of_program)?)
             }
             (None, Type::Delete) => None,
+            (None, Type::Insert) if table.is_value_set() => Some((String::new(), HashMap::new())),
             _ => return Err(format!("{name}: {kind:?} with the wrong data")),
         };
         if let Some((_, data)) = &content {

@@ -1,23 +1,29 @@
-//! Each topology of `topologies/` with a Tofino for its switch.
+//! Each topology of `topologies/` with a Tofino for its switch, and those of `topologies/tofino/`.
 
 use super::driver::drivers;
 use super::files::program;
 use super::flows::{Rig, runtime};
 use super::server::Recorder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zsr_api::controller as proto;
 use zsr_control_plane::controller::create_flow_request;
 use zsr_topology::{Chip, Topology};
 
-/// A Tofino's hosts have NICs of their own, and no rings in a simulated FPGA; its ports have other numbers. Hosts' names, flows and
-/// workload are the file's.
-fn flows_come_and_go(chip: Chip, recorder: impl Fn(&tokio::runtime::Runtime) -> Recorder) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies");
+/// The files of a folder below `topologies/`, at least so many.
+fn files(folder: &str, least: usize) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(folder);
     let files = std::fs::read_dir(&folder).expect("topologies");
     let mut files: Vec<_> = files.map(|f| f.expect("a file").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "yaml"));
     files.sort();
-    assert!(files.len() >= 12, "{files:?}");
+    assert!(files.len() >= least, "{files:?}");
+    files
+}
+
+/// A Tofino's hosts have NICs of their own, and no rings in a simulated FPGA; its ports have other numbers. Hosts' names, flows and
+/// workload are the file's.
+fn flows_come_and_go(chip: Chip, recorder: impl Fn(&tokio::runtime::Runtime) -> Recorder) {
+    let files = files("", 12);
     for (path, pipes) in files.iter().flat_map(|f| [(f, 1), (f, 4)]) {
         let what = format!("{} with {pipes} pipes of a {}", path.display(), chip.name());
         let original = Topology::load(path).unwrap_or_else(|e| panic!("{e}"));
@@ -57,6 +63,30 @@ fn flows_come_and_go(chip: Chip, recorder: impl Fn(&tokio::runtime::Runtime) -> 
 fn every_topology_at_a_tofino() {
     for chip in [Chip::Tofino, Chip::Tofino2] {
         flows_come_and_go(chip, |_| Recorder::new(&program(chip), &super::files::driver(chip)));
+    }
+}
+
+/// Links and flows are the file's, and so are the switch's pipes.
+#[test]
+fn hosts_at_all_pipes_as_an_operator_has_them() {
+    for path in files("tofino", 3) {
+        let original = Topology::load(&path).unwrap_or_else(|e| panic!("{e}"));
+        let hosts: Vec<String> = original.hosts.iter().map(|h| h.name.clone()).collect();
+        let text = std::fs::read_to_string(&path).expect("a topology");
+        let rest = &text[text.find("\nlinks:").expect("links") + 1..];
+        let chip = original.switches[0].kind.tofino().expect("a Tofino").chip;
+        let pipes = original.links.iter().map(|l| l.port >> 7).max().expect("links") + 1;
+        let recorder = Recorder::new(&program(chip), &super::files::driver(chip));
+        let rig = Rig::with(chip, recorder, None, pipes, (&hosts, rest), runtime());
+        assert_eq!(rig.topology.switches[0].pipes, original.switches[0].pipes, "{}", path.display());
+        let controller = rig.start().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut client = rig.client(&controller);
+        for flow in &rig.topology.flows {
+            let made = rig.runtime.block_on(client.create_flow(create_flow_request(&rig.topology, flow)));
+            made.unwrap_or_else(|e| panic!("{}: {}", path.display(), e.message()));
+        }
+        rig.sound();
+        rig.end(controller);
     }
 }
 

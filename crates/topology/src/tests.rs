@@ -681,11 +681,35 @@ fn what_does_not_go_with_a_tofino_is_named() {
         ("chip: tofino2,", "chip: tofino, loops: [8],", "a loop of switch 's1' is '8'"),
         ("chip: tofino2,", "chip: tofino, loops: [136, 136],", "a loop of switch 's1' is '136'"),
         ("chip: tofino2,", "chip: tofino, loops: 136,", "'loops' of switch 's1' is"),
+        ("s1:8", "s1:136", "device port 136 of switch 's1' is no port for cables in pipe 0 of a tofino2"),
     ] {
         let text = CHIP.replacen(from, to, 1);
         assert_ne!(text, CHIP);
         let found = parse(&text).expect_err(part).to_string();
         assert!(found.contains(part), "{found:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn hosts_can_be_at_both_pipes_of_a_tofino_1() {
+    let with = |pipes: u32, loops: &str, port: u32| {
+        let chip = format!("chip: tofino, pipes: {pipes}, {loops}address: '127.0.0.1:50052'");
+        let switch = format!("switches:\n  - {{name: s1, kind: tofino, {chip}}}\n");
+        parse(&format!(
+            "{switch}hosts: [{{name: h1, nic: {{interface: e1}}}}]\nlinks: ['h1 -> s1:{port}']\nflows: []\n"
+        ))
+    };
+    for (pipes, port) in [(1, 8), (2, 136), (4, 136), (4, 264), (4, 392)] {
+        with(pipes, "loops: [144], ", port).unwrap_or_else(|e| panic!("{pipes} {port}: {e}"));
+    }
+    for (pipes, loops, port, part) in [
+        (1, "", 136, "no port for cables in pipe 0 of a tofino"),
+        (2, "", 264, "no port for cables in pipes 0, 1 of a tofino"),
+        (2, "", 196, "PORT from 1 to 63, or from 129 to 191"),
+        (2, "loops: [136], ", 136, "device port 136 of switch 's1' is one of its loops"),
+    ] {
+        let e = with(pipes, loops, port).expect_err(part).to_string();
+        assert!(e.contains(part), "{e}");
     }
 }
 

@@ -303,14 +303,19 @@ impl Builder<'_> {
                     pipes_of(&switch.pipes),
                     chip.name()
                 );
-                let range = |home| {
+                let range = |pipe| {
                     let [first, last] =
-                        [chip.ports().start(), chip.ports().end()].map(|p| Pipes::port_in(home, *p));
+                        [chip.ports().start(), chip.ports().end()].map(|p| Pipes::port_in(pipe, *p));
                     format!("{first} to {last}")
                 };
-                let ranges: Vec<_> = switch.pipes.homes().map(range).collect();
+                let ranges: Vec<_> = switch.pipes.with_hosts().map(range).collect();
                 let expected = format!("to: {}:PORT, PORT from {}", switch.name, ranges.join(", or from "));
                 found.push((link.place, message, expected));
+            }
+            if switch.kind.tofino().is_some_and(|tofino| tofino.loops.contains(&link.port)) {
+                let message =
+                    format!("device port {} of switch '{}' is one of its loops", link.port, switch.name);
+                found.push((link.place, message, "a port that 'loops' does not have".into()));
             }
         }
         for (place, message, expected) in found {
@@ -319,10 +324,10 @@ impl Builder<'_> {
     }
 }
 
-/// Those that hold flows.
+/// Those that take hosts.
 fn pipes_of(pipes: &Pipes) -> String {
-    let homes: Vec<String> = pipes.homes().map(|home| home.to_string()).collect();
-    match homes.as_slice() {
+    let numbers: Vec<String> = pipes.with_hosts().map(|pipe| pipe.to_string()).collect();
+    match numbers.as_slice() {
         [only] => format!("pipe {only}"),
         several => format!("pipes {}", several.join(", ")),
     }
