@@ -50,9 +50,10 @@ pub struct SettingsArgs {
 /// What a flow optimizes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HintArg {
-    /// Many bytes per transfer
+    /// Many bytes per transfer: programs fill items before they push them
     Bandwidth,
-    /// Few microseconds per item: producers are looked at at least every 20us while something moves
+    /// Few microseconds per record: programs push what they have at once, and producers are looked at at least every 20us while
+    /// something moves
     Latency,
 }
 

@@ -61,7 +61,7 @@ class Producer(_zsr.Producer):
 
     def push(self, record: Buffer | str, *, to: int | None = None, timeout: float | None = None) -> None:
         """Pushes one record, by the flow's routing or `to` a consumer, from 0; a copy of it. It is on its way when its item is full,
-        or with flush(). Raises TimedOut, SizeError, RouteError, Lost, Ended. The record was not taken then."""
+        or with flush(); at once in a flow with the hint `latency`. Raises TimedOut, SizeError, RouteError, Lost, Ended. The record was not taken then."""
         if not self.put(_bytes(record), to, timeout):
             raise TimedOut(f"no room in {timeout} s")
 

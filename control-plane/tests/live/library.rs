@@ -216,6 +216,57 @@ fn rows_go_in_side_by_side_and_in_place_and_are_read_where_they_lie() {
 }
 
 #[test]
+fn with_the_hint_latency_each_push_is_on_its_way_when_it_returns() {
+    let system = System::up(HOSTS);
+    let create = ["flow", "create", "f", "-p", "h1", "-c", "h2", "--schema", "n: u32"];
+    system.well(&[&create[..], &["--hint", "latency"]].concat());
+    let place = Place::at(system.root().join("s"));
+    let mut producer = FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    let mut comes = |producer: &FlowProducer, rows: &[u32], batches: usize| {
+        assert_eq!(producer.left(0), 0, "an item has begun, and was not pushed");
+        let mut got = Vec::new();
+        for _ in 0..batches {
+            let batch = consumer.pop().expect("popped").expect("no end");
+            got.extend(batch.as_they_lie().0.as_chunks().0.iter().map(|row| u32::from_le_bytes(*row)));
+        }
+        assert_eq!(got, rows);
+    };
+    producer.push(&1u32.to_le_bytes()).expect("pushed");
+    comes(&producer, &[1], 1);
+    producer.push_by(&2u32.to_le_bytes(), &mut |_, _| Ok(0)).expect("pushed");
+    assert!(producer.push_to_member(&3u32.to_le_bytes(), "h2", Wait::Forever).expect("pushed"));
+    comes(&producer, &[2, 3], 2);
+    // What one call gives goes together.
+    let rows: Vec<u8> = (4..7u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(producer.push_rows(&rows, To::Key, Wait::Forever).expect("pushed"), 3);
+    comes(&producer, &[4, 5, 6], 1);
+    let room = producer.reserve(4, To::Key, Wait::Forever).expect("reserved").expect("room");
+    room.copy_from_slice(&7u32.to_le_bytes());
+    producer.publish(4).expect("published");
+    comes(&producer, &[7], 1);
+
+    // With the other hint the item stays open, from when the producer knows.
+    system.well(&["flow", "set", "f", "--hint", "bandwidth"]);
+    let mut row = 8u32;
+    loop {
+        producer.push(&row.to_le_bytes()).expect("pushed");
+        if producer.left(0) > 0 {
+            break;
+        }
+        comes(&producer, &[row], 1);
+        row += 1;
+        assert!(row < 10_000, "it never gets to know");
+    }
+    producer.flush().expect("flushed");
+    comes(&producer, &[row], 1);
+    producer.close().expect("closed");
+    drop(consumer);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
 fn who_wants_the_newest_skips_what_is_older() {
     let system = System::up(HOSTS);
     // Four items of one record each.

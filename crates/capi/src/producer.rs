@@ -152,7 +152,7 @@ pub unsafe extern "C" fn zsr_producer_consumers(
 }
 
 /// Pushes one record of `length` bytes to `consumer`: ZSR_TO_KEY, or a number from 0 in the flow's order. It is on its way when
-/// its item is full, or with zsr_producer_flush().
+/// its item is full, or with zsr_producer_flush(); at once in a flow with the hint `latency`.
 ///
 /// Ownership: the record is copied; it stays the caller's. It may be NULL if `length` is 0.
 /// Blocks: until there is room, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes. A change of

@@ -48,6 +48,17 @@ struct Lane {
     writer: SegmentWriter,
 }
 
+impl Lane {
+    /// Pushes the item that has begun. If the ring was aborted meanwhile, the next call finds that out.
+    fn send(&mut self) {
+        let _ = self.writer.flush();
+    }
+}
+
+fn wants_latency(flow: &proto::Flow) -> bool {
+    flow.settings.as_ref().is_some_and(|settings| settings.hint() == proto::Hint::Latency)
+}
+
 /// The pushing side of one member of a flow.
 pub struct FlowProducer {
     session: Session,
@@ -65,6 +76,8 @@ pub struct FlowProducer {
     attached: u32,
     /// Of the flow, when it was last looked at.
     version: u64,
+    /// Whether what a call pushes goes at once: the flow's hint, when it was last looked at.
+    at_once: bool,
     /// What has not been told yet.
     lost: Vec<Lost>,
     /// Why it can't go on.
@@ -102,6 +115,7 @@ impl FlowProducer {
             lanes: Vec::new(),
             attached: 0,
             version: found.version,
+            at_once: wants_latency(&found),
             lost: Vec::new(),
             over: None,
             reserved: None,
@@ -179,12 +193,12 @@ impl FlowProducer {
     /// As [`push`](Self::push), or `route` has refused.
     pub fn push_by(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
         let choose = |lanes: &[Lane]| if lanes.len() == 1 { Ok(0) } else { route(record, lanes.len()) };
-        self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
-        self.counts.add(1, record.len() as u64);
+        let put = self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
+        self.took(put, record.len());
         Ok(())
     }
 
-    /// Pushes what is kept to fill items.
+    /// Pushes what is kept to fill items. In a flow with the hint `latency` nothing is kept when a push has returned.
     ///
     /// # Errors
     /// As [`push`](Self::push).

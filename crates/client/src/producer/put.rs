@@ -94,11 +94,7 @@ impl FlowProducer {
             let choose = |lanes: &[Lane]| choose(to, record, lanes.len(), number);
             producer.at_lane(choose, until, |writer, _| writer.try_push(record))
         });
-        if put?.is_none() {
-            return Ok(false);
-        }
-        self.counts.add(1, record.len() as u64);
-        Ok(true)
+        Ok(self.took(put?, record.len()))
     }
 
     /// Pushes a record to the consumer of a shuffle that has this name, waiting for room as `wait` says. Says whether the record was
@@ -131,10 +127,7 @@ impl FlowProducer {
                 put => break put?,
             }
         };
-        if put.is_some() {
-            self.counts.add(1, record.len() as u64);
-        }
-        Ok(put.is_some())
+        Ok(self.took(put, record.len()))
     }
 
     /// Pushes records of the producer's record size that lie side by side in `rows`, each to its consumer, waiting for room as
@@ -149,7 +142,14 @@ impl FlowProducer {
         if !rows.len().is_multiple_of(size as usize) {
             return Err(SegmentPushError::TupleSize { expected: size, got: rows.len() }.into());
         }
-        let (until, size) = (Until::after(wait), size as usize);
+        let taken = self.put_rows(rows, size as usize, to, Until::after(wait));
+        if self.at_once {
+            self.lanes.iter_mut().for_each(Lane::send);
+        }
+        taken
+    }
+
+    fn put_rows(&mut self, rows: &[u8], size: usize, to: To, until: Until) -> Result<usize, ProgramError> {
         let mut rest = rows;
         while let Some(row) = rest.get(..size) {
             let put = self.routed(|producer, number, choose| {
@@ -201,6 +201,9 @@ impl FlowProducer {
         let (lane, len) = self.reserved.ok_or_else(none)?;
         self.lanes[lane].writer.try_reserve(len)?.publish(used)?;
         self.reserved = None;
+        if self.at_once {
+            self.lanes[lane].send();
+        }
         let records = self.record_size().map_or(1, |size| used / size as usize);
         self.counts.add(records as u64, used as u64);
         Ok(())
@@ -214,6 +217,16 @@ impl FlowProducer {
     /// Bytes of each record, if the flow's schema or the program says so.
     pub fn record_size(&self) -> Option<u32> {
         self.options.record_size
+    }
+
+    /// Whether a record of `len` bytes was put into a lane.
+    pub(super) fn took(&mut self, put: Option<(usize, ())>, len: usize) -> bool {
+        let Some((lane, ())) = put else { return false };
+        if self.at_once {
+            self.lanes[lane].send();
+        }
+        self.counts.add(1, len as u64);
+        true
     }
 
     /// Calls `work` with the number of the next record, and with the function that chooses a consumer.

@@ -9,7 +9,7 @@ use zsr_ring::AttachError;
 use zsr_ring::segment::{SegmentConfig, SegmentWriter};
 
 use super::follow::News;
-use super::{FlowProducer, LOOK, Lane};
+use super::{FlowProducer, LOOK, Lane, wants_latency};
 use crate::error::ProgramError;
 use crate::flow::get;
 use crate::pu::{self, PuError};
@@ -66,6 +66,7 @@ impl FlowProducer {
 
     fn adapt(&mut self, flow: &proto::Flow) -> Result<(), ProgramError> {
         self.version = flow.version;
+        self.at_once = wants_latency(flow);
         if flow.state() == proto::FlowState::Failed {
             return Err(self.ended(&format!("it has failed: {}", flow.reason)));
         }
