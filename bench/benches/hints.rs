@@ -1,17 +1,18 @@
-//! The two hints of a flow, by tuple size, through a live system: how long one tuple takes from the push in one thread to the pop in another,
-//! and what a stream of tuples comes to. Figures stand in bench/README.md.
+//! The two hints of a flow, by tuple size, through a live system: how long a tuple takes from the push in one thread to the pop in another
+//! if about a thousand come in a second and nobody flushes, and what a stream of tuples comes to. Figures stand in bench/README.md.
 
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place, To, Wait};
+use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place};
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
 use zsr_bench::{uneven, within_us};
 use zsr_ring::segment::HEADER_LEN;
 
 const SIZES: [usize; 7] = [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
-/// Tuples whose way is timed, one after the other.
-const ALONE: usize = 500;
+/// Tuples whose way is timed.
+const PACED: usize = 2000;
+/// Tuples of a stream between two looks at the clock.
+const CLOCK_EVERY: usize = 64;
 /// Time for which a stream is pushed.
 const STREAM: Duration = Duration::from_millis(1000);
 
@@ -37,7 +38,7 @@ fn main() {
             let options = Options { record_size: Some(size as u32), ..Options::default() };
             let mut producer = FlowProducer::attach(contact.clone(), &flow, &options).expect("a producer");
             let mut consumer = FlowConsumer::attach(contact.clone(), &flow, &options).expect("a consumer");
-            let times = alone(&mut producer, &mut consumer, size);
+            let times = paced(&mut producer, &mut consumer, size);
             let (tuples, time) = stream(producer, consumer, size);
             println!(
                 "| {size} B | {item} B | {name} | {:.0} | {:.0} | {:.1} | {:.1} |",
@@ -53,39 +54,37 @@ fn main() {
     }
 }
 
-/// Sorted times from push to pop of tuples that are alone in the flow.
-fn alone(producer: &mut FlowProducer, consumer: &mut FlowConsumer, size: usize) -> Vec<Duration> {
+/// Sorted times from push to pop of tuples that are pushed every 0.5 to 1.5 ms. What is still kept behind the last one is flushed.
+fn paced(producer: &mut FlowProducer, consumer: &mut FlowConsumer, size: usize) -> Vec<Duration> {
     let mut tuple = vec![0; size];
     let begun = Instant::now();
-    let (came, has_come) = mpsc::channel();
     std::thread::scope(|scope| {
         let popping = scope.spawn(move || {
-            let mut times = Vec::with_capacity(ALONE);
-            while times.len() < ALONE {
+            let mut times = Vec::with_capacity(PACED);
+            while times.len() < PACED {
                 let batch = consumer.pop().expect("popped").expect("no end");
-                let (tuples, _) = batch.as_they_lie();
-                let sent = u64::from_le_bytes(tuples[..8].try_into().expect("eight bytes"));
-                times.push(begun.elapsed() - Duration::from_nanos(sent));
-                drop(batch);
-                came.send(()).expect("waited for");
+                let now = begun.elapsed();
+                for tuple in batch.as_they_lie().0.chunks(size) {
+                    let pushed = u64::from_le_bytes(tuple[..8].try_into().expect("eight bytes"));
+                    times.push(now - Duration::from_nanos(pushed));
+                }
             }
             times.sort();
             times
         });
-        for n in 0..ALONE as u32 {
+        for n in 0..PACED as u32 {
             std::thread::sleep(uneven(Duration::from_millis(1), n));
             tuple[..8].copy_from_slice(&(begun.elapsed().as_nanos() as u64).to_le_bytes());
             producer.push(&tuple).expect("pushed");
-            producer.flush().expect("flushed");
-            has_come.recv().expect("it pops");
         }
+        producer.flush().expect("flushed");
         popping.join().expect("it pops")
     })
 }
 
 /// How many tuples came, and the time from the first push to the last pop.
 fn stream(mut producer: FlowProducer, mut consumer: FlowConsumer, size: usize) -> (usize, Duration) {
-    let tuples = vec![1; size * (256 << 10 >> size.ilog2())];
+    let tuple = vec![1; size];
     let begun = Instant::now();
     let popping = std::thread::spawn(move || {
         let mut popped = 0;
@@ -96,7 +95,10 @@ fn stream(mut producer: FlowProducer, mut consumer: FlowConsumer, size: usize) -
     });
     let mut pushed = 0;
     while begun.elapsed() < STREAM {
-        pushed += producer.push_rows(&tuples, To::Key, Wait::Forever).expect("pushed");
+        for _ in 0..CLOCK_EVERY {
+            producer.push(&tuple).expect("pushed");
+        }
+        pushed += CLOCK_EVERY;
     }
     producer.close().expect("closed");
     let (popped, time) = popping.join().expect("it pops");
