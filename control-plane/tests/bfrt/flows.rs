@@ -197,6 +197,16 @@ impl Rig {
         self.runtime.block_on(gone);
     }
 
+    /// A controller makes a flow, and ends.
+    fn leave_a_flow(&self) {
+        let controller = self.start().expect("a controller");
+        let mut client = self.client(&controller);
+        let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h2"]);
+        self.runtime.block_on(client.create_flow(shuffle)).expect("created");
+        drop(client);
+        self.end(controller);
+    }
+
     /// Nothing was wrong, and both egresses of a Tofino 1 hold the same.
     pub(super) fn sound(&self) {
         let state = self.recorder.state();
@@ -477,12 +487,7 @@ fn what_producers_at_the_pipe_behind_get_goes_round() {
 #[test]
 fn both_egresses_get_the_same_again() {
     let rig = Rig::new(Chip::Tofino, &program(Chip::Tofino));
-    let controller = rig.start().expect("a controller");
-    let mut client = rig.client(&controller);
-    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h2"]);
-    rig.runtime.block_on(client.create_flow(shuffle)).expect("created");
-    drop(client);
-    rig.end(controller);
+    rig.leave_a_flow();
     {
         let mut state = rig.recorder.state();
         let (id, _) = state.tables.named("fold.FoldEgressShell.zsr.peer.peers").expect("a table");
@@ -525,12 +530,7 @@ fn a_port_that_is_no_loop_any_more_is_a_hosts() {
 #[test]
 fn an_empty_switch_gets_everything_again() {
     let rig = Rig::new(Chip::Tofino2, &program(Chip::Tofino2));
-    let controller = rig.start().expect("a controller");
-    let mut client = rig.client(&controller);
-    let shuffle = flow("shuffle", FlowKind::Shuffle, &["h1"], &["h2"]);
-    rig.runtime.block_on(client.create_flow(shuffle)).expect("created");
-    drop(client);
-    rig.end(controller);
+    rig.leave_a_flow();
     rig.recorder.restart();
     let controller = rig.start().expect("a successor");
     set_up(&rig);
