@@ -234,7 +234,7 @@ fn with_the_hint_latency_each_push_is_on_its_way_when_it_returns() {
     };
     producer.push(&1u32.to_le_bytes()).expect("pushed");
     comes(&producer, &[1], 1);
-    producer.push_by(&2u32.to_le_bytes(), &mut |_, _| Ok(0)).expect("pushed");
+    assert!(producer.push_to_member(&2u32.to_le_bytes(), "h2", Wait::Forever).expect("pushed"));
     assert!(producer.push_to_member(&3u32.to_le_bytes(), "h2", Wait::Forever).expect("pushed"));
     comes(&producer, &[2, 3], 2);
     // What one call gives goes together.
@@ -245,10 +245,16 @@ fn with_the_hint_latency_each_push_is_on_its_way_when_it_returns() {
     room.copy_from_slice(&7u32.to_le_bytes());
     producer.publish(4).expect("published");
     comes(&producer, &[7], 1);
+    // Records that come one after the other fill items: `zsr produce` flushes when its input has no more for now.
+    for row in [8u32, 9] {
+        producer.push_by(&row.to_le_bytes(), &mut |_, _| Ok(0)).expect("pushed");
+    }
+    producer.flush().expect("flushed");
+    comes(&producer, &[8, 9], 1);
 
     // With the other hint the item stays open, from when the producer knows.
     system.well(&["flow", "set", "f", "--hint", "bandwidth"]);
-    let mut row = 8u32;
+    let mut row = 10u32;
     loop {
         producer.push(&row.to_le_bytes()).expect("pushed");
         if producer.left(0) > 0 {

@@ -189,16 +189,19 @@ impl FlowProducer {
     /// Pushes a record to the consumer that `route` chooses, whatever the flow's routing is, waiting for room as long as it takes.
     /// Consumers are numbered in the flow's order. `route` is asked again when consumers join or leave meanwhile.
     ///
+    /// It is for records that come one after the other, as in a file: an item that has begun stays open until it is full or
+    /// [`flush`](Self::flush) is called, whatever the flow's hint.
+    ///
     /// # Errors
     /// As [`push`](Self::push), or `route` has refused.
     pub fn push_by(&mut self, record: &[u8], route: Route<'_>) -> Result<(), ProgramError> {
         let choose = |lanes: &[Lane]| if lanes.len() == 1 { Ok(0) } else { route(record, lanes.len()) };
-        let put = self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
-        self.took(put, record.len());
+        self.at_lane(choose, Until::after(Wait::Forever), |writer, _| writer.try_push(record))?;
+        self.counts.add(1, record.len() as u64);
         Ok(())
     }
 
-    /// Pushes what is kept to fill items. In a flow with the hint `latency` nothing is kept when a push has returned.
+    /// Pushes what is kept to fill items. In a flow with the hint `latency` only [`push_by`](Self::push_by) keeps anything.
     ///
     /// # Errors
     /// As [`push`](Self::push).

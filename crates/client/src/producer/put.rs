@@ -220,7 +220,7 @@ impl FlowProducer {
     }
 
     /// Whether a record of `len` bytes was put into a lane.
-    pub(super) fn took(&mut self, put: Option<(usize, ())>, len: usize) -> bool {
+    fn took(&mut self, put: Option<(usize, ())>, len: usize) -> bool {
         let Some((lane, ())) = put else { return false };
         if self.at_once {
             self.lanes[lane].send();
