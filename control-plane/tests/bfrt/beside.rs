@@ -6,7 +6,8 @@ use super::server::PROGRAM;
 use bf::bf_runtime_client::BfRuntimeClient;
 use prost::Message;
 use std::collections::{BTreeSet, HashMap};
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::sync::{Mutex, mpsc};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -41,9 +42,12 @@ impl Session {
     }
 }
 
-/// A driver's BF Runtime server.
+/// A driver's BF Runtime server. It can be asked by one client at a time: two requests in one session have stopped it for good.
 #[derive(Clone, Debug)]
-pub struct Driver(BfRuntimeClient<Channel>);
+pub struct Driver {
+    client: BfRuntimeClient<Channel>,
+    turn: Arc<Mutex<()>>,
+}
 
 impl Driver {
     /// Connects to `address`, such as `127.0.0.1:50052`.
@@ -53,14 +57,20 @@ impl Driver {
         // The status of a failed Write names every update.
         let channel = endpoint.http2_max_header_list_size(4 << 20).connect().await;
         let channel = channel.unwrap_or_else(|e| panic!("no driver at {address}: {e}"));
-        Driver(BfRuntimeClient::new(channel).max_decoding_message_size(64 << 20))
+        let client = BfRuntimeClient::new(channel).max_decoding_message_size(64 << 20);
+        Driver { client, turn: Arc::default() }
     }
 
     /// The tables of the program and of the driver: bf-rt.json of both.
     pub async fn files(&self) -> (String, String) {
         let request = bf::GetForwardingPipelineConfigRequest { device_id: 0, client_id: 1 };
-        let answer =
-            self.0.clone().get_forwarding_pipeline_config(request).await.expect("its program").into_inner();
+        let answer = self
+            .client
+            .clone()
+            .get_forwarding_pipeline_config(request)
+            .await
+            .expect("its program")
+            .into_inner();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         let program = answer.config.into_iter().next().expect("a program");
         let driver = answer.non_p4_config.expect("the driver's own tables");
@@ -101,7 +111,7 @@ impl Driver {
     }
 
     pub async fn bind(&self, request: bf::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
-        self.0.clone().set_forwarding_pipeline_config(request).await.map(|_| ())
+        self.client.clone().set_forwarding_pipeline_config(request).await.map(|_| ())
     }
 
     /// Subscribes; what the driver says goes to `answers`. The subscription ends with the sender that is returned.
@@ -113,7 +123,7 @@ impl Driver {
         let (requests, outgoing) = mpsc::channel(4);
         requests.send(request).await.expect("open");
         let mut stream = self
-            .0
+            .client
             .clone()
             .stream_channel(ReceiverStream::new(outgoing))
             .await
@@ -130,13 +140,15 @@ impl Driver {
     }
 
     pub async fn write(&self, request: bf::WriteRequest) -> Result<(), Status> {
-        self.0.clone().write(request).await.map(|_| ())
+        let _turn = self.turn.lock().await;
+        self.client.clone().write(request).await.map(|_| ())
     }
 
     /// What it reads, and how the read ended.
     pub async fn read(&self, request: bf::ReadRequest) -> (Vec<bf::Entity>, Result<(), Status>) {
+        let _turn = self.turn.lock().await;
         let mut entities = Vec::new();
-        let mut stream = match self.0.clone().read(request).await {
+        let mut stream = match self.client.clone().read(request).await {
             Ok(stream) => stream.into_inner(),
             Err(e) => return (entities, Err(e)),
         };

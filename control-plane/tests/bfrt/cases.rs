@@ -1,6 +1,6 @@
 //! Updates that are right or wrong in one place, by the names of tables and fields: what a driver says to each is in answers.json.
 
-use super::check::{Table, Tables, exactly};
+use super::check::{Table, Tables};
 use super::held::entity;
 use bf::data_field::Value;
 use bf::entity::Entity;
@@ -21,7 +21,10 @@ impl Rows<'_> {
     }
 
     fn key(&self, fields: &[(&str, &[u8])]) -> bf::TableKey {
-        let field = |(name, value): &(&str, &[u8])| exactly(self.1.key_number(name), value.to_vec());
+        let lacks = |name: &str| panic!("{}: no key {name}", self.1.name);
+        let field = |(name, value): &(&str, &[u8])| {
+            self.1.key_field(name, value.to_vec()).unwrap_or_else(|| lacks(name))
+        };
         bf::TableKey { fields: fields.iter().map(field).collect() }
     }
 
@@ -114,6 +117,21 @@ fn of_program(tables: &Tables) -> Vec<Case> {
             "an entry without data",
             vec![routes.update(Type::Insert, other(), None), routes.update(Type::Delete, other(), None)],
         ),
+    ]
+}
+
+/// Of the ports that the parser of a Tofino 1 takes for loops.
+fn of_parser(tables: &Tables) -> Vec<Case> {
+    let loops = Rows::of(tables, "FoldParser.loops");
+    let port = |masked: &[u8]| loops.key(&[("f1", masked)]);
+    let update = |kind, key| vec![loops.update(kind, key, None)];
+    let wide = || port(&[2, 8, 3, 255]);
+    vec![
+        ("a loop", update(Type::Insert, port(&[0, 152, 1, 255]))),
+        ("a loop that is known", update(Type::Insert, port(&[0, 152, 1, 255]))),
+        ("a loop of ten bits", [update(Type::Insert, wide()), update(Type::Delete, wide())].concat()),
+        ("the end of a loop", update(Type::Delete, port(&[0, 152, 1, 255]))),
+        ("the end of no loop", update(Type::Delete, port(&[0, 152, 1, 255]))),
     ]
 }
 
@@ -220,5 +238,6 @@ fn of_chip(tables: &Tables, chip: Chip) -> Vec<Case> {
 
 /// All of them, in order: some need what earlier ones have made.
 pub fn all(tables: &Tables, chip: Chip) -> Vec<Case> {
-    of_program(tables).into_iter().chain(of_chip(tables, chip)).collect()
+    let of_parser = if chip == Chip::Tofino { of_parser(tables) } else { Vec::new() };
+    of_program(tables).into_iter().chain(of_parser).chain(of_chip(tables, chip)).collect()
 }

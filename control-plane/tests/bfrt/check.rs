@@ -99,6 +99,12 @@ impl Tables {
 /// The packets of a counter.
 const COUNTED: &str = "$COUNTER_SPEC_PKTS";
 
+/// A field of a key that is matched by a mask.
+fn masked(field_id: u32, value: Vec<u8>, mask: Vec<u8>) -> bf::KeyField {
+    let ternary = bf::key_field::Ternary { value, mask };
+    bf::KeyField { field_id, match_type: Some(bf::key_field::MatchType::Ternary(ternary)) }
+}
+
 /// A field of a key.
 pub fn exactly(field_id: u32, value: Vec<u8>) -> bf::KeyField {
     let exact = bf::key_field::Exact { value };
@@ -170,12 +176,16 @@ impl Table {
         Some(bf::TableEntry { table_id, value, data: Some(data), ..Default::default() })
     }
 
-    pub fn key_known(&self, name: &str) -> Option<u32> {
-        self.keys.iter().find(|f| f.name == name).map(|f| f.id)
-    }
-
-    pub fn key_number(&self, name: &str) -> u32 {
-        self.key_known(name).unwrap_or_else(|| panic!("{}: no key {name}", self.name))
+    /// The field `name` of a key; the bytes of one that is matched by a mask have the mask behind the value.
+    pub fn key_field(&self, name: &str, mut value: Vec<u8>) -> Option<bf::KeyField> {
+        let field = self.keys.iter().find(|f| f.name == name)?;
+        Some(match field.masked {
+            true => {
+                let mask = value.split_off(value.len() / 2);
+                masked(field.id, value, mask)
+            }
+            false => exactly(field.id, value),
+        })
     }
 
     pub fn key_name(&self, number: u32) -> &str {

@@ -185,7 +185,7 @@ fn full_tables_at_the_driver() {
 }
 
 /// What the driver takes without a word, and no controller should say.
-const STRICTER: [&str; 3] = ["a key twice", "a datum too few", "an entry without data"];
+const STRICTER: [&str; 4] = ["a key twice", "a datum too few", "an entry without data", "a loop of ten bits"];
 
 /// The recorder takes what the driver has taken, and refuses what the driver has refused.
 #[test]

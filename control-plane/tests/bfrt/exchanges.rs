@@ -1,7 +1,7 @@
 //! What the controller asked a driver and what the driver answered, as lines of a file: by the names of tables and fields, as their
 //! numbers are the compiler's.
 
-use super::check::{Table, Tables, exactly};
+use super::check::{Table, Tables};
 use super::held::entity;
 use bf::data_field::{BoolArray, IntArray, StrArray, Value};
 use bf::entity::Entity;
@@ -151,6 +151,8 @@ fn row(tables: &Tables, kind: &str, part: &bf::Entity) -> (Head, Vec<Datum>) {
         head.key = Some(names.collect());
         row.extend(key.fields.iter().map(|field| match &field.match_type {
             Some(bf::key_field::MatchType::Exact(exact)) => hex(&exact.value),
+            // As Table::key_field takes it.
+            Some(bf::key_field::MatchType::Ternary(t)) => hex(&[&t.value[..], &t.mask].concat()),
             other => panic!("{}: there is no way to write {other:?} yet", table.name),
         }));
     }
@@ -207,7 +209,7 @@ fn part(table_id: u32, table: &Table, of: &Head, row: &[Datum]) -> Result<bf::En
     let mut fields = Vec::new();
     for name in key.iter().flatten() {
         let Some(Value::Stream(bytes)) = values.next() else { return Err(missing(name)) };
-        fields.push(exactly(table.key_known(name).ok_or_else(|| missing(name))?, bytes));
+        fields.push(table.key_field(name, bytes).ok_or_else(|| missing(name))?);
     }
     let data = match data {
         None => None,

@@ -512,11 +512,9 @@ fn a_port_that_is_no_loop_any_more_is_a_hosts() {
     let rig = Rig::new(Chip::Tofino, &program(Chip::Tofino));
     {
         let mut state = rig.recorder.state();
-        let (id, _) = state.tables.named("FoldParser.loops").expect("a table");
-        let value = |number: u16| number.to_be_bytes().to_vec();
-        let ternary = bf::key_field::Ternary { value: value(152), mask: value(0x1ff) };
-        let match_type = Some(bf::key_field::MatchType::Ternary(ternary));
-        let key = bf::TableKey { fields: vec![bf::KeyField { field_id: 1, match_type }] };
+        let (id, table) = state.tables.named("FoldParser.loops").expect("a table");
+        let fields = vec![table.key_field("f1", vec![0, 152, 1, 255]).expect("a port")];
+        let key = bf::TableKey { fields };
         let value = Some(bf::table_entry::Value::Key(key));
         let entry = bf::TableEntry { table_id: id, value, ..Default::default() };
         state.entries.entry(id).or_default().insert(vec![152], (String::new(), Default::default(), entry));

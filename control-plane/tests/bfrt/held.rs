@@ -112,7 +112,9 @@ impl State {
                 old.1.extend(data);
                 let whole = kind == Type::Insert || of_program;
                 if whole || old.2.value.is_none() {
-                    old.2 = entry.clone();
+                    // A Read finds data also where there are none.
+                    let data = Some(entry.data.clone().unwrap_or_default());
+                    old.2 = bf::TableEntry { data, ..entry.clone() };
                 } else if let (Some(all), Some(new)) = (&mut old.2.data, &entry.data) {
                     all.fields.retain(|f| new.fields.iter().all(|n| n.field_id != f.field_id));
                     all.fields.extend(new.fields.iter().cloned());

@@ -60,7 +60,7 @@ impl Recorder {
         let tables = {
             let state = recorder.state();
             let own = |t: &&super::check::Table| {
-                t.of_program() && t.has_actions()
+                t.of_program() && (t.has_actions() || t.is_value_set())
                     || ["$PORT", "$mirror.cfg", "$pre.mgid", "$pre.node"].contains(&&*t.name)
             };
             let mut tables: Vec<_> =
