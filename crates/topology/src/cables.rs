@@ -215,6 +215,10 @@ impl Builder<'_> {
         for link in &topology.links {
             let (host, switch) = (&topology.hosts[link.host], &topology.switches[link.switch]);
             let (name, own_ports) = (&host.name, has_own_ports(&switch.kind));
+            let or_packets = match switch.kind {
+                SwitchKind::Bmv2(_) => ", or packets: IP:PORT at the switch",
+                _ => "",
+            };
             let mut wrong =
                 |message: String, expected: &str| found.push((link.place, message, expected.into()));
             let on_interface = matches!(host.nic, NicKind::Soft { interface: Some(_) });
@@ -224,20 +228,22 @@ impl Builder<'_> {
                         "nobody can make faults, latency or rate at the ports of switch '{}'",
                         switch.name
                     ),
-                    "a link without these, or packets: IP:PORT at the switch (of kind bmv2)",
+                    &format!("a link without these{or_packets}"),
                 );
             }
             match &link.cable {
                 Cable::Interface(_) | Cable::Sockets { .. } if own_ports => wrong(
                     format!("the ports of switch '{}' are its own affair", switch.name),
-                    "a link without interface and sockets, or packets: IP:PORT at the switch",
+                    &format!("a link without interface and sockets{or_packets}"),
                 ),
                 Cable::Own if own_ports && !host.nic.has_cable() => wrong(
                     format!(
                         "the NIC of host '{name}' is at no interface, and switch '{}' has only such",
                         switch.name
                     ),
-                    "nic: {kind: soft, interface: NAME} at the host, or packets: IP:PORT at the switch",
+                    &format!(
+                        "nic: {{kind: verbs, device: NAME}} or {{kind: soft, interface: NAME}} at the host{or_packets}"
+                    ),
                 ),
                 Cable::Own if !own_ports && host.nic.has_cable() => {
                     wrong(
