@@ -133,7 +133,7 @@ pub(super) fn status(
     if let Some(s) = &system.switch {
         let state = if s.connected { "connected" } else { "LOST" };
         out += &format!(
-            "switch {}: P4Runtime at {}, {state}; {} workers, {} producer rings, {} queue pairs in use\n",
+            "switch {} at {}, {state}; {} workers, {} producer rings, {} queue pairs in use\n",
             s.name, s.p4runtime, s.workers, s.producer_rings, s.queue_pairs
         );
         if !s.trouble.is_empty() {
@@ -142,7 +142,7 @@ pub(super) fn status(
     }
     if let Some(s) = &system.standby {
         let state = if s.connected { "can take over" } else { "CAN'T TAKE OVER" };
-        out += &format!("standby {}: P4Runtime at {}, {state}\n", s.name, s.p4runtime);
+        out += &format!("standby {} at {}, {state}\n", s.name, s.p4runtime);
         if !s.trouble.is_empty() {
             out += &format!("standby {}: {}\n", s.name, s.trouble);
         }
