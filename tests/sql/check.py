@@ -66,6 +66,9 @@ class Sql:
         lines = []
         while lines[-2:] != ["end\n", "of it\n"]:
             lines += self.lines(1)
+        if len(lines) == 2:
+            self.program.stdin.close()
+            raise Failed(f"a query has no table: {self.program.stderr.read()}")
         return list(csv.reader(lines[1:-2]))
 
     def is_under_way(self, query):
