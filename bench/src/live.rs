@@ -33,7 +33,7 @@ impl Live {
     /// # Panics
     /// When that fails.
     pub fn with_standby(hosts: usize) -> Live {
-        let live = Self::of(hosts, "switches: [s1, {name: s2, standby: true}]\n");
+        let live = Self::of(hosts, "switches: [{name: s1}, {name: s2, standby: true}]\n");
         live.await_standby();
         live
     }
