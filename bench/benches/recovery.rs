@@ -82,7 +82,7 @@ fn noticed(live: &Live, at: SystemTime) -> Duration {
     let lost = |event: &proto::Event| {
         event.time_ms >= at && matches!(event.kind(), EventKind::SessionLost | EventKind::SwitchLost)
     };
-    let events = live.session.events(Some(0), false).expect("events");
+    let events = live.session.events(Some(0), true).expect("events");
     let first = events.filter_map(Result::ok).find(lost).expect("it is told");
     Duration::from_millis(first.time_ms - at)
 }
