@@ -5,6 +5,7 @@ use super::error::{ControllerError, ErrorKind};
 use crate::dataplane::flow::{DataPlane, Hosts};
 use crate::dataplane::model::{Flow, Ring};
 use crate::dataplane::{Qp, RingAddress, SwitchAddress};
+use crate::patience::within;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,7 +105,7 @@ impl Agents {
             let Ok(mut client) = self.of(&host) else { continue };
             calls.spawn(async move {
                 let asked = client.get_info(proto::GetInfoRequest {});
-                matches!(tokio::time::timeout(time, asked).await, Ok(Ok(_))).then_some(host)
+                matches!(within(time, asked).await, Ok(Ok(_))).then_some(host)
             });
         }
         let mut out = BTreeSet::new();
@@ -369,7 +370,7 @@ impl Agents {
                     async move { client.list_rings(request).await }
                 };
                 let asked = own.ask(&host, "say what is in its rings", list);
-                tokio::time::timeout(time, asked).await.unwrap_or_else(|_| {
+                within(time, asked).await.unwrap_or_else(|_| {
                     let seconds = time.as_secs();
                     let message = format!(
                         "host `{host}`: its agent did not say within {seconds} s what is in its rings"
@@ -470,7 +471,7 @@ pub(super) async fn answer<T>(
     host: &str,
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, ControllerError> {
-    match tokio::time::timeout(PATIENCE, call).await {
+    match within(PATIENCE, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(refused(host, &status)),
         Err(_) => {

@@ -2,6 +2,7 @@
 //! though the agent is well. Which questions are not answered yet is there for whoever asks what a change waits for.
 
 use super::error::{ControllerError, ErrorKind};
+use crate::patience::within;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
@@ -102,34 +103,30 @@ where
 {
     let Whom { host, uri } = whom;
     let _noted = questions.note(format!("the agent of host `{host}` at {uri} to {what}"));
-    let begun = Instant::now();
     let mut last = None;
-    let late = |last: Option<String>| {
+    let attempts = async {
+        loop {
+            let status = match call().await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => status,
+            };
+            let Some(broken) = Broken::of(&status) else { return Err(refused(host, &status)) };
+            if broken.is_final {
+                let message = format!("host `{host}`: its agent at {uri} is not there: {}", broken.why);
+                return Err(ControllerError::new(ErrorKind::Unavailable, message));
+            }
+            last = Some(broken.why);
+            tokio::time::sleep(AGAIN).await;
+        }
+    };
+    within(PATIENCE, attempts).await.unwrap_or_else(|_| {
         let why = last.map_or(String::new(), |why| format!(" ({why})"));
         let seconds = PATIENCE.as_secs();
         let message = format!(
             "host `{host}`: its agent at {uri} did not answer within {seconds} s when it was asked to {what}{why}"
         );
-        ControllerError::new(ErrorKind::Unavailable, message)
-    };
-    loop {
-        let left = PATIENCE.saturating_sub(begun.elapsed());
-        let status = match tokio::time::timeout(left, call()).await {
-            Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => status,
-            Err(_) => return Err(late(last)),
-        };
-        let Some(broken) = Broken::of(&status) else { return Err(refused(host, &status)) };
-        if broken.is_final {
-            let message = format!("host `{host}`: its agent at {uri} is not there: {}", broken.why);
-            return Err(ControllerError::new(ErrorKind::Unavailable, message));
-        }
-        last = Some(broken.why);
-        if begun.elapsed() + AGAIN >= PATIENCE {
-            return Err(late(last));
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
+        Err(ControllerError::new(ErrorKind::Unavailable, message))
+    })
 }
 
 /// A refusal in the agent's words.

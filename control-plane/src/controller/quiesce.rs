@@ -7,6 +7,7 @@ use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::alloc::{Number, Resting};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
 use crate::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
+use crate::patience::within;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -78,21 +79,31 @@ impl Controller {
         worker: u16,
     ) -> Result<WorkerState, ControllerError> {
         let mut answers = self.0.states.subscribe();
-        let (begun, mut patience) = (Instant::now(), ANSWER);
-        // Without a session nobody hears the answer.
-        while begun.elapsed() < NO_ANSWER && self.is_open() {
-            packets.push(admin::query(worker, self.0.plane.pipes()));
-            work.switch.packets_out(std::mem::take(&mut packets)).await?;
-            let asked = Instant::now();
-            while let Some(left) = patience.checked_sub(asked.elapsed()) {
-                match tokio::time::timeout(left, answers.recv()).await {
-                    Ok(Ok(state)) if state.worker == worker => return Ok(state),
-                    // Another worker's, or some were missed.
-                    Ok(_) => {}
-                    Err(_) => break,
+        let mut patience = ANSWER;
+        let asked = async {
+            // Without a session nobody hears the answer.
+            while self.is_open() {
+                packets.push(admin::query(worker, self.0.plane.pipes()));
+                work.switch.packets_out(std::mem::take(&mut packets)).await?;
+                let own = async {
+                    loop {
+                        // Others are another worker's, or some were missed.
+                        if let Ok(state) = answers.recv().await
+                            && state.worker == worker
+                        {
+                            return state;
+                        }
+                    }
+                };
+                if let Ok(state) = tokio::time::timeout(patience, own).await {
+                    return Ok(Some(state));
                 }
+                patience = (patience * 2).min(LATE_ANSWER);
             }
-            patience = (patience * 2).min(LATE_ANSWER);
+            Ok::<_, ControllerError>(None)
+        };
+        if let Some(state) = within(NO_ANSWER, asked).await.unwrap_or(Ok(None))? {
+            return Ok(state);
         }
         let message = format!("switch `{}` does not answer for worker {worker}", self.switch_name());
         Err(ControllerError::new(ErrorKind::Unavailable, message))

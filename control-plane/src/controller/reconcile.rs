@@ -10,6 +10,7 @@ use crate::dataplane::model::Flow;
 use crate::dataplane::{is_base_group, ticks};
 use crate::p4::names::{digest::REPORT_T, table};
 use crate::p4::{Artifacts, ClientError, OPTIONAL};
+use crate::patience::within;
 use crate::switch::SwitchClient;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,7 +143,7 @@ impl Controller {
         };
         let silent =
             |_| ClientError::Silent { switch: self.switch_name().to_owned(), seconds: RECONCILE.as_secs() };
-        let (difference, ticking, idle) = tokio::time::timeout(RECONCILE, done).await.map_err(silent)??;
+        let (difference, ticking, idle) = within(RECONCILE, done).await.map_err(silent)??;
         {
             let mut state = self.state();
             (state.ticking, state.idle) = (ticking, idle);

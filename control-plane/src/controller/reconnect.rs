@@ -4,6 +4,7 @@
 use super::start::{Seat, StartError, give_program};
 use super::{Controller, Work};
 use crate::p4::{Artifacts, ClientError};
+use crate::patience::within;
 use crate::switch::SwitchClient;
 use p4runtime_proto::Address;
 use std::path::PathBuf;
@@ -121,7 +122,7 @@ impl Controller {
         };
         let silent =
             |_| ClientError::Silent { switch: choice.switch.name.clone(), seconds: PROGRAM.as_secs() };
-        tokio::time::timeout(PROGRAM, given).await.map_err(silent)?
+        within(PROGRAM, given).await.map_err(silent)?
     }
 
     /// The switch has its program, with this cookie, and nothing of flows. All of them are adrift then.

@@ -10,6 +10,7 @@ use super::watch::consumer_of;
 use super::{Controller, Work};
 use crate::dataplane::model::Flow;
 use crate::p4::ClientError;
+use crate::patience::within;
 use crate::switch::{Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
 use std::sync::PoisonError;
@@ -219,7 +220,7 @@ impl Controller {
         loop {
             tokio::time::sleep(ask).await;
             // Any answer is a sign of life. A second question, for it may be this process that had no time.
-            let asked = async |time| tokio::time::timeout(time, reader.has_pipeline()).await.is_ok();
+            let asked = async |time| within(time, reader.has_pipeline()).await.is_ok();
             if !asked(lease - ask).await && !asked(ask).await {
                 return format!("switch `{}` has not answered for {lease:?}", self.switch_name());
             }
@@ -308,14 +309,14 @@ impl Controller {
                 // The switch may not have noticed yet that the last session is over.
                 let id = self.session().election_id.saturating_add(1);
                 let bid = become_primary(switch, &address, id, switch.keep_primary);
-                tokio::time::timeout(CONNECT, bid).await.map_err(silent)??
+                within(CONNECT, bid).await.map_err(silent)??
             }
         };
         let cookie = self.0.work.lock().await.cookie;
         let was_gone = matches!(self.reach(), Reach::Gone(_));
         let kept = !moves && {
             let kept = client.has_kept(&base.artifacts, cookie);
-            tokio::time::timeout(CONNECT, kept).await.map_err(silent)??
+            within(CONNECT, kept).await.map_err(silent)??
         };
         if !kept && !was_gone {
             let why = format!("switch `{}` was started anew, or given another program", switch.name);

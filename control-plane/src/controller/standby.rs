@@ -8,6 +8,7 @@ use super::reconnect::CONNECT;
 use super::session::{Reach, become_primary};
 use super::start::StartError;
 use crate::p4::{Artifacts, ClientError};
+use crate::patience::within;
 use crate::switch::SwitchClient;
 use std::time::Duration;
 use zsr_api::controller as proto;
@@ -37,7 +38,7 @@ impl Ready {
     /// Whether the switch answers, and still has the program that it was given.
     async fn is_still(&self, artifacts: &Artifacts) -> bool {
         let kept = self.client.has_kept(artifacts, self.cookie);
-        tokio::time::timeout(CONNECT, kept).await.is_ok_and(|kept| matches!(kept, Ok(true)))
+        within(CONNECT, kept).await.is_ok_and(|kept| matches!(kept, Ok(true)))
     }
 }
 
@@ -79,7 +80,7 @@ impl Controller {
         let bid = become_primary(&choice.switch, &address, 1, choice.switch.keep_primary);
         let silent =
             |_| ClientError::Silent { switch: choice.switch.name.clone(), seconds: CONNECT.as_secs() };
-        let (mut client, election_id) = tokio::time::timeout(CONNECT, bid).await.map_err(silent)??;
+        let (mut client, election_id) = within(CONNECT, bid).await.map_err(silent)??;
         let cookie = self.prepare(choice, &mut client).await?;
         *slot = Some(Ready { number, client, election_id, cookie });
         Ok(())

@@ -23,6 +23,7 @@ use crate::dataplane::flow::{DataPlane, base};
 use crate::dataplane::model::Flow;
 use crate::p4::names::digest::REPORT_T;
 use crate::p4::{Artifacts, ClientError, Schema, SchemaError};
+use crate::patience::within;
 use crate::switch::SwitchClient;
 use p4runtime_proto::Address;
 use std::collections::HashMap;
@@ -262,7 +263,7 @@ async fn meet(choices: &[Choice]) -> Result<Vec<Met>, StartError> {
         let begun = session(&choice.switch, &address);
         let begun = match choices.len() {
             1 => begun.await,
-            _ => tokio::time::timeout(CONNECT, begun).await.unwrap_or_else(|_| {
+            _ => within(CONNECT, begun).await.unwrap_or_else(|_| {
                 Err(ClientError::Silent { switch: choice.switch.name.clone(), seconds: CONNECT.as_secs() })
             }),
         }

@@ -14,6 +14,7 @@ use crate::dataplane::alloc::Resting;
 use crate::dataplane::model::{Flow, Member, Ring};
 use crate::dataplane::report::{Reason, Report};
 use crate::p4::ClientError;
+use crate::patience::within;
 use crate::switch::Digests;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Controller {
         loop {
             let kinds = [RingKind::Attached, RingKind::Left, RingKind::Died].map(i32::from).to_vec();
             let asked = client.watch_events(agent::WatchEventsRequest { kinds });
-            match tokio::time::timeout(SAY, asked).await {
+            match within(SAY, asked).await {
                 Ok(Ok(stream)) => {
                     attempts = 0;
                     self.learn_place(host).await;

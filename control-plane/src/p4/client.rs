@@ -1,6 +1,7 @@
 //! A switch, reached through P4Runtime and nothing else.
 
 use super::given_up::GivenUp;
+use crate::patience::within;
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
@@ -234,7 +235,7 @@ impl P4RuntimeSession {
             };
             // It is not known how many of them have happened.
             let silent = |_| ClientError::Silent { switch: self.name.clone(), seconds: ANSWER.as_secs() };
-            let answer = tokio::time::timeout(ANSWER, self.rpc.write(request));
+            let answer = within(ANSWER, self.rpc.write(request));
             let result = self.given_up.unless(&self.name, answer).await?.map_err(silent)?;
             result.map_err(|e| self.refused("writing table entries", &e))?;
         }
