@@ -27,19 +27,19 @@ pub(crate) async fn until_late(
         return (time, controller(contact));
     }
     let begun = Instant::now();
-    let mut heard = begun;
-    let mut told = String::new();
-    let left = |heard: Instant| match time {
+    let (mut silent, mut told) = (TELL, String::new());
+    let left = |silent: Duration| match time {
         Some(time) => time.saturating_sub(begun.elapsed()),
-        None => patience.saturating_sub(heard.elapsed()),
+        None => patience.saturating_sub(silent),
     };
-    tokio::time::sleep(TELL.min(left(heard))).await;
+    tokio::time::sleep(TELL.min(left(Duration::ZERO))).await;
     loop {
+        let asked = Instant::now();
         let mut client = client.clone();
         let system = client.get_system(proto::GetSystemRequest {});
-        let mut waits_for = match tokio::time::timeout(LOOK.min(left(heard)), system).await {
+        let mut waits_for = match tokio::time::timeout(LOOK.min(left(silent)), system).await {
             Ok(Ok(system)) => {
-                heard = Instant::now();
+                silent = Duration::ZERO;
                 named(system.get_ref())
             }
             // What has become of the controller is for the call itself to find out.
@@ -54,11 +54,13 @@ pub(crate) async fn until_late(
             }
             told.clone_from(&waits_for);
         }
-        if left(heard).is_zero() {
+        if left(silent).is_zero() {
             let seconds = begun.elapsed().as_secs_f64().round().max(1.0);
             return (Duration::from_secs_f64(seconds), told);
         }
-        tokio::time::sleep(LOOK.min(left(heard))).await;
+        tokio::time::sleep(LOOK.min(left(silent))).await;
+        // A machine that stands still for longer stops the controller, too.
+        silent += asked.elapsed().min(2 * LOOK);
     }
 }
 
