@@ -23,11 +23,6 @@ impl Counts {
             sent: self.sent.saturating_sub(before.sent),
         }
     }
-
-    /// How many round trips that takes, at least.
-    fn round_trips(&self) -> u64 {
-        3 * self.transfers + self.retries
-    }
 }
 
 /// What the network seems to be like, from how a worker's counters rise over some milliseconds.
@@ -45,8 +40,11 @@ pub struct Pace {
     pub is_sure: bool,
 }
 
-/// So many readings show what there is to see of a network that is known. Pairs of more would take long to go through.
+/// So many readings show what there is to see of a network that is known, if its round trips are not longer. Pairs of more would take
+/// long to go through.
 pub const READS: usize = 200;
+/// Round trips of a network that is known, at least, in which its counters are read.
+pub const WATCHED: u32 = 16;
 /// Round trips that have to lie between two readings, so that they say something of one.
 const ROUND_TRIPS: u64 = 4;
 /// By how much round trips may seem longer than they were when the flow was last looked at.
@@ -66,19 +64,27 @@ impl Clocking {
     /// for one.
     pub fn pace(&self, rto: Duration, is_known: bool) -> Option<Pace> {
         let (mut round_trip, mut packet, mut is_clean) = (None, None, false);
-        let readings = &self.0[..self.0.len().min(READS)];
-        for (i, (then, before)) in readings.iter().enumerate() {
-            for (at, counts) in &readings[i + 1..] {
-                let (time, more) = (at.saturating_sub(*then), counts.since(*before));
-                if more.sent >= 8 {
-                    packet = shorter(packet, time / more.sent as u32);
-                }
-                // The first may have come just behind the reading.
-                let first = if more.transfers > 0 { 3 } else { 1 };
-                let whole = more.round_trips().saturating_sub(first);
-                if whole >= ROUND_TRIPS {
-                    round_trip = shorter(round_trip, time / whole as u32);
-                    is_clean |= more.retries == 0;
+        let trips = round_trips(&self.0);
+        let readings: Vec<_> =
+            self.0.iter().zip(trips).map(|(&(at, counts), trips)| (at, counts, trips)).collect();
+        // Round trips may be shorter than a reading takes, or take hundreds.
+        let apart = readings.len().div_ceil(READS).max(1);
+        let spread: Vec<_> = readings.iter().copied().step_by(apart).collect();
+        let close = &readings[..readings.len().min(READS)];
+        for readings in [close, &spread[..if apart > 1 { spread.len() } else { 0 }]] {
+            for (i, (then, before, trips)) in readings.iter().enumerate() {
+                for (at, counts, by_then) in &readings[i + 1..] {
+                    let (time, more) = (at.saturating_sub(*then), counts.since(*before));
+                    if more.sent >= 8 {
+                        packet = shorter(packet, time / more.sent as u32);
+                    }
+                    // The first may have come just behind the reading.
+                    let first = if more.transfers > 0 { 3 } else { 1 };
+                    let whole = (by_then - trips).saturating_sub(first);
+                    if whole >= ROUND_TRIPS {
+                        round_trip = shorter(round_trip, time / whole as u32);
+                        is_clean |= more.retries == 0;
+                    }
                 }
             }
         }
@@ -91,31 +97,51 @@ impl Clocking {
     /// much is lost, a timeout lies between any two transfers, and this is what can be seen of the network. Longer times than those
     /// that are `believed` have waited for a timeout, and shorter ones may be about an earlier READ, whose timeout was too short.
     fn answer(&self, believed: Range<Duration>) -> Option<Duration> {
-        let (mut shortest, mut sent_again, mut items) = (None, None, Duration::ZERO);
+        let (mut shortest, mut sent_again, mut last) = (None, None, Duration::ZERO);
         for readings in self.0.windows(2) {
             let ((then, before), (at, counts)) = (readings[0], readings[1]);
             let more = counts.since(before);
             // A question to the consumers is a retry, too, and is not about items.
             let asks = more == Counts { transfers: 0, retries: 1, sent: 1 };
-            if let Some((begun, quiet)) = sent_again
+            if let Some(begun) = sent_again
                 && more.transfers + more.retries > 0
             {
                 let took = at.saturating_sub(begun);
-                // Items that came shortly before may be what is answered.
-                if !asks && believed.contains(&took) && took <= quiet {
+                if !asks && believed.contains(&took) {
                     shortest = shorter(shortest, took);
                 }
                 sent_again = None;
             }
-            if more == (Counts { transfers: 0, retries: 1, sent: 0 }) {
-                sent_again = Some((then, then.saturating_sub(items)));
+            // What is sent again at once had a NAK, and others may follow it, which are about the same items.
+            let has_waited = then.saturating_sub(last) >= believed.end;
+            if has_waited && more == (Counts { transfers: 0, retries: 1, sent: 0 }) {
+                sent_again = Some(then);
             }
-            if more.sent > 0 && !asks {
-                items = at;
+            if more != Counts::default() {
+                last = at;
             }
         }
         shortest
     }
+}
+
+/// How many round trips there were up to each reading, at least: three of a transfer, and one of each part that was sent again. Where
+/// nothing was sent since the last one, what is sent again answers what was under way then: NAKs of several holes come one shortly
+/// after the other.
+fn round_trips(readings: &[(Duration, Counts)]) -> Vec<u64> {
+    let (mut trips, mut is_sent) = (0, true);
+    let mut out = vec![0; readings.len().min(1)];
+    for pair in readings.windows(2) {
+        let more = pair[1].1.since(pair[0].1);
+        let again = match more.sent > 0 {
+            true => more.retries,
+            false => more.retries.min(u64::from(is_sent)),
+        };
+        is_sent = more.sent > 0 || is_sent && more.retries == 0;
+        trips += 3 * more.transfers + again;
+        out.push(trips);
+    }
+    out
 }
 
 fn shorter(a: Option<Duration>, b: Duration) -> Option<Duration> {
@@ -198,6 +224,17 @@ mod tests {
         let committed = [(1210, READ), (1260, ITEMS), (1310, COMMITTED)];
         let pace = readings(&[&timeouts[..], &committed[..]].concat()).pace(rto, false).expect("an answer");
         assert!(pace.is_sure && (50 * US..=70 * US).contains(&pace.round_trip), "{pace:?}");
+    }
+
+    #[test]
+    fn naks_of_several_holes_are_one_round_trip() {
+        // Items of a READ with three holes, a millisecond to each host and back.
+        let burst = |at| [(at, ITEMS), (at + 1000, READ), (at + 1020, READ), (at + 1040, READ)];
+        let all: Vec<_> = (0..6).flat_map(|n| burst(10 + n * 2000)).collect();
+        for (rto, is_known) in [(20_000 * US, false), (2_500 * US, true)] {
+            let pace = readings(&all).pace(rto, is_known).expect("round trips");
+            assert!((1000 * US..=3000 * US).contains(&pace.round_trip), "{rto:?}: {pace:?}");
+        }
     }
 
     #[test]

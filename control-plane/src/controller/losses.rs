@@ -2,7 +2,7 @@
 //! ([`super::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
 
 use super::Controller;
-use super::clocking::{Clocking, Counts, Pace, READS};
+use super::clocking::{Clocking, Counts, Pace, READS, WATCHED};
 use super::error::ControllerError;
 use super::loss_law::Bounds;
 use super::polls::REST;
@@ -148,7 +148,7 @@ impl Controller {
         &self,
         workers: &[Worker],
         rto: Duration,
-        is_known: bool,
+        known: Option<Pace>,
     ) -> Result<Vec<Option<Pace>>, ControllerError> {
         let start = Instant::now();
         let mut clockings = vec![Clocking::default(); workers.len()];
@@ -157,11 +157,12 @@ impl Controller {
             let at = start.elapsed();
             clockings.iter_mut().zip(counts).for_each(|(clocking, counts)| clocking.note(at, counts));
             // As long as nothing is known, answers may be rare and take long.
-            if at >= CLOCKING || (is_known && reads >= READS) {
+            let is_enough = |known: Pace| reads >= READS && at >= known.round_trip * WATCHED;
+            if at >= CLOCKING || known.is_some_and(is_enough) {
                 break;
             }
         }
-        Ok(clockings.iter().map(|clocking| clocking.pace(rto, is_known)).collect())
+        Ok(clockings.iter().map(|clocking| clocking.pace(rto, known.is_some())).collect())
     }
 
     /// Sets what `lossy` flows need, and gives back to those that are calm what their settings say.
@@ -176,7 +177,7 @@ impl Controller {
         for Lossy { looked, more } in lossy {
             let some = &looked.workers[..looked.workers.len().min(CLOCKED)];
             let Some(seen) = seen.get_mut(&looked.name) else { continue };
-            let found = self.clock(some, looked.now.rto, seen.pace.is_some()).await?;
+            let found = self.clock(some, looked.now.rto, seen.pace).await?;
             let found = found.into_iter().flatten().min_by_key(|pace| pace.round_trip);
             seen.pace = Pace::and(seen.pace, found, looked.now.rto);
             let next = looked.bounds.next(looked.now, more, seen.pace, seen.stuck);
