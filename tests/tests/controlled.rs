@@ -465,6 +465,68 @@ fn a_flow_goes_on_with_a_switch_that_knows_nothing() {
     }
 }
 
+/// A replicate flow from h1 to h2 and h3, with its programs.
+fn group(sim: &mut Controlled) -> (Producer, [Consumer; 2]) {
+    let controller = sim.controller(None).expect("a controller");
+    let request = proto::CreateFlowRequest {
+        kind: proto::FlowKind::Replicate.into(),
+        ..shuffle("r", &["h1"], &["h2", "h3"])
+    };
+    let flow = sim.create(&controller, request);
+    (sim.producer(&flow, 0), [sim.consumer(&flow, 1), sim.consumer(&flow, 2)])
+}
+
+#[test]
+fn a_member_gets_from_the_others_what_a_dead_switch_had_not_given_it() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 11);
+    let (mut tx, mut rx) = group(&mut sim);
+    let (mut pushed, mut popped, mut behind) = (0, [0; 2], 0);
+    for round in 0..30 {
+        // Commit records to h3 are lost, and it lacks what h2 has.
+        sim.set_faults(2, FaultRates { loss: 0.5, ..FaultRates::NONE });
+        for _ in 0..100 + round {
+            push_all(&mut tx, &mut pushed, u64::MAX);
+            rx.iter_mut().zip(&mut popped).for_each(|(rx, popped)| pop_all(rx, popped));
+            sim.run_for(MS / 100);
+        }
+        sim.kill_switch(0);
+        rx.iter_mut().zip(&mut popped).for_each(|(rx, popped)| pop_all(rx, popped));
+        behind += u32::from(popped[1] < popped[0]);
+        sim.set_faults(2, FaultRates::NONE);
+        sim.return_switch(0);
+        let begun = sim.net.now();
+        while popped.iter().any(|popped| *popped < pushed) {
+            rx.iter_mut().zip(&mut popped).for_each(|(rx, popped)| pop_all(rx, popped));
+            sim.run_for(MS / 10);
+            assert!(sim.net.now() - begun < 2_000_000_000, "round {round}: {popped:?} of {pushed} in 2 s");
+        }
+    }
+    assert!(behind > 0, "h3 was never behind h2");
+}
+
+#[test]
+fn the_next_switch_leaves_alone_what_the_slowest_member_of_a_group_has_not_popped() {
+    let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 12);
+    let (mut tx, [mut quick, mut slow]) = group(&mut sim);
+    let (mut pushed, mut popped) = (0, [0; 2]);
+    for round in 1..4 {
+        let full = popped[1] + 2 * 64;
+        for step in 0..6000 {
+            if step == 1000 {
+                sim.kill_switch(0);
+                sim.return_switch(0);
+            }
+            // Programs ring whenever there is a switch again.
+            push_all(&mut tx, &mut pushed, full - 60 + step / 100);
+            pop_all(&mut quick, &mut popped[0]);
+            sim.run_for(MS / 10);
+        }
+        pop_all(&mut slow, &mut popped[1]);
+        assert_eq!(popped[1], popped[0], "round {round}: all that there is room for has come to both");
+    }
+    assert!(popped[1] > 100, "{popped:?}");
+}
+
 #[test]
 fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
     // Far away, so that the next switch does not learn it from the producer first.
