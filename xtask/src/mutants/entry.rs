@@ -102,8 +102,15 @@ impl Mutant {
             return Err("it has to say why, seeds or a test, and a change".into());
         }
         // Each text stands between braces of its own, where many mutants are in one program.
-        let texts = mutant.changes.iter().flat_map(|change| [&change.old, &change.new]);
-        for text in texts.filter(|_| !mutant.alone) {
+        let texts = mutant
+            .changes
+            .iter()
+            .flat_map(|change| [(&change.file, &change.old), (&change.file, &change.new)]);
+        for (file, text) in texts.filter(|_| !mutant.alone) {
+            let keys = text.trim_start().split(')').next().unwrap_or_default();
+            if file.ends_with(".p4") && keys.starts_with('(') && keys.contains(',') {
+                return Err(format!("`{text}` is a row of a table: it needs `alone: yes`"));
+            }
             if !has_its_pairs(text) {
                 return Err(format!("`{text}` opens or closes a bracket of the text around it"));
             }
@@ -194,6 +201,7 @@ mod tests {
             ("let a;", "for a in b {", "opens or closes a bracket"),
             ("a;\nb\n", "a,\n", "ends with a comma"),
             ("let a;\nb\n", "Some(a) if a > 1 =>\n", "begins with a pattern"),
+            ("a.rs\n--- old\nlet a;\nb\n", "a.p4\n--- old\n(EV_A, 0, _)\n", "is a row of a table"),
         ] {
             let wrong = Mutant::parse("m".into(), &TEXT.replace(from, to)).unwrap_err();
             assert!(wrong.contains(said), "{wrong}");
