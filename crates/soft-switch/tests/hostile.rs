@@ -223,3 +223,13 @@ fn unknown_constructs_are_refused_by_name_and_place() {
     let e = refused(&|v| v["pipelines"][0]["init_table"] = Value::from("nowhere"));
     assert!(e.contains("'nowhere'"), "{e}");
 }
+
+#[test]
+fn a_parameter_that_an_action_has_not_is_named() {
+    let text = text("tables");
+    let begin = text.find(r#""type" : "runtime_data""#).expect("an action takes a parameter");
+    let (before, rest) = text.split_at(begin);
+    let wrong = format!("{before}{}", rest.replacen(r#""value" : 0"#, r#""value" : 7"#, 1));
+    let e = Program::from_json(&wrong).expect_err("it has one").to_string();
+    assert!(e.contains("parameter 7") && e.contains("in action '"), "{e}");
+}

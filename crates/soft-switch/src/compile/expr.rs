@@ -3,6 +3,7 @@
 
 use super::asm::Asm;
 use super::range::{Range, range};
+use crate::error::LoadError;
 use crate::load::big::Big;
 use crate::load::expr::{Bin, Cast, Expr};
 use crate::load::layout::{FieldRef, Layout};
@@ -44,6 +45,14 @@ pub(super) fn limbs(bits: u32) -> usize {
     (bits as usize).div_ceil(64).max(1)
 }
 
+/// Parameter `i` of the action that is compiled.
+pub(super) fn parameter<T>(all: &[T], i: usize) -> Result<&T> {
+    all.get(i).ok_or_else(|| LoadError::Malformed {
+        place: "an expression".into(),
+        reason: format!("it takes parameter {i}, counted from 0, of {}", all.len()),
+    })
+}
+
 impl Cx<'_> {
     pub(crate) fn range(&self, e: &Expr) -> Range {
         let arg = |i: usize| match &self.args {
@@ -57,7 +66,7 @@ impl Cx<'_> {
 
     pub(super) fn register(&self, name: &str, place: &str) -> Result<u16> {
         let found = self.registers.iter().position(|r| r.name == name);
-        found.map(|i| i as u16).ok_or_else(|| crate::error::LoadError::Malformed {
+        found.map(|i| i as u16).ok_or_else(|| LoadError::Malformed {
             place: place.to_string(),
             reason: format!("there is no register '{name}'"),
         })
@@ -193,13 +202,13 @@ impl Cx<'_> {
     pub(super) fn arg_low(&mut self, i: usize, dst: Option<R>, m: u64) -> Result<R> {
         match &self.args {
             Args::Runtime(a) => {
-                let word = a[i].0 as u16;
+                let word = parameter(a, i)?.0 as u16;
                 let (d, m) = (self.dst(dst), self.asm.konst(m));
                 self.asm.emit(Op::Arg { d, i: word, m });
                 Ok(d)
             }
             Args::Known(a) => {
-                let v = a[i].low() & m;
+                let v = parameter(a, i)?.low() & m;
                 self.place(|cx| cx.asm.konst(v), dst)
             }
             Args::None => self.place(|cx| cx.asm.konst(0), dst),

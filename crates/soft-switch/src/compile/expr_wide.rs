@@ -1,6 +1,6 @@
 //! Compiles arithmetic on numbers of several limbs.
 
-use super::expr::{Args, Cx, limbs};
+use super::expr::{Args, Cx, limbs, parameter};
 use crate::load::expr::{Bin, Cast, Expr};
 use crate::load::node::Result;
 use crate::op::{Op, R, WideOp};
@@ -21,9 +21,9 @@ impl Cx<'_> {
             Expr::Field(f) => Ok(self.extend(f.slot, f.limbs(), if f.signed { f.width } else { 0 }, n)),
             Expr::Arg(i) => {
                 let (first, width) = match &self.args {
-                    Args::Runtime(a) => a[*i],
+                    Args::Runtime(a) => *parameter(a, *i)?,
                     Args::Known(a) => {
-                        let v = a[*i].twos(n);
+                        let v = parameter(a, *i)?.twos(n);
                         return Ok(self.asm.konst_wide(v));
                     }
                     Args::None => (0, 1),
