@@ -68,10 +68,12 @@ impl Clocking {
         let readings: Vec<_> =
             self.0.iter().zip(trips).map(|(&(at, counts), trips)| (at, counts, trips)).collect();
         // Round trips may be shorter than a reading takes, or take hundreds.
-        let apart = readings.len().div_ceil(READS).max(1);
-        let spread: Vec<_> = readings.iter().copied().step_by(apart).collect();
         let close = &readings[..readings.len().min(READS)];
-        for readings in [close, &spread[..if apart > 1 { spread.len() } else { 0 }]] {
+        let spread: Vec<_> = match readings.len().div_ceil(READS) {
+            0 | 1 => Vec::new(),
+            apart => readings.iter().copied().step_by(apart).collect(),
+        };
+        for readings in [close, &spread] {
             for (i, (then, before, trips)) in readings.iter().enumerate() {
                 for (at, counts, by_then) in &readings[i + 1..] {
                     let (time, more) = (at.saturating_sub(*then), counts.since(*before));
