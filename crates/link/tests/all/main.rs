@@ -1,0 +1,6 @@
+//! The tests of this crate in one program.
+
+mod port_loop;
+mod tap;
+mod unix;
+mod wrappers;

@@ -1,0 +1,9 @@
+//! The tests of this crate in one program. What counts allocations is a program of its own.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod random;
+mod reorder;
+mod requester;
+mod responder;
+mod vlan;

@@ -1,0 +1,12 @@
+//! The tests of this crate in one program. What counts allocations is a program of its own.
+
+mod copies;
+mod drops;
+mod handle;
+mod headers;
+mod hostile;
+mod metadata;
+mod stf;
+#[path = "../support/mod.rs"]
+mod support;
+mod tables;
