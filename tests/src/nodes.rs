@@ -18,12 +18,20 @@ use crate::wire::{Kind, Wire};
 pub type Filter = Box<dyn FnMut(u16, Kind) -> bool>;
 
 /// A capture of its own for each simulated switch, in the folder that ZSR_CAPTURES names, for other programs to read
-/// (tests/captures/run); none if it names none.
+/// (tests/captures/run); none if it names none. Where ZSR_CAPTURES_OF is set, only tests whose names begin with one of its words, which
+/// commas divide.
 fn capture() -> Option<PcapSink> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let folder = PathBuf::from(std::env::var_os("ZSR_CAPTURES")?);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let test = std::thread::current().name().unwrap_or("test").replace(':', "-");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test");
+    let unwanted =
+        std::env::var("ZSR_CAPTURES_OF").is_ok_and(|of| !of.split(',').any(|o| test.starts_with(o)));
+    if unwanted {
+        return None;
+    }
+    let test = test.replace(':', "-");
     let path = folder.join(format!("{test}-{}-{number}.pcap", std::process::id()));
     Some(PcapSink::create(&path).unwrap_or_else(|e| panic!("{e}")))
 }
