@@ -2,13 +2,19 @@
 
 use zsr::pu;
 use zsr_api::controller as proto;
-use zsr_ring::{Cancel, PushError};
+use zsr_ring::{Cancel, PopError, PushError};
 
 use super::churn::member;
 use super::system::{HOSTS, System};
 
 /// More than a tick's copies once had passes for, at the switch.
 const FLOWS: u64 = 400;
+/// Items that a ring has room for.
+const RING: u64 = 16;
+/// How many rings full of items each flow moves.
+const ROUNDS: u64 = 20;
+/// A flow that has moved nothing when another has moved so many rings full is starved.
+const FAR_AHEAD: u64 = 1000;
 
 #[test]
 fn hundreds_of_busy_flows_all_move() {
@@ -19,7 +25,7 @@ fn hundreds_of_busy_flows_all_move() {
         let request = proto::CreateFlowRequest {
             name: format!("f{n}"),
             item_size: 64,
-            ring_size: 1024,
+            ring_size: 64 * RING as u32,
             producers: vec![member("p", n as usize % 2)],
             consumers: vec![member("c", 2)],
             ..Default::default()
@@ -30,21 +36,44 @@ fn hundreds_of_busy_flows_all_move() {
             .push(pu::attach_producer(from.programs.as_ref(), &from.name, Cancel::new()).expect("there"));
         consumers.push(pu::attach_consumer(to.programs.as_ref(), &to.name, Cancel::new()).expect("there"));
     }
-    // Full rings, so that every worker has something to do at every tick.
-    for (n, producer) in producers.iter_mut().enumerate() {
-        for item in 0u64.. {
-            match producer.try_push(&[(n as u64).to_le_bytes(), item.to_le_bytes()].concat().repeat(4)) {
-                Ok(()) => {}
-                Err(PushError::Full) => break,
-                Err(e) => panic!("{e}"),
+    let (mut pushed, mut popped) = (vec![0; FLOWS as usize], vec![0; FLOWS as usize]);
+    let item = |n: usize, at: u64| [(n as u64).to_le_bytes(), at.to_le_bytes()].concat().repeat(4);
+    // No flow runs out of work before the slowest has moved its rounds.
+    while popped.iter().any(|&p| p < ROUNDS * RING) {
+        let before: u64 = popped.iter().sum();
+        for (n, (producer, consumer)) in producers.iter_mut().zip(&mut consumers).enumerate() {
+            loop {
+                match producer.try_push(&item(n, pushed[n])) {
+                    Ok(()) => pushed[n] += 1,
+                    Err(PushError::Full) => break,
+                    Err(e) => panic!("f{n}: {e}"),
+                }
+            }
+            let mut got = [0; 64];
+            loop {
+                match consumer.try_pop(&mut got) {
+                    Ok(()) => assert_eq!(got[..], item(n, popped[n])[..]),
+                    Err(PopError::Empty) => break,
+                    Err(e) => panic!("f{n}: {e}"),
+                }
+                popped[n] += 1;
             }
         }
+        let (least, most) = (popped.iter().min().expect("flows"), popped.iter().max().expect("flows"));
+        assert!(
+            *most < FAR_AHEAD * RING || *least > 0,
+            "one has moved {most} items, another none: {popped:?}"
+        );
+        if popped.iter().sum::<u64>() == before {
+            std::thread::yield_now();
+        }
     }
+    // Whatever is still under way comes, too.
     for (n, consumer) in consumers.iter_mut().enumerate() {
-        let mut item = [0; 64];
-        for expected in 0..16u64 {
-            consumer.pop(&mut item).expect("it comes");
-            assert_eq!(item[..], [(n as u64).to_le_bytes(), expected.to_le_bytes()].concat().repeat(4)[..]);
+        let mut got = [0; 64];
+        for at in popped[n]..pushed[n] {
+            consumer.pop(&mut got).expect("it comes");
+            assert_eq!(got[..], item(n, at)[..]);
         }
     }
     producers.into_iter().for_each(|p| p.detach());
