@@ -8,16 +8,14 @@ use zsr_api::controller::{self as proto, FlowKind};
 use zsr_control_plane::bfrt::proto as bf;
 use zsr_topology::Chip;
 
-/// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program (tests/tofino/run):
-/// `ZSR_BFRT_TOFINO` and `ZSR_BFRT_TOFINO2` name them.
+/// Addresses of BF Runtime servers of the vendor's driver, with what the compilers made of our program: `ZSR_BFRT_TOFINO` and
+/// `ZSR_BFRT_TOFINO2` name them. `tests/tofino/run` starts one of them, and then the tests that need it.
 pub(super) fn drivers() -> Vec<(Chip, String)> {
-    let mut found = Vec::new();
-    for (chip, variable) in [(Chip::Tofino, "ZSR_BFRT_TOFINO"), (Chip::Tofino2, "ZSR_BFRT_TOFINO2")] {
-        match std::env::var(variable).ok().filter(|address| !address.is_empty()) {
-            Some(address) => found.push((chip, address)),
-            None => println!("SKIPPED: {variable} names no driver's BF Runtime server (tests/tofino/run)"),
-        }
-    }
+    let variables = [(Chip::Tofino, "ZSR_BFRT_TOFINO"), (Chip::Tofino2, "ZSR_BFRT_TOFINO2")];
+    let named = |variable| std::env::var(variable).ok().filter(|address| !address.is_empty());
+    let found: Vec<_> = variables.into_iter().filter_map(|(chip, v)| Some((chip, named(v)?))).collect();
+    let neither = "neither ZSR_BFRT_TOFINO nor ZSR_BFRT_TOFINO2 names a driver's BF Runtime server";
+    assert!(!found.is_empty(), "{neither}: tests/tofino/run starts one");
     found
 }
 
@@ -56,6 +54,7 @@ fn each(
 /// As many flows at the vendor's driver as `ZSR_BFRT_FLOWS` says, with the time that each takes. Where that is more than there is room
 /// for, the first one beyond is refused, and leaves nothing behind.
 #[test]
+#[ignore = "needs the vendor's driver: tests/tofino/run"]
 fn many_flows_at_the_driver() {
     let number = std::env::var("ZSR_BFRT_FLOWS").ok().and_then(|n| n.parse::<usize>().ok()).unwrap_or(20);
     for (chip, address) in drivers() {
@@ -108,6 +107,7 @@ fn recorded() -> Answers {
 
 /// Right and wrong updates at the driver and at the recorder.
 #[test]
+#[ignore = "needs the vendor's driver: tests/tofino/run"]
 fn right_and_wrong_at_the_driver() {
     for (chip, address) in drivers() {
         let rig = rig(chip, &address, 1);
@@ -134,6 +134,7 @@ fn right_and_wrong_at_the_driver() {
 
 /// Tables of the program that grow with flows hold as many entries as they say, and what is beyond is refused by name.
 #[test]
+#[ignore = "needs the vendor's driver: tests/tofino/run"]
 fn full_tables_at_the_driver() {
     for (chip, address) in drivers() {
         let rig = rig(chip, &address, 1);

@@ -66,8 +66,9 @@ pub fn driver(chip: Chip) -> String {
 }
 
 /// The folder with what the compiler made, `tofino/bf-rt.json` and `tofino2/bf-rt.json`: `ZSR_BF_RT` names it.
-pub fn compiled() -> Option<PathBuf> {
-    std::env::var_os("ZSR_BF_RT").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+pub fn compiled() -> PathBuf {
+    let named = std::env::var_os("ZSR_BF_RT").filter(|folder| !folder.is_empty());
+    named.expect("ZSR_BF_RT names no folder with the Tofino compilers' output (docs/tofino.md)").into()
 }
 
 /// What the compiler made for a chip.

@@ -32,6 +32,7 @@ fn lived(rig: Rig) -> String {
 }
 
 #[test]
+#[ignore = "needs the vendor's driver: tests/tofino/run"]
 fn a_life_at_the_driver() {
     for (chip, address) in driver::drivers() {
         for pipes in PIPES {

@@ -365,17 +365,11 @@ fn outputs_never_overwrite_unasked() {
     assert_eq!(std::fs::read_to_string(folder.path().join("f.b.bin")).unwrap(), "precious");
 }
 
+// Only Linux has a device that is always full.
 #[test]
+#[cfg(target_os = "linux")]
 fn a_full_disk_is_one_message() {
     let full = Path::new("/dev/full");
-    if !full.exists() {
-        // Only Linux has a device that is always full; elsewhere the error itself is all there is to check.
-        assert!(matches!(
-            std::io::Error::from(std::io::ErrorKind::StorageFull).kind(),
-            std::io::ErrorKind::StorageFull
-        ));
-        return;
-    }
     let t = topology("producers: [a], consumers: [b], item_size: 4KiB", "{kind: synthetic, items: 1000}");
     let folder = tempfile::tempdir().unwrap();
     let name = format!(".f.b.bin.part-{}", std::process::id());
