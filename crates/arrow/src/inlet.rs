@@ -1,11 +1,10 @@
 //! What a receiver pops from: a flow's ring, or a ring that the program has in hand.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zsr::{FlowConsumer, HeldBatch, Popped};
 use zsr_ring::segment::{SegmentReadError, SegmentReader};
-use zsr_ring::{PopError, Ring};
+use zsr_ring::{Held, PopError, Ring};
 
 use crate::error::Error;
 
@@ -98,14 +97,13 @@ unsafe impl Inlet for FlowConsumer {
 /// A ring that the program has in hand: in memory, or of [`zsr::pu`].
 pub struct RingReader {
     reader: SegmentReader,
-    /// Numbers of items that are held, in order.
-    held: VecDeque<u64>,
+    held: Held,
 }
 
 impl RingReader {
     /// The ring of `reader`.
     pub fn new(reader: SegmentReader) -> Self {
-        RingReader { reader, held: VecDeque::new() }
+        RingReader { reader, held: Held::default() }
     }
 }
 
@@ -140,7 +138,7 @@ unsafe impl Inlet for RingReader {
                 let (bytes, size) = segment.as_they_lie();
                 let lying = Lying { begin: bytes.as_ptr(), bytes: bytes.len(), has_lengths: size.is_none() };
                 let number = segment.hold();
-                self.held.push_back(number);
+                self.held.add(number);
                 Ok(Found::Some(OfRing { number, lying }))
             }
             Err(SegmentReadError::Ring(PopError::Empty)) => Ok(Found::Nothing),
@@ -154,10 +152,7 @@ unsafe impl Inlet for RingReader {
     }
 
     fn give_back(&mut self, held: &OfRing) {
-        if let Some(at) = self.held.iter().position(|number| *number == held.number) {
-            self.held.remove(at);
-            self.reader.consumer().give_back(self.held.front().copied());
-        }
+        self.held.give_back(held.number, self.reader.consumer());
     }
 
     fn held(&mut self) -> (usize, usize) {

@@ -1,6 +1,5 @@
 //! A program that pops records of a flow, where they lie in its ring.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_records::{Combiner, Schema};
 use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
-use zsr_ring::{Consumer, PopError, Ring};
+use zsr_ring::{Consumer, Held, PopError, Ring};
 
 use crate::contact::Contact;
 use crate::counts::Counts;
@@ -28,8 +27,8 @@ pub struct FlowConsumer {
     member: String,
     schema: Option<Schema>,
     reader: SegmentReader,
-    /// Numbers of items whose batches are held, in order.
-    held: VecDeque<u64>,
+    /// Items whose batches are held.
+    held: Held,
     counts: Arc<Counts>,
 }
 
@@ -71,7 +70,7 @@ impl FlowConsumer {
                             member: member.name.clone(),
                             schema,
                             reader: if some { reader.with_gaps() } else { reader },
-                            held: VecDeque::new(),
+                            held: Held::default(),
                             counts,
                         });
                     }
@@ -254,10 +253,7 @@ impl FlowConsumer {
 
     /// Gives back the memory of a batch that was [held](Batch::hold). What is held no more, or was not, is passed over.
     pub fn give_back(&mut self, held: &HeldBatch) {
-        if let Some(at) = self.held.iter().position(|number| *number == held.number) {
-            self.held.remove(at);
-            self.reader.consumer().give_back(self.held.front().copied());
-        }
+        self.held.give_back(held.number, self.reader.consumer());
     }
 
     /// How many items are popped and not given back, and how many the ring has. What is given back while something older is
@@ -316,7 +312,7 @@ pub struct Batch<'c> {
     /// There until it is dropped or kept.
     segment: Option<Segment<'c>>,
     counts: &'c Counts,
-    held: &'c mut VecDeque<u64>,
+    held: &'c mut Held,
 }
 
 /// Records that are popped and still lie in the ring, until they are [given back](FlowConsumer::give_back). For languages whose
@@ -374,7 +370,7 @@ impl Batch<'_> {
         if let Some(segment) = self.segment.take() {
             self.counts.add(records as u64, segment.record_bytes() as u64);
             number = segment.hold();
-            self.held.push_back(number);
+            self.held.add(number);
         }
         HeldBatch { number, begin, bytes, records, record_size }
     }
