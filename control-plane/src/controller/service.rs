@@ -186,7 +186,8 @@ impl Service for Controller {
             pid: std::process::id(),
             newest_event: inner.events.newest(),
             pending,
-            unanswered: inner.agents.unanswered(),
+            // They name rings of all flows.
+            unanswered: if confined.is_none() { inner.agents.unanswered() } else { Vec::new() },
             journal_trouble: inner.unwritten.borrow().clone().unwrap_or_default(),
         }))
     }

@@ -7,6 +7,7 @@ mod elsewhere;
 mod kinds;
 mod moves;
 mod refusals;
+mod rights;
 mod rig;
 mod rules;
 mod session;

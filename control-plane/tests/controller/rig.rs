@@ -24,7 +24,7 @@ use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
 use zsr_link::memory_link;
 use zsr_p4runtime_server::{P4RuntimeServer, bind_unix};
 use zsr_soft_nic::{Nic, NicConfig};
-use zsr_soft_switch::control_queue;
+use zsr_soft_switch::{SwitchHandle, control_queue};
 use zsr_topology::Topology;
 
 pub type Client = ControllerClient<Channel>;
@@ -64,6 +64,8 @@ async fn carry(mut from: UnixStream, to: PathBuf, mut way: watch::Receiver<Way>)
 pub struct Rig {
     pub topology: Topology,
     pub artifacts: Artifacts,
+    /// The switch, as its server has it.
+    pub switch: SwitchHandle,
     /// The switch's server.
     pub p4runtime: Address,
     /// The controller's way there.
@@ -109,6 +111,7 @@ impl Rig {
         };
         let switch = bare_switch(&topology.switches[0]).expect("a switch");
         let (handle, control) = control_queue(wake.clone());
+        let switch_handle = handle.clone();
         let (mut agents, mut stations) = (Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
             let config = config(&topology, at);
@@ -148,6 +151,7 @@ impl Rig {
             ends: topology.hosts.iter().map(|_| Vec::new()).collect(),
             topology,
             artifacts: Artifacts::built_in().expect("the program"),
+            switch: switch_handle,
             p4runtime: Address::Unix(p4runtime),
             way,
             agents,
