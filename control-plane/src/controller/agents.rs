@@ -305,6 +305,19 @@ impl Agents {
         }
     }
 
+    /// Has a host's agent let whoever shows `pass` attach to a ring.
+    ///
+    /// # Errors
+    /// The agent's refusal.
+    pub(super) async fn admit(&self, host: &str, ring: &str, pass: &[u8]) -> Result<(), ControllerError> {
+        let request = proto::AdmitProgramRequest { ring: ring.to_owned(), pass: pass.to_owned() };
+        let admit = |mut client: AgentClient<Channel>| {
+            let request = request.clone();
+            async move { client.admit_program(request).await }
+        };
+        self.ask(host, &format!("admit a program to ring `{ring}`"), admit).await.map(|_| ())
+    }
+
     /// Makes both connections of a ring anew, under the first PSNs that its numbers say. Its memory and its program stay.
     ///
     /// # Errors

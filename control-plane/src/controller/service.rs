@@ -333,6 +333,27 @@ impl Service for Controller {
         Ok(Response::new(proto::BarrierResponse {}))
     }
 
+    async fn get_pass(&self, request: Request<proto::GetPassRequest>) -> Answer<proto::Pass> {
+        let name = &request.get_ref().ring;
+        let (host, pass) = {
+            let mut state = self.state();
+            let flow = state.user_of_ring(name).map(|user| state.flows.get(&user.flow));
+            let of_flow =
+                flow.flatten().and_then(|flow| Some((flow, flow.rings().find(|r| r.name == *name)?)));
+            let host = match (of_flow, state.declared.get(name)) {
+                (Some((flow, ring)), _) => {
+                    check_flow(request.extensions(), &flow.name)?;
+                    ring.host.clone()
+                }
+                (None, Some(free)) if confined(request.extensions()).is_none() => free.host.clone(),
+                _ => return Err(Status::not_found(format!("no ring of a flow is called `{name}`"))),
+            };
+            (host, [(); 4].map(|()| state.chance.secret().to_le_bytes()).concat())
+        };
+        self.0.agents.admit(&host, name, &pass).await?;
+        Ok(Response::new(proto::Pass { pass }))
+    }
+
     async fn shutdown(&self, request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
         // It ends all flows.
         if let Some(caller) = confined(request.extensions()) {

@@ -43,6 +43,9 @@ pub(super) async fn run(
     let Running { agent, nic, captures } = start(place, topology, number, host)?;
     let programs = listen(&place.programs(number))?;
     agent.set_programs(&place.programs(number), Machine::this());
+    if topology.tls.is_some() {
+        agent.ask_for_passes();
+    }
     let attaching = agent.clone();
     let until = ended(stop.clone());
     let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });

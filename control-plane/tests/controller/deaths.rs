@@ -21,7 +21,8 @@ fn get(rig: &Rig, client: &mut Client, name: &str) -> proto::Flow {
 /// A program at a consumer ring that dies when this is dropped: nobody says removal.
 pub fn mortal(rig: &Rig, host: usize, ring: &str) -> UnixStream {
     let mut agent = UnixStream::connect(rig.programs(host)).expect("an agent");
-    let attach = Attach { version: 1, ring: ring.into(), role: Role::Consumer.into() }.encode_to_vec();
+    let attach = Attach { version: 1, ring: ring.into(), role: Role::Consumer.into(), ..Default::default() };
+    let attach = attach.encode_to_vec();
     agent.write_all(&(attach.len() as u32).to_le_bytes()).expect("sent");
     agent.write_all(&attach).expect("sent");
     agent.read_exact(&mut [0]).expect("an answer");

@@ -54,7 +54,9 @@ impl Secured {
                     }
                     1 => {
                         let (agent, own) = (rig.agents[0].clone(), identity("agent.h1.pem"));
-                        tokio::spawn(async move { agent.serve_tls(listener, own, std::future::pending()).await });
+                        tokio::spawn(
+                            async move { agent.serve_tls(listener, own, std::future::pending()).await },
+                        );
                     }
                     _ => {
                         let server = P4RuntimeServer::new(rig.switch.clone(), NonZeroU64::MIN);
@@ -103,7 +105,8 @@ async fn call(channel: Channel, service: &str, name: &str) -> Result<(), Status>
 
 /// Whether a call ended with the refusal of somebody without rights.
 fn is_denied(said: &Result<(), Status>) -> bool {
-    said.as_ref().is_err_and(|s| s.code() == Code::PermissionDenied && s.message().contains("lacks the right"))
+    said.as_ref()
+        .is_err_and(|s| s.code() == Code::PermissionDenied && s.message().contains("lacks the right"))
 }
 
 #[test]
@@ -113,7 +116,8 @@ fn every_call_is_open_to_the_roles_that_the_table_names_and_to_no_other() {
     for (number, service) in SERVICES.iter().enumerate() {
         for role in Role::ALL {
             let channel = secured.channel(number, &subject(role));
-            for (_, name, right) in CALLS.iter().filter(|(s, _, right)| s == service && *right != Right::End) {
+            for (_, name, right) in CALLS.iter().filter(|(s, _, right)| s == service && *right != Right::End)
+            {
                 let said = secured.rig.runtime.block_on(call(channel.clone(), service, name));
                 assert_eq!(is_denied(&said), !rights::of(role).contains(right), "{role}: {name}: {said:?}");
             }
@@ -147,14 +151,15 @@ enum About {
 
 fn about(name: &str) -> About {
     match name {
-        "CreateFlow" | "GetFlow" | "SetFlow" | "AddProducer" | "AddConsumer" | "RemoveMember" | "DeleteFlow" => {
-            About::Names
-        }
+        "CreateFlow" | "GetFlow" | "SetFlow" | "AddProducer" | "AddConsumer" | "RemoveMember"
+        | "DeleteFlow" | "GetPass" => About::Names,
         "GetSystem" | "ListFlows" | "ListRings" | "WatchEvents" | "GetStats" => About::Tells,
         "Shutdown" => About::All,
         // Barriers have names, and no owners.
         "Barrier" => About::None,
-        other => panic!("the call {other} is new: say here how it is about a flow, and ask it about others' below"),
+        other => {
+            panic!("the call {other} is new: say here how it is about a flow, and ask it about others' below")
+        }
     }
 }
 
@@ -182,7 +187,9 @@ async fn ask(client: &mut Client, name: &str, flow: &str) -> Result<String, Stat
             let request = proto::RemoveMemberRequest { flow, member: "taker".into(), ..Default::default() };
             client.remove_member(request).await.map(text)
         }
-        "DeleteFlow" => client.delete_flow(proto::DeleteFlowRequest { name: flow, force: true }).await.map(text),
+        "DeleteFlow" => {
+            client.delete_flow(proto::DeleteFlowRequest { name: flow, force: true }).await.map(text)
+        }
         "GetSystem" => client.get_system(proto::GetSystemRequest {}).await.map(text),
         "ListFlows" => client.list_flows(proto::ListFlowsRequest {}).await.map(text),
         "ListRings" => client.list_rings(proto::ListRingsRequest { flow }).await.map(text),
@@ -197,6 +204,7 @@ async fn ask(client: &mut Client, name: &str, flow: &str) -> Result<String, Stat
             }
             Ok(said)
         }
+        "GetPass" => client.get_pass(proto::GetPassRequest { ring: format!("{flow}.h1.h2") }).await.map(text),
         "Shutdown" => client.shutdown(proto::ShutdownRequest {}).await.map(text),
         other => panic!("{other} can't be asked about a flow here"),
     }
@@ -249,7 +257,16 @@ fn who_is_confined_to_flows_does_nothing_to_others_and_hears_nothing_of_them() {
     let subject =
         Subject { flows: vec!["mine".to_owned()], ..Subject::new("confined-operator", Role::Operator) };
     let mut client = Client::new(secured.channel(0, &subject));
-    for name in ["SetFlow", "AddProducer", "AddConsumer", "RemoveMember", "DeleteFlow", "CreateFlow", "GetFlow"] {
+    for name in [
+        "GetPass",
+        "SetFlow",
+        "AddProducer",
+        "AddConsumer",
+        "RemoveMember",
+        "DeleteFlow",
+        "CreateFlow",
+        "GetFlow",
+    ] {
         assert!(matches!(about(name), About::Names));
         let said = secured.rig.runtime.block_on(ask(&mut client, name, "mine"));
         assert!(said.is_ok(), "{name}: {said:?}");

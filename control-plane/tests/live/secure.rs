@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt;
 use tonic::Code;
 use tonic::transport::Channel;
 use zsr_api::agent::{self, agent_client::AgentClient};
+use zsr_ring::Role;
 use zsr_tls::{CONTROLLER, Identity, Peer, agent_name, switch_name};
 
 use crate::system::{Done, System, line, say};
@@ -222,6 +223,58 @@ fn everybody_gets_as_far_as_the_certificate_goes() {
     assert!(done.code == Some(1) && done.err.contains("no controller answers"), "{}", done.err);
     // Whoever has the system's user's socket has everything.
     assert_eq!(system.json(&["flow", "list", "--system", "s"]).len(), 2);
+}
+
+/// All programs here run as the system's user, who can open every socket of it.
+#[test]
+fn rings_are_for_certificates_that_may_push_and_pop() {
+    let secured = Secured::up();
+    let system = &secured.system;
+    for (name, role, flow) in
+        [("loader", "program", "f"), ("other", "program", "g"), ("mine", "operator", "f")]
+    {
+        system.well(&["ca", system.path(), "--name", name, "--role", role, "--flow", flow]);
+    }
+    for flow in ["f", "g"] {
+        secured.may("operator", &["flow", "create", flow, "-p", "h1", "-c", "h2", "--item-size", "64"]);
+    }
+    // h1's agent listens at an address, h2's at a socket.
+    for what in ["produce", "consume"] {
+        let role = ["`reader` (role reader)", "GetPass", "lacks the right `use`", "operator, program has"];
+        secured.may_not("reader", &[what, "f"], &role);
+        secured.may_not("other", &[what, "f"], &["flow `f`"]);
+        secured.may_not("agent.h1", &[what, "f"], &["(role agent)"]);
+    }
+    // Whoever leaves the controller out gets nothing of an agent, whatever it says.
+    for ring in system.json(&["ring", "list", "--system", "s"]) {
+        let (name, socket) = (ring["name"].as_str().expect("text"), ring["programs"].as_str().expect("text"));
+        let role = if ring["role"] == "producer" { Role::Producer } else { Role::Consumer };
+        let refused = zsr::pu::hold(Path::new(socket), name, role).expect_err("nobody has let it in");
+        assert!(matches!(refused, zsr::pu::PuError::NoPass(_)), "{name}: {refused}");
+        assert!(refused.to_string().contains(name) && refused.to_string().contains("pass"), "{refused}");
+    }
+
+    let [loader, mine] = ["loader", "mine"].map(|name| secured.certificate(name));
+    let by = |certificate: &PathBuf| {
+        let certificate = certificate.to_str().expect("text").to_owned();
+        ["--controller".to_owned(), secured.controller.clone(), "--certificate".to_owned(), certificate]
+            .to_vec()
+    };
+    let user = ["--system".to_owned(), "s".to_owned()].to_vec();
+    // A program, an operator, and the system's user.
+    for (produces, consumes) in [(by(&loader), by(&mine)), (by(&mine), user.clone()), (user, by(&loader))] {
+        let start = |what: &[&'static str], whom: &[String]| {
+            system.start(&what.iter().copied().chain(whom.iter().map(String::as_str)).collect::<Vec<_>>())
+        };
+        let (mut consumer, mut out) = start(&["consume", "f", "-q", "-n", "1"], &consumes);
+        let (mut producer, _) = start(&["produce", "f", "-q", "--keep-open"], &produces);
+        say(&mut producer, "by leave\n");
+        drop(producer.stdin.take());
+        assert_eq!(line(&mut out), "by leave");
+        assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    }
+    system.well(&["ca", system.path(), "--revoke", "loader"]);
+    secured.may_not("loader", &["produce", "f"], &["Revoked"]);
 }
 
 #[test]

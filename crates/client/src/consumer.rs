@@ -13,9 +13,9 @@ use crate::contact::Contact;
 use crate::counts::Counts;
 use crate::error::ProgramError;
 use crate::flow::{Found, Options, get};
-use crate::pu;
+use crate::pu::{self, Pass};
 use crate::reach::members_here;
-use crate::session::Session;
+use crate::session::{Session, with_pass};
 
 /// The popping side of one member of a flow.
 ///
@@ -57,7 +57,10 @@ impl FlowConsumer {
         let mut why = None;
         for member in members_here(flow, &found.consumers, options.member.as_deref())? {
             for ring in &member.rings {
-                match pu::attach_consumer(Path::new(&ring.programs), &ring.name, options.cancel.clone()) {
+                let (socket, name, cancel) = (Path::new(&ring.programs), &ring.name, &options.cancel);
+                let attach = |pass: Option<&Pass>| pu::attach_consumer_by(pass, socket, name, cancel.clone());
+                let taken = with_pass(|| session.pass(name), attach);
+                match taken {
                     Ok(ring) => {
                         let reader = SegmentReader::new(ring);
                         // Of a producer's segments, each consumer of a load balance gets some.
@@ -79,7 +82,7 @@ impl FlowConsumer {
             }
         }
         Err(match why {
-            Some(e) => e.into(),
+            Some(e) => e,
             None => ProgramError::Ended {
                 flow: flow.to_owned(),
                 why: "it has no consumer ring on this machine".to_owned(),

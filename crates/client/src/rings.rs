@@ -12,7 +12,7 @@ use crate::error::ProgramError;
 use crate::flow::{Found, Options};
 use crate::pu;
 use crate::reach::members_here;
-use crate::session::Session;
+use crate::session::{Session, with_pass};
 
 /// All rings of one member of a flow, held for as long as this lives. Dropping it leaves: the agent sees in the rings' memory whether
 /// their streams have ended or were given up.
@@ -51,7 +51,7 @@ impl FlowRings {
         let members = if role == Role::Consumer { &found.consumers } else { &found.producers };
         let mut why = None;
         for member in members_here(flow, members, options.member.as_deref())? {
-            match take(&found, member, role) {
+            match take(&session, &found, member, role) {
                 Ok(rings) => return Ok(FlowRings { member: member.name.clone(), schema, rings }),
                 Err(e) => why = why.or(Some(e)),
             }
@@ -77,14 +77,22 @@ impl FlowRings {
 }
 
 /// All rings of a member, or none of them.
-fn take(flow: &proto::Flow, member: &proto::FlowMember, role: Role) -> Result<Vec<HeldRing>, ProgramError> {
+fn take(
+    session: &Session,
+    flow: &proto::Flow,
+    member: &proto::FlowMember,
+    role: Role,
+) -> Result<Vec<HeldRing>, ProgramError> {
     let per_consumer = role == Role::Producer && flow.kind() == proto::FlowKind::Shuffle;
     let rings = member.rings.iter().enumerate().map(|(at, ring)| {
         let consumer = flow.consumers.get(at).filter(|_| per_consumer).map_or("", |c| &c.name);
         Ok(HeldRing {
             name: ring.name.clone(),
             consumer: consumer.to_owned(),
-            ring: pu::hold(Path::new(&ring.programs), &ring.name, role)?,
+            ring: with_pass(
+                || session.pass(&ring.name),
+                |pass| pu::hold_by(pass, Path::new(&ring.programs), &ring.name, role),
+            )?,
             number: std::process::id() ^ (at as u32) << 22,
         })
     });

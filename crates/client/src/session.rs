@@ -1,7 +1,9 @@
 //! A session with a running system's controller.
 
 use crate::contact::Contact;
+use crate::error::ProgramError;
 use crate::place::{Place, PlaceError};
+use crate::pu::{Pass, PuError};
 use crate::{shared, sigpipe, waiting};
 use std::error::Error;
 use std::future::Future;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
-use zsr_api::controller::controller_client::ControllerClient;
+use zsr_api::controller::{self as proto, controller_client::ControllerClient};
 
 /// The controller's client.
 pub type Client = ControllerClient<Channel>;
@@ -225,6 +227,16 @@ impl Session {
         self.wait(self.answer(None, call(self.client.clone())))
     }
 
+    /// Leave to attach to a ring: what agents of a system with certificates ask programs for.
+    ///
+    /// # Errors
+    /// [`ClientError`]: no such ring, a certificate that may not push or pop there, an agent that does not answer.
+    pub fn pass(&self, ring: &str) -> Result<Pass, ClientError> {
+        let request = proto::GetPassRequest { ring: ring.to_owned() };
+        let given = self.call(|mut client| async move { client.get_pass(request).await })?;
+        Ok(Pass(given.pass))
+    }
+
     /// What `work` comes to. The runtime is compiled for one kind of future, not for each call.
     fn wait<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         let mut done = Err(ClientError::Lost("it was not asked".into()));
@@ -286,6 +298,17 @@ impl Session {
             }
         }
         refused
+    }
+}
+
+/// What `attach` comes to, with a pass if the agent asks for one.
+pub(crate) fn with_pass<T>(
+    pass: impl FnOnce() -> Result<Pass, ClientError>,
+    attach: impl Fn(Option<&Pass>) -> Result<T, PuError>,
+) -> Result<T, ProgramError> {
+    match attach(None) {
+        Err(PuError::NoPass(_)) => Ok(attach(Some(&pass()?))?),
+        done => Ok(done?),
     }
 }
 

@@ -139,7 +139,7 @@ mod tests {
                 questions.contains(&name) && (is_controllers || name == "GetInfo" || name == "Capabilities");
             assert_eq!(may(Role::Reader), is_question, "{path}");
             assert_eq!(may(Role::Operator), is_controllers || is_question, "{path}");
-            assert_eq!(may(Role::Program), is_question || name == "Barrier", "{path}");
+            assert_eq!(may(Role::Program), is_question || ["Barrier", "GetPass"].contains(&name), "{path}");
             assert_eq!(may(Role::Controller), !is_controllers || is_question, "{path}");
             assert!(!may(Role::Agent) && !may(Role::Switch), "{path}");
         }

@@ -7,7 +7,7 @@ use crate::caller::Role;
 pub enum Right {
     /// Look at the system: flows, rings, figures, events.
     Read,
-    /// Take part in flows: wait at barriers.
+    /// Take part in flows: push, pop, wait at barriers.
     Use,
     /// Make, change and delete flows.
     Change,
@@ -46,7 +46,7 @@ pub fn of(role: Role) -> &'static [Right] {
 }
 
 /// Service, call, right.
-pub const CALLS: [(&str, &str, Right); 35] = [
+pub const CALLS: [(&str, &str, Right); 37] = [
     ("zsr.controller.v1.Controller", "GetSystem", Right::Read),
     ("zsr.controller.v1.Controller", "CreateFlow", Right::Change),
     ("zsr.controller.v1.Controller", "ListFlows", Right::Read),
@@ -60,6 +60,7 @@ pub const CALLS: [(&str, &str, Right); 35] = [
     ("zsr.controller.v1.Controller", "WatchEvents", Right::Read),
     ("zsr.controller.v1.Controller", "GetStats", Right::Read),
     ("zsr.controller.v1.Controller", "Barrier", Right::Use),
+    ("zsr.controller.v1.Controller", "GetPass", Right::Use),
     ("zsr.controller.v1.Controller", "Shutdown", Right::End),
     ("zsr.agent.v1.Agent", "GetInfo", Right::Read),
     ("zsr.agent.v1.Agent", "CreateRing", Right::Rings),
@@ -73,6 +74,7 @@ pub const CALLS: [(&str, &str, Right); 35] = [
     ("zsr.agent.v1.Agent", "SuspendRings", Right::Rings),
     ("zsr.agent.v1.Agent", "ResumeRings", Right::Rings),
     ("zsr.agent.v1.Agent", "ReadItems", Right::Rings),
+    ("zsr.agent.v1.Agent", "AdmitProgram", Right::Rings),
     // What it says of a ring has its key.
     ("zsr.agent.v1.Agent", "GetRing", Right::Rings),
     ("zsr.agent.v1.Agent", "ListRings", Right::Rings),

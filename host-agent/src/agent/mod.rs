@@ -15,6 +15,7 @@ mod carry_over;
 mod convert;
 mod error;
 mod holders;
+mod passes;
 mod programs;
 mod service;
 
@@ -176,6 +177,7 @@ struct Inner {
     events: broadcast::Sender<AgentEvent>,
     link: watch::Sender<LinkState>,
     programs: Mutex<Option<(PathBuf, Machine)>>,
+    passes: passes::Passes,
 }
 
 #[derive(Default)]
@@ -216,6 +218,7 @@ impl Agent {
             events,
             link: watch::Sender::default(),
             programs: Mutex::default(),
+            passes: passes::Passes::default(),
         }))
     }
 
@@ -223,6 +226,20 @@ impl Agent {
     /// [`GetInfo`](zsr_api::agent::AgentInfo) tells it from then on.
     pub fn set_programs(&self, socket: &Path, machine: Machine) {
         *self.0.programs.lock().unwrap_or_else(PoisonError::into_inner) = Some((socket.to_owned(), machine));
+    }
+
+    /// Programs of other processes attach only by leave of the controller from now on, which knows them by their certificates.
+    pub fn ask_for_passes(&self) {
+        self.0.passes.ask_for();
+    }
+
+    /// Whoever shows `pass` may attach to a ring, once and within a minute.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`].
+    pub fn admit_program(&self, name: &str, pass: Vec<u8>) -> Result<(), AgentError> {
+        self.0.passes.give(self.ring(name)?.id, pass);
+        Ok(())
     }
 
     /// Where programs attach, if that was said.

@@ -85,8 +85,8 @@ impl Agent {
         let program = pid.map_or_else(|| "a program".to_owned(), |pid| format!("process {pid}"));
         let (info, lease, file, mut bell) = match self.admit_when_free(&attach, &program).await {
             Ok(admitted) => admitted,
-            Err(refusal) => {
-                let reply = proto::Attached { refusal, ..Default::default() };
+            Err((refusal, needs_pass)) => {
+                let reply = proto::Attached { refusal, needs_pass, ..Default::default() };
                 // A program that has gone away needs no answer.
                 let _ = stream.write_all(&framed(&reply)).await;
                 return;
@@ -95,6 +95,7 @@ impl Agent {
         let spec = info.ring.spec();
         let reply = proto::Attached {
             refusal: String::new(),
+            needs_pass: false,
             item_size: spec.item_size(),
             ring_size: spec.ring_size(),
             byte_order: match spec.byte_order() {
@@ -120,14 +121,23 @@ impl Agent {
         drop(held);
     }
 
-    /// As [`admit`](Self::admit), once a program is noted to be gone that had the ring.
-    async fn admit_when_free(&self, attach: &proto::Attach, program: &str) -> Result<Admitted, String> {
+    /// As [`admit`](Self::admit), once a program is noted to be gone that had the ring. A refusal says whether it is for want of a pass.
+    async fn admit_when_free(
+        &self,
+        attach: &proto::Attach,
+        program: &str,
+    ) -> Result<Admitted, (String, bool)> {
         loop {
+            if let Ok(info) = self.ring(&attach.ring)
+                && !self.0.passes.fits(info.id, &attach.pass)
+            {
+                return Err((no_pass(attach), true));
+            }
             let leaving = self.ring(&attach.ring).ok().and_then(|info| self.0.holders.is_leaving(info.id));
             match (self.admit(attach, program), leaving) {
                 // Ends with an error, since nothing is sent.
                 (Err(_), Some(mut leaving)) => drop(leaving.changed().await),
-                (done, _) => return done,
+                (done, _) => return done.map_err(|refusal| (refusal, false)),
             }
         }
     }
@@ -160,6 +170,7 @@ impl Agent {
         let file = file.try_clone_to_owned().map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;
         let bell = self.bell_of(&info);
         let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
+        self.0.passes.used(info.id, &attach.pass);
         Ok((info, lease, file, bell))
     }
 
@@ -214,6 +225,16 @@ impl Agent {
 
 /// What a program gets: ring, lease, descriptor, and what rings for it.
 type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
+
+/// Why a program without leave of the controller can't have a ring, and what to do.
+fn no_pass(attach: &proto::Attach) -> String {
+    let has = if attach.pass.is_empty() { "has none" } else { "shows one that is not good, or no more" };
+    format!(
+        "ring `{}`: programs of this system, which has certificates, attach by a pass from the controller, and this one {has}: attach by \
+         the flow's name, with a certificate of the role program or operator",
+        attach.ring
+    )
+}
 
 /// `program` with its command line, as far as the system tells it.
 fn named(program: &str, pid: Option<i32>) -> String {

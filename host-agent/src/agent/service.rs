@@ -27,6 +27,9 @@ pub struct ServeError(#[from] tonic::transport::Error);
 /// Items that consumers of a group lack come in messages: a transfer is at most 4 MiB, of each of their rings.
 const MAX_MESSAGE: usize = 256 << 20;
 
+/// Bytes of a pass: one that nobody can guess, and no memory that somebody fills.
+const PASS: std::ops::RangeInclusive<usize> = 16..=64;
+
 /// [`Agent`] as a tonic service.
 #[derive(Debug, Clone)]
 pub struct AgentService {
@@ -286,6 +289,19 @@ impl agent_server::Agent for AgentService {
         let proto::ReadItemsRequest { name, from, length } = request.into_inner();
         let items = self.run(move |agent| agent.read_items(&name, from, length as usize)).await?;
         Ok(Response::new(proto::ReadItemsResponse { items }))
+    }
+
+    async fn admit_program(
+        &self,
+        request: Request<proto::AdmitProgramRequest>,
+    ) -> Result<Response<proto::AdmitProgramResponse>, Status> {
+        let proto::AdmitProgramRequest { ring, pass } = request.into_inner();
+        if !PASS.contains(&pass.len()) {
+            let message = format!("ring `{ring}`: a pass of {} B, expected 16 to 64", pass.len());
+            return Err(Status::invalid_argument(message));
+        }
+        self.agent.admit_program(&ring, pass)?;
+        Ok(Response::new(proto::AdmitProgramResponse {}))
     }
 
     async fn get_ring(

@@ -260,6 +260,16 @@ pub struct EndRingsResponse {
     pub ended: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdmitProgramRequest {
+    #[prost(string, tag = "1")]
+    pub ring: ::prost::alloc::string::String,
+    /// 16 bytes that nobody can guess.
+    #[prost(bytes = "vec", tag = "2")]
+    pub pass: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdmitProgramResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SuspendRingsRequest {
     #[prost(string, repeated, tag = "1")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
@@ -922,6 +932,32 @@ pub mod agent_client {
                 .insert(GrpcMethod::new("zsr.agent.v1.Agent", "ReadItems"));
             self.inner.unary(req, path, codec).await
         }
+        /// Lets a program attach to a ring by a pass, once and within a minute. What a controller calls for a program that asked it (GetPass), if it may push
+        /// and pop.
+        pub async fn admit_program(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AdmitProgramRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdmitProgramResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/zsr.agent.v1.Agent/AdmitProgram",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("zsr.agent.v1.Agent", "AdmitProgram"));
+            self.inner.unary(req, path, codec).await
+        }
         /// One ring.
         pub async fn get_ring(
             &mut self,
@@ -1095,6 +1131,15 @@ pub mod agent_server {
             request: tonic::Request<super::ReadItemsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ReadItemsResponse>,
+            tonic::Status,
+        >;
+        /// Lets a program attach to a ring by a pass, once and within a minute. What a controller calls for a program that asked it (GetPass), if it may push
+        /// and pop.
+        async fn admit_program(
+            &self,
+            request: tonic::Request<super::AdmitProgramRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdmitProgramResponse>,
             tonic::Status,
         >;
         /// One ring.
@@ -1721,6 +1766,51 @@ pub mod agent_server {
                     };
                     Box::pin(fut)
                 }
+                "/zsr.agent.v1.Agent/AdmitProgram" => {
+                    #[allow(non_camel_case_types)]
+                    struct AdmitProgramSvc<T: Agent>(pub Arc<T>);
+                    impl<
+                        T: Agent,
+                    > tonic::server::UnaryService<super::AdmitProgramRequest>
+                    for AdmitProgramSvc<T> {
+                        type Response = super::AdmitProgramResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AdmitProgramRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Agent>::admit_program(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AdmitProgramSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/zsr.agent.v1.Agent/GetRing" => {
                     #[allow(non_camel_case_types)]
                     struct GetRingSvc<T: Agent>(pub Arc<T>);
@@ -1902,6 +1992,9 @@ pub struct Attach {
     pub ring: ::prost::alloc::string::String,
     #[prost(enumeration = "Role", tag = "3")]
     pub role: i32,
+    /// Leave to attach, which the controller gives (GetPass). Empty: none.
+    #[prost(bytes = "vec", tag = "4")]
+    pub pass: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {
@@ -1931,6 +2024,9 @@ pub struct Attached {
     /// is not.
     #[prost(message, optional, tag = "9")]
     pub gpu: ::core::option::Option<Gpu>,
+    /// Beside a refusal: for want of a pass. The program gets one from the controller, and asks again.
+    #[prost(bool, tag = "10")]
+    pub needs_pass: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Gpu {

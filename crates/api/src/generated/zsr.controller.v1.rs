@@ -516,6 +516,17 @@ pub struct BarrierRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BarrierResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPassRequest {
+    /// The ring's name.
+    #[prost(string, tag = "1")]
+    pub ring: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pass {
+    #[prost(bytes = "vec", tag = "1")]
+    pub pass: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShutdownRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1228,6 +1239,28 @@ pub mod controller_client {
                 .insert(GrpcMethod::new("zsr.controller.v1.Controller", "Barrier"));
             self.inner.unary(req, path, codec).await
         }
+        /// Leave for a program to attach to a ring, once and within a minute. Agents of a system with certificates ask for it.
+        pub async fn get_pass(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPassRequest>,
+        ) -> std::result::Result<tonic::Response<super::Pass>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/zsr.controller.v1.Controller/GetPass",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("zsr.controller.v1.Controller", "GetPass"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Deletes all flows (as DeleteFlow with force) and ends the controller. The switch keeps its program.
         pub async fn shutdown(
             &mut self,
@@ -1351,6 +1384,11 @@ pub mod controller_server {
             &self,
             request: tonic::Request<super::BarrierRequest>,
         ) -> std::result::Result<tonic::Response<super::BarrierResponse>, tonic::Status>;
+        /// Leave for a program to attach to a ring, once and within a minute. Agents of a system with certificates ask for it.
+        async fn get_pass(
+            &self,
+            request: tonic::Request<super::GetPassRequest>,
+        ) -> std::result::Result<tonic::Response<super::Pass>, tonic::Status>;
         /// Deletes all flows (as DeleteFlow with force) and ends the controller. The switch keeps its program.
         async fn shutdown(
             &self,
@@ -2007,6 +2045,51 @@ pub mod controller_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BarrierSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/zsr.controller.v1.Controller/GetPass" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPassSvc<T: Controller>(pub Arc<T>);
+                    impl<
+                        T: Controller,
+                    > tonic::server::UnaryService<super::GetPassRequest>
+                    for GetPassSvc<T> {
+                        type Response = super::Pass;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPassRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Controller>::get_pass(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPassSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -12,8 +12,8 @@ use super::follow::News;
 use super::{FlowProducer, LOOK, Lane, wants_latency};
 use crate::error::ProgramError;
 use crate::flow::get;
-use crate::pu::{self, PuError};
-use crate::session::ClientError;
+use crate::pu::{self, Pass, PuError};
+use crate::session::{ClientError, with_pass};
 
 /// How long a ring that was given up may stay in the flow: the controller's change is about to end. So long may the controller
 /// be away when it has to be asked.
@@ -100,7 +100,9 @@ impl FlowProducer {
                 (None, false) if done.is_err() => {}
                 (None, false) => {
                     done = match self.take(ring, consumer.map_or("", |c| &c.name)) {
-                        Err(ProgramError::Ring(_)) if self.is_gone(&ring.name) => Ok(()),
+                        Err(
+                            ProgramError::Ring(_) | ProgramError::Controller(ClientError::Refused { .. }),
+                        ) if self.is_gone(&ring.name) => Ok(()),
                         taken => taken,
                     };
                 }
@@ -118,9 +120,13 @@ impl FlowProducer {
 
     /// What the flow is, from a controller that may be away for a moment.
     pub(super) fn ask(&self) -> Result<proto::Flow, ClientError> {
+        self.patiently(|| get(&self.session, &self.flow))
+    }
+
+    fn patiently<T>(&self, ask: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
         let begun = Instant::now();
         loop {
-            match get(&self.session, &self.flow) {
+            match ask() {
                 Err(ClientError::Lost(_)) if begun.elapsed() < CHANGE && !self.options.cancel.sleep(LOOK) => {
                 }
                 done => return done,
@@ -129,8 +135,9 @@ impl FlowProducer {
     }
 
     pub(super) fn take(&mut self, ring: &proto::Ring, consumer: &str) -> Result<(), ProgramError> {
-        let producer =
-            pu::attach_producer(Path::new(&ring.programs), &ring.name, self.options.cancel.clone())?;
+        let (socket, name, cancel) = (Path::new(&ring.programs), &ring.name, &self.options.cancel);
+        let attach = |pass: Option<&Pass>| pu::attach_producer_by(pass, socket, name, cancel.clone());
+        let producer = with_pass(|| self.patiently(|| self.session.pass(name)), attach)?;
         let number = self.attached;
         self.attached = self.attached.wrapping_add(1);
         if producer.is_aborted() {

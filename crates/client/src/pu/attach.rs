@@ -12,7 +12,7 @@ use std::time::Duration;
 use prost::Message;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::{PuError, lease};
+use super::{Pass, PuError, lease};
 use crate::sigpipe;
 use zsr_api::{
     agent as proto,
@@ -33,7 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PARTING: Duration = Duration::from_secs(1);
 
 /// The ring in this process's address space, whose memory holds the connection; and its doorbell, if it is to ring.
-pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
+pub(super) fn join(
+    socket: &Path,
+    name: &str,
+    role: Role,
+    pass: Option<&Pass>,
+) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
     let lost = |source| PuError::Lost { socket: socket.to_owned(), source };
     let nonsense = |reason: &str| PuError::Protocol { socket: socket.to_owned(), reason: reason.to_owned() };
     let _quiet = sigpipe::block();
@@ -47,6 +52,7 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
             Role::Consumer => proto::Role::Consumer.into(),
             Role::Producer | Role::Loopback => proto::Role::Producer.into(),
         },
+        pass: pass.map_or(Vec::new(), |pass| pass.0.clone()),
     };
     stream.write_all(&framed(&attach)).map_err(lost)?;
     let (first, file) = first_byte(&stream).map_err(lost)?;
@@ -60,7 +66,10 @@ pub(super) fn join(socket: &Path, name: &str, role: Role) -> Result<(Arc<Ring>, 
     stream.read_exact(&mut message).map_err(lost)?;
     let attached = proto::Attached::decode(message.as_slice()).map_err(|e| nonsense(&e.to_string()))?;
     if !attached.refusal.is_empty() {
-        return Err(PuError::Refused(attached.refusal));
+        return Err(match attached.needs_pass {
+            true => PuError::NoPass(attached.refusal),
+            false => PuError::Refused(attached.refusal),
+        });
     }
     let file = file.ok_or_else(|| nonsense("no descriptor came with it"))?;
     let order = match attached.byte_order() {

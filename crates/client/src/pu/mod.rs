@@ -14,6 +14,9 @@
 //!
 //! The socket of the topology's first host is `programs-0`; `zsr ring list --json` says it for each ring.
 //!
+//! In a system with certificates an agent lets nobody attach without leave of the controller, which knows programs by theirs:
+//! [`Session::pass`](crate::session::Session::pass) and [`attach_producer_by`].
+//!
 //! The connection to the agent is open for as long as the handle lives, and is how the agent knows: a process that dies is
 //! noticed at once, and what it had pushed is delivered. A handle that is [detached](Producer::detach) leaves the ring to
 //! the next program. An agent that dies takes its NIC with it: rings are aborted then, and pushes and pops say so.
@@ -49,6 +52,9 @@ pub enum PuError {
     /// The agent refused; the message names the ring.
     #[error("{0}")]
     Refused(String),
+    /// The agent refused for want of a [`Pass`]; the message names the ring.
+    #[error("{0}")]
+    NoPass(String),
     /// What the agent answered makes no sense.
     #[error("the agent at {} answered with something else than a ring: {reason}", socket.display())]
     Protocol {
@@ -101,12 +107,35 @@ pub enum PuError {
     },
 }
 
+/// Leave to attach to one ring, once and within a minute, which a system's controller gives.
+#[derive(Clone)]
+pub struct Pass(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pass")
+    }
+}
+
 /// The pushing handle of producer ring `ring` of the agent that listens at `socket`. `cancel` ends its blocking calls.
 ///
 /// # Errors
 /// [`PuError`]: no agent, no such ring, taken by another program, closed, aborted.
 pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Producer, PuError> {
-    let (joined, bell) = attach::join(socket, ring, Role::Producer)?;
+    attach_producer_by(None, socket, ring, cancel)
+}
+
+/// As [`attach_producer`], by a pass.
+///
+/// # Errors
+/// As [`attach_producer`].
+pub fn attach_producer_by(
+    pass: Option<&Pass>,
+    socket: &Path,
+    ring: &str,
+    cancel: Cancel,
+) -> Result<Producer, PuError> {
+    let (joined, bell) = attach::join(socket, ring, Role::Producer, pass)?;
     let fail = |source| PuError::Attach { ring: ring.to_owned(), source };
     let mut producer = joined.attach_producer(cancel).map_err(fail)?;
     if let Some(bell) = bell {
@@ -120,7 +149,20 @@ pub fn attach_producer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Prod
 /// # Errors
 /// As [`attach_producer`].
 pub fn attach_consumer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Consumer, PuError> {
-    let (joined, _) = attach::join(socket, ring, Role::Consumer)?;
+    attach_consumer_by(None, socket, ring, cancel)
+}
+
+/// As [`attach_consumer`], by a pass.
+///
+/// # Errors
+/// As [`attach_producer`].
+pub fn attach_consumer_by(
+    pass: Option<&Pass>,
+    socket: &Path,
+    ring: &str,
+    cancel: Cancel,
+) -> Result<Consumer, PuError> {
+    let (joined, _) = attach::join(socket, ring, Role::Consumer, pass)?;
     joined.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
 }
 
@@ -130,5 +172,13 @@ pub fn attach_consumer(socket: &Path, ring: &str, cancel: Cancel) -> Result<Cons
 /// # Errors
 /// As [`attach_producer`].
 pub fn hold(socket: &Path, ring: &str, role: Role) -> Result<Arc<Ring>, PuError> {
-    Ok(attach::join(socket, ring, role)?.0)
+    hold_by(None, socket, ring, role)
+}
+
+/// As [`hold`], by a pass.
+///
+/// # Errors
+/// As [`attach_producer`].
+pub fn hold_by(pass: Option<&Pass>, socket: &Path, ring: &str, role: Role) -> Result<Arc<Ring>, PuError> {
+    Ok(attach::join(socket, ring, role, pass)?.0)
 }
