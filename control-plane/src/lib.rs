@@ -17,6 +17,7 @@ pub mod report;
 pub mod run;
 pub mod settings;
 pub mod switch;
+pub mod watchdog;
 
 pub use zsr_workload as workload;
 
@@ -25,8 +26,9 @@ mod tests {
     use std::path::Path;
 
     /// Modules from the bottom up: each uses only those before it.
-    const FLOORS: [&str; 15] = [
+    const FLOORS: [&str; 16] = [
         "patience",
+        "watchdog",
         "p4",
         "dataplane",
         "bfrt",

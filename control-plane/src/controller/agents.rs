@@ -79,6 +79,11 @@ impl Agents {
         self.0.questions.unanswered()
     }
 
+    /// What agents were asked that have not answered, and for how long.
+    pub(super) fn asked(&self) -> Vec<(String, Duration)> {
+        self.0.questions.open()
+    }
+
     /// Asks a host's agent to do `what`, again while the connection breaks.
     async fn ask<T, F>(
         &self,

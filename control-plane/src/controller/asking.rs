@@ -64,6 +64,11 @@ impl Questions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All of them, and for how long.
+    pub(super) fn open(&self) -> Vec<(String, Duration)> {
+        self.lock().open.values().map(|(text, since)| (text.clone(), since.elapsed())).collect()
+    }
+
     /// What agents were asked that have not answered for a moment.
     pub(super) fn unanswered(&self) -> Vec<String> {
         let all = self.lock();

@@ -83,7 +83,7 @@ impl Controller {
             seen.map(|seen| now.duration_since(seen.since) >= AFTER || waits(seen))
         };
         if !self.moves(is_idle).0.is_empty() {
-            let mut work = self.0.work.lock().await;
+            let mut work = self.any_turn().await;
             let (had, has) = self.moves(is_idle);
             if let Err(e) = self.run_workers(&mut work, &had, &has).await {
                 let _ = self.run_workers(&mut work, &has, &had).await;

@@ -210,7 +210,7 @@ impl Controller {
         if *self.state().adapted == wanted {
             return Ok(());
         }
-        let mut work = self.0.work.lock().await;
+        let mut work = self.any_turn().await;
         let adapted = self.rewrite_by_flow(&mut work, |around| &mut around.adapted, wanted).await?;
         self.state().adapted = adapted;
         Ok(())

@@ -18,7 +18,7 @@
 //! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
 //!   `reconnect`: a switch that was started anew; `resume`: how its flows go on; `renew`: workers whose requests were refused.
 //! - `idle`: workers of flows that move nothing tick rarely.
-//! - `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
+//! - `turn`: who has the right to change something, and what is under way. `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
 
 pub mod agents;
 mod asked;
@@ -64,6 +64,7 @@ pub mod store;
 mod strangers;
 mod timeouts;
 mod together;
+mod turn;
 mod watch;
 
 use crate::dataplane::flow::DataPlane;
@@ -112,6 +113,8 @@ struct Inner {
     pending: pending::Pending,
     /// Flows that are to come or go, and wait for a turn.
     coming_and_going: together::Queue,
+    /// Calls that are answered, who has the turn, what the switch is told.
+    doings: zsr_tls::Doings,
     pulse: pulse::Pulse,
     barriers: barriers::Barriers,
     started: Instant,

@@ -78,6 +78,7 @@ impl Controller {
         mut packets: Vec<Vec<u8>>,
         worker: u16,
     ) -> Result<WorkerState, ControllerError> {
+        let _doing = self.doings().begin("asks a worker at the switch");
         let mut answers = self.0.states.subscribe();
         let mut patience = ANSWER;
         let asked = async {

@@ -153,7 +153,7 @@ impl Controller {
     pub(super) async fn close_strays_of(&self, host: &String) {
         let holdings = holdings(&self.0.agents, std::iter::once(host)).await;
         // Those of changes that were under way are known now, or to be destroyed.
-        let _work = self.0.work.lock().await;
+        let _work = self.any_turn().await;
         let known = known(&self.state());
         for (host, request) in strays(&known, &holdings, &Recovered::default()) {
             self.0.agents.close_as(host, request, "destroy rings of flows that are gone".to_owned());

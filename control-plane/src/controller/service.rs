@@ -58,9 +58,10 @@ async fn serve_incoming<IO>(
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
-    let (ended, ending) = (controller.clone(), controller.clone());
+    let (ended, ending, doings) = (controller.clone(), controller.clone(), controller.doings().clone());
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
+        .layer(doings)
         .layer(Guard)
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });

@@ -2,20 +2,21 @@
 //! flows go on by themselves meanwhile, the next session finds their entries and registers, and sets right what differs from the
 //! journal ([`super::reconcile`]). A switch that was started anew has lost them ([`super::reconnect`]).
 
+use super::Controller;
 use super::events::of_host;
 use super::pending::UnderWay;
 use super::reconnect::{AGAIN, Base, CONNECT};
 use super::start::StartError;
+use super::turn::{Place, Turn};
 use super::watch::consumer_of;
-use super::{Controller, Work};
 use crate::dataplane::model::Flow;
 use crate::p4::ClientError;
 use crate::patience::within;
 use crate::switch::{Digests, SwitchClient, SwitchReader};
 use p4runtime_proto::Address;
+use std::panic::Location;
 use std::sync::PoisonError;
 use std::time::Duration;
-use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 use zsr_api::controller::EventKind;
 use zsr_topology::{Bmv2, Switch, SwitchKind};
@@ -143,15 +144,19 @@ impl Controller {
     }
 
     /// The right to change something. While a session is being begun it is waited for, up to `time`.
-    async fn work_within(&self, time: Duration) -> MutexGuard<'_, Work> {
+    async fn work_within(&self, time: Duration, at: Place) -> Turn<'_> {
         self.reachable(time).await;
-        self.0.work.lock().await
+        self.turn_of(at).await
     }
 
     /// The right to carry out the change that is `underway`, which says what it waits for.
-    pub(super) async fn turn(&self, underway: &UnderWay<'_>) -> MutexGuard<'_, Work> {
-        self.await_session(underway).await;
-        underway.turn(&self.0.work).await
+    #[track_caller]
+    pub(super) fn turn<'c>(&'c self, underway: &'c UnderWay<'_>) -> impl Future<Output = Turn<'c>> + Send {
+        let at = Location::caller();
+        async move {
+            self.await_session(underway).await;
+            self.turn_for(underway, at).await
+        }
     }
 
     /// Waits for a session that is being begun, or for a standby that takes over, on behalf of the change that is `underway`.
@@ -170,16 +175,21 @@ impl Controller {
     }
 
     /// The right to change something, for a caller who is told if there is no session.
-    pub(super) async fn work(&self) -> MutexGuard<'_, Work> {
-        self.work_within(PATIENCE).await
+    #[track_caller]
+    pub(super) fn work(&self) -> impl Future<Output = Turn<'_>> + Send {
+        self.work_within(PATIENCE, Location::caller())
     }
 
     /// The right to change something, for what has to happen sooner or later.
-    pub(super) async fn work_at_last(&self) -> MutexGuard<'_, Work> {
-        loop {
-            let work = self.work_within(RARELY).await;
-            if !matches!(self.reach(), Reach::Lost(_)) {
-                return work;
+    #[track_caller]
+    pub(super) fn work_at_last(&self) -> impl Future<Output = Turn<'_>> + Send {
+        let at = Location::caller();
+        async move {
+            loop {
+                let work = self.work_within(RARELY, at).await;
+                if !matches!(self.reach(), Reach::Lost(_)) {
+                    return work;
+                }
             }
         }
     }
@@ -229,6 +239,7 @@ impl Controller {
 
     /// Begins the next session, when there is a switch, after this pause.
     async fn next_session(&self, end: End, pause: Duration) -> Digests {
+        let _doing = self.doings().begin("begins a session with the switch");
         let name = self.switch_name();
         let why = match end {
             End::Silent(why) => {
@@ -312,7 +323,7 @@ impl Controller {
                 within(CONNECT, bid).await.map_err(silent)??
             }
         };
-        let cookie = self.0.work.lock().await.cookie;
+        let cookie = self.any_turn().await.cookie;
         let was_gone = matches!(self.reach(), Reach::Gone(_));
         let kept = !moves && {
             let kept = client.has_kept(&base.artifacts, cookie);
@@ -322,7 +333,7 @@ impl Controller {
             let why = format!("switch `{}` was started anew, or given another program", switch.name);
             self.switch_lost(&why).await;
         }
-        let mut work = self.0.work.lock().await;
+        let mut work = self.any_turn().await;
         if moves {
             self.move_to(&mut work, number)?;
         }
@@ -341,6 +352,7 @@ impl Controller {
         let lost_again = || ClientError::Lost { switch: switch.name.clone() };
         let digests = client.digests().ok_or_else(lost_again)?;
         *self.session() = Session { reader: client.reader(), address, election_id };
+        client.note_in(self.doings());
         work.switch = client;
         self.set_reach(Reach::Open);
         let kind = if kept { EventKind::SessionFound } else { EventKind::SwitchFound };
@@ -358,7 +370,7 @@ impl Controller {
         // Whoever has the client now may be waiting for the switch.
         self.session().reader.give_up();
         // If it is still there, the session that is to come must not find this one.
-        self.0.work.lock().await.switch.hang_up();
+        self.any_turn().await.switch.hang_up();
     }
 
     /// Finds out, beside everything else, which workers have stopped while nobody listened to what they reported.

@@ -122,7 +122,7 @@ impl Controller {
         if same(&self.state().limits) {
             return;
         }
-        let mut work = self.0.work.lock().await;
+        let mut work = self.any_turn().await;
         // The switch has gone, or will refuse flows' changes as well.
         let _ = self.write_limits(&mut work, limits).await;
     }

@@ -33,6 +33,7 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
 use zsr_api::controller::EventKind;
+use zsr_tls::Doings;
 use zsr_topology::{Switch, Topology};
 
 /// Election id of the first controller; whoever holds it or a higher one is the only controller.
@@ -160,6 +161,8 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         let _ = resting.send((state.numbers.era(), some.to_vec()));
     }
     let address = choices[number].address();
+    let doings = Doings::default();
+    client.note_in(&doings);
     let controller = Controller(Arc::new(Inner {
         name: setup.name,
         base: Base::new(setup.artifacts.clone(), choices, number),
@@ -176,6 +179,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         links: Links::default(),
         pending: Pending::default(),
         coming_and_going: Default::default(),
+        doings,
         pulse: Pulse::default(),
         barriers: Barriers::default(),
         started: Instant::now(),

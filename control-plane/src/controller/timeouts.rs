@@ -28,7 +28,7 @@ impl Controller {
         loop {
             self.0.crowd.notified().await;
             if self.0.plane.queues() {
-                let mut work = self.0.work.lock().await;
+                let mut work = self.any_turn().await;
                 // The switch has gone, or will refuse flows' changes as well.
                 let _ = self.write_timeouts(&mut work).await;
             }

@@ -17,6 +17,7 @@ use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::Ticks;
 use crate::dataplane::model::Flow;
 use std::collections::{HashSet, VecDeque};
+use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
@@ -116,7 +117,7 @@ impl Controller {
         let mut work = tokio::select! {
             biased;
             answer = &mut answer => return answer.unwrap_or_else(|_| Err(ended())),
-            work = underway.turn(&self.0.work) => work,
+            work = self.turn_for(underway, Location::caller()) => work,
         };
         loop {
             match answer.try_recv() {

@@ -120,7 +120,7 @@ impl Controller {
             self.0.events.emit(EventKind::JournalFailed, of_flow("", why.unwrap_or_default()));
             while trouble.borrow().is_some() {
                 tokio::time::sleep(JOURNAL).await;
-                self.0.work.lock().await.journal.try_again();
+                self.any_turn().await.journal.try_again();
             }
             self.0.events.emit(EventKind::JournalWorks, of_flow("", "the journal can be written again"));
         }
@@ -147,6 +147,9 @@ impl Controller {
                         match event.event {
                             Some(AgentEvent::Link(link)) => {
                                 self.link_is(End::Host(host.to_owned()), &link.interface, &link.trouble);
+                            }
+                            Some(AgentEvent::Late(text)) => {
+                                self.host_event(EventKind::ProcessLate, host, text);
                             }
                             Some(AgentEvent::Ring(ring)) => self.ring_event(host, &ring).await,
                             // The state of rings is looked up when it is needed; only departures can be missed.
@@ -314,7 +317,7 @@ impl Controller {
                         if self.listen(flow, others).await {
                             continue;
                         }
-                        work = self.0.work.lock().await;
+                        work = self.any_turn().await;
                     }
                     self.fail_flow(&mut work, flow, &format!("{why}; {}", refusal.message)).await;
                 }

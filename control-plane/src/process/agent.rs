@@ -1,9 +1,11 @@
 //! The process of a host: its agent, and its NIC if that is a soft one.
 
+use super::alive::Watchdog;
 use super::captures::{Captures, Serving};
 use super::ports;
 use super::roles::{RoleError, ended, exposed, identity, listen, other};
 use crate::parts::secret_nic_config;
+use crate::watchdog::News;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -46,6 +48,23 @@ pub(super) async fn run(
     if topology.tls.is_some() {
         agent.ask_for_passes();
     }
+    let (rounds, tells, lists) = (agent.clone(), agent.clone(), agent.clone());
+    Watchdog {
+        process: format!("the agent of host `{name}`"),
+        round: Box::new(move || rounds.come_round()),
+        service: None,
+        watched: Vec::new(),
+        tell: Box::new(move |one, news| {
+            let mut text = format!("the agent: {}", news.of(&one.what));
+            if let News::Late(_) = news {
+                text = format!("{text}; under way: {}", tells.under_way().join("; "));
+            }
+            tells.tell_late(&text);
+            text
+        }),
+        under_way: Box::new(move || lists.under_way()),
+    }
+    .start()?;
     let attaching = agent.clone();
     let until = ended(stop.clone());
     let attaching = tokio::spawn(async move { attaching.serve_programs(programs, until).await });

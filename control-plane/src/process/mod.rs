@@ -7,6 +7,7 @@
 //! Nothing here knows flows or tables; the processes are the same code as inside `zsr run`.
 
 mod agent;
+mod alive;
 mod captures;
 mod down;
 mod launch;

@@ -1,5 +1,6 @@
 //! What a process of a system runs: the switch, one host's agent with its NIC, or the controller.
 
+use super::alive::Watchdog;
 use super::layout::read_layout;
 use super::restart::Recipe;
 use super::troubles::follow;
@@ -344,6 +345,16 @@ async fn control(
         SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
     })?;
     let listener = listen(&place.controller())?;
+    let (rounds, tells, lists) = (controller.clone(), controller.clone(), controller.clone());
+    Watchdog {
+        process: format!("the controller of system `{}`", place.name()),
+        round: Box::new(move || rounds.come_round()),
+        service: Some(place.controller()),
+        watched: vec![controller.watched_turn()],
+        tell: Box::new(move |one, news| tells.tell_late(one, news)),
+        under_way: Box::new(move || lists.under_way()),
+    }
+    .start()?;
     let (place_of_ports, told) = (place.clone(), controller.clone());
     tokio::spawn(async move {
         loop {

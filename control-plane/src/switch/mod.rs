@@ -19,6 +19,7 @@ use rt::packet_replication_engine_entry::Type as Replication;
 use rt::update::Type;
 use tofino::Compiled;
 use xxhash_rust::xxh3::xxh3_64;
+use zsr_tls::Doings;
 use zsr_topology::{Pipes, Switch, TofinoApi, Topology};
 
 /// A session as the only controller.
@@ -26,6 +27,8 @@ pub struct SwitchClient {
     session: Session,
     /// A chip's port that leads back into its first pipe.
     again: Option<u32>,
+    /// Where it says what it waits for.
+    doings: Doings,
 }
 
 enum Session {
@@ -65,7 +68,7 @@ impl SwitchClient {
         election_id: u128,
     ) -> Result<Self, ClientError> {
         let session = P4RuntimeSession::connect(name, address, device_id, election_id).await?;
-        Ok(SwitchClient { session: Session::P4Runtime(session), again: None })
+        Ok(SwitchClient { session: Session::P4Runtime(session), again: None, doings: Doings::default() })
     }
 
     /// Connects to `switch` of a topology, whose server is at `address`, by what it speaks.
@@ -87,7 +90,8 @@ impl SwitchClient {
                 Session::Chip(session, Box::new(compiled))
             }
         };
-        Ok(SwitchClient { session, again: Some(tofino.chip.port_again()) })
+        let again = Some(tofino.chip.port_again());
+        Ok(SwitchClient { session, again, doings: Doings::default() })
     }
 
     /// Names of its program: of `artifacts`, or of what was compiled for the chip, which has to be the same program.
@@ -187,6 +191,11 @@ impl SwitchClient {
         !matches!(self.session, Session::Bfrt(_))
     }
 
+    /// Says in `doings` from now on what it waits for.
+    pub fn note_in(&mut self, doings: &Doings) {
+        self.doings = doings.clone();
+    }
+
     /// Inserts table entries, in order.
     pub async fn insert(&mut self, entities: Vec<rt::Entity>) -> Result<(), ClientError> {
         let update = |e| rt::Update { r#type: Type::Insert.into(), entity: Some(e) };
@@ -195,6 +204,7 @@ impl SwitchClient {
 
     /// Makes `updates`, in order as far as the switch keeps it within a request.
     pub async fn update(&mut self, updates: impl Iterator<Item = rt::Update>) -> Result<(), ClientError> {
+        let _doing = self.doings.begin("writes entries into the switch");
         let again = self.again;
         let updates = updates.map(|mut update| {
             if let Some(again) = again
@@ -228,6 +238,7 @@ impl SwitchClient {
 
     /// Has the switch take `packets` as the controller's, in order.
     pub async fn packets_out(&mut self, packets: Vec<Vec<u8>>) -> Result<(), ClientError> {
+        let _doing = self.doings.begin("sends packets to the switch");
         match &mut self.session {
             Session::P4Runtime(session) | Session::Chip(session, _) => {
                 for packet in packets {

@@ -179,3 +179,47 @@ impl Drop for Killed {
         let _ = self.0.wait();
     }
 }
+
+/// Lines of a process's log behind the last time that it was asked what is under way.
+fn dumped(system: &System, process: &str, asked: usize) -> Vec<String> {
+    signal(system.pid(process), "-QUIT");
+    loop {
+        let log = std::fs::read_to_string(system.root().join(format!("s/{process}.log"))).expect("a log");
+        let parts: Vec<&str> = log.split("what is under way, the oldest first\n").collect();
+        if parts.len() > asked && parts[asked].ends_with('\n') {
+            return parts[asked].lines().map(str::to_owned).collect();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn at_sigquit_controller_and_agents_say_what_is_under_way_and_go_on() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "64"]);
+    let (mut consumer, mut lines) = system.start(&["consume", "f"]);
+    let (mut waiting, _) = system.start(&["barrier", "b", "-n", "2"]);
+    let has = |lines: &[String], part: &str| lines.iter().any(|line| line.contains(part));
+    // Its call may be on its way.
+    let mut asked = 1;
+    let mut said = dumped(&system, "controller", asked);
+    while !has(&said, "answers Barrier, for ") {
+        asked += 1;
+        said = dumped(&system, "controller", asked);
+    }
+    assert!(has(&said, "there is a session with the switch"), "{said:?}");
+    let (mut producer, _) = system.start(&["produce", "f"]);
+    say(&mut producer, "one\n");
+    assert_eq!(line(&mut lines), "one");
+    let said = dumped(&system, "agent.h1", 1);
+    assert!(has(&said, "rings: 1") && has(&said, "produce f) has a ring"), "{said:?}");
+
+    system.well(&["barrier", "b", "-n", "2"]);
+    assert!(waiting.wait().expect("it ends").success());
+    say(&mut producer, "two\n");
+    assert_eq!(line(&mut lines), "two");
+    drop(producer.stdin.take());
+    assert!(producer.wait().expect("it ends").success() && consumer.wait().expect("it ends").success());
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}

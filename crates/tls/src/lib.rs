@@ -13,6 +13,7 @@
 #[cfg(feature = "authority")]
 pub mod authority;
 mod caller;
+mod doings;
 mod guard;
 mod held;
 mod identity;
@@ -23,6 +24,7 @@ mod serve;
 mod tests;
 
 pub use caller::{Caller, Role, check_flow, confined};
+pub use doings::{Doing, Doings, Noted};
 pub use guard::{Guard, Guarded};
 pub use identity::{CERTIFICATE_ENDS, Identity, IdentityError, REVOKED};
 pub use peer::Peer;

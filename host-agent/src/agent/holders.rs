@@ -32,6 +32,11 @@ impl Holders {
         self.lock().get(&ring).map(|holder| holder.program.clone())
     }
 
+    /// All programs that have rings.
+    pub(super) fn programs(&self) -> Vec<String> {
+        self.lock().values().map(|holder| holder.program.clone()).collect()
+    }
+
     /// The ring is free: its program is told by the end of the connection.
     pub(super) fn remove(&self, ring: u64) {
         self.lock().remove(&ring);

@@ -22,6 +22,7 @@ mod service;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
 use zsr_wire::{Qpn, Rkey};
@@ -32,6 +33,7 @@ use zsr_api::machine::Machine;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::MemoryKind;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingSpec, Role};
+use zsr_tls::Doings;
 
 pub use batch::OpenRing;
 pub use carry_over::ResumeRing;
@@ -176,6 +178,8 @@ struct Inner {
     holders: holders::Holders,
     events: broadcast::Sender<AgentEvent>,
     link: watch::Sender<LinkState>,
+    late: broadcast::Sender<String>,
+    doings: Doings,
     programs: Mutex<Option<(PathBuf, Machine)>>,
     passes: passes::Passes,
 }
@@ -217,6 +221,8 @@ impl Agent {
             holders: holders::Holders::default(),
             events,
             link: watch::Sender::default(),
+            late: broadcast::channel(16).0,
+            doings: Doings::default(),
             programs: Mutex::default(),
             passes: passes::Passes::default(),
         }))
@@ -265,6 +271,31 @@ impl Agent {
     /// How the NIC's cable is, which its driver says with [`set_link`](Self::set_link).
     pub fn link(&self) -> watch::Receiver<LinkState> {
         self.0.link.subscribe()
+    }
+
+    /// Tells watchers of something in the agent's process that does not come round, or does again.
+    pub fn tell_late(&self, text: &str) {
+        // Fails only when nobody listens.
+        let _ = self.0.late.send(text.to_owned());
+    }
+
+    /// What is under way, for people. Takes no lock that is held for long.
+    pub fn under_way(&self) -> Vec<String> {
+        let since =
+            |(_, what, time): (u64, String, Duration)| format!("{what}, for {:.1} s", time.as_secs_f64());
+        let mut all: Vec<String> = self.0.doings.list().into_iter().map(since).collect();
+        match self.0.table.try_lock() {
+            Ok(table) => all.push(format!("rings: {}", table.rings.len())),
+            Err(_) => all.push("the list of rings is being changed".to_owned()),
+        }
+        let programs = self.0.holders.programs();
+        all.extend(programs.into_iter().map(|program| format!("{program} has a ring")));
+        all
+    }
+
+    /// Waits until the agent's rings can be looked at, as a call does.
+    pub fn come_round(&self) {
+        drop(self.lock());
     }
 
     /// Why nothing passes the NIC's port at this moment, as far as the NIC itself can tell.

@@ -119,6 +119,7 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let service = AgentService { agent: self.clone(), stop: stopped };
         tonic::transport::Server::builder()
+            .layer(self.0.doings.clone())
             .layer(Guard)
             .add_service(agent_server::AgentServer::new(service).max_decoding_message_size(MAX_MESSAGE))
             .serve_with_incoming_shutdown(incoming, async {
@@ -335,7 +336,8 @@ impl agent_server::Agent for AgentService {
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let (to_client, stream) = mpsc::channel(16);
         let kinds = request.into_inner().kinds;
-        tokio::spawn(forward(self.agent.events(), kinds, self.agent.link(), to_client, self.stop.clone()));
+        let (link, late) = (self.agent.link(), self.agent.0.late.subscribe());
+        tokio::spawn(forward(self.agent.events(), kinds, (link, late), to_client, self.stop.clone()));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 }
@@ -344,7 +346,7 @@ impl agent_server::Agent for AgentService {
 async fn forward(
     mut events: broadcast::Receiver<super::AgentEvent>,
     kinds: Vec<i32>,
-    mut link: watch::Receiver<super::LinkState>,
+    (mut link, mut late): (watch::Receiver<super::LinkState>, broadcast::Receiver<String>),
     to_client: mpsc::Sender<Result<proto::Event, Status>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -360,6 +362,8 @@ async fn forward(
             () = to_client.closed() => return,
             // Fails only when the agent has gone, and with it the events.
             Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
+            // What was missed of it is old.
+            Ok(text) = late.recv() => Ok(proto::Event { event: Some(Told::Late(text)) }),
             event = events.recv() => event.map(convert::event),
         };
         let event = match event {

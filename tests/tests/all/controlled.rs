@@ -598,6 +598,46 @@ fn a_switch_that_was_given_up_stays_given_up_whenever_its_controller_dies() {
     }
 }
 
+/// A change waits for a switch that hangs, and another one for its turn.
+#[test]
+fn who_keeps_others_from_their_turn_is_told_of() {
+    const SWITCH: &str = "switches: [{name: s1, p4runtime: {dead_after: 60s}}]\n";
+    let mut sim = Controlled::new(&format!("{SWITCH}{HOSTS}"), LinkConfig::FAST, 24);
+    let controller = sim.controller(None).expect("a controller");
+    let mut events = controller.events(None).1;
+    let watched = controller.clone();
+    let _watch = sim.begin(async move { watched.watch_turn().await });
+    for name in ["f", "g"] {
+        sim.create(&controller, shuffle(name, &["h1"], &["h2"]));
+    }
+    sim.run_for(MS * 30_000);
+    while let Ok(event) = events.try_recv() {
+        assert_ne!(event.kind(), proto::EventKind::ProcessLate, "nobody waits: {event:?}");
+    }
+    sim.hang_switch(0, true);
+    let changes = ["f", "g"].map(|name| {
+        let controller = controller.clone();
+        let changes = proto::Settings { weight: Some(3), ..Default::default() };
+        sim.begin(async move { controller.set_flow(name, &changes).await }).expect("a controller")
+    });
+    let told = until(&mut sim, &mut events, proto::EventKind::ProcessLate);
+    for part in ["has had the turn", "for 10 s", ".rs:", "waits for the turn"] {
+        assert!(told.text.contains(part), "{part}: {}", told.text);
+    }
+    // Whichever comes first.
+    let tells = ["writes entries into the switch", "asks a worker at the switch"];
+    assert!(tells.iter().any(|part| told.text.contains(part)), "{}", told.text);
+    sim.hang_switch(0, false);
+    let told = until(&mut sim, &mut events, proto::EventKind::ProcessLate);
+    assert!(told.text.contains("is over now"), "{}", told.text);
+    for change in changes {
+        while !change.is_finished() {
+            sim.run_for(MS);
+        }
+        sim.result(change).expect("an answer").expect("changed");
+    }
+}
+
 /// Pops all there is of items that come in any order.
 fn pop_numbers(rx: &mut Consumer, numbers: &mut Vec<u64>) {
     let mut item = [0; 64];

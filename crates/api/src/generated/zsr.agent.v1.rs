@@ -349,7 +349,7 @@ pub struct WatchEventsRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Event {
-    #[prost(oneof = "event::Event", tags = "1, 2, 3")]
+    #[prost(oneof = "event::Event", tags = "1, 2, 3, 4")]
     pub event: ::core::option::Option<event::Event>,
 }
 /// Nested message and enum types in `Event`.
@@ -364,6 +364,9 @@ pub mod event {
         /// Told at the start if there is a trouble, and at every change.
         #[prost(message, tag = "3")]
         Link(super::LinkEvent),
+        /// Something in the agent has not come round for 10 s, or has again: in words.
+        #[prost(string, tag = "4")]
+        Late(::prost::alloc::string::String),
     }
 }
 /// How the NIC's cable is.

@@ -765,6 +765,9 @@ pub enum EventKind {
     /// Frames came from a host's port with source addresses (MAC, IPv4, ARP) that are not the host's; they were dropped. At most once a
     /// minute and port.
     WrongSource = 38,
+    /// Something in the controller, or in the agent of a host, has not come round for 10 s: the text says what, and what is under way. And it
+    /// has again.
+    ProcessLate = 39,
 }
 impl EventKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -806,6 +809,7 @@ impl EventKind {
             Self::FlowResumed => "EVENT_KIND_FLOW_RESUMED",
             Self::WrongVlan => "EVENT_KIND_WRONG_VLAN",
             Self::WrongSource => "EVENT_KIND_WRONG_SOURCE",
+            Self::ProcessLate => "EVENT_KIND_PROCESS_LATE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -844,6 +848,7 @@ impl EventKind {
             "EVENT_KIND_FLOW_RESUMED" => Some(Self::FlowResumed),
             "EVENT_KIND_WRONG_VLAN" => Some(Self::WrongVlan),
             "EVENT_KIND_WRONG_SOURCE" => Some(Self::WrongSource),
+            "EVENT_KIND_PROCESS_LATE" => Some(Self::ProcessLate),
             _ => None,
         }
     }
