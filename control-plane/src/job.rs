@@ -109,6 +109,9 @@ pub fn run(
     if let Some(place) = prepared.iter().find_map(Prepared::quotes_at) {
         progress.warn(&format!("warning: {place}: {QUOTES_HELP}"));
     }
+    for (flow, taken) in topology.flows.iter().zip(&prepared).filter_map(|(f, p)| Some((f, p.taken()?))) {
+        progress.warn(&format!("warning: flow '{}': {taken}", flow.name));
+    }
     let transfer = outcomes.iter().map(|o| o.elapsed).max().unwrap_or_default();
 
     progress.phase("tearing down");

@@ -1,5 +1,7 @@
 //! The `zsr` program from outside: exit codes, messages, outputs.
 
+mod awkward;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -221,6 +223,8 @@ fn options_that_do_not_fit_the_topology_are_exit_code_2() {
         (&["--input", "x", "--format", "binary"], "--record-size"),
         (&["--input", "x", "--key", "0"], "a column by name or by number from 1"),
         (&["--scale", "1"], "no tpch workload"),
+        (&["--input", "x", "--lenient"], "--lenient goes with --csv"),
+        (&["--input", "x", "--csv", "--delimiter", "\""], "the delimiter of CSV is neither a quote"),
     ] {
         let t = text(&zsr().args(["run", as_str(&path)]).args(args).output().unwrap());
         assert_eq!(t.code, Some(2), "{args:?}: {}", t.err);
@@ -587,8 +591,87 @@ fn csv_keeps_its_rows_and_is_shared_among_producers() {
     assert!(keys(&out[0]).is_disjoint(&keys(&out[1])) && out.iter().all(|o| keys(o).len() > 20));
 
     let (t, out) = through(SMALL, "in.csv", b"a,b\n1,\"x\n2,y\n", &["--csv", "--key", "a"]);
-    assert!(t.code == Some(1) && t.err.contains("in.csv:2: a quote is opened"), "{}", t.err);
+    assert!(t.code == Some(1) && t.err.contains("in.csv:2:3: a quote is opened"), "{}", t.err);
     assert!(out.is_empty());
+}
+
+#[test]
+fn awkward_csv_comes_out_as_it_went_in() {
+    let large = SMALL.replace("item_size: 256, ring_size: 16KiB, max_batch: 4KiB", "item_size: 1MiB");
+    for (what, input) in awkward::sound() {
+        let topology = if input.len() < 200 { SMALL } else { &large };
+        let (t, out) = through(topology, "in.csv", &input, &["--csv", "--key", "id"]);
+        assert_eq!((t.code, t.err.as_str()), (Some(0), ""), "{what}: {}", t.out);
+        let header = rows_of_one(b"id,name\n");
+        let mut wanted = awkward::rows(&input);
+        wanted.retain(|row| *row != header);
+        assert_eq!(awkward::rows(&out.concat()), wanted, "{what}");
+        // Without a header there is one record more.
+        let (t, out) = through(topology, "in.csv", &input, &["--csv", "--key", "2"]);
+        assert_eq!((t.code, t.err.as_str()), (Some(0), ""), "{what}: {}", t.out);
+        assert_eq!(awkward::rows(&out.concat()), awkward::rows(&input), "{what}");
+    }
+    // The name of another column may have any bytes.
+    for key in [&["--key", "name"][..], &["--header", "--key", "1"]] {
+        let input = b"\"i\r\nd\",name\n1,a\n\n";
+        let (t, out) = through(SMALL, "in.csv", input, &[&["--csv"], key].concat());
+        assert_eq!((t.code, t.err.as_str(), out.concat().as_slice()), (Some(0), "", &b"1,a\n"[..]));
+    }
+    // What no item holds is told as such, also where a quote is open.
+    let long = [&b"id,name\n1,\""[..], &[b'x'; 1 << 20], b"\"\n"].concat();
+    let (t, _) = through(&large, "in.csv", &long, &["--csv", "--key", "id"]);
+    assert_eq!(t.code, Some(1), "{}", t.err);
+    assert!(t.err.contains("in.csv:2: the record is ") && t.err.contains("1048576 bytes hold"), "{}", t.err);
+    let (t, _) = through(SMALL, "in.csv", &long, &["--csv", "--key", "id"]);
+    assert!(t.code == Some(1) && t.err.contains("(a quote is open since "), "{}", t.err);
+    assert!(t.err.contains("in.csv:2:3)"), "{}", t.err);
+}
+
+fn rows_of_one(text: &[u8]) -> Vec<Vec<u8>> {
+    awkward::rows(text).remove(0)
+}
+
+#[test]
+fn broken_csv_is_refused_with_its_place_or_taken_and_counted() {
+    for (input, place, what, rows) in awkward::BROKEN {
+        let shown = input.escape_ascii();
+        let (t, out) = through(SMALL, "in.csv", input, &["--csv", "--header"]);
+        assert_eq!((t.code, t.err.lines().count()), (Some(1), 1), "{shown}: {}", t.err);
+        assert!(t.err.contains(&format!("in.csv:{place}: ")) && t.err.contains(what), "{shown}: {}", t.err);
+        assert!(out.is_empty(), "{shown}");
+        let (t, out) = through(SMALL, "in.csv", input, &["--csv", "--header", "--lenient"]);
+        let Some(rows) = rows else {
+            assert!(t.code == Some(1) && t.err.contains(what), "{shown}: {}", t.err);
+            continue;
+        };
+        assert_eq!((t.code, t.err.lines().count()), (Some(0), 1), "{shown}: {}", t.err);
+        let said = "warning: flow 'f': 1 thing that RFC 4180 does not allow was taken as text (--lenient), for example at ";
+        assert!(t.err.starts_with(said), "{shown}: {}", t.err);
+        assert!(t.err.trim_end().ends_with(&format!("in.csv:{place}")), "{shown}: {}", t.err);
+        let theirs = |text: &[u8]| {
+            let mut reader = csv::ReaderBuilder::new();
+            reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
+            reader.from_reader(text).into_byte_records().map(|row| row.unwrap()).count()
+        };
+        assert_eq!(theirs(&out.concat()), rows, "{shown}");
+    }
+    // All producers' shares are counted.
+    let input = "1,\"a\"b\n".repeat(100);
+    let (t, out) = through(SMALL, "in.csv", input.as_bytes(), &["--csv", "--lenient"]);
+    assert!(t.code == Some(0) && t.err.contains("100 things that RFC 4180"), "{}", t.err);
+    assert_eq!(out.concat(), input.as_bytes());
+    let topology = |lenient: &str| {
+        let workload = format!("workload: {{kind: file, path: in.csv, format: csv{lenient}}}");
+        SMALL.replace("workload: {kind: synthetic, items: 500}", &workload)
+    };
+    for (lenient, code) in [("", 1), (", lenient: true", 0)] {
+        let (folder, path) = folder(&topology(lenient));
+        std::fs::write(folder.path().join("in.csv"), &input).unwrap();
+        assert_eq!(text(&run(&["run", as_str(&path), "-q"])).code, Some(code), "{lenient}");
+    }
+    let (_folder, path) = folder(&topology(", lenient: true").replace("format: csv", "format: lines"));
+    let t = text(&run(&["check", as_str(&path)]));
+    assert!(t.code == Some(2) && t.err.contains("'lenient' goes with format: csv"), "{}", t.err);
 }
 
 #[test]

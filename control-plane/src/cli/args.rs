@@ -120,6 +120,10 @@ pub struct RunArgs {
     /// Rows of CSV, as --format csv: quotes protect delimiters and line ends
     #[arg(long, conflicts_with = "format", help_heading = "Input")]
     pub csv: bool,
+    /// With --csv, take what RFC 4180 does not allow, and say how much: text behind a quote that ends a column as part of the column, a
+    /// carriage return alone as text, a quote that is not closed as closed at the end
+    #[arg(long, help_heading = "Input")]
+    pub lenient: bool,
     /// Character between columns, or tab [default: | for .tbl, tab for .tsv, else a comma]
     #[arg(long, value_name = "CHAR", value_parser = delimiter, help_heading = "Input")]
     pub delimiter: Option<u8>,
@@ -136,7 +140,7 @@ pub struct RunArgs {
     /// Make N synthetic items per flow instead
     #[arg(
         long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
-        conflicts_with_all = ["input", "format", "csv", "delimiter", "header", "key", "record_size"],
+        conflicts_with_all = ["input", "format", "csv", "lenient", "delimiter", "header", "key", "record_size"],
         help_heading = "Input"
     )]
     pub items: Option<u64>,
@@ -198,6 +202,7 @@ impl RunArgs {
                 Format::Csv => InputFormat::Csv,
                 Format::Binary => InputFormat::Binary,
             }),
+            lenient: self.lenient.then_some(true),
             delimiter: self.delimiter,
             header: self.header.then_some(true),
             key: self.key.clone(),

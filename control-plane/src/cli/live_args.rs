@@ -496,6 +496,10 @@ pub struct ProduceArgs {
     /// The first record names the columns, and is not pushed: keys can be named, and a schema has to have the same names
     #[arg(long, conflicts_with = "record_size")]
     pub header: bool,
+    /// With --csv, take what RFC 4180 does not allow, and say how much: text behind a quote that ends a column as part of the column, a
+    /// carriage return alone as text, a quote that is not closed as closed at the end
+    #[arg(long, requires = "csv")]
+    pub lenient: bool,
     /// Pass over the first N records of the input: those that a program before has pushed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip: u64,

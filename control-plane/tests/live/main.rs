@@ -1,5 +1,7 @@
 //! A system of real processes, from `zsr up` to `zsr down`.
 
+#[path = "../awkward/mod.rs"]
+mod awkward;
 #[path = "../../../tests/src/beside.rs"]
 mod beside;
 #[path = "../../../xtask/src/cargo.rs"]

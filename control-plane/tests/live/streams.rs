@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use super::awkward;
 use super::system::{Done, HOSTS, System, done, signal};
 
 /// `input` through `zsr ARGS`.
@@ -84,6 +85,94 @@ fn csv_is_csv_again() {
 }
 
 #[test]
+fn awkward_csv_comes_out_as_it_went_in() {
+    let system = System::up(HOSTS);
+    for (what, input) in awkward::sound() {
+        system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "1MiB"]);
+        let fed = text(feed(&system, &["produce", "f", "--csv"], &input));
+        assert_eq!(fed.code, Some(0), "{what}: {}", fed.err);
+        let got = system.command(&["consume", "f", "--csv"]).output().expect("it runs");
+        assert_eq!(awkward::rows(&got.stdout), awkward::rows(&input), "{what}");
+        system.well(&["flow", "delete", "f"]);
+    }
+    // The name of another column may have any bytes.
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "h3", "--item-size", "1KiB"]);
+    let named = ["produce", "f", "--csv", "--header", "--key", "name", "--keep-open"];
+    let fed = text(feed(&system, &named, b"\"i\r\nd\",name\n1,a\n\n"));
+    assert!(fed.code == Some(0) && fed.err.contains("pushed 1 records"), "{}", fed.err);
+    // What no item holds is told as such, and where a quote is open.
+    let long = [&b"1,\""[..], &vec![b'x'; 2 << 20], b"\"\n"].concat();
+    let fed = text(feed(&system, &["produce", "f", "--csv"], &long));
+    let said =
+        "record 1 is longer than 1 MiB, which no item holds; a quote is open since line 1, column 3 (what";
+    assert!(fed.code == Some(1) && fed.err.contains(said), "{}", fed.err);
+    system.well(&["flow", "delete", "f", "--force"]);
+    system.down();
+}
+
+#[test]
+fn broken_csv_is_refused_with_its_place_or_taken_and_counted() {
+    let system = System::up(HOSTS);
+    for (input, place, what, rows) in awkward::BROKEN {
+        let shown = input.escape_ascii();
+        let (line, column) = place.split_once(':').expect("two numbers");
+        let place = format!("line {line}, column {column}");
+        system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2", "--item-size", "1KiB"]);
+        let args = ["produce", "f", "--csv", "--header"];
+        let fed = text(feed(&system, &args, input));
+        assert_eq!((fed.code, fed.err.lines().count()), (Some(1), 1), "{shown}: {}", fed.err);
+        assert!(fed.err.starts_with(&format!("error: {place}: ")), "{shown}: {}", fed.err);
+        assert!(fed.err.contains(what) && fed.err.contains("the stream is open"), "{shown}: {}", fed.err);
+        let pushed = fed.err.contains("--skip 1");
+        let skip = if pushed { "1" } else { "0" };
+        let fed = text(feed(&system, &[&args[..], &["--lenient", "--skip", skip]].concat(), input));
+        if let Some(rows) = rows {
+            assert_eq!(fed.code, Some(0), "{shown}: {}", fed.err);
+            let said = format!(
+                "warning: 1 thing that RFC 4180 does not allow was taken as text (--lenient), for example at {place}"
+            );
+            assert!(fed.err.starts_with(&said), "{shown}: {}", fed.err);
+            let summary = format!("pushed {} records", rows - usize::from(pushed));
+            assert!(fed.err.contains(&summary), "{shown}: {}", fed.err);
+            system.well(&["consume", "f"]);
+        } else {
+            assert!(fed.code == Some(1) && fed.err.contains(what), "{shown}: {}", fed.err);
+        }
+        system.well(&["flow", "delete", "f", "--force"]);
+    }
+    let usage = system.zsr(&["produce", "f", "--lenient"]);
+    assert!(usage.code == Some(2) && usage.err.contains("--csv"), "{}", usage.err);
+    system.down();
+}
+
+#[test]
+fn a_stream_whose_input_was_refused_goes_on_or_is_ended() {
+    let system = System::up(HOSTS);
+    let (broken, mended) = (b"1,a\n2,\"b\"c\n3,d\n", b"1,a\n2,\"bc\"\n3,d\n");
+    for goes_on in [true, false] {
+        system.well(&["flow", "create", "f", "-p", "h1", "-c", "h2"]);
+        let consumer =
+            system.command(&["consume", "f"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let fed = text(feed(&system, &["produce", "f", "--csv"], broken));
+        assert_eq!(fed.code, Some(1), "{}", fed.err);
+        let said = "(what was pushed is delivered (1 records); the stream is open, and consumers wait: \
+                    `zsr produce f --member h1 < /dev/null` ends it; go on behind these records of the input with --skip 1)";
+        assert!(fed.err.trim_end().ends_with(said), "{}", fed.err);
+        let next = if goes_on {
+            feed(&system, &["produce", "f", "--csv", "--skip", "1"], mended)
+        } else {
+            feed(&system, &["produce", "f", "--member", "h1"], b"")
+        };
+        assert!(next.status.success(), "{next:?}");
+        let got = text(consumer.expect("it runs").wait_with_output().expect("it ends"));
+        let wanted = if goes_on { "1,a\n2,\"bc\"\n3,d\n" } else { "1,a\n" };
+        assert_eq!((got.code, got.out.as_str()), (Some(0), wanted), "{}", got.err);
+        system.well(&["flow", "delete", "f"]);
+    }
+    system.down();
+}
+
+#[test]
 fn the_newest_record_is_printed_and_older_ones_are_not() {
     let system = System::up(HOSTS);
     // Each record in an item of its own, and all in one.
@@ -119,7 +208,7 @@ fn tuples_with_delimiters_and_line_ends_are_told_as_csv() {
         other.err
     );
     let open = text(feed(&system, &["produce", "f", "--csv"], b"1,a\n2,\"b\n3,c\n"));
-    assert!(open.code == Some(1) && open.err.contains("record 2: a quote is opened"), "{}", open.err);
+    assert!(open.code == Some(1) && open.err.contains("line 2, column 3: a quote is opened"), "{}", open.err);
     assert!(open.err.contains("--skip 1"), "{}", open.err);
     system.down();
 }

@@ -12,6 +12,7 @@
 mod accumulate;
 mod columns;
 mod combine;
+mod ends;
 mod fault;
 mod key;
 mod model;

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator, WriteResult, WriterBuilder};
 
-/// What a text may begin with to say that it is UTF-8. It is part of no column.
-pub const BOM: &[u8] = b"\xef\xbb\xbf";
+pub use crate::ends::{BOM, Broken, RowEnds, Told, taken_text};
+
 /// What is said of quotes that nobody has asked to be read as such.
 pub const QUOTES_HELP: &str = "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
      between them divide";
@@ -36,68 +36,11 @@ fn reader(delimiter: u8) -> Reader {
     ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build()
 }
 
-/// Finds the ends of rows.
-#[derive(Clone, Debug)]
-pub struct RowEnds {
-    reader: Box<Reader>,
-    /// How much of the mark that a text may begin with has come; all of it: the beginning is over.
-    mark: usize,
-}
-
-impl RowEnds {
-    /// Of rows whose columns this byte divides.
-    pub fn new(delimiter: u8) -> Self {
-        let mut ends = RowEnds { reader: Box::new(reader(delimiter)), mark: 0 };
-        // The reader would look for the mark in the first piece of the input only: an empty line ends its beginning.
-        ends.pass(b"\n");
-        ends
-    }
-
-    /// How many bytes of `input`, which goes on where the last one ended, belong to the row, and whether its line feed is the
-    /// last of them.
-    pub fn feed(&mut self, input: &[u8]) -> (usize, bool) {
-        let mut mark = 0;
-        while self.mark < BOM.len() && mark < input.len() {
-            if input[mark] != BOM[self.mark] {
-                // It was text.
-                let begun = std::mem::replace(&mut self.mark, BOM.len());
-                self.pass(&BOM[..begun]);
-                break;
-            }
-            (self.mark, mark) = (self.mark + 1, mark + 1);
-        }
-        let (used, ended) = self.pass(&input[mark..]);
-        (mark + used, ended)
-    }
-
-    fn pass(&mut self, input: &[u8]) -> (usize, bool) {
-        // The columns are not looked at here.
-        let (mut fields, mut ends) = ([0; 512], [0; 32]);
-        let mut used = 0;
-        while used < input.len() {
-            let (result, read, _, _) = self.reader.read_record(&input[used..], &mut fields, &mut ends);
-            used += read;
-            match result {
-                ReadRecordResult::Record => return (used, true),
-                ReadRecordResult::InputEmpty | ReadRecordResult::End => break,
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {}
-            }
-        }
-        (used, false)
-    }
-
-    /// Whether the row may end where the input does: not between quotes.
-    pub fn may_end(&mut self) -> bool {
-        self.feed(b"\n").1
-    }
-}
-
-/// A row as [`RowEnds`] finds it, without the empty lines in front and its own line feed; `None` if there is nothing else.
+/// A row as [`RowEnds`] finds it, without its own line feed; `None` if there is nothing else, which is no row.
+#[inline]
 pub fn row(bytes: &[u8]) -> Option<&[u8]> {
     let row = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let begin = row.iter().position(|b| *b != b'\n')?;
-    let row = &row[begin..];
-    (row != b"\r").then_some(row)
+    (!row.is_empty() && row != b"\r").then_some(row)
 }
 
 /// The columns of a row, whose reader and buffers are used again.
@@ -159,6 +102,19 @@ fn with_fields<T>(row: &[u8], delimiter: u8, look: impl FnOnce(usize, &dyn Fn(us
 }
 
 impl Style {
+    /// Whether delimiter and quotes can be told apart, and lines from what they hold.
+    ///
+    /// # Errors
+    /// They can't, in words.
+    pub fn check(&self) -> Result<(), String> {
+        match self.delimiter {
+            b'"' | b'\r' | b'\n' if self.quoted => {
+                Err("the delimiter of CSV is neither a quote nor the end of a line".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The columns of a record, in their order.
     pub fn columns<'r>(&self, record: &'r [u8]) -> Vec<Cow<'r, [u8]>> {
         if self.quoted && memchr::memchr(b'"', record).is_some() {
@@ -176,6 +132,9 @@ impl Style {
     /// How many columns the record has, if that is not enough.
     pub fn column<'r>(&self, record: &'r [u8], index: usize) -> Result<Cow<'r, [u8]>, usize> {
         if self.quoted && memchr::memchr(b'"', record).is_some() {
+            if let Some(column) = self.in_place(record, index) {
+                return Ok(Cow::Borrowed(column));
+            }
             return with_fields(record, self.delimiter, |count, column| {
                 if index < count { Ok(Cow::Owned(column(index))) } else { Err(count) }
             });
@@ -190,6 +149,28 @@ impl Style {
             }
         }
         Err(0)
+    }
+
+    /// Column `index` of a record with quotes, where it lies there as it is: neither it nor a column before it has quotes within
+    /// quotes.
+    fn in_place<'r>(&self, record: &'r [u8], index: usize) -> Option<&'r [u8]> {
+        let mut rest = self.plain(record);
+        for before in 0..=index {
+            let (column, behind) = match rest.strip_prefix(b"\"") {
+                Some(quoted) => {
+                    let end = memchr::memchr(b'"', quoted)?;
+                    (&quoted[..end], &quoted[end + 1..])
+                }
+                None => rest.split_at(memchr::memchr(self.delimiter, rest).unwrap_or(rest.len())),
+            };
+            match behind.split_first() {
+                None if before == index => return Some(column),
+                Some((&byte, _)) if before == index && byte == self.delimiter => return Some(column),
+                Some((&byte, behind)) if byte == self.delimiter => rest = behind,
+                _ => return None,
+            }
+        }
+        None
     }
 
     /// What of a record without quotes is columns.
@@ -258,59 +239,18 @@ mod tests {
 
     const CSV: Style = Style { delimiter: b',', quoted: true };
 
-    /// The rows of a text that comes in pieces of `piece` bytes.
-    fn rows(text: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
-        let mut ends = RowEnds::new(b',');
-        let (mut all, mut open) = (Vec::new(), Vec::new());
-        for chunk in text.chunks(piece.max(1)) {
-            let mut rest = chunk;
-            while !rest.is_empty() {
-                let (used, ended) = ends.feed(rest);
-                open.extend_from_slice(&rest[..used]);
-                rest = &rest[used..];
-                if ended {
-                    all.extend(row(&open).map(<[u8]>::to_vec));
-                    open.clear();
-                }
-            }
-        }
-        let sound = open.is_empty() || ends.may_end();
-        all.extend(row(&open).map(<[u8]>::to_vec));
-        (all, sound)
-    }
-
     fn columns(row: &[u8]) -> Vec<Vec<u8>> {
         CSV.columns(row).into_iter().map(Cow::into_owned).collect()
     }
 
     #[test]
     fn quotes_protect_delimiters_line_ends_and_quotes() {
-        let text = b"a,\"b,c\"\r\n\r\n\n\"x\ny\",\"say \"\"hi\"\"\"\nlast";
-        let (found, sound) = rows(text, 3);
-        let wanted: [&[u8]; 3] = [b"a,\"b,c\"\r", b"\"x\ny\",\"say \"\"hi\"\"\"", b"last"];
-        assert!(sound && found == wanted, "{found:?}");
-        assert_eq!(columns(&found[0]), [&b"a"[..], b"b,c"]);
-        assert_eq!(columns(&found[1]), [&b"x\ny"[..], b"say \"hi\""]);
-        assert_eq!(CSV.column(&found[0], 1).unwrap().as_ref(), b"b,c");
+        let first = b"a,\"b,c\"\r";
+        assert_eq!(columns(first), [&b"a"[..], b"b,c"]);
+        assert_eq!(columns(b"\"x\ny\",\"say \"\"hi\"\"\""), [&b"x\ny"[..], b"say \"hi\""]);
+        assert_eq!(CSV.column(first, 1).unwrap().as_ref(), b"b,c");
         assert_eq!(CSV.column(b"p,q\r", 1).unwrap().as_ref(), b"q");
-        assert_eq!(CSV.column(&found[0], 2), Err(2));
-        assert!(!rows(b"a,\"b\nc", 2).1, "the quote is not closed");
-    }
-
-    #[test]
-    fn a_byte_order_mark_is_one_in_any_pieces() {
-        for text in [
-            &b"\xef\xbb\xbf\"a\nb\"\nc"[..],
-            b"\xef\xbb\"a\nb\"\nc",
-            b"\xef\xbb\xbf\xef\xbb\xbf\"a\nb\"\nc",
-            b"\xef",
-        ] {
-            let whole = rows(text, text.len());
-            for piece in 1..text.len() {
-                assert_eq!(rows(text, piece), whole, "{} in pieces of {piece}", text.escape_ascii());
-            }
-        }
-        assert_eq!(rows(b"\xef\xbb\xbf\"a\nb\"\nc", 2).0.len(), 2, "the quote opens a column");
+        assert_eq!(CSV.column(first, 2), Err(2));
     }
 
     #[test]
@@ -320,26 +260,6 @@ mod tests {
     }
 
     proptest! {
-        // The crate csv is the judge: of what the columns of a text are.
-        #[test]
-        fn rows_and_columns_are_those_of_the_crate_csv(
-            text in proptest::collection::vec(
-                prop_oneof![Just("\""), Just(","), Just("\n"), Just("\r\n"), Just("a"), Just(" ")], 0..60),
-            piece in 1usize..9,
-        ) {
-            let text = text.concat().into_bytes();
-            let mut theirs = csv::ReaderBuilder::new();
-            theirs.has_headers(false).flexible(true);
-            let mut wanted: Vec<Vec<Vec<u8>>> = Vec::new();
-            for record in theirs.from_reader(&text[..]).byte_records() {
-                wanted.push(record.unwrap().iter().map(<[u8]>::to_vec).collect());
-            }
-            let (found, sound) = rows(&text, piece);
-            prop_assume!(sound);
-            let found: Vec<_> = found.iter().map(|row| columns(row)).collect();
-            prop_assert_eq!(found, wanted);
-        }
-
         #[test]
         fn what_is_written_is_read_again(fields in proptest::collection::vec(any::<Vec<u8>>(), 1..6)) {
             let mut line = Vec::new();

@@ -2,7 +2,7 @@
 
 use zsr_records::{
     COLUMN_TYPE_HELP, Column, ColumnType, Content, Fault, FileFormat, KEY_HELP, KeyRef, NAME_HELP, Routing,
-    Schema, check_routing, column_type, fixed_width, is_name, parse_key, type_name,
+    Schema, check_routing, column_type, fixed_width, is_name, parse_key, rows::Style, type_name,
 };
 
 use super::build::Builder;
@@ -183,6 +183,7 @@ impl Builder<'_> {
             "format",
             "delimiter",
             "header",
+            "lenient",
             "record_size",
         ];
         let Some(table) = self.reader.table(node, "the workload", &all) else { return fallback };
@@ -195,9 +196,10 @@ impl Builder<'_> {
         let (what, keys): (&str, &[&str]) = match kind.value {
             0 => ("a tpch workload", &["kind", "table", "scale", "key"]),
             1 => ("a synthetic workload", &["kind", "items"]),
-            _ => {
-                ("a file workload", &["kind", "path", "format", "delimiter", "header", "record_size", "key"])
-            }
+            _ => (
+                "a file workload",
+                &["kind", "path", "format", "delimiter", "header", "lenient", "record_size", "key"],
+            ),
         };
         // Keys of the other kinds would be ignored.
         for key in all.iter().filter(|key| !keys.contains(key) && table.get(key).is_some()) {
@@ -241,6 +243,8 @@ impl Builder<'_> {
         only("delimiter", "delimited or csv", matches!(format, 1 | 3));
         only("header", "delimited or csv", matches!(format, 1 | 3));
         only("record_size", "binary", format == 2);
+        only("lenient", "csv", format == 3);
+        let lenient = self.reader.flag(table, "lenient").is_some_and(|at| at.value);
         let format = match format {
             0 => FileFormat::Lines,
             1 | 3 => {
@@ -252,14 +256,18 @@ impl Builder<'_> {
                     Some(Value::Scalar(text))
                         if matches!(parse_key(text), Some(KeyRef::Name(_)))
                 );
-                FileFormat::Delimited {
-                    delimiter: delimiter.map_or_else(
+                let style = Style {
+                    delimiter: delimiter.as_ref().map_or_else(
                         || default_delimiter(path.as_deref().unwrap_or("".as_ref())),
                         |at| at.value,
                     ),
-                    header: header.map_or(named, |at| at.value),
                     quoted: format == 3,
+                };
+                if let (Err(wrong), Some(at)) = (style.check(), delimiter) {
+                    self.reader.error(at.place, wrong, DELIMITER_HELP);
                 }
+                let Style { delimiter, quoted } = style;
+                FileFormat::Delimited { delimiter, header: header.map_or(named, |at| at.value), quoted }
             }
             _ => {
                 if table.get("record_size").is_none() {
@@ -273,7 +281,7 @@ impl Builder<'_> {
                 FileFormat::Binary { record_size: size.map_or(1, |at| at.value as u32) }
             }
         };
-        Workload::File(FileInput { path: path.unwrap_or_default(), format })
+        Workload::File(FileInput { path: path.unwrap_or_default(), format, lenient })
     }
 }
 

@@ -469,6 +469,8 @@ pub struct FileInput {
     pub path: PathBuf,
     /// How it divides into records.
     pub format: FileFormat,
+    /// Whether rows are taken that RFC 4180 does not allow.
+    pub lenient: bool,
 }
 
 impl Topology {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zsr_records::{Fault, FileFormat, KEY_HELP, KeyRef, Routing, check_routing, parse_key};
+use zsr_records::{Fault, FileFormat, KEY_HELP, KeyRef, Routing, check_routing, parse_key, rows::Style};
 
 use super::data::{RECORD_SIZES, default_delimiter, default_routing, default_schema, fits_item};
 use super::model::{FileInput, Flow, Topology, Workload};
@@ -29,6 +29,8 @@ pub struct Overrides {
     pub input: Option<PathBuf>,
     /// How the file divides into records.
     pub format: Option<InputFormat>,
+    /// Whether rows are taken that RFC 4180 does not allow.
+    pub lenient: Option<bool>,
     /// Byte between columns.
     pub delimiter: Option<u8>,
     /// Whether the first line names the columns.
@@ -105,6 +107,7 @@ impl Overrides {
     fn reads_file(&self) -> bool {
         self.input.is_some()
             || self.format.is_some()
+            || self.lenient.is_some()
             || self.delimiter.is_some()
             || self.header.is_some()
             || self.key.is_some()
@@ -120,7 +123,7 @@ fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
     };
     let Some(path) = options.input.clone().or_else(|| old.as_ref().map(|o| o.path.clone())) else {
         errors.push(format!(
-            "--format, --delimiter, --header, --key and --record-size go with --input (flow '{}' reads no file)",
+            "--format, --lenient, --delimiter, --header, --key and --record-size go with --input (flow '{}' reads no file)",
             flow.name
         ));
         return;
@@ -135,8 +138,14 @@ fn set_input(flow: &mut Flow, options: &Overrides, errors: &mut Vec<String>) {
         None => None,
     };
     let Some(format) = choose_format(options, old.as_ref(), key.as_ref(), &path, errors) else { return };
+    let is_csv = matches!(format, FileFormat::Delimited { quoted: true, .. });
+    if options.lenient == Some(true) && !is_csv {
+        errors.push("--lenient goes with --csv".into());
+        return;
+    }
     let keeps = old.as_ref().is_some_and(|o| o.format == format);
-    flow.workload = Workload::File(FileInput { path, format });
+    let lenient = options.lenient.unwrap_or(old.is_some_and(|o| o.lenient)) && is_csv;
+    flow.workload = Workload::File(FileInput { path, format, lenient });
     if !keeps {
         flow.schema = default_schema(&flow.workload);
     }
@@ -200,11 +209,12 @@ fn choose_format(
             if let Some(FileFormat::Delimited { delimiter: d, header: h, .. }) = old.map(|o| o.format) {
                 (delimiter, header) = (d, h || header);
             }
-            Some(FileFormat::Delimited {
-                delimiter: options.delimiter.unwrap_or(delimiter),
-                header: options.header.unwrap_or(header),
-                quoted: format == InputFormat::Csv,
-            })
+            let (delimiter, quoted) = (options.delimiter.unwrap_or(delimiter), format == InputFormat::Csv);
+            if let Err(wrong) = (Style { delimiter, quoted }).check() {
+                errors.push(format!("--delimiter: {wrong}"));
+                return None;
+            }
+            Some(FileFormat::Delimited { delimiter, header: options.header.unwrap_or(header), quoted })
         }
         InputFormat::Binary => {
             let old = match old.map(|o| o.format) {

@@ -536,7 +536,10 @@ fn options_change_flows() {
     };
     t.apply(&file).unwrap();
     let format = FileFormat::Delimited { delimiter: b',', header: true, quoted: false };
-    assert_eq!(t.flows[0].workload, Workload::File(FileInput { path: "x.csv".into(), format }));
+    assert_eq!(
+        t.flows[0].workload,
+        Workload::File(FileInput { path: "x.csv".into(), format, lenient: false })
+    );
     assert_eq!(t.flows[0].routing, Routing::Hash(KeyRef::Name("name".into())));
 
     for wrong in [
@@ -544,6 +547,13 @@ fn options_change_flows() {
         Overrides { input: Some("x".into()), record_size: Some(8192), ..Default::default() },
         Overrides { input: Some("x".into()), key: Some("0".into()), ..Default::default() },
         Overrides { scale: Some(1.0), ..Default::default() },
+        Overrides { input: Some("x".into()), lenient: Some(true), ..Default::default() },
+        Overrides {
+            input: Some("x".into()),
+            format: Some(InputFormat::Csv),
+            delimiter: Some(b'"'),
+            ..Default::default()
+        },
     ] {
         assert!(t.clone().apply(&wrong).is_err(), "{wrong:?}");
     }

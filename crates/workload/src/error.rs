@@ -65,11 +65,13 @@ pub enum WorkloadError {
         /// The input.
         path: PathBuf,
     },
-    /// A quote without its end.
-    #[error("{place}: a quote is opened in this record, and the input ends before it is closed")]
-    OpenQuote {
-        /// Which record.
+    /// Something that CSV does not allow.
+    #[error("{place}: {what}")]
+    Broken {
+        /// Line and column.
         place: String,
+        /// What is there, and what to do.
+        what: String,
     },
     /// A file of binary records ends within one.
     #[error(
@@ -86,12 +88,14 @@ pub enum WorkloadError {
     },
     /// A record does not fit in an item.
     #[error(
-        "{place}: the record is {length} bytes long, but items of {item_size} bytes hold records of at most \
+        "{place}: the record is {length} bytes long{open}, but items of {item_size} bytes hold records of at most \
          {max}; give the flow a bigger item_size (--item-size)"
     )]
     RecordTooLong {
         /// Which record.
         place: String,
+        /// Where in it a quote is that is not closed so far.
+        open: String,
         /// The record's bytes; for a line of which the end was not looked for, "more than" so many.
         length: String,
         /// Bytes of the flow's items.

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use super::error::WorkloadError;
-use zsr_records::rows::{self, BOM, RowEnds, Style};
+use zsr_records::rows::{self, BOM, Broken, RowEnds, Style, Told};
 
 const CHUNK: usize = 256 << 10;
 
@@ -15,19 +16,26 @@ const CHUNK: usize = 256 << 10;
 pub(crate) enum Division {
     /// At a line feed, which is not part of the record. The last line may lack it.
     Lines,
-    /// At a line feed that does not stand between quotes; the byte is the delimiter. Empty lines are no records.
-    Rows(u8),
+    /// At a line feed that does not stand between quotes. Empty lines are no records.
+    Rows {
+        /// The byte between columns.
+        delimiter: u8,
+        /// Whether rows are taken that RFC 4180 does not allow.
+        lenient: bool,
+    },
     /// After so many bytes.
     Fixed(usize),
 }
 
-/// Looks for quotes in records that are read without them.
+/// What is to be said of quotes, for all who read shares of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quotes {
     /// Whether columns are looked at.
     pub columns: bool,
-    /// Where the first record is that has some.
+    /// Where a record is that has some, and is read without them; with them, something that RFC 4180 does not allow.
     pub place: Arc<OnceLock<String>>,
+    /// How much of that was taken.
+    pub taken: Arc<AtomicU64>,
 }
 
 /// A share of a file, record by record, through one buffer.
@@ -102,7 +110,8 @@ impl Records {
             record: from,
             at_eof: false,
             rows: match division {
-                Division::Rows(delimiter) => Some(RowEnds::new(delimiter)),
+                Division::Rows { delimiter, lenient } if from == 0 => Some(RowEnds::new(delimiter, lenient)),
+                Division::Rows { delimiter, lenient } => Some(RowEnds::within(delimiter, lenient)),
                 Division::Lines | Division::Fixed(_) => None,
             },
             quotes: Quotes::default(),
@@ -114,7 +123,7 @@ impl Records {
         Ok(records)
     }
 
-    /// The same, looking for quotes on the way.
+    /// The same, looking for what is to be said of quotes on the way.
     pub fn watching(mut self, quotes: Quotes) -> Self {
         self.quotes = quotes;
         self
@@ -160,11 +169,10 @@ impl Records {
                 Division::Lines => memchr::memchr(b'\n', &unread[searched..])
                     .map(|n| (searched + n, searched + n + 1))
                     .or((self.at_eof && !unread.is_empty()).then_some((unread.len(), unread.len()))),
-                Division::Rows(_) => match self.row_end(searched)? {
+                Division::Rows { .. } => match self.row_end(searched)? {
                     Some(step) => {
-                        let unread = &self.buffer[self.start..self.start + step];
-                        let Some(row) = rows::row(unread) else {
-                            // Empty lines.
+                        let Some(row) = rows::row(&self.buffer[self.start..self.start + step]) else {
+                            // An empty line.
                             self.advance(step);
                             searched = 0;
                             if self.offset >= self.end {
@@ -172,13 +180,7 @@ impl Records {
                             }
                             continue;
                         };
-                        let (length, before) =
-                            (row.len(), unread.iter().take_while(|b| **b == b'\n').count());
-                        self.advance(before);
-                        if self.offset >= self.end {
-                            return Ok(None);
-                        }
-                        Some((length, step - before))
+                        Some((row.len(), step))
                     }
                     None => None,
                 },
@@ -218,23 +220,54 @@ impl Records {
     fn row_end(&mut self, searched: usize) -> Result<Option<usize>, WorkloadError> {
         let unread = &self.buffer[self.start + searched..self.filled];
         let Some(rows) = &mut self.rows else { return Ok(None) };
-        let (used, ended) = rows.feed(unread);
-        if ended {
-            return Ok(Some(searched + used));
+        let end = match rows.feed(unread) {
+            Err(broken) => return Err(self.broken(&broken)),
+            Ok((used, true)) => searched + used,
+            Ok(_) if !self.at_eof || self.start == self.filled => return Ok(None),
+            Ok(_) => {
+                match rows.finish() {
+                    Err(broken) => return Err(self.broken(&broken)),
+                    Ok(false) => {}
+                    Ok(true) => {
+                        self.buffer.truncate(self.filled);
+                        self.buffer.push(b'"');
+                        self.filled += 1;
+                    }
+                }
+                self.filled - self.start
+            }
+        };
+        if let Some((count, first)) = self.rows.as_mut().and_then(RowEnds::taken) {
+            self.quotes.taken.fetch_add(count, Relaxed);
+            self.quotes.place.get_or_init(|| self.told(&first).0);
         }
-        let all = searched + unread.len();
-        if !self.at_eof || all == 0 {
-            return Ok(None);
-        }
-        if rows.may_end() {
-            return Ok(Some(all));
-        }
-        self.record = self.offset;
-        Err(WorkloadError::OpenQuote { place: self.place() })
+        Ok(Some(end))
+    }
+
+    /// Where something in the row is that begins with the unread bytes, and what.
+    fn told(&self, broken: &Broken) -> (String, String) {
+        let path = self.path.display();
+        let lines = count_lines(&self.path, self.offset);
+        let row = &self.buffer[self.start..self.filled];
+        let Told { line, column, what } = broken.tell(row, lines.unwrap_or(0) + 1);
+        let place = match lines {
+            Some(_) => format!("{path}:{line}:{column}"),
+            None => format!("{path}: record at byte {}", self.offset),
+        };
+        (place, what)
+    }
+
+    fn broken(&self, broken: &Broken) -> WorkloadError {
+        let (place, what) = self.told(broken);
+        WorkloadError::Broken { place, what }
     }
 
     fn too_long(&self, length: String) -> WorkloadError {
-        WorkloadError::RecordTooLong { place: self.place(), length, item_size: self.item_size, max: self.max }
+        let open = self.rows.as_ref().and_then(RowEnds::open);
+        let open =
+            open.map_or(String::new(), |open| format!(" (a quote is open since {})", self.told(&open).0));
+        let (place, item_size, max) = (self.place(), self.item_size, self.max);
+        WorkloadError::RecordTooLong { place, open, length, item_size, max }
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -278,7 +311,7 @@ impl Records {
                 format!("{path}: record {} (byte {})", self.record / size.max(1) as u64 + 1, self.record)
             }
             // Line numbers cost a pass over the file, which only a message is worth.
-            Division::Lines | Division::Rows(_) => match count_lines(&self.path, self.record) {
+            Division::Lines | Division::Rows { .. } => match count_lines(&self.path, self.record) {
                 Some(lines) => format!("{path}:{}", lines + 1),
                 None => format!("{path}: byte {}", self.record),
             },
@@ -304,9 +337,11 @@ pub(crate) fn header(
     path: &Path,
     division: Division,
     style: Style,
+    quotes: &Quotes,
 ) -> Result<(Vec<String>, u64), WorkloadError> {
     let (_, size) = open(path)?;
-    let mut records = Records::new(path, division, 0, size, 0, CHUNK)?;
+    let begin = if style.quoted { mark(path)? } else { 0 };
+    let mut records = Records::new(path, division, begin, size, 0, CHUNK)?.watching(quotes.clone());
     let names = records.next()?.map(|header| style.names(header));
     let names = names.ok_or_else(|| WorkloadError::NoHeader { path: path.to_owned() })?;
     Ok((names, records.offset))
@@ -381,6 +416,40 @@ mod tests {
                 lines.pop();
             }
             prop_assert_eq!(shares(&path, Division::Lines, &cuts), lines);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        // The crate csv is the judge: of what the rows are.
+        #[test]
+        fn shares_hold_each_row_once_and_in_order(
+            text in proptest::collection::vec(
+                prop_oneof![
+                    4 => Just("a"), 2 => Just(","), 1 => Just("\"b\n\""), 1 => Just("\n"), 1 => Just("\r\n"),
+                    1 => Just("\u{feff}"), 1 => Just("\"")
+                ], 0..60),
+            parts in 1usize..6,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("x");
+            let text = text.concat();
+            std::fs::write(&path, &text).unwrap();
+            let (first, size) = (mark(&path).unwrap(), text.len() as u64);
+            let (division, style) =
+                (Division::Rows { delimiter: b',', lenient: true }, Style { delimiter: b',', quoted: true });
+            let cuts = cuts(&path, division, (first, size), parts, 0, 1000).unwrap();
+            prop_assert_eq!(cuts.len(), parts + 1);
+            let rows = shares(&path, division, &cuts);
+            let found: Vec<Vec<Vec<u8>>> =
+                rows.iter().map(|row| style.columns(row).into_iter().map(|c| c.into_owned()).collect()).collect();
+            let mut theirs = csv::ReaderBuilder::new();
+            theirs.has_headers(false).flexible(true);
+            let theirs = theirs.from_reader(text.as_bytes()).into_byte_records();
+            let wanted: Vec<Vec<Vec<u8>>> =
+                theirs.map(|row| row.unwrap().iter().map(<[u8]>::to_vec).collect()).collect();
+            prop_assert_eq!(found, wanted);
         }
     }
 

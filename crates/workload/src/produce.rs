@@ -96,7 +96,8 @@ impl Problem {
             Problem::Route(cause) => WorkloadError::Route { place: source.place(), cause },
             Problem::Push { cause: SegmentPushError::RecordTooLong { record, max, item }, .. } => {
                 let (place, length) = (source.place(), record.to_string());
-                WorkloadError::RecordTooLong { place, length, item_size: item, max }
+                let open = String::new();
+                WorkloadError::RecordTooLong { place, open, length, item_size: item, max }
             }
             Problem::Push { ring, cause } => WorkloadError::PushRecord { ring, cause },
         }

@@ -2,7 +2,10 @@
 
 use zsr_ring::segment::{HEADER_LEN, LENGTH_LEN};
 
-use zsr_records::{FileFormat, KeyReader, KeyRef, Router, Routing, rows::Style};
+use std::sync::atomic::Ordering::Relaxed;
+
+use zsr_records::rows::{Style, taken_text};
+use zsr_records::{FileFormat, KeyReader, KeyRef, Router, Routing};
 use zsr_topology::{FileInput, Flow, FlowKind, Workload};
 
 use super::error::WorkloadError;
@@ -98,6 +101,8 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
 fn prepare_file(input: &FileInput, flow: &Flow, routing: &mut Routing) -> Result<Kind, WorkloadError> {
     let (_, size) = file::open(&input.path)?;
     let (mut first, mut cuts) = (0, Vec::new());
+    let quotes =
+        Quotes { columns: matches!(input.format, FileFormat::Delimited { .. }), ..Quotes::default() };
     let division = match input.format {
         FileFormat::Lines => Division::Lines,
         FileFormat::Binary { record_size } => {
@@ -111,10 +116,10 @@ fn prepare_file(input: &FileInput, flow: &Flow, routing: &mut Routing) -> Result
             Division::Fixed(record_size as usize)
         }
         FileFormat::Delimited { delimiter, header, quoted } => {
-            let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };
+            let division = division(input, delimiter, quoted);
             if header {
                 let style = Style { delimiter, quoted };
-                let (columns, next) = file::header(&input.path, division, style)?;
+                let (columns, next) = file::header(&input.path, division, style, &quotes)?;
                 first = next;
                 resolve_name(input, &columns, routing)?;
             } else {
@@ -131,9 +136,12 @@ fn prepare_file(input: &FileInput, flow: &Flow, routing: &mut Routing) -> Result
             division
         }
     };
-    let columns = matches!(input.format, FileFormat::Delimited { .. });
-    let quotes = Quotes { columns, ..Quotes::default() };
     Ok(Kind::File { input: input.clone(), division, first, size, cuts, quotes })
+}
+
+/// How a file of columns divides into records.
+fn division(input: &FileInput, delimiter: u8, quoted: bool) -> Division {
+    if quoted { Division::Rows { delimiter, lenient: input.lenient } } else { Division::Lines }
 }
 
 /// The longest record that fits in an item.
@@ -144,10 +152,10 @@ fn max_record(item_size: u32, record_size: Option<u32>) -> usize {
 
 /// The columns that the header of a workload's input names, if it has one that can be read.
 pub fn input_columns(workload: &Workload) -> Option<Vec<String>> {
-    let Workload::File(FileInput { path, format }) = workload else { return None };
-    let FileFormat::Delimited { delimiter, header: true, quoted } = *format else { return None };
-    let division = if quoted { Division::Rows(delimiter) } else { Division::Lines };
-    file::header(path, division, Style { delimiter, quoted }).ok().map(|(columns, _)| columns)
+    let Workload::File(input) = workload else { return None };
+    let FileFormat::Delimited { delimiter, header: true, quoted } = input.format else { return None };
+    let (division, style) = (division(input, delimiter, quoted), Style { delimiter, quoted });
+    file::header(&input.path, division, style, &Quotes::default()).ok().map(|(columns, _)| columns)
 }
 
 /// A key column given by name becomes the column's number.
@@ -174,7 +182,8 @@ fn check_number(
 ) -> Result<(), WorkloadError> {
     let KeyRef::Number(column) = *routing.key() else { return Ok(()) };
     // A line that is too long to be looked at here is judged when it is pushed.
-    let Ok((columns, _)) = file::header(&input.path, division, style) else { return Ok(()) };
+    let read = file::header(&input.path, division, style, &Quotes::default());
+    let Ok((columns, _)) = read else { return Ok(()) };
     if columns.len() >= column as usize {
         return Ok(());
     }
@@ -195,7 +204,7 @@ impl Prepared {
             Kind::Tpch { scale } => Ok(Some(Source::Tpch(Box::new(Rows::new(*scale, part, parts))))),
             Kind::File { input, division, first, size, cuts, quotes } => {
                 let unit = match division {
-                    Division::Lines | Division::Rows(_) => 1,
+                    Division::Lines | Division::Rows { .. } => 1,
                     Division::Fixed(size) => *size as u64,
                 };
                 let units = size.saturating_sub(*first) / unit;
@@ -238,9 +247,15 @@ impl Prepared {
     /// Where the first record is that has quotes nobody has asked to be read as such.
     pub fn quotes_at(&self) -> Option<&str> {
         match &self.kind {
-            Kind::File { quotes, .. } => quotes.place.get().map(String::as_str),
+            Kind::File { quotes, division: Division::Lines, .. } => quotes.place.get().map(String::as_str),
             _ => None,
         }
+    }
+
+    /// What is to be said of rows that RFC 4180 does not allow, and that were taken.
+    pub fn taken(&self) -> Option<String> {
+        let Kind::File { quotes, division: Division::Rows { .. }, .. } = &self.kind else { return None };
+        quotes.place.get().map(|place| taken_text(quotes.taken.load(Relaxed), place))
     }
 
     /// Whether items are numbered and bare instead of segments of records.

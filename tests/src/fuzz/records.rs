@@ -1,6 +1,6 @@
 //! What users write of their records: schemas, routing functions, keys, rows of text and of CSV.
 
-use zsr_records::rows::{self, RowEnds, Style};
+use zsr_records::rows::{self, RowEnds, Style, Told};
 use zsr_records::{Content, FileFormat, KeyReader, Router, Schema, parse_routing};
 
 /// Up to the next line feed, and what is behind it.
@@ -17,8 +17,13 @@ pub fn records(bytes: &[u8]) {
     let consumers = usize::from(how >> 5) + 1;
     let (schema, rest) = line(rest);
     let (routing, text) = line(rest);
-    let found = rows_of(text, style, usize::MAX);
-    assert_eq!(found, rows_of(text, style, usize::from(how >> 3 & 3) + 1), "where rows end");
+    let piece = usize::from(how >> 3 & 3) + 1;
+    let (found, taken) = rows_of(text, style, usize::MAX, true).expect("what is taken");
+    assert_eq!(Ok((found.clone(), taken)), rows_of(text, style, piece, true), "where rows end");
+    match rows_of(text, style, piece, false) {
+        Ok(strict) => assert_eq!(strict, (found.clone(), 0), "nothing had to be taken"),
+        Err(told) => assert!(taken > 0 && told.line > 0 && told.column > 0 && !told.what.is_empty()),
+    }
     for row in &found {
         columns(row, style);
     }
@@ -71,24 +76,35 @@ pub fn records(bytes: &[u8]) {
     }
 }
 
-/// The rows of a text that comes in pieces of at most `piece` bytes.
-fn rows_of(text: &[u8], style: Style, piece: usize) -> Vec<Vec<u8>> {
+/// The rows of a text that comes in pieces of at most `piece` bytes, and how much of them RFC 4180 does not allow.
+fn rows_of(text: &[u8], style: Style, piece: usize, lenient: bool) -> Result<(Vec<Vec<u8>>, u64), Told> {
     if !style.quoted {
-        return text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+        return Ok((text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(), 0));
     }
-    let (mut ends, mut found, mut row) = (RowEnds::new(style.delimiter), Vec::new(), Vec::new());
+    let (mut found, mut row, mut taken, mut line) = (Vec::new(), Vec::new(), 0, 1);
+    // Where the text begins is no mark, as another encoding is refused either way.
+    let mut ends = RowEnds::within(style.delimiter, lenient);
     let mut rest = text;
     while !rest.is_empty() {
-        let (used, ended) = ends.feed(&rest[..piece.min(rest.len())]);
+        let (used, ended) = ends.feed(&rest[..piece.min(rest.len())]).map_err(|broken| {
+            row.extend_from_slice(rest);
+            broken.tell(&row, line)
+        })?;
         assert!(used > 0 && used <= rest.len(), "it goes on");
         row.extend_from_slice(&rest[..used]);
         rest = &rest[used..];
         if ended {
+            taken += ends.taken().map_or(0, |(count, _)| count);
+            line += row.iter().filter(|b| **b == b'\n').count() as u64;
             found.extend(rows::row(&row).map(<[u8]>::to_vec));
             row.clear();
         }
     }
-    found
+    let close = ends.finish().map_err(|broken| broken.tell(&row, line))?;
+    taken += ends.taken().map_or(0, |(count, _)| count);
+    row.extend(close.then_some(b'"'));
+    found.extend(rows::row(&row).map(<[u8]>::to_vec));
+    Ok((found, taken))
 }
 
 /// One column after the other is what all at once are.

@@ -4,7 +4,7 @@ use super::{CHUNK, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use zsr_records::rows::{self, BOM, RowEnds, Style};
+use zsr_records::rows::{self, BOM, Broken, RowEnds, Style, Told};
 use zsr_ring::Cancel;
 
 /// How often a wait for input looks for signals.
@@ -24,25 +24,25 @@ pub(super) enum Records {
 }
 
 impl Records {
-    pub(super) fn new(record_size: Option<u32>, style: Style) -> Self {
+    pub(super) fn new(record_size: Option<u32>, style: Style, lenient: bool) -> Self {
         match record_size {
             Some(size) => Records::Fixed(size as usize),
-            None if style.quoted => Records::Rows(RowEnds::new(style.delimiter)),
+            None if style.quoted => Records::Rows(RowEnds::new(style.delimiter, lenient)),
             None => Records::Lines,
         }
     }
 
     /// How many bytes of `chunk` belong to the record, which has `have` bytes already, and whether it ends with them.
-    fn feed(&mut self, chunk: &[u8], have: usize) -> (usize, bool) {
+    fn feed(&mut self, chunk: &[u8], have: usize) -> Result<(usize, bool), Broken> {
         match self {
             Records::Lines => match memchr::memchr(b'\n', chunk) {
-                Some(at) => (at + 1, true),
-                None => (chunk.len(), false),
+                Some(at) => Ok((at + 1, true)),
+                None => Ok((chunk.len(), false)),
             },
             Records::Rows(ends) => ends.feed(chunk),
             Records::Fixed(size) => {
                 let used = chunk.len().min(*size - have);
-                (used, have + used == *size)
+                Ok((used, have + used == *size))
             }
         }
     }
@@ -56,6 +56,10 @@ pub(super) struct Input {
     record: Vec<u8>,
     /// Number of records before it.
     number: u64,
+    /// The line in which the row at hand begins, from 1.
+    line: u64,
+    /// How much that RFC 4180 does not allow was taken, and where the first of it is.
+    taken: Option<(u64, String)>,
     cancel: Cancel,
     is_first: bool,
 }
@@ -63,7 +67,13 @@ pub(super) struct Input {
 impl Input {
     pub(super) fn new(from: File, records: Records, cancel: Cancel) -> Self {
         let from = BufReader::with_capacity(CHUNK, from);
-        Input { from, records, record: Vec::new(), number: 0, cancel, is_first: true }
+        let record = Vec::new();
+        Input { from, records, record, number: 0, line: 1, taken: None, cancel, is_first: true }
+    }
+
+    /// What is to be said of rows that RFC 4180 does not allow, and that were taken.
+    pub(super) fn taken(&self) -> Option<String> {
+        self.taken.as_ref().map(|(count, place)| rows::taken_text(*count, place))
     }
 
     /// The names in the first record, which counts as none.
@@ -92,22 +102,31 @@ impl Input {
                 if !self.may_end()? {
                     return Ok(None);
                 }
-                return Ok(self.cut().then(|| self.taken()));
+                return Ok(self.cut().then(|| self.at_hand()));
             }
-            let (used, ended) = self.records.feed(chunk, self.record.len());
+            let (used, ended) = match self.records.feed(chunk, self.record.len()) {
+                Ok(fed) => fed,
+                Err(broken) => {
+                    self.record.extend_from_slice(chunk);
+                    return Err(self.refused(&broken));
+                }
+            };
             self.record.extend_from_slice(&chunk[..used]);
             self.from.consume(used);
             if ended {
                 if self.cut() {
-                    return Ok(Some(self.taken()));
+                    return Ok(Some(self.at_hand()));
                 }
                 self.record.clear();
             } else if self.record.len() > LONGEST && !matches!(self.records, Records::Fixed(_)) {
-                let quote = if matches!(self.records, Records::Rows(..)) {
-                    ", or a quote in it is not closed"
-                } else {
-                    ""
+                let open = match &self.records {
+                    Records::Rows(ends) => ends.open(),
+                    _ => None,
                 };
+                let quote = open.map_or(String::new(), |open| {
+                    let Told { line, column, .. } = open.tell(&self.record, self.line);
+                    format!("; a quote is open since line {line}, column {column}")
+                });
                 let number = self.number + 1;
                 return Err(Stop::Input(format!(
                     "record {number} is longer than 1 MiB, which no item holds{quote}"
@@ -117,13 +136,30 @@ impl Input {
     }
 
     /// The record at hand.
-    fn taken(&mut self) -> (&[u8], u64) {
+    fn at_hand(&mut self) -> (&[u8], u64) {
         self.number += 1;
         (&self.record, self.number - 1)
     }
 
+    /// What RFC 4180 does not allow in the row at hand.
+    fn refused(&self, broken: &Broken) -> Stop {
+        let Told { line, column, what } = broken.tell(&self.record, self.line);
+        Stop::Input(format!("line {line}, column {column}: {what}"))
+    }
+
     /// Takes away what is not part of the record. Says whether anything is: lines without anything are records, rows are not.
     fn cut(&mut self) -> bool {
+        if let Records::Rows(ends) = &mut self.records {
+            if let Some((count, first)) = ends.taken() {
+                let (record, line) = (&self.record, self.line);
+                let place = || {
+                    let Told { line, column, .. } = first.tell(record, line);
+                    (0, format!("line {line}, column {column}"))
+                };
+                self.taken.get_or_insert_with(place).0 += count;
+            }
+            self.line += memchr::memchr_iter(b'\n', &self.record).count() as u64;
+        }
         if !matches!(self.records, Records::Fixed(_)) && self.record.last() == Some(&b'\n') {
             self.record.pop();
         }
@@ -131,24 +167,23 @@ impl Input {
             if std::mem::take(&mut self.is_first) && self.record.starts_with(BOM) {
                 self.record.drain(..BOM.len());
             }
-            let Some(row) = rows::row(&self.record) else { return false };
-            let before = self.record.len() - row.len();
-            self.record.drain(..before);
+            return rows::row(&self.record).is_some();
         }
         true
     }
 
     /// At the end of the input: whether there is a last record.
     fn may_end(&mut self) -> Result<bool, Stop> {
-        let (have, number) = (self.record.len(), self.number + 1);
+        let have = self.record.len();
         match &mut self.records {
             _ if have == 0 => Ok(false),
             Records::Lines => Ok(true),
-            Records::Rows(ends) => match ends.may_end() {
-                true => Ok(true),
-                false => Err(Stop::Input(format!(
-                    "record {number}: a quote is opened, and standard input ends before it is closed"
-                ))),
+            Records::Rows(ends) => match ends.finish() {
+                Ok(close) => {
+                    self.record.extend(close.then_some(b'"'));
+                    Ok(true)
+                }
+                Err(broken) => Err(self.refused(&broken)),
             },
             Records::Fixed(size) => {
                 Err(Stop::Input(format!("standard input ends with {have} of {size} B of a record")))
@@ -225,11 +260,15 @@ mod tests {
     #[test]
     fn rows_end_behind_their_quotes() {
         let text = b"\xef\xbb\xbfid,note\r\n1,\"a\nb\"\r\n\r\n2,c";
-        let (well, got) = read(text, Records::new(None, CSV));
+        let (well, got) = read(text, Records::new(None, CSV, false));
         let wanted: [&[u8]; 3] = [b"id,note\r", b"1,\"a\nb\"\r", b"2,c"];
         assert!(well && got.iter().map(|(_, r)| r.as_slice()).eq(wanted), "{got:?}");
-        assert!(!read(b"1,\"a\n", Records::new(None, CSV)).0, "the quote is not closed");
-        let mut input = input(text, Records::new(None, CSV));
+        assert!(!read(b"1,\"a\n", Records::new(None, CSV, false)).0, "the quote is not closed");
+        for text in ["1,a\n2,b\n\n", "1,a\r\n\r\n2,b\r\n\r\n", "\n1,a\n\n2,b"] {
+            let (well, got) = read(text.as_bytes(), Records::new(None, CSV, false));
+            assert!(well && got.len() == 2 && got[1].0 == 1 && got[1].1.starts_with(b"2,b"), "{got:?}");
+        }
+        let mut input = input(text, Records::new(None, CSV, false));
         assert_eq!(input.header(CSV).ok().unwrap(), ["id", "note"]);
         assert_eq!(input.next(&mut || Ok(())).ok().flatten().unwrap(), (&b"1,\"a\nb\"\r"[..], 0));
     }

@@ -28,11 +28,14 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     let schema = schema_of(&flow)?;
     check_size(&flow, schema.as_ref(), args.stream.record_size)?;
     let style = args.stream.style();
+    style.check().map_err(Stop::Usage)?;
     let stdin = rustix::io::dup(rustix::stdio::stdin()).map_err(failed)?;
-    let records = Records::new(args.stream.record_size, style);
+    let records = Records::new(args.stream.record_size, style, args.lenient);
     let mut input = Input::new(File::from(stdin), records, cancel.clone());
-    let header = if args.header { Some(input.header(style)?) } else { None };
-    check_header(header.as_deref(), schema.as_ref())?;
+    let header = header(args, &mut input, schema.as_ref()).map_err(|stop| match stop {
+        Stop::Input(why) => Stop::Input(format!("{why} (nothing was pushed; the stream is open)")),
+        stop => stop,
+    })?;
     let route = route(args, &flow, schema.as_ref(), header.as_deref())?;
     let options = Options {
         member: args.stream.member.clone(),
@@ -41,7 +44,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         ..Options::default()
     };
     let producer = FlowProducer::attach(args.stream.contact()?, &args.stream.flow, &options)?;
-    let counts = producer.counts();
+    let (counts, member) = (producer.counts(), producer.member().to_owned());
     let text = args.stream.record_size.is_none();
     // Lines stand for tuples, unless these are asked for as bytes.
     let tuples = schema.filter(|_| text);
@@ -57,6 +60,9 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         lost: false,
     };
     let mut done = push.all(&mut input, args.skip, args.key.as_deref());
+    if let Some(taken) = input.taken() {
+        push.screen.say(format_args!("warning: {taken}"));
+    }
     let mut held = Vec::new();
     if let Ok(()) | Err(Stop::Quietly | Stop::Input(_)) = &done {
         match push.settle(&hurry) {
@@ -77,8 +83,10 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
     }
     let pushed = counts.records();
     let left = format!(
-        "{}; go on behind these records of the input with --skip {}",
+        "{}; the stream is open, and consumers wait: `zsr produce {} --member {member} < /dev/null` ends it; go on behind these records of \
+         the input with --skip {}",
         delivery(pushed, &held, &why, lost),
+        args.stream.flow,
         args.skip + pushed
     );
     match done {
@@ -216,14 +224,24 @@ impl Push {
     }
 }
 
-/// A header says the same as the schema.
-fn check_header(header: Option<&[String]>, schema: Option<&Schema>) -> Result<(), Stop> {
-    let (Some(header), Some(schema)) = (header, schema) else { return Ok(()) };
-    if header.iter().eq(schema.columns().iter().map(|c| &c.name)) {
-        return Ok(());
+/// The names in the header, if there is to be one. It says the same as the schema.
+fn header(
+    args: &ProduceArgs,
+    input: &mut Input,
+    schema: Option<&Schema>,
+) -> Result<Option<Vec<String>>, Stop> {
+    if !args.header {
+        return Ok(None);
     }
-    let header = header.join(", ");
-    Err(Stop::Input(format!("the header names the columns `{header}`, the flow's schema is `{schema}`")))
+    let header = input.header(args.stream.style())?;
+    match schema {
+        Some(schema) if !header.iter().eq(schema.columns().iter().map(|c| &c.name)) => {
+            let header = header.join(", ");
+            let what = format!("the header names the columns `{header}`, the flow's schema is `{schema}`");
+            Err(Stop::Input(what))
+        }
+        _ => Ok(Some(header)),
+    }
 }
 
 /// How records are routed, and where their keys are.
