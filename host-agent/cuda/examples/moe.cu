@@ -1,6 +1,6 @@
 // Dispatch and combine of a mixture-of-experts layer. A kernel normalises tokens and writes each straight into the rings of the experts that
 // are to see it; one block per expert takes tokens out of its ring and writes its answers straight into the ring back; one more adds them
-// up. What moves tokens between kernels, and so between machines, is the switch: no block does nothing but communicate.
+// up. What moves tokens between kernels, and so between machines, is the switch: every block here computes.
 //
 //     zsr flow create tokens -p h1 -c e0@h2 e1@h2 e2@h2 e3@h2 --item-size 1KiB --doorbell false
 //     zsr flow create answers -p e0@h2 e1@h2 e2@h2 e3@h2 -c h1 --item-size 1KiB --doorbell false
@@ -253,7 +253,7 @@ static int run(u32 experts, u32 tokens) {
     if (items != 3ull * tokens * chosen) fail(std::to_string(items) + " items of " + std::to_string(3ull * tokens * chosen) + " came");
     const std::vector<float> is = y.values(), should = wanted.values();
     if (std::memcmp(is.data(), should.data(), is.size() * sizeof(float)) != 0) fail("the layer's output is another than that of one kernel alone");
-    std::printf("moe: %u tokens, %u experts, %llu items; the same bits as one kernel alone; blocks that only communicate: 0\n", tokens, experts, items);
+    std::printf("moe: %u tokens, %u experts, %llu items; the same bits as one kernel alone\n", tokens, experts, items);
     return 0;
 }
 
