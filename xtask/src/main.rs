@@ -1,6 +1,6 @@
 //! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
 //! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask header [--check]`, `cargo xtask dist [--prefix DIR] [--debug]`,
-//! `cargo xtask crates`, `cargo xtask mutants [--list | --check | NAME...]`.
+//! `cargo xtask crates`, `cargo xtask docs --check`, `cargo xtask mutants [--list | --check | NAME...]`.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod cargo;
 mod cli;
 mod crates;
 mod dist;
+mod docs;
 mod header;
 mod mutants;
 mod names;
@@ -40,13 +41,14 @@ fn main() -> ExitCode {
         ["header", "--check"] => header::run(root, true),
         ["dist", rest @ ..] => dist::run(root, rest),
         ["crates"] => crates::run(root),
+        ["docs", "--check"] => docs::check(root),
         ["mutants", "--list"] => mutants::list(root),
         ["mutants", "--check"] => mutants::check(root),
         ["mutants", names @ ..] => mutants::run(root, names),
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
                   cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask header [--check] | \
-                  cargo xtask dist [--prefix DIR] [--debug] | cargo xtask crates | \
+                  cargo xtask dist [--prefix DIR] [--debug] | cargo xtask crates | cargo xtask docs --check | \
                   cargo xtask mutants [--list | --check | NAME...]"
                 .into(),
         ),

@@ -17,7 +17,7 @@ use zsr_api::agent;
 /// How long an answer may take before the question is repeated, for the first time, and between two of the last ones.
 const ANSWER: Duration = Duration::from_millis(100);
 const LATE_ANSWER: Duration = Duration::from_secs(1);
-/// How long it may take at all: longer than a switch may be silent before it is taken to be lost (`again.rs`), which is what ends
+/// How long it may take at all: longer than a switch may be silent before it is taken to be lost (`session.rs`), which is what ends
 /// flows; one that is only late, on a machine that is busy, ends nothing.
 const NO_ANSWER: Duration = Duration::from_secs(20);
 /// Packets to the data plane between two questions whether it has taken them: its queue has room for some more.

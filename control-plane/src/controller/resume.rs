@@ -1,5 +1,5 @@
 //! Flows with workers that are adrift: their switch was replaced, and the registers that said how far they were are gone with it; or a
-//! NIC has refused a request of theirs ([`super::renew`]). What the rings hold says how far they are as well (protocol.md, "Losses"): a
+//! NIC has refused a request of theirs ([`super::renew`]). What the rings hold says how far they are as well: a
 //! commit record how far its consumer is, and what its producer's tail becomes; a tail word how far a producer is. So a flow goes on
 //! from there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
 //!

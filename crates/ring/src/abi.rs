@@ -1,4 +1,4 @@
-//! The ring's memory layout, ABI version 1 (protocol.md, "Ring memory"): `zsr_wire::ring`, and the step
+//! The ring's memory layout, ABI version 1 (`zsr_wire::ring`), and the step
 //! from its words to this machine's atomics.
 
 pub use zsr_wire::ring::{ABI_VERSION, ByteOrder, ControlWord, Flags, Geometry, GeometryError};

@@ -25,7 +25,7 @@ pub enum NullSwitchError {
     },
 }
 
-/// Moves items from a producer ring to a consumer ring as protocol.md's "One transfer" does, by copying
+/// Moves items from a producer ring to a consumer ring as one batch travels (ARCHITECTURE.md), by copying
 /// memory: what is left of a flow when everything on the way costs nothing. For tests, and as the upper
 /// bound in benchmarks.
 ///

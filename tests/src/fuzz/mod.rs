@@ -1,5 +1,5 @@
 //! What parses bytes that others wrote, each as one function of any bytes that must not panic, hang, or break its promises.
-//! Run by `fuzz/` without end, and by `tests/fuzz.rs` on damaged copies of sound input.
+//! Run by `fuzz/` without end, and by `tests/tests/all/fuzz.rs` on damaged copies of sound input.
 
 mod files;
 mod packets;

@@ -9,6 +9,8 @@ mod judge;
 mod program;
 mod tree;
 
+pub use tree::files_of;
+
 use std::path::Path;
 use std::sync::mpsc;
 
