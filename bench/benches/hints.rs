@@ -1,5 +1,5 @@
 //! The two hints of a flow, by tuple size, through a live system: how long a tuple takes from the push in one thread to the pop in another
-//! if about a thousand come in a second and nobody flushes, and what a stream of tuples comes to. Figures stand in bench/README.md.
+//! if about a thousand come in a second and nobody flushes, and what a stream of tuples comes to. Figures stand in bench/results/hints.md.
 
 use std::time::{Duration, Instant};
 use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place};

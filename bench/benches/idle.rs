@@ -1,5 +1,5 @@
 //! What a system costs that does nothing: processor time of all its processes (switch, agents, controller), in percent of a core,
-//! without a flow, with one and with a hundred that are idle. Figures stand in bench/README.md.
+//! without a flow, with one and with a hundred that are idle. Figures stand in bench/results/processes.md.
 
 use std::time::{Duration, Instant};
 use zsr_api::controller as proto;

@@ -1,5 +1,5 @@
 //! Load balance and replicate on a live system: what consumers of different speeds gain over fixed parts, and what a
-//! producer's link carries when several consumers get everything. Figures stand in bench/README.md.
+//! producer's link carries when several consumers get everything. Figures stand in bench/results/processes.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 //! times are milliseconds from the kill: when the controller has noticed it, when the new process was there (a standby is from the
 //! beginning), and when the first and the last flow moved again. The last column is the time without delivery behind the later of the
 //! first two, since no flow can go on before that. A number as argument says how many flows there are at most. Figures stand in
-//! bench/README.md.
+//! bench/results/recovery.md.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zsr_api::controller::{self as proto, EventKind};

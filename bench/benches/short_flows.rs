@@ -1,6 +1,6 @@
 //! What a flow costs that carries next to nothing: made, one record pushed and popped, ended, deleted. Flows follow one another, or
 //! `AT_ONCE` threads (default 1) have one each. `FLOWS` says how many there are (default 200), `RING` the bytes of each ring
-//! (default 1 MiB). Figures stand in bench/README.md.
+//! (default 1 MiB). Figures stand in bench/results/short-flows.md.
 
 use std::time::{Duration, Instant};
 use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place, Session};

@@ -76,7 +76,8 @@ fn one_way<E: Ends>(make: impl Fn(usize, usize, &[Flow], u32) -> (Hosts, Vec<Vec
     latencies[latencies.len() / 2]
 }
 
-/// What a paper states, beside the model: whether they are within a tenth of each other.
+/// What a paper states, beside the model: whether they are within a tenth of each other. Most of it is sizes and rates of full links, so
+/// it shows that links and layout are right, and not how a system behaves.
 fn checked(what: &str, unit: &str, paper: f64, model: f64) -> bool {
     let off = model / paper - 1.0;
     println!("| {what} | {paper} {unit} | {model:.2} {unit} | {:+.1} % |", off * 100.0);
@@ -156,7 +157,7 @@ fn main() {
     }
     sizes!(16 64 256 1024 4096 16384 65536);
     row(
-        "replication from 1 to 8, 1 KiB, all targets together",
+        "replication from 1 to 8, 1 KiB, all targets together; DFI by a WRITE for each target",
         "GiB/s",
         goodput::<_, 1024>(zsr::hosts::<true>, (1, 8, 1), replicate, INFINIBAND) / GIB,
         naive,

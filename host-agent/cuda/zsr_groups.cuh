@@ -326,7 +326,7 @@ template <class Group> ZSR_GPU void bulk_copy_in(const Group &g, void *ring, con
 #endif
 }
 
-// Whether a bulk copy is faster than the group's own loads and stores, as measured on an H200 (bench/README.md). One thread starts it, so a
+// Whether a bulk copy is faster than the group's own loads and stores, as measured on an H200 (bench/results/gpu.md). One thread starts it, so a
 // thread and a warp gain; blocks do not, and with rings in host memory they reached half of what their stores do.
 template <class Group> ZSR_GPU bool can_bulk(const Group &g, const void *shared, u32 bytes) {
 #if defined(ZSR_BULK)

@@ -9,7 +9,7 @@ use crate::dataplane::GROUP_TICK;
 use crate::dataplane::model::Flow;
 use std::time::Duration;
 
-/// What each busy worker adds to a round, on the two cores that bench/README.md is about, with some to spare.
+/// What each busy worker adds to a round, on the two cores that bench/results/processes.md is about, with some to spare.
 const PER_WORKER: Duration = Duration::from_micros(200);
 /// Fewer are no crowd.
 const CROWD: usize = 64;

@@ -5,7 +5,7 @@
 //! system: whoever sees one sees what was copied before it.
 //!
 //! The driver hands copies of less than 32 KiB to the engine that runs kernels, where they wait for the turns of other processes' kernels:
-//! 2.4 ms on an H200, where other copies took 0.13 ms (bench/README.md). It does not do so with copies of several rows, so small ones go
+//! 2.4 ms on an H200, where other copies took 0.13 ms (bench/results/gpu.md). It does not do so with copies of several rows, so small ones go
 //! in two.
 
 use std::ops::Range;
