@@ -37,10 +37,12 @@
 //! | 32 | | records: tuples side by side, or a 4-byte length and the record, without padding |
 
 mod header;
+mod packer;
 mod reader;
 mod writer;
 
 pub use header::{Header, SegmentFault};
+pub use packer::SegmentPacker;
 pub use reader::{Records, Segment, SegmentReadError, SegmentReader};
 pub use writer::{Room, SegmentConfig, SegmentPushError, SegmentSetupError, SegmentWriter};
 
