@@ -13,8 +13,8 @@ use crate::report::{ConnectionCounts, FlowReport, LinkReport, Outcome, Progress,
 use crate::run::fabric::FabricStats;
 use crate::run::{Delays, End, RunError, System};
 use crate::workload::{
-    Control, Estimate, FlowInput, FlowOutcome, Meter, OutputError, OutputPlan, Prepared, Unit, WorkloadError,
-    prepare, run_flow,
+    Control, Estimate, FlowInput, FlowOutcome, KEPT, Meter, OutputError, OutputPlan, Prepared, Stock, Unit,
+    WorkloadError, prepare, run_flow,
 };
 use zsr_records::rows::QUOTES_HELP;
 use zsr_topology::{Flow, Topology};
@@ -72,6 +72,7 @@ pub fn run(
     let artifacts = artifacts(topology, options)?;
     progress.phase("preparing the input");
     let prepared = prepare_all(topology, control)?;
+    let stocks = stocks(topology, &prepared)?;
     let output = match &options.output {
         Some(folder) => Some(OutputPlan::new(folder, topology, options.force)?),
         None => None,
@@ -88,9 +89,12 @@ pub fn run(
     ));
     let mut system = System::start(topology, &artifacts, options.pcap.as_deref(), &control.cancel)?;
     let mut inputs = Vec::new();
-    for (flow, (spec, prepared)) in topology.flows.iter().zip(&prepared).enumerate() {
-        inputs.push(attach(&mut system, flow, spec, prepared, control, progress)?);
+    for (flow, (spec, (prepared, stock))) in
+        topology.flows.iter().zip(prepared.iter().zip(stocks)).enumerate()
+    {
+        inputs.push(attach(&mut system, flow, spec, (prepared, stock), control, progress)?);
     }
+    inputs.iter_mut().for_each(|input| input.stock.wait(control));
     let setup = started.elapsed();
 
     let meter = Meter::default();
@@ -168,6 +172,18 @@ fn prepare_all(topology: &Topology, control: &Control) -> Result<Vec<Prepared>, 
     }
 }
 
+/// Begins to make what producers push, while the system comes up. Producers of all flows share the memory.
+fn stocks(topology: &Topology, prepared: &[Prepared]) -> Result<Vec<Stock>, WorkloadError> {
+    let producers: usize = topology.flows.iter().map(|flow| flow.producers.len()).sum();
+    let flows = topology.flows.iter().zip(prepared);
+    flows
+        .map(|(flow, prepared)| {
+            let own = flow.producers.len();
+            Stock::begin(prepared, own, KEPT / producers.max(1) * own)
+        })
+        .collect()
+}
+
 /// The program: the command line's, else the switch's own, else the built-in one.
 fn artifacts(topology: &Topology, options: &RunOptions) -> Result<Artifacts, ArtifactError> {
     let own = topology.switches.first().and_then(|s| s.artifacts.as_deref());
@@ -182,7 +198,7 @@ fn attach<'p>(
     system: &mut System<'_>,
     index: usize,
     flow: &Flow,
-    prepared: &'p Prepared,
+    (prepared, stock): (&'p Prepared, Stock),
     control: &Control,
     progress: &mut dyn Progress,
 ) -> Result<FlowInput<'p>, RunError> {
@@ -206,7 +222,7 @@ fn attach<'p>(
             consumer_paces.push(end.pace);
         }
     }
-    Ok(FlowInput { flow: index, prepared, producers, consumers, producer_paces, consumer_paces })
+    Ok(FlowInput { flow: index, prepared, stock, producers, consumers, producer_paces, consumer_paces })
 }
 
 /// Says what an endpoint has at its rings, each thing once.

@@ -9,7 +9,8 @@ use super::item;
 use super::output::OutputFile;
 use super::pace::Pace;
 use super::source::Prepared;
-use super::tally::Tally;
+use super::stock;
+use super::tally::{Tally, follow};
 use super::verify::Verification;
 use zsr_topology::FlowKind;
 
@@ -38,10 +39,9 @@ impl Peer {
     }
 }
 
-/// The hash of an order that goes on with item `number` of `producer`.
-fn follow(order: u64, producer: u32, number: u64) -> u64 {
-    let item = u64::from(producer) << 48 ^ number;
-    (order.rotate_left(23) ^ item).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// An item in an order: item `number` of `producer`.
+fn placed(producer: u32, number: u64) -> u64 {
+    u64::from(producer) << 48 ^ number
 }
 
 /// A consumer endpoint at work.
@@ -182,7 +182,7 @@ impl<'a> Intake<'a> {
             match self.prepared.flow {
                 FlowKind::Shuffle => {}
                 FlowKind::LoadBalance => peer.extend_run(next - 1),
-                FlowKind::Replicate => self.order = follow(self.order, stamp.producer, next - 1),
+                FlowKind::Replicate => self.order = follow(self.order, placed(stamp.producer, next - 1)),
             }
             return;
         }
@@ -267,9 +267,24 @@ impl<'a> Intake<'a> {
             });
         }
         peer.next = Some(found.max(expected).saturating_add(u64::from(found >= expected)));
-        self.order = follow(self.order, header.producer, found);
-        peer.tally.items += 1;
-        let before = peer.tally;
+        self.order = follow(self.order, placed(header.producer, found));
+        let (records, bytes) = (u64::from(header.count), segment.record_bytes() as u64);
+        peer.tally.segment(self.prepared.flow, records, bytes, stock::hash(segment.as_they_lie().0, found));
+        if self.check_keys || self.output.is_some() {
+            self.records(segment, found, producer)?;
+        }
+        self.meter.delivered(records, bytes);
+        self.keep_pace(records);
+        Ok(())
+    }
+
+    /// Goes through the records of segment `found`.
+    fn records(
+        &mut self,
+        segment: &Segment<'_>,
+        found: u64,
+        producer: Option<&str>,
+    ) -> Result<(), WorkloadError> {
         for record in segment.records() {
             let record = match record {
                 Ok(record) => record,
@@ -280,10 +295,6 @@ impl<'a> Intake<'a> {
                     break;
                 }
             };
-            match self.prepared.flow {
-                FlowKind::LoadBalance => peer.tally.shared_record(record),
-                FlowKind::Shuffle | FlowKind::Replicate => peer.tally.record(record),
-            }
             if self.check_keys {
                 check_key(self.prepared, self.number, record, &mut self.verdict, self.name, producer);
             }
@@ -291,9 +302,6 @@ impl<'a> Intake<'a> {
                 output.record(record)?;
             }
         }
-        let after = peer.tally;
-        self.meter.delivered(after.records - before.records, after.bytes - before.bytes);
-        self.keep_pace(after.records - before.records);
         Ok(())
     }
 

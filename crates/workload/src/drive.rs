@@ -14,7 +14,8 @@ use super::error::WorkloadError;
 use super::output::{OutputFile, OutputPlan};
 use super::pace::Pace;
 use super::produce::{self, Lane};
-use super::source::{Prepared, Source};
+use super::source::Prepared;
+use super::stock::{Feed, Stock};
 
 use super::tally::Tally;
 use super::verify::Verification;
@@ -83,6 +84,8 @@ pub struct FlowInput<'a> {
     pub flow: usize,
     /// The flow's workload.
     pub prepared: &'a Prepared,
+    /// What its producers push.
+    pub stock: Stock,
     /// Handles of each producer's rings, in the order of the flow's lists.
     pub producers: Vec<Vec<Producer>>,
     /// Handles of the consumer rings.
@@ -145,7 +148,7 @@ struct ConsumerDone {
     error: Option<WorkloadError>,
 }
 
-/// Runs all `inputs` to their end, calling `tick` some 20 times a second, and verifies them.
+/// Waits until the stocks of all `inputs` are made, runs them to their end, calling `tick` some 20 times a second, and verifies them.
 ///
 /// The first error cancels everything; outcomes then say what was pushed and delivered until then. After a
 /// stop request what was pushed is still delivered, for at most 5 seconds.
@@ -160,7 +163,8 @@ pub fn run_flow(
     let mut outcomes: Vec<FlowOutcome> =
         inputs.iter().map(|i| FlowOutcome { flow: i.flow, ..FlowOutcome::default() }).collect();
     let mut jobs = Vec::new();
-    for (input, outcome) in inputs.into_iter().zip(&mut outcomes) {
+    for (mut input, outcome) in inputs.into_iter().zip(&mut outcomes) {
+        input.stock.wait(control);
         match jobs_of(topology, input, output) {
             Ok(more) => jobs.extend(more),
             Err(e) => {
@@ -305,7 +309,9 @@ enum Job<'a> {
         number: usize,
         parts: usize,
         prepared: &'a Prepared,
-        lanes: Vec<(usize, Lane<Producer>)>,
+        /// Its segments; for synthetic items there are none.
+        feed: Option<Feed>,
+        lanes: Vec<(usize, Lane)>,
         pace: Option<u32>,
     },
     Consumer {
@@ -327,7 +333,8 @@ fn jobs_of<'a>(
     input: FlowInput<'a>,
     output: Option<&OutputPlan>,
 ) -> Result<Vec<Job<'a>>, WorkloadError> {
-    let FlowInput { flow: index, prepared, producers, consumers, producer_paces, consumer_paces } = input;
+    let FlowInput { flow: index, prepared, stock, producers, consumers, producer_paces, consumer_paces } =
+        input;
     let wrong = |name: &str, found: String, wanted: String| WorkloadError::WrongRings {
         flow: name.to_owned(),
         found,
@@ -347,6 +354,7 @@ fn jobs_of<'a>(
     }
     let ring_name = |ring: usize| topology.rings.get(ring).map_or_else(String::new, |r| r.name.clone());
     let mut jobs = Vec::new();
+    let mut feeds = stock.into_feeds()?.into_iter();
     // Consumers first, so that rings fill up as late as possible.
     for (number, (endpoint, handle)) in flow.consumers.iter().zip(consumers).enumerate() {
         let ring = endpoint.rings.first().copied().unwrap_or(0);
@@ -374,7 +382,8 @@ fn jobs_of<'a>(
             .map(|(ring, handle)| (*ring, Lane::new(ring_name(*ring), handle)))
             .collect();
         let (parts, pace) = (flow.producers.len(), producer_paces.get(number).copied().flatten());
-        jobs.push(Job::Producer { flow: index, number, parts, prepared, lanes, pace });
+        let feed = feeds.next();
+        jobs.push(Job::Producer { flow: index, number, parts, prepared, feed, lanes, pace });
     }
     Ok(jobs)
 }
@@ -396,20 +405,16 @@ impl Job<'_> {
 
     fn run(self, control: &Control, meter: &Meter) -> Done {
         match self {
-            Job::Producer { flow, number, parts, prepared, lanes, pace } => {
+            Job::Producer { flow, number, parts, prepared, mut feed, lanes, pace } => {
                 let pace = pace.map(|rate| Pace::new(rate, &control.cancel));
-                let (rings, lanes): (Vec<usize>, Vec<Lane<Producer>>) = lanes.into_iter().unzip();
-                let id = number as u32;
-                let (done, result) = match prepared.source(number, parts) {
-                    Ok(Some(mut source)) => {
-                        push_records(prepared, id, &mut source, lanes, pace, control, meter)
-                    }
-                    Ok(None) => {
+                let (rings, lanes): (Vec<usize>, Vec<Lane>) = lanes.into_iter().unzip();
+                let (done, result) = push(lanes, |lanes| match &mut feed {
+                    Some(feed) => produce::segments(prepared, feed, lanes, pace, control, meter),
+                    None => {
                         let count = prepared.items_of(number, parts);
-                        push_items(prepared, id, count, lanes, pace, control, meter)
+                        produce::items(prepared, number as u32, count, lanes, pace, control, meter)
                     }
-                    Err(e) => (Vec::new(), Err(e)),
-                };
+                });
                 let lanes = rings
                     .into_iter()
                     .zip(done)
@@ -447,50 +452,13 @@ impl Job<'_> {
     }
 }
 
-/// What each ring of a producer took in, and how its stream ended: true if with its input.
-type Lanes = (Vec<(Tally, RingStats)>, Result<bool, WorkloadError>);
-
-/// Pushes records. Rings are closed only if all went well: one dropped unclosed tells its consumer that the
-/// stream broke off.
-fn push_records(
-    prepared: &Prepared,
-    id: u32,
-    source: &mut Source,
-    lanes: Vec<Lane<Producer>>,
-    pace: Option<Pace>,
-    control: &Control,
-    meter: &Meter,
-) -> Lanes {
-    let lanes: Result<Vec<_>, _> = lanes.into_iter().map(|lane| lane.segmented(prepared, id)).collect();
-    let mut lanes = match lanes {
-        Ok(lanes) => lanes,
-        Err(e) => return (Vec::new(), Err(e)),
-    };
-    let mut result = produce::records(prepared, source, &mut lanes, pace, control, meter);
-    let mut done = Vec::with_capacity(lanes.len());
-    for mut lane in lanes {
-        lane.tally.items = lane.ring.segments_pushed();
-        done.push((lane.tally, lane.ring.producer().stats()));
-        if result.is_ok()
-            && let Err(cause) = lane.ring.close()
-        {
-            result = Err(WorkloadError::PushRecord { ring: lane.name, cause });
-        }
-    }
-    (done, result)
-}
-
-/// Pushes synthetic items; closes as [`push_records`] does.
-fn push_items(
-    prepared: &Prepared,
-    id: u32,
-    count: u64,
-    mut lanes: Vec<Lane<Producer>>,
-    pace: Option<Pace>,
-    control: &Control,
-    meter: &Meter,
-) -> Lanes {
-    let result = produce::items(prepared, id, count, &mut lanes, pace, control, meter);
+/// Pushes what a producer has. Rings are closed only if all went well: one dropped unclosed tells its consumer that the stream
+/// broke off.
+fn push(
+    mut lanes: Vec<Lane>,
+    work: impl FnOnce(&mut [Lane]) -> Result<bool, WorkloadError>,
+) -> (Vec<(Tally, RingStats)>, Result<bool, WorkloadError>) {
+    let result = work(&mut lanes);
     let mut done = Vec::with_capacity(lanes.len());
     for mut lane in lanes {
         done.push((lane.tally, lane.ring.stats()));

@@ -151,19 +151,19 @@ pub enum WorkloadError {
         /// Why.
         cause: PushError,
     },
-    /// A ring takes no record.
-    #[error("cannot push into ring '{ring}': {cause}")]
-    PushRecord {
-        /// The ring.
-        ring: String,
+    /// A record goes into no segment.
+    #[error("{place}: {cause}")]
+    Record {
+        /// Which record.
+        place: String,
         /// Why.
         cause: SegmentPushError,
     },
-    /// A ring's items can't hold segments.
-    #[error("ring '{ring}' can't carry records: {cause}; give the flow a bigger item_size (--item-size)")]
+    /// A flow's items can't hold segments.
+    #[error("flow '{flow}' can't carry records: {cause}; give it a bigger item_size (--item-size)")]
     Segments {
-        /// The ring.
-        ring: String,
+        /// The flow.
+        flow: String,
         /// Why.
         cause: SegmentSetupError,
     },
@@ -206,8 +206,7 @@ impl WorkloadError {
             _ => 2,
         };
         match self {
-            WorkloadError::Push { cause, .. }
-            | WorkloadError::PushRecord { cause: SegmentPushError::Ring(cause), .. } => push(cause),
+            WorkloadError::Push { cause, .. } => push(cause),
             WorkloadError::Pop { cause: PopError::Cancelled, .. } => 0,
             WorkloadError::Pop { cause: PopError::Aborted(_), .. } => 1,
             _ => 2,

@@ -1,14 +1,15 @@
 //! What flows carry: where tuples come from, which consumer they go to, and proof that they arrived.
 //!
 //! ```text
-//!  producer host                                              consumer host
-//!  source ─► key ─► router ─► segment in ring p→c ═ switch ═► ring c ─► segment ─► records ─► output file
-//!                              │ tally(p,c)                              │ tally(p,c)
-//!                              └───────────────── verify ────────────────┘
+//!  producer host, before the clock starts                     consumer host
+//!  source ─► key ─► router ─► segment in stock                ring c ─► segment ─► keys, output file
+//!                              │ hash    └─► ring p→c ═ switch ═► │ hash
+//!                              │ tally(p,c)                       │ tally(p,c)
+//!                              └───────────────── verify ─────────┘
 //! ```
 //!
-//! [`run_flow`] drives one flow over attached rings: one thread per endpoint, each doing nothing but local
-//! memory operations. Every item carries its producer and sequence number, and both ends keep a running hash
+//! [`Stock`] makes what producers push, and [`run_flow`] drives one flow over attached rings: one thread per endpoint, each doing
+//! nothing but local memory operations. Every item carries its producer and sequence number, and both ends keep a running hash
 //! of the contents per pair of producer and consumer; comparing them tells lost, doubled, misordered,
 //! misrouted and altered items, in memory that does not grow with their number.
 
@@ -24,6 +25,7 @@ mod output;
 mod pace;
 mod produce;
 mod source;
+mod stock;
 mod tally;
 mod tpch;
 mod verify;
@@ -33,6 +35,7 @@ pub use error::WorkloadError;
 pub use output::no_folder;
 pub use output::{OutputError, OutputPlan};
 pub use source::{Estimate, Prepared, Unit, input_columns, prepare};
+pub use stock::{KEPT, Stock};
 pub use tally::Tally;
 pub use verify::{Discrepancy, Verification};
 

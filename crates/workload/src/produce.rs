@@ -1,133 +1,59 @@
-//! The producing side: records into segments into rings, nothing but memory operations.
+//! The producing side: segments that are there, or numbered items, into rings; nothing but memory operations.
 
 use zsr_ring::Producer;
-use zsr_ring::segment::{SegmentConfig, SegmentPushError, SegmentWriter};
-
-use zsr_topology::FlowKind;
 
 use super::drive::{Control, Meter};
 use super::error::WorkloadError;
 use super::item::{self, Stamp};
 use super::pace::Pace;
-use super::source::{Prepared, Source};
+use super::source::Prepared;
+use super::stock::Feed;
 use super::tally::Tally;
 
 /// Synthetic items that are routed before any is pushed.
 const BLOCK: u64 = 512;
-/// Records between two updates of the progress counter.
-const METER_EVERY: u64 = 256;
 
 /// A ring to one consumer and what went into it.
-pub(crate) struct Lane<H> {
+pub(crate) struct Lane {
     pub name: String,
-    pub ring: H,
+    pub ring: Producer,
     pub tally: Tally,
 }
 
-impl Lane<Producer> {
+impl Lane {
     pub fn new(name: String, ring: Producer) -> Self {
         Lane { name, ring, tally: Tally::default() }
     }
-
-    /// The same ring for segments of records.
-    pub fn segmented(self, prepared: &Prepared, producer: u32) -> Result<Lane<SegmentWriter>, WorkloadError> {
-        let Lane { name, ring, tally } = self;
-        let config = SegmentConfig { producer, ..SegmentConfig::default() };
-        let writer = match prepared.record_size() {
-            Some(size) => SegmentWriter::tuples(ring, config, size),
-            None => SegmentWriter::records(ring, config),
-        };
-        match writer {
-            Ok(ring) => Ok(Lane { name, ring, tally }),
-            Err(cause) => Err(WorkloadError::Segments { ring: name, cause }),
-        }
-    }
 }
 
-/// Pushes all records of `source`, each to the consumer of its key. A stop request ends it early, with
-/// everything pushed that was begun; then the answer is false.
-pub(crate) fn records(
+/// Pushes all segments of `feed`, each into the ring that it was made for. A stop request ends it early, between two segments; then
+/// the answer is false.
+pub(crate) fn segments(
     prepared: &Prepared,
-    source: &mut Source,
-    lanes: &mut [Lane<SegmentWriter>],
+    feed: &mut Feed,
+    lanes: &mut [Lane],
     mut pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
 ) -> Result<bool, WorkloadError> {
-    let mut number = 0;
-    let mut complete = false;
     while !control.stopped() {
-        // The record borrows the source, which is asked for the place only when something is wrong with it.
-        let step = match source.next()? {
-            None => {
-                complete = true;
-                break;
+        let Some(block) = feed.next(control)? else { return Ok(!control.stopped()) };
+        for (made, item) in block.segments() {
+            if control.stopped() {
+                return Ok(false);
             }
-            Some(record) => push_record(prepared, record, number, lanes),
-        };
-        if let Err(problem) = step {
-            return Err(problem.at(source));
-        }
-        number += 1;
-        pace.iter_mut().for_each(|pace| pace.passed(1));
-        if number % METER_EVERY == 0 {
-            meter.pushed(METER_EVERY);
-        }
-    }
-    meter.pushed(number % METER_EVERY);
-    for lane in lanes {
-        lane.ring.flush().map_err(|cause| WorkloadError::PushRecord { ring: lane.name.clone(), cause })?;
-    }
-    Ok(complete)
-}
-
-/// Why a record was not pushed.
-enum Problem {
-    Key(zsr_records::KeyError),
-    Route(zsr_records::RouteError),
-    Push { ring: String, cause: SegmentPushError },
-}
-
-impl Problem {
-    /// With the place of the record, which is looked up only now.
-    fn at(self, source: &Source) -> WorkloadError {
-        match self {
-            Problem::Key(cause) => WorkloadError::Key { place: source.place(), cause },
-            Problem::Route(cause) => WorkloadError::Route { place: source.place(), cause },
-            Problem::Push { cause: SegmentPushError::RecordTooLong { record, max, item }, .. } => {
-                let (place, length) = (source.place(), record.to_string());
-                let open = String::new();
-                WorkloadError::RecordTooLong { place, open, length, item_size: item, max }
-            }
-            Problem::Push { ring, cause } => WorkloadError::PushRecord { ring, cause },
+            let Some(lane) = lanes.get_mut(made.lane) else { continue };
+            let pushed = lane.ring.reserve_wait(1).map(|mut slot| {
+                slot.bytes()[..item.len()].copy_from_slice(item);
+                slot.publish(1);
+            });
+            pushed.map_err(|cause| WorkloadError::Push { ring: lane.name.clone(), cause })?;
+            lane.tally.segment(prepared.flow, made.records, made.bytes, made.hash);
+            meter.pushed(made.records);
+            pace.iter_mut().for_each(|pace| pace.passed(made.records));
         }
     }
-}
-
-#[inline]
-fn push_record(
-    prepared: &Prepared,
-    record: &[u8],
-    number: u64,
-    lanes: &mut [Lane<SegmentWriter>],
-) -> Result<(), Problem> {
-    let target = if lanes.len() == 1 {
-        0
-    } else {
-        let key = prepared.key.key(record).map_err(Problem::Key)?;
-        prepared.router.tuple(&key, prepared.key.form(), number).map_err(Problem::Route)?
-    };
-    let Some(lane) = lanes.get_mut(target) else { return Ok(()) };
-    match lane.ring.push(record) {
-        Ok(()) => {
-            match prepared.flow {
-                FlowKind::LoadBalance => lane.tally.shared_record(record),
-                FlowKind::Shuffle | FlowKind::Replicate => lane.tally.record(record),
-            }
-            Ok(())
-        }
-        Err(cause) => Err(Problem::Push { ring: lane.name.clone(), cause }),
-    }
+    Ok(false)
 }
 
 /// Pushes `count` numbered items, routed block by block and written in bulk. False if stopped before the end.
@@ -135,7 +61,7 @@ pub(crate) fn items(
     prepared: &Prepared,
     producer: u32,
     count: u64,
-    lanes: &mut [Lane<Producer>],
+    lanes: &mut [Lane],
     mut pace: Option<Pace>,
     control: &Control,
     meter: &Meter,
@@ -167,7 +93,7 @@ pub(crate) fn items(
 fn push_items(
     prepared: &Prepared,
     producer: u32,
-    lane: &mut Lane<Producer>,
+    lane: &mut Lane,
     mut sequences: impl ExactSizeIterator<Item = u64>,
 ) -> Result<(), WorkloadError> {
     while sequences.len() > 0 {

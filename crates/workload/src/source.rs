@@ -11,7 +11,7 @@ use zsr_topology::{FileInput, Flow, FlowKind, Workload};
 use super::error::WorkloadError;
 use super::file::{self, Division, Quotes, Records};
 use super::item;
-use super::tpch::{self, Rows};
+use super::tpch::{self, Rows, Texts};
 
 /// What progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub struct Estimate {
 /// A flow's workload, checked and ready to run.
 #[derive(Clone, Debug)]
 pub struct Prepared {
+    pub(crate) name: String,
     /// What becomes of its items.
     pub(crate) flow: FlowKind,
     pub(crate) kind: Kind,
@@ -50,7 +51,7 @@ pub struct Prepared {
 /// Where items come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Tpch { scale: f64 },
+    Tpch { scale: f64, texts: Texts },
     Synthetic { items: u64 },
     File { input: FileInput, division: Division, first: u64, size: u64, cuts: Vec<u64>, quotes: Quotes },
 }
@@ -63,8 +64,8 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
     let mut routing = flow.routing.clone();
     let (kind, estimate) = match &flow.workload {
         Workload::Tpch { scale, .. } => {
-            tpch::prepare();
-            (Kind::Tpch { scale: *scale }, Estimate { unit: Unit::Rows, total: tpch::estimate(*scale) })
+            let estimate = Estimate { unit: Unit::Rows, total: tpch::estimate(*scale) };
+            (Kind::Tpch { scale: *scale, texts: Texts::new() }, estimate)
         }
         Workload::Synthetic { items } => {
             let max = item::max_producers(flow.item_size as usize);
@@ -88,6 +89,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
         }
     };
     Ok(Prepared {
+        name: flow.name.clone(),
         flow: flow.kind,
         kind,
         key: KeyReader::new(routing.key(), flow.workload.content(), &flow.schema),
@@ -201,7 +203,9 @@ impl Prepared {
     pub(crate) fn source(&self, part: usize, parts: usize) -> Result<Option<Source>, WorkloadError> {
         match &self.kind {
             Kind::Synthetic { .. } => Ok(None),
-            Kind::Tpch { scale } => Ok(Some(Source::Tpch(Box::new(Rows::new(*scale, part, parts))))),
+            Kind::Tpch { scale, texts } => {
+                Ok(Some(Source::Tpch(Box::new(Rows::new(*scale, part, parts, texts)))))
+            }
             Kind::File { input, division, first, size, cuts, quotes } => {
                 let unit = match division {
                     Division::Lines | Division::Rows { .. } => 1,

@@ -1,6 +1,6 @@
 //! What went through a pair of producer and consumer, small enough to compare and exact enough to prove.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use zsr_topology::FlowKind;
 
 /// Counts and a running hash of everything that one producer sent to one consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,26 +11,23 @@ pub struct Tally {
     pub records: u64,
     /// Bytes of the records without any framing.
     pub bytes: u64,
-    /// Hash over the contents, in order: each record's is seeded with the one before; a sum where the stream is divided among
-    /// consumers. Synthetic items, whose contents are checked one by one, leave it 0.
+    /// Of the hashes of all segments, in order: each is mixed into what came of those before; a sum where the stream is divided
+    /// among consumers. Synthetic items, whose contents are checked one by one, leave it 0.
     pub chain: u64,
 }
 
 impl Tally {
-    /// Counts a record.
+    /// Counts a segment of so many records, and bytes of them.
     #[inline]
-    pub fn record(&mut self, record: &[u8]) {
-        self.records += 1;
-        self.bytes += record.len() as u64;
-        self.chain = xxh3_64_with_seed(record, self.chain);
-    }
-
-    /// Counts a record of a stream that is divided among consumers: the hash is a sum, whatever the order.
-    #[inline]
-    pub fn shared_record(&mut self, record: &[u8]) {
-        self.records += 1;
-        self.bytes += record.len() as u64;
-        self.chain = self.chain.wrapping_add(xxh3_64_with_seed(record, 0));
+    pub(crate) fn segment(&mut self, flow: FlowKind, records: u64, bytes: u64, hash: u64) {
+        self.items += 1;
+        self.records += records;
+        self.bytes += bytes;
+        self.chain = match flow {
+            // Consumers have some of them each, so that the order says nothing.
+            FlowKind::LoadBalance => self.chain.wrapping_add(hash),
+            FlowKind::Shuffle | FlowKind::Replicate => follow(self.chain, hash),
+        };
     }
 
     /// Adds another share of a divided stream.
@@ -56,4 +53,10 @@ impl Tally {
         self.bytes += other.bytes;
         self.chain = 0;
     }
+}
+
+/// The hash of an order that goes on with `next`.
+#[inline]
+pub(crate) fn follow(order: u64, next: u64) -> u64 {
+    (order.rotate_left(23) ^ next).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -104,6 +104,7 @@ fn input(prepared: &Prepared, producers: Vec<Vec<Producer>>, consumers: Vec<Cons
     FlowInput {
         flow: 0,
         prepared,
+        stock: Stock::begin(prepared, producers.len(), KEPT).unwrap(),
         producers,
         consumers,
         producer_paces: Vec::new(),
@@ -112,11 +113,16 @@ fn input(prepared: &Prepared, producers: Vec<Vec<Producer>>, consumers: Vec<Cons
 }
 
 fn run(t: &Topology, output: Option<&OutputPlan>, meddle: Meddle) -> FlowOutcome {
+    run_keeping(KEPT, t, output, meddle)
+}
+
+fn run_keeping(kept: usize, t: &Topology, output: Option<&OutputPlan>, meddle: Meddle) -> FlowOutcome {
     let prepared = prepare(&t.flows[0], t.seed).unwrap();
     let (producers, consumers, fabric) = rings(t);
     let switch = std::thread::spawn(move || forward(fabric, meddle));
     let meter = Meter::default();
-    let input = input(&prepared, producers, consumers);
+    let stock = Stock::begin(&prepared, producers.len(), kept).unwrap();
+    let input = FlowInput { stock, ..input(&prepared, producers, consumers) };
     let control = Control::default();
     let mut outcomes = run_flow(t, vec![input], output, &control, &meter, &mut |_| {});
     switch.join().unwrap();
@@ -177,6 +183,52 @@ fn every_misdeed_of_the_fabric_is_seen() {
             assert!(counts[kind] > 0, "{workload}: {kind}: {v:?}");
             assert!(!v.first.is_empty() && v.first[0].ring.starts_with("f."), "{v:?}");
         }
+    }
+}
+
+#[test]
+fn altered_records_are_seen_where_no_key_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    std::fs::write(&path, [7; 64 << 10]).unwrap();
+    let flows = ["kind: load-balance, producers: [a], consumers: [c, d]", "producers: [a], consumers: [c]"];
+    let workloads =
+        ["{kind: tpch, scale: 0.001}", "{kind: file, path: PATH, format: binary, record_size: 64}"];
+    for (flow, workload) in flows.iter().flat_map(|flow| workloads.map(|workload| (flow, workload))) {
+        let workload = workload.replace("PATH", path.to_str().unwrap());
+        let t = topology(&format!("{flow}, item_size: 256, ring_size: 64KiB"), &workload);
+        let outcome = run(&t, None, |n, item| {
+            if n == 100 {
+                item[60] ^= 1;
+            }
+            Fate::Once
+        });
+        assert_eq!(outcome.verification.altered, 1, "{flow}, {workload}: {:?}", outcome.verification);
+        assert!(run(&t, None, faithful).verification.is_exact(), "{flow}, {workload}");
+    }
+}
+
+#[test]
+fn what_is_not_kept_is_made_on_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let mut text: String = (0..60_000).map(|n| format!("{n},{}\n", "y".repeat(90))).collect();
+    let workload = format!("{{kind: file, path: {}, format: lines}}", path.display());
+    let t = topology("producers: [a, b], consumers: [c, d], item_size: 4KiB, ring_size: 64KiB", &workload);
+    std::fs::write(&path, &text).unwrap();
+    // A block each, of some three that there are.
+    let outcome = run_keeping(0, &t, None, faithful);
+    assert!(outcome.error.is_none() && outcome.complete, "{:?}", outcome.error);
+    assert!(outcome.verification.is_exact(), "{:?}", outcome.verification);
+    assert_eq!(outcome.verification.delivered.records, 60_000);
+    // What is wrong behind that is found when some has moved; what is wrong in what is kept, before.
+    text += &"z".repeat(5000);
+    std::fs::write(&path, &text).unwrap();
+    for (kept, moved) in [(0, true), (KEPT, false)] {
+        let outcome = run_keeping(kept, &t, None, faithful);
+        let message = outcome.error.map(|e| e.to_string()).unwrap_or_default();
+        assert!(message.contains("x:60001: the record is 5000 bytes long"), "{message}");
+        assert_eq!(outcome.verification.pushed.items > 0, moved, "kept: {kept}");
     }
 }
 
