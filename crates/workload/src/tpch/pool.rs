@@ -107,7 +107,7 @@ impl Pool {
     }
 }
 
-/// A word and the space behind it.
+/// A word and what stands behind it.
 #[derive(Clone, Copy)]
 struct Word {
     bytes: [u8; WORD],
@@ -128,54 +128,92 @@ impl<T: Copy> Choice<T> {
     }
 }
 
-/// What sentences and phrases are made of, a letter per part; spaces between them mean nothing.
-type Syntax = [u8; 12];
+impl Choice<Word> {
+    fn words(distribution: &Distribution, behind: &str) -> Self {
+        Choice::new(distribution, |text| {
+            let (mut bytes, length) = ([0; WORD], text.len() + behind.len());
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            bytes[text.len()..length].copy_from_slice(behind.as_bytes());
+            Word { bytes, length }
+        })
+    }
+}
+
+/// What a sentence or a phrase is made of: places in the grammar's lists.
+#[derive(Clone, Copy, Default)]
+struct Syntax {
+    parts: [u8; 6],
+    count: usize,
+}
+
+impl Syntax {
+    /// From letters, one per part, and a comma behind some; spaces between them mean nothing. `place` knows the letters.
+    fn new(text: &str, place: impl Fn(&str) -> u8) -> Self {
+        let mut syntax = Syntax::default();
+        for letter in text.split(' ') {
+            syntax.parts[syntax.count] = place(letter);
+            syntax.count += 1;
+        }
+        syntax
+    }
+
+    fn parts(&self) -> &[u8] {
+        &self.parts[..self.count]
+    }
+}
+
+/// Parts of sentences.
+const NOUNS: u8 = 0;
+const VERBS: u8 = 1;
+const PREPOSITION: u8 = 2;
+const TERMINATOR: u8 = 3;
 
 struct Grammar {
     sentences: Choice<Syntax>,
-    nouns_in: Choice<Syntax>,
-    verbs_in: Choice<Syntax>,
-    articles: Choice<Word>,
-    adjectives: Choice<Word>,
-    adverbs: Choice<Word>,
-    auxiliaries: Choice<Word>,
-    nouns: Choice<Word>,
+    nouns: Choice<Syntax>,
+    verbs: Choice<Syntax>,
     prepositions: Choice<Word>,
     terminators: Choice<Word>,
-    verbs: Choice<Word>,
+    /// Of phrases. Which one a part needs can't be guessed, so it is looked up, not branched on: that is most of the time.
+    words: [Choice<Word>; 6],
 }
 
 impl Grammar {
     fn new(d: &Distributions) -> Self {
-        let syntax = |text: &str| {
-            let mut parts = Syntax::default();
-            let letters = text.bytes().filter(|b| *b != b' ');
-            parts.iter_mut().zip(letters).for_each(|(part, letter)| *part = letter);
-            parts
+        // The letters of both kinds of phrases, in the order of `words`; a letter that is none fails, as does the test.
+        let phrase = |letters: &'static str| {
+            let place =
+                move |letter: &str| letters.split(' ').position(|l| l == letter).unwrap_or(usize::MAX) as u8;
+            move |text: &str| Syntax::new(text, place)
         };
-        let word = |text: &str| {
-            let mut bytes = [b' '; WORD];
-            bytes[..text.len()].copy_from_slice(text.as_bytes());
-            Word { bytes, length: text.len() + 1 }
+        let sentence = |text: &str| {
+            Syntax::new(text, |letter| match letter {
+                "N" => NOUNS,
+                "V" => VERBS,
+                "P" => PREPOSITION,
+                _ => TERMINATOR,
+            })
         };
         Grammar {
-            sentences: Choice::new(d.grammar(), syntax),
-            nouns_in: Choice::new(d.noun_phrase(), syntax),
-            verbs_in: Choice::new(d.verb_phrase(), syntax),
-            articles: Choice::new(d.articles(), word),
-            adjectives: Choice::new(d.adjectives(), word),
-            adverbs: Choice::new(d.adverbs(), word),
-            auxiliaries: Choice::new(d.auxiliaries(), word),
-            nouns: Choice::new(d.nouns(), word),
-            prepositions: Choice::new(d.prepositions(), word),
-            terminators: Choice::new(d.terminators(), word),
-            verbs: Choice::new(d.verbs(), word),
+            sentences: Choice::new(d.grammar(), sentence),
+            nouns: Choice::new(d.noun_phrase(), phrase("N J J, D")),
+            verbs: Choice::new(d.verb_phrase(), phrase("- - - D V X")),
+            prepositions: Choice::words(d.prepositions(), " "),
+            terminators: Choice::words(d.terminators(), " "),
+            words: [
+                Choice::words(d.nouns(), " "),
+                Choice::words(d.adjectives(), " "),
+                Choice::words(d.adjectives(), ", "),
+                Choice::words(d.adverbs(), " "),
+                Choice::words(d.verbs(), " "),
+                Choice::words(d.auxiliaries(), " "),
+            ],
         }
     }
 
     /// Writes sentences until `section` is full; the last one may be cut.
     fn fill(&self, section: &mut [u8], seed: u32) {
-        let mut writer = Writer { seed: u64::from(seed), at: 0 };
+        let mut writer = Writer { random: Random::new(seed), at: 0 };
         let mut last = [0; SENTENCE];
         let mut begin = 0;
         while begin < section.len() {
@@ -193,81 +231,106 @@ impl Grammar {
     }
 }
 
+/// The generator of TPC-H: each seed is 16807 times the one before, modulo 2^31 - 1. What comes of them is computed ahead, several
+/// at a time, as each would have to wait for the one before.
+struct Random {
+    /// Seeds as fractions of the modulus.
+    ahead: [f64; AHEAD],
+    next: usize,
+    /// The seeds that follow.
+    seeds: [u64; LANES],
+}
+
+const AHEAD: usize = 256;
+const LANES: usize = 8;
+const MODULUS: u64 = (1 << 31) - 1;
+
+const fn product(a: u64, b: u64) -> u64 {
+    let product = a * b;
+    let folded = (product & MODULUS) + (product >> 31);
+    if folded >= MODULUS { folded - MODULUS } else { folded }
+}
+
+impl Random {
+    /// The seeds that come behind this one.
+    fn new(seed: u32) -> Self {
+        let (mut seeds, mut seed) = ([0; LANES], u64::from(seed));
+        for place in &mut seeds {
+            seed = product(seed, 16807);
+            *place = seed;
+        }
+        Random { ahead: [0.0; AHEAD], next: AHEAD, seeds }
+    }
+
+    fn look_ahead(&mut self) {
+        const STEP: u64 = {
+            let (mut step, mut n) = (1, 0);
+            while n < LANES {
+                step = product(step, 16807);
+                n += 1;
+            }
+            step
+        };
+        for ahead in self.ahead.chunks_exact_mut(LANES) {
+            for (ahead, seed) in ahead.iter_mut().zip(&mut self.seeds) {
+                // Below 2^31.
+                *ahead = f64::from(*seed as i32) / MODULUS as f64;
+                *seed = product(*seed, STEP);
+            }
+        }
+        self.next = 0;
+    }
+
+    #[inline]
+    fn choose<T: Copy>(&mut self, choice: &Choice<T>) -> T {
+        if self.next == AHEAD {
+            self.look_ahead();
+        }
+        let fraction = self.ahead[self.next];
+        self.next += 1;
+        choice.0[(fraction * choice.0.len() as f64) as usize]
+    }
+}
+
 /// Writes one sentence after the other.
 struct Writer {
-    seed: u64,
+    random: Random,
     /// Where the next byte of the sentence goes.
     at: usize,
 }
 
 impl Writer {
-    /// The next random one: the generator of TPC-H, seed × 16807 modulo 2^31 - 1.
-    #[inline]
-    fn choose<T: Copy>(&mut self, choice: &Choice<T>) -> T {
-        const MODULUS: u64 = (1 << 31) - 1;
-        let product = self.seed * 16807;
-        let folded = (product & MODULUS) + (product >> 31);
-        self.seed = if folded >= MODULUS { folded - MODULUS } else { folded };
-        choice.0[(self.seed as f64 / MODULUS as f64 * choice.0.len() as f64) as usize]
-    }
-
     #[inline]
     fn word(&mut self, choice: &Choice<Word>, out: &mut [u8]) {
-        let word = self.choose(choice);
+        let word = self.random.choose(choice);
         // The bytes behind it are written over by the next word.
         out[self.at..self.at + WORD].copy_from_slice(&word.bytes);
         self.at += word.length;
     }
 
     #[inline]
-    fn literal<const N: usize>(&mut self, text: &[u8; N], out: &mut [u8]) {
-        out[self.at..self.at + N].copy_from_slice(text);
-        self.at += N;
+    fn phrase(&mut self, grammar: &Grammar, of: &Choice<Syntax>, out: &mut [u8]) {
+        for part in self.random.choose(of).parts() {
+            self.word(&grammar.words[usize::from(*part)], out);
+        }
     }
 
     fn sentence(&mut self, grammar: &Grammar, out: &mut [u8]) {
-        for part in self.choose(&grammar.sentences) {
-            match part {
-                b'V' => self.verbs(grammar, out),
-                b'N' => self.nouns(grammar, out),
-                b'P' => {
+        for part in self.random.choose(&grammar.sentences).parts() {
+            match *part {
+                NOUNS => self.phrase(grammar, &grammar.nouns, out),
+                VERBS => self.phrase(grammar, &grammar.verbs, out),
+                PREPOSITION => {
                     self.word(&grammar.prepositions, out);
-                    self.literal(b"the ", out);
-                    self.nouns(grammar, out);
+                    out[self.at..self.at + 4].copy_from_slice(b"the ");
+                    self.at += 4;
+                    self.phrase(grammar, &grammar.nouns, out);
                 }
-                b'T' => {
+                _ => {
                     // In place of the last word's space.
                     self.at -= 1;
                     self.word(&grammar.terminators, out);
                 }
-                _ => break,
-            }
-        }
-    }
-
-    fn verbs(&mut self, grammar: &Grammar, out: &mut [u8]) {
-        for part in self.choose(&grammar.verbs_in) {
-            match part {
-                b'D' => self.word(&grammar.adverbs, out),
-                b'V' => self.word(&grammar.verbs, out),
-                b'X' => self.word(&grammar.auxiliaries, out),
-                _ => break,
-            }
-        }
-    }
-
-    fn nouns(&mut self, grammar: &Grammar, out: &mut [u8]) {
-        for part in self.choose(&grammar.nouns_in) {
-            match part {
-                b'A' => self.word(&grammar.articles, out),
-                b'J' => self.word(&grammar.adjectives, out),
-                b'D' => self.word(&grammar.adverbs, out),
-                b'N' => self.word(&grammar.nouns, out),
-                b',' => {
-                    self.at -= 1;
-                    self.literal(b", ", out);
-                }
-                _ => break,
             }
         }
     }
