@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
+use super::live_args::WideArg;
 use super::live_args::{
     AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs,
     FlowArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs, TopArgs, UpArgs,
@@ -166,6 +167,9 @@ pub struct RunArgs {
     /// Print one JSON object instead of the table (docs/json.md describes it)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    /// Whether the table has all columns
+    #[command(flatten)]
+    pub wide: WideArg,
     /// Write one capture per link into this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub pcap: Option<PathBuf>,

@@ -1,15 +1,17 @@
 //! Results of `zsr bw` and `zsr lat`: with the columns of perftest, as CSV, and as JSON.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use serde_json::json;
 
+use crate::report::Room;
+
 /// The form in which results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Columns, as perftest has them.
-    Table,
+    /// Columns, as perftest has them, if there is room for them.
+    Table(Room),
     /// CSV with a header line.
     Csv,
     /// An object per line.
@@ -29,7 +31,7 @@ pub(super) struct Bandwidth {
 impl Bandwidth {
     pub(super) fn header(format: Format) -> String {
         match format {
-            Format::Table => {
+            Format::Table(_) => {
                 " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n".into()
             }
             Format::Csv => {
@@ -44,7 +46,7 @@ impl Bandwidth {
         let messages = average / f64::from(size);
         match format {
             // perftest's MB are 2^20 bytes.
-            Format::Table => format!(
+            Format::Table(_) => format!(
                 " {size:<10} {iterations:<14} {:<18.2} {:<20.2} {:.6}\n",
                 best / 1_048_576.0,
                 average / 1_048_576.0,
@@ -90,15 +92,36 @@ impl Latency {
         [self.percentile(0.0), self.percentile(100.0), self.percentile(50.0), mean, variance.sqrt()]
     }
 
+    /// perftest's.
+    fn wide_header(percentiles: &[f64]) -> String {
+        let mut line = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]".to_owned();
+        for p in percentiles {
+            let _ = write!(line, "   {p}% percentile[usec]");
+        }
+        line
+    }
+
+    /// The times that there is room for, where there is none for perftest's columns: their names, and their places among all times.
+    fn that_fit(room: Room, percentiles: &[f64]) -> Vec<(String, usize)> {
+        let names = ["min_us", "max_us", "typical_us", "avg_us", "stdev_us"].map(str::to_owned);
+        let names: Vec<String> =
+            names.into_iter().chain(percentiles.iter().map(|p| format!("{p}%_us"))).collect();
+        let by_worth = [2].into_iter().chain(5..names.len()).chain([0, 1, 3, 4]);
+        let fit = |n: &usize| room.fits(narrow(&0, &0, names[..=*n].iter().cloned()).len());
+        let mut shown: Vec<usize> =
+            by_worth.enumerate().take_while(|(n, _)| fit(n)).map(|(_, place)| place).collect();
+        shown.sort_unstable();
+        shown.into_iter().map(|n| (names[n].clone(), n)).collect()
+    }
+
     pub(super) fn header(format: Format, percentiles: &[f64]) -> String {
         let mut line = String::new();
         match format {
-            Format::Table => {
-                line += " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]";
-                for p in percentiles {
-                    let _ = write!(line, "   {p}% percentile[usec]");
-                }
+            Format::Table(room) if !room.fits(Self::wide_header(percentiles).len()) => {
+                let names = Self::that_fit(room, percentiles);
+                line += &narrow(&"#bytes", &"#iterations", names.iter().map(|(name, _)| name.clone()));
             }
+            Format::Table(_) => line = Self::wide_header(percentiles),
             Format::Csv => {
                 line += "size,iterations,min_us,max_us,typical_us,average_us,stdev_us";
                 for p in percentiles {
@@ -116,7 +139,12 @@ impl Latency {
         let of = percentiles.iter().map(|p| (*p, self.percentile(*p)));
         let mut line = String::new();
         match format {
-            Format::Table => {
+            Format::Table(room) if !room.fits(Self::wide_header(percentiles).len()) => {
+                let all: Vec<f64> = five.into_iter().chain(of.map(|(_, t)| t)).collect();
+                let shown = Self::that_fit(room, percentiles);
+                line += &narrow(&size, &iterations, shown.iter().map(|(_, n)| format!("{:.2}", all[*n])));
+            }
+            Format::Table(_) => {
                 let _ = write!(
                     line,
                     " {size:<7} {iterations:<14} {min:<14.2} {max:<12.2} {typical:<18.2} {average:<14.2} {stdev:<13.2}"
@@ -143,6 +171,12 @@ impl Latency {
         }
         line + "\n"
     }
+}
+
+/// A line of a table for less room than perftest's takes.
+fn narrow(size: &dyn Display, iterations: &dyn Display, times: impl Iterator<Item = String>) -> String {
+    let begin = format!("{size:>8}{iterations:>12}");
+    times.fold(begin, |line, time| format!("{line}{time:>11}"))
 }
 
 #[cfg(test)]
@@ -180,9 +214,36 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&l.row(Format::Json, &[99.0, 99.9])).unwrap();
         assert_eq!((&json["size"], &json["typical_us"]), (&json!(64), &json!(50.0)));
         assert_eq!(json["percentiles_us"], json!({"99": 99.0, "99.9": 100.0}));
-        let row = l.row(Format::Table, &[99.0]);
+        let row = l.row(Format::Table(Room::ANY), &[99.0]);
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words, ["64", "100", "1.00", "100.00", "50.00", "50.50", "28.87", "99.00"]);
+    }
+
+    #[test]
+    fn what_matters_fits() {
+        let l = hundred();
+        for (room, times) in [
+            (Some(80), "min_us max_us typical_us 99%_us 99.9%_us"),
+            (Some(60), "typical_us 99%_us 99.9%_us"),
+            (Some(100), "min_us max_us typical_us avg_us stdev_us 99%_us 99.9%_us"),
+            (
+                None,
+                "t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]",
+            ),
+        ] {
+            let percentiles = [99.0, 99.9];
+            let format = Format::Table(room.map_or(Room::ANY, Room::of));
+            let (header, row) = (Latency::header(format, &percentiles), l.row(format, &percentiles));
+            let words: Vec<&str> = header.split_whitespace().collect();
+            assert_eq!(words.join(" "), format!("#bytes #iterations {times}"));
+            let fits = |line: &str| room.is_none_or(|room| line.trim_end().len() <= room.into());
+            assert!(fits(&header) && fits(&row), "{header}{row}");
+            assert!(row.contains(" 50.00 ") && row.contains(" 99.00 "), "{row}");
+        }
+        let format = Format::Table(Room::of(80));
+        assert!(Bandwidth::header(format).trim_end().len() <= 80);
+        let most = Bandwidth { size: 1 << 20, iterations: 10_000_000, average: 1e11, best: 1e11 };
+        assert!(most.row(format).trim_end().len() <= 80);
     }
 
     #[test]
@@ -190,7 +251,7 @@ mod tests {
         let b = Bandwidth { size: 1024, iterations: 10, average: 1_048_576.0, best: 2_097_152.0 };
         assert_eq!(b.row(Format::Csv), "1024,10,2097152,1048576,1024\n");
         assert_eq!(
-            b.row(Format::Table).split_whitespace().collect::<Vec<_>>(),
+            b.row(Format::Table(Room::ANY)).split_whitespace().collect::<Vec<_>>(),
             ["1024", "10", "2.00", "1.00", "0.001024"]
         );
         let json: serde_json::Value = serde_json::from_str(&b.row(Format::Json)).unwrap();

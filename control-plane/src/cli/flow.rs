@@ -16,10 +16,14 @@ pub(super) fn flow(args: &FlowArgs) -> u8 {
 pub(super) fn ring(args: &RingArgs) -> u8 {
     let RingCommand::List { flow } = &args.command;
     let rings = || {
-        let session = args.contact.open()?;
+        let (session, room) = (args.contact.open()?, args.wide.room());
         let request = proto::ListRingsRequest { flow: flow.clone().unwrap_or_default() };
         let rings = session.call(|mut c| async move { c.list_rings(request).await })?.rings;
-        Ok(if args.json.json { json::lines(rings.iter().map(json::ring)) } else { tables::rings(&rings) })
+        Ok(if args.json.json {
+            json::lines(rings.iter().map(json::ring))
+        } else {
+            tables::rings(&rings, room)
+        })
     };
     finish(rings())
 }
@@ -43,8 +47,9 @@ pub(super) fn finish(result: Result<String, ClientError>) -> u8 {
 
 fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
     let session = args.contact.open()?;
-    let json = args.json.json;
-    let shown = |flow: proto::Flow| if json { json::one(&json::flow(&flow)) } else { tables::flow(&flow) };
+    let (json, room) = (args.json.json, args.wide.room());
+    let shown =
+        |flow: proto::Flow| if json { json::one(&json::flow(&flow)) } else { tables::flow(&flow, room) };
     Ok(match &args.command {
         FlowCommand::Create(create) => {
             let request = request(create)
@@ -54,7 +59,7 @@ fn carry_out(args: &FlowArgs) -> Result<String, ClientError> {
         FlowCommand::List => {
             let request = proto::ListFlowsRequest {};
             let flows = session.call(|mut c| async move { c.list_flows(request).await })?.flows;
-            if json { json::lines(flows.iter().map(json::flow)) } else { tables::flows(&flows) }
+            if json { json::lines(flows.iter().map(json::flow)) } else { tables::flows(&flows, room) }
         }
         FlowCommand::Show { name } => {
             let request = proto::GetFlowRequest { name: name.clone() };

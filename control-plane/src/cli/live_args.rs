@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::report::Room;
 use crate::settings::{SettingsArgs, size, time};
 use zsr::{ClientError, Contact, PlaceError, Session};
 use zsr_ring::memory::UnknownMemory;
@@ -25,6 +26,21 @@ pub struct JsonArg {
     /// Print JSON (docs/json.md describes it)
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+/// Options of commands that print tables.
+#[derive(Debug, Clone, Args)]
+pub struct WideArg {
+    /// Print all columns of tables, even where the terminal is too narrow for them
+    #[arg(long, global = true)]
+    pub wide: bool,
+}
+
+impl WideArg {
+    /// How long the lines of tables may be.
+    pub(super) fn room(&self) -> Room {
+        Room::of_output(self.wide)
+    }
 }
 
 /// Options of `zsr up`.
@@ -138,6 +154,9 @@ pub struct StatusArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
+    /// What of it
+    #[command(flatten)]
+    pub wide: WideArg,
 }
 
 /// Options of the processes of a system.
@@ -219,6 +238,9 @@ pub struct FlowArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
+    /// What of it
+    #[command(flatten)]
+    pub wide: WideArg,
     /// What to do
     #[command(subcommand)]
     pub command: FlowCommand,
@@ -347,6 +369,9 @@ pub struct RingArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
+    /// What of it
+    #[command(flatten)]
+    pub wide: WideArg,
     /// What to do
     #[command(subcommand)]
     pub command: RingCommand,

@@ -68,7 +68,7 @@ fn format(args: &MeasureArgs) -> Format {
     match (args.json.json, args.csv) {
         (true, _) => Format::Json,
         (_, true) => Format::Csv,
-        _ => Format::Table,
+        _ => Format::Table(args.wide.room()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, value_parser};
 
-use super::live_args::{JsonArg, SystemArg};
+use super::live_args::{JsonArg, SystemArg, WideArg};
 use crate::settings::SettingsArgs;
 use zsr_topology::parse_size;
 
@@ -61,6 +61,9 @@ pub struct MeasureArgs {
     /// How the results are printed
     #[command(flatten)]
     pub json: JsonArg,
+    /// What of them
+    #[command(flatten)]
+    pub wide: WideArg,
     /// Print CSV with a header line
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,

@@ -51,7 +51,7 @@ pub(super) fn run(args: &RunArgs, runner: Runner<'_>) -> u8 {
             if args.json {
                 print(&(to_json(&report) + "\n"));
             } else if moved || !matches!(report.outcome, Outcome::Failed(_)) {
-                print(&to_text(&report));
+                print(&to_text(&report, args.wide.room()));
             }
             report.exit_code()
         }

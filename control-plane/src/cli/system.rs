@@ -102,7 +102,7 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
     let system = system.as_ref().ok();
     print(&match args.json.json {
         true => json::one(&json::status(place.name(), &processes, system)),
-        false => tables::status(place.name(), &processes, system),
+        false => tables::status(place.name(), &processes, system, args.wide.room()),
     });
     if let Some(why) = why {
         complain(format_args!("error: {why}"));

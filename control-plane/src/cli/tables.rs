@@ -1,26 +1,25 @@
 //! Tables of commands for a running system.
 
 use super::json::{kind, state};
+use crate::report::{Columns, Room, numbers, words};
 use crate::settings::{self, word};
-use comfy_table::{Table, presets::NOTHING};
 use std::time::{Duration, UNIX_EPOCH};
 use zsr::lock::is_stopped;
 use zsr_api::controller as proto;
 use zsr_topology::show_size;
 
-pub(super) fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header.to_vec());
-    table
-}
-
-pub(super) fn text(table: &Table) -> String {
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
 /// All flows.
-pub(super) fn flows(flows: &[proto::Flow]) -> String {
-    let mut t = table(&["FLOW", "KIND", "STATE", "PRODUCERS", "CONSUMERS", "ITEM", "WEIGHT", "REASON"]);
+pub(super) fn flows(flows: &[proto::Flow], room: Room) -> String {
+    let mut t = Columns::new(&[
+        words(0, "FLOW"),
+        words(1, "KIND"),
+        words(0, "STATE"),
+        words(0, "PRODUCERS"),
+        words(0, "CONSUMERS"),
+        numbers(2, "ITEM"),
+        numbers(3, "WEIGHT"),
+        words(0, "REASON"),
+    ]);
     let names = |members: &[proto::FlowMember]| {
         let names: Vec<&str> = members.iter().take(4).map(|m| m.name.as_str()).collect();
         match members.len() {
@@ -29,7 +28,7 @@ pub(super) fn flows(flows: &[proto::Flow]) -> String {
         }
     };
     for f in flows {
-        t.add_row([
+        t.add([
             f.name.clone(),
             kind(f),
             state(f),
@@ -44,11 +43,11 @@ pub(super) fn flows(flows: &[proto::Flow]) -> String {
                 .join("; "),
         ]);
     }
-    text(&t)
+    t.text(room)
 }
 
 /// One flow.
-pub(super) fn flow(f: &proto::Flow) -> String {
+pub(super) fn flow(f: &proto::Flow, room: Room) -> String {
     let s = f.settings.unwrap_or_default();
     let mut out = format!("flow {}: {}, {}", f.name, kind(f), state(f));
     if !f.reason.is_empty() {
@@ -71,14 +70,24 @@ pub(super) fn flow(f: &proto::Flow) -> String {
     }
     let all: Vec<proto::Ring> =
         f.producers.iter().chain(&f.consumers).flat_map(|m| m.rings.iter().cloned()).collect();
-    out + &rings(&all)
+    room.fold(&out) + &rings(&all, room)
 }
 
 /// Rings.
-pub(super) fn rings(rings: &[proto::Ring]) -> String {
-    let mut t = table(&["RING", "ROLE", "HOST", "FLOW", "MEMBER", "ITEM", "SIZE", "MEMORY", "OWNER"]);
+pub(super) fn rings(rings: &[proto::Ring], room: Room) -> String {
+    let mut t = Columns::new(&[
+        words(0, "RING"),
+        words(0, "ROLE"),
+        words(0, "HOST"),
+        words(2, "FLOW"),
+        words(4, "MEMBER"),
+        numbers(1, "ITEM"),
+        numbers(0, "SIZE"),
+        words(0, "MEMORY"),
+        words(3, "OWNER"),
+    ]);
     for r in rings {
-        t.add_row([
+        t.add([
             r.name.clone(),
             word(r.role().as_str_name(), "ROLE_"),
             r.host.clone(),
@@ -90,7 +99,7 @@ pub(super) fn rings(rings: &[proto::Ring]) -> String {
             if r.owner.is_empty() { "-".into() } else { r.owner.clone() },
         ]);
     }
-    text(&t)
+    t.text(room)
 }
 
 /// An event.
@@ -117,18 +126,28 @@ pub(super) fn status(
     name: &str,
     processes: &[(String, Option<u32>)],
     system: Option<&proto::System>,
+    room: Room,
+) -> String {
+    room.fold(&status_lines(name, processes, system, room))
+}
+
+fn status_lines(
+    name: &str,
+    processes: &[(String, Option<u32>)],
+    system: Option<&proto::System>,
+    room: Room,
 ) -> String {
     let mut out = format!("system {name}\n");
-    let mut t = table(&["PROCESS", "PID", "STATE"]);
+    let mut t = Columns::new(&[words(0, "PROCESS"), numbers(0, "PID"), words(0, "STATE")]);
     for (process, pid) in processes {
         let (pid, state) = match pid {
             Some(pid) if is_stopped(*pid) => (pid.to_string(), "is stopped"),
             Some(pid) => (pid.to_string(), "runs"),
             None => ("-".into(), "has died"),
         };
-        t.add_row([process.as_str(), &pid, state]);
+        t.add([process.clone(), pid, state.to_owned()]);
     }
-    out += &text(&t);
+    out += &t.text(room);
     let Some(system) = system else { return out + "the controller does not answer\n" };
     if let Some(s) = &system.switch {
         let state = if s.connected { "connected" } else { "LOST" };
@@ -147,19 +166,26 @@ pub(super) fn status(
             out += &format!("standby {}: {}\n", s.name, s.trouble);
         }
     }
-    let mut t = table(&["HOST", "IP", "PORT", "MTU", "RINGS", "AGENT"]);
+    let mut t = Columns::new(&[
+        words(0, "HOST"),
+        words(0, "IP"),
+        numbers(0, "PORT"),
+        numbers(0, "MTU"),
+        numbers(0, "RINGS"),
+        words(0, "AGENT"),
+    ]);
     for h in &system.hosts {
         let agent = if h.connected { "answers" } else { "LOST" };
-        t.add_row([
-            h.name.as_str(),
-            &h.ip,
-            &h.port.to_string(),
-            &h.mtu.to_string(),
-            &h.rings.to_string(),
-            agent,
+        t.add([
+            h.name.clone(),
+            h.ip.clone(),
+            h.port.to_string(),
+            h.mtu.to_string(),
+            h.rings.to_string(),
+            agent.to_owned(),
         ]);
     }
-    out += &text(&t);
+    out += &t.text(room);
     for c in &system.pending {
         let whom =
             if c.waits_for.is_empty() { String::new() } else { format!(", waits for {}", c.waits_for) };

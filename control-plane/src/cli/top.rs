@@ -1,12 +1,13 @@
 //! `zsr top`: live rates, fill and retries of flows and rings.
 
 use super::live_args::TopArgs;
-use super::{FAILED, OK, complain, json, tables, try_print};
+use super::{FAILED, OK, complain, json, try_print};
+use crate::report::{Columns, Room, words};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Row, Table, TableState};
+use ratatui::widgets::{Row, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -204,13 +205,13 @@ fn cells(l: &Line1) -> [String; 9] {
 
 /// A table, what was dropped, and an empty line behind it.
 fn as_text(lines: &[Line1], _seconds: f64, drops: &[proto::Drops]) -> String {
-    let mut table = tables::table(&HEADER);
+    let mut table = Columns::new(&HEADER.map(|name| words(0, name)));
     for line in lines {
-        table.add_row(cells(line));
+        table.add(cells(line));
     }
     let dropped = dropped(drops);
     let dropped = if dropped.is_empty() { dropped } else { dropped + "\n" };
-    tables::text(&table) + &dropped + "\n"
+    table.text(Room::ANY) + &dropped + "\n"
 }
 
 fn live(args: &TopArgs, session: &Session) -> Result<(), ClientError> {
@@ -280,25 +281,40 @@ fn view(
 const KEYS: Duration = Duration::from_millis(250);
 const FOOT: &str = "q: leave   up, down: scroll";
 
+/// Columns behind the names: how wide they are, and in which order they go where names and all of them do not fit; those with
+/// 0 stay.
+const WIDTHS: [(u16, u8); 8] = [(8, 2), (10, 0), (9, 3), (11, 4), (9, 5), (5, 0), (7, 0), (10, 0)];
+
+/// Which columns there is room for beside names of so many characters.
+fn that_fit(room: u16, names: u16) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..WIDTHS.len()).collect();
+    let total = |shown: &[usize]| shown.iter().map(|n| WIDTHS[*n].0 + 1).fold(names, u16::saturating_add);
+    while total(&shown) > room {
+        let Some(least) = shown.iter().copied().filter(|n| WIDTHS[*n].1 > 0).max_by_key(|n| WIDTHS[*n].1)
+        else {
+            break;
+        };
+        shown.retain(|n| *n != least);
+    }
+    shown
+}
+
 fn draw(frame: &mut Frame<'_>, lines: &[Line1], foot_line: &str, shown: &mut TableState) {
     let [body, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
-    let header = Row::new(HEADER).style(Style::new().add_modifier(Modifier::BOLD));
-    let rows = lines.iter().map(|l| {
+    let cells: Vec<[String; 9]> = lines.iter().map(cells).collect();
+    let longest = cells.iter().map(|c| c[0].chars().count()).max().unwrap_or(0).max(HEADER[0].len());
+    let columns = that_fit(body.width, u16::try_from(longest).unwrap_or(u16::MAX));
+    let row = |cells: [&str; 9]| {
+        let others: Vec<String> = columns.iter().map(|n| cells[n + 1].to_owned()).collect();
+        Row::new([cells[0].to_owned()].into_iter().chain(others))
+    };
+    let header = row(HEADER).style(Style::new().add_modifier(Modifier::BOLD));
+    let rows = lines.iter().zip(&cells).map(|(l, cells)| {
         let style = if l.ring { Style::new() } else { Style::new().add_modifier(Modifier::BOLD) };
-        Row::new(cells(l).map(Cell::from)).style(style)
+        row(cells.each_ref().map(String::as_str)).style(style)
     });
-    let widths = [
-        Constraint::Fill(2),
-        Constraint::Length(9),
-        Constraint::Length(12),
-        Constraint::Length(10),
-        Constraint::Length(12),
-        Constraint::Length(9),
-        Constraint::Length(6),
-        Constraint::Length(8),
-        Constraint::Length(11),
-    ];
-    let table = Table::new(rows, widths)
+    let widths = columns.iter().map(|n| Constraint::Length(WIDTHS[*n].0));
+    let table = Table::new(rows, [Constraint::Fill(1)].into_iter().chain(widths))
         .header(header)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, body, shown);
@@ -392,6 +408,29 @@ mod tests {
         let text = terminal.backend().to_string();
         for part in ["FLOW / RING", "f.h2", "62.50 KiB", "1000", "25 %", "attached", "q: leave"] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_whole_and_other_columns_go_first() {
+        let mut stats = stats(1_000_000_000, 64_000);
+        stats.flows[0].rings[0].name = "lineitem-of-tpch.h1.h3".into();
+        let lines = rates(&proto::Stats::default(), &stats);
+        let shown = |width| {
+            let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(width, 6)).unwrap();
+            terminal.draw(|frame| draw(frame, &lines, FOOT, &mut TableState::default())).unwrap();
+            terminal.backend().to_string()
+        };
+        for (width, columns, without) in [
+            (120, "ROLE B/s ITEMS/s TRANSFERS/s POLLS/s FILL RETRIES PROGRAM", ""),
+            (80, "ROLE B/s ITEMS/s FILL RETRIES PROGRAM", "TRANSFERS/s POLLS/s"),
+            (60, "B/s FILL RETRIES PROGRAM", "ROLE ITEMS/s"),
+        ] {
+            let text = shown(width);
+            for word in columns.split(' ').chain(["lineitem-of-tpch.h1.h3", "62.50 KiB", "attached"]) {
+                assert!(text.contains(word), "{word} is missing in\n{text}");
+            }
+            assert!(without.split_whitespace().all(|word| !text.contains(word)), "{text}");
         }
     }
 }

@@ -1,33 +1,39 @@
 //! The report as text for people.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
-
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use zsr_topology::{RingRole, show_size};
 
+use super::columns::{Column, Columns, Room, not_shown, numbers, words};
 use super::figures::{FlowReport, Outcome, Report, RingReport, SwitchCounts};
 
 /// Rings that the table lists per flow and role; of more, only their sum is shown (`--json` has them all).
 const MAX_RINGS: usize = 64;
 
-const HEADER: [&str; 11] = [
-    "flow / ring",
-    "items",
-    "records",
-    "bytes",
-    "goodput",
-    "transfers",
-    "mean batch",
-    "polls",
-    "ctl pkts/GB",
-    "ctl bytes/GB",
-    "retries",
+const COLUMNS: [Column; 11] = [
+    words(0, "flow / ring"),
+    numbers(0, "items"),
+    numbers(0, "records"),
+    numbers(0, "bytes"),
+    numbers(0, "goodput"),
+    numbers(3, "transfers"),
+    numbers(1, "mean batch"),
+    numbers(4, "polls"),
+    numbers(4, CONTROL_PACKETS),
+    numbers(4, CONTROL_BYTES),
+    numbers(0, "retries"),
 ];
+const CONTROL_PACKETS: &str = "ctl pkts/GB";
+const CONTROL_BYTES: &str = "ctl bytes/GB";
 
-/// The report as lines of text, the last one with a line end.
-pub fn to_text(report: &Report) -> String {
-    let mut out = String::new();
+/// The report as lines of text, the last one with a line end. Lines are no longer than there is room, but for paths.
+pub fn to_text(report: &Report, room: Room) -> String {
+    room.fold(&lines(report, room))
+}
+
+fn lines(report: &Report, room: Room) -> String {
+    let (mut out, mut hidden) = (String::new(), BTreeSet::new());
     for flow in &report.flows {
         let _ = writeln!(
             out,
@@ -39,7 +45,9 @@ pub fn to_text(report: &Report) -> String {
             show_size(u64::from(flow.item_size)),
             show_size(u64::from(flow.max_batch)),
         );
-        let _ = writeln!(out, "{}", flow_table(flow));
+        let (table, without) = flow_table(flow).lines(room);
+        out += &table;
+        hidden.extend(without);
         let operations = flow.pu_operations_per_item();
         let _ = writeln!(out, "PU-side communication operations per item: {}", plain(operations));
         verdict(&mut out, flow);
@@ -51,7 +59,10 @@ pub fn to_text(report: &Report) -> String {
         let path = link.pcap.as_deref().unwrap_or("".as_ref());
         let _ = writeln!(out, "wrote {}", path.display());
     }
-    let _ = writeln!(out, "ctl: packets without items; GB: 10⁹ bytes of items");
+    out += &not_shown(hidden.iter().copied(), room);
+    if !hidden.contains(&CONTROL_PACKETS) {
+        out += "ctl: packets without items; GB: 10⁹ bytes of items\n";
+    }
     let _ = writeln!(
         out,
         "set up in {:.3} s, moved in {:.3} s, torn down in {:.3} s",
@@ -98,15 +109,13 @@ fn delivered(report: &Report) -> String {
     )
 }
 
-fn flow_table(flow: &FlowReport) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(HEADER);
+fn flow_table(flow: &FlowReport) -> Columns {
+    let mut table = Columns::ruled(&COLUMNS);
     let d = &flow.verification.delivered;
     let mut row = vec![flow.name.clone(), d.items.to_string(), d.records.to_string(), show_size(d.bytes)];
     row.push(rate(flow.goodput()));
     row.extend(switch_cells(Some(&flow.switch), flow.item_bytes()));
-    table.add_row(row);
+    table.add(row);
     for role in [RingRole::Producer, RingRole::Consumer] {
         let rings: Vec<&RingReport> = flow.rings.iter().filter(|r| r.role == role).collect();
         let arrow = if role == RingRole::Producer { "▸" } else { "◂" };
@@ -119,14 +128,11 @@ fn flow_table(flow: &FlowReport) -> Table {
                 rate(ring.bytes as f64 / flow.elapsed.as_secs_f64().max(1e-9)),
             ];
             row.extend(switch_cells(ring.switch.as_ref(), ring.items * u64::from(flow.item_size)));
-            table.add_row(row);
+            table.add(row);
         }
         if rings.len() > MAX_RINGS {
-            table.add_row([format!("  {arrow} and {} more", rings.len() - MAX_RINGS)]);
+            table.add([format!("  {arrow} and {} more", rings.len() - MAX_RINGS)]);
         }
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

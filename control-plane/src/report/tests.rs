@@ -80,12 +80,14 @@ fn a_run_without_items_divides_by_nothing() {
     {
         assert_eq!(ratio, 0.0);
     }
-    assert!(!to_text(&report).contains("NaN") && !to_json(&report).contains("null,\n      \"mean"));
+    assert!(
+        !to_text(&report, Room::ANY).contains("NaN") && !to_json(&report).contains("null,\n      \"mean")
+    );
 }
 
 #[test]
 fn the_table_has_the_figures() {
-    let text = to_text(&sample());
+    let text = to_text(&sample(), Room::ANY);
     for part in [
         "shuffle 'f': 1 producer to 1 consumer, items of 64 KiB, at most 1 MiB per transfer",
         "▸ f.h1.h2",
@@ -108,13 +110,13 @@ fn failures_say_what_was_delivered() {
     v.delivered.items = 90;
     v.lost = 10;
     v.first.push(Discrepancy { ring: "f.h2".into(), producer: Some("h1".into()), what: "10 items".into() });
-    let text = to_text(&report);
+    let text = to_text(&report, Room::ANY);
     assert!(text.contains("FAILED: the cable broke\n90 of 100 items pushed were delivered"), "{text}");
     assert!(text.contains("10 lost, 0 repeated, 0 misrouted, 0 altered"), "{text}");
     assert!(text.contains("f.h2 from h1: 10 items"), "{text}");
     assert_eq!(report.exit_code(), 1);
     report.outcome = Outcome::Interrupted;
-    assert!(to_text(&report).contains("INTERRUPTED: 90 of 100"));
+    assert!(to_text(&report, Room::ANY).contains("INTERRUPTED: 90 of 100"));
 }
 
 /// Every path of a JSON value, with list indices left out.
