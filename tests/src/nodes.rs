@@ -169,7 +169,7 @@ impl SwitchNode {
         if self.hung.is_some() {
             return false;
         }
-        let served = control.drain(&mut self.switch) > 0;
+        let served = control.drain(&mut self.switch, now_ns) > 0;
         let mut pool = std::mem::take(&mut self.pool);
         while self.pass_ns == 0 && self.switch.has_pending() {
             self.switch.run_pending(now_ns, 16, &mut pool, &mut self.out);

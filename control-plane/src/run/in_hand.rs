@@ -104,7 +104,7 @@ impl InHand {
                 })
             });
             while !controller.is_finished() {
-                queue.drain(&mut switch);
+                queue.drain(&mut switch, 0);
                 std::thread::yield_now();
             }
             controller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

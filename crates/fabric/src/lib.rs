@@ -116,7 +116,9 @@ impl Fabric {
         while !self.stop.load(Ordering::Relaxed) {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
-            let mut work = self.control.drain(&mut self.switch);
+            let mut work = self.control.drain(&mut self.switch, now);
+            // Commands may have taken long, and what comes in now does not come in before them.
+            let now = if work > 0 { start.elapsed().as_nanos() as u64 } else { now };
             let mut frames = 0;
             for i in 0..self.stations.len() {
                 let s = &mut self.stations[i];

@@ -198,7 +198,7 @@ impl Driver {
             if self.shared.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if self.round(node, now, &mut pool, &mut out)? > 0 {
+            if self.round(node, start, now, &mut pool, &mut out)? > 0 {
                 last_work = round;
                 stats.busy_rounds += 1;
                 stats.busy_ns += round.elapsed().as_nanos() as u64;
@@ -227,12 +227,15 @@ impl Driver {
     fn round(
         &mut self,
         node: &mut dyn Node,
+        start: Instant,
         now: u64,
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) -> Result<usize, LinkError> {
         let (ports, burst) = (&mut self.ports, self.config.burst);
         let mut moved = node.work(now, pool, out);
+        // It may have taken long, and what comes in now does not come in before it.
+        let now = if moved > 0 { start.elapsed().as_nanos() as u64 } else { now };
         ports.deliver(now, out, pool);
         for i in 0..ports.len() {
             let port = ports.number(i);

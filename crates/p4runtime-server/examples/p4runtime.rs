@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stop = Some(stop);
     while !server.is_finished() {
         let now = 1 + u64::try_from(start.elapsed().as_nanos())?;
-        queue.drain(&mut switch);
+        queue.drain(&mut switch, now);
         switch.run_pending(now, 64, &mut pool, &mut out);
         switch.fire_timers(now, &mut pool, &mut out);
         match incoming.try_recv() {

@@ -43,19 +43,23 @@ pub fn control_queue(wake: impl Fn() + Send + Sync + 'static) -> (SwitchHandle, 
 }
 
 impl ControlQueue {
-    /// Carries out all commands that wait; returns how many. One atomic load if there are none.
+    /// Carries out all commands that wait; returns how many. One atomic load if there are none. They are carried out at `now_ns`, the
+    /// time of the switch's packets and timers; what comes meanwhile waits for the next call.
     #[inline]
-    pub fn drain(&self, switch: &mut Switch) -> usize {
-        if self.shared.pending.load(Ordering::Acquire) == 0 {
-            return 0;
+    pub fn drain(&self, switch: &mut Switch, now_ns: u64) -> usize {
+        match self.shared.pending.load(Ordering::Acquire) {
+            0 => 0,
+            waiting => self.drain_slow(switch, now_ns, waiting),
         }
-        self.drain_slow(switch)
     }
 
     #[cold]
-    fn drain_slow(&self, switch: &mut Switch) -> usize {
+    fn drain_slow(&self, switch: &mut Switch, now_ns: u64, waiting: usize) -> usize {
+        switch.advance(now_ns);
         let mut n = 0;
-        while let Ok(command) = self.commands.try_recv() {
+        while n < waiting
+            && let Ok(command) = self.commands.try_recv()
+        {
             self.shared.pending.fetch_sub(1, Ordering::AcqRel);
             command(switch);
             n += 1;

@@ -42,7 +42,7 @@ impl Node for SwitchNode {
     }
 
     fn work(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
-        let mut done = self.control.drain(&mut self.switch);
+        let mut done = self.control.drain(&mut self.switch, now_ns);
         let waiting = std::mem::take(&mut self.came);
         done += self.timers.fire(&mut self.switch, waiting, now_ns, pool, out);
         if self.switch.has_pending() {

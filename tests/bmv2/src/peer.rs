@@ -49,7 +49,7 @@ impl Ours {
             // Nobody listens only if start() has been given up.
             let _ = handle_sender.send(handle);
             while !stopped.load(Ordering::Relaxed) {
-                if queue.drain(&mut switch) == 0 {
+                if queue.drain(&mut switch, 0) == 0 {
                     std::thread::park();
                 }
             }

@@ -287,3 +287,55 @@ fn links_without_a_descriptor_and_troubles_are_served() {
     assert_eq!(echo.bytes(), [1, 42]);
     running.stop();
 }
+
+/// Its first piece of work takes long.
+struct Slow {
+    worked: Option<u64>,
+    handled: mpsc::Sender<(u64, u64)>,
+}
+
+const LONG: Duration = Duration::from_millis(20);
+
+impl Node for Slow {
+    fn handle(
+        &mut self,
+        now: u64,
+        _port: u16,
+        frame: Frame,
+        pool: &mut FramePool,
+        _out: &mut Vec<(u16, Frame)>,
+    ) {
+        self.handled.send((self.worked.unwrap_or_default(), now)).unwrap();
+        pool.put(frame);
+    }
+
+    fn work(&mut self, now: u64, _pool: &mut FramePool, _out: &mut Vec<(u16, Frame)>) -> usize {
+        if self.worked.is_some() {
+            return 0;
+        }
+        self.worked = Some(now);
+        std::thread::sleep(LONG);
+        1
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_frame_behind_long_work_has_the_time_behind_it() {
+    let dir = TempDir::new().unwrap();
+    let (handled, times) = mpsc::channel();
+    let mut running =
+        PortLoop::new(Slow { worked: None, handled }, &Waker::new().unwrap(), LoopConfig::default()).unwrap();
+    let (inner, mut outer) = open(dir.path(), 1);
+    running.add_port(1, Box::new(inner)).unwrap();
+    let mut pool = FramePool::with_frames(4);
+    send(&mut outer, b"before the loop runs", &mut pool);
+    push(&mut outer, &mut pool);
+    let running = running.spawn("slow").unwrap();
+    let (worked, handled) = times.recv().unwrap();
+    assert!(handled >= worked + LONG.as_nanos() as u64, "{worked} {handled}");
+    running.stop();
+}

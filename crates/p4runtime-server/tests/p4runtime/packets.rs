@@ -205,3 +205,35 @@ async fn idle_entries_are_told_again_and_again() {
     }
     rig.shut_down().await;
 }
+
+#[tokio::test]
+async fn idle_times_count_on_a_switch_without_packets() {
+    const MS: u64 = 1_000_000;
+    let (rig, mut c) = Rig::new().await;
+    let entry = pb::TableEntry {
+        table_id: rig.ids.table("l2"),
+        r#match: vec![exact(1, &[1])],
+        action: direct(action(rig.ids.action("drop"), &[])),
+        idle_timeout_ns: 1_500_000_000,
+        ..Default::default()
+    };
+    rig.owner.set_clock(60_000 * MS);
+    c.insert(table_entry(entry.clone())).await.unwrap();
+    let asked = pb::TableEntry {
+        time_since_last_hit: Some(pb::table_entry::IdleTimeout::default()),
+        action: None,
+        idle_timeout_ns: 0,
+        ..entry.clone()
+    };
+    for later in [0, 1, 1499] {
+        rig.owner.advance((60_000 + later) * MS).await;
+        let since = pb::table_entry::IdleTimeout { elapsed_ns: (later * MS) as i64 };
+        let whole = pb::TableEntry { time_since_last_hit: Some(since), ..entry.clone() };
+        assert_eq!(c.read(table_entry(asked.clone())).await, [table_entry(whole)]);
+        assert_eq!(c.bid("", Some(1)).await, Code::Ok, "nothing but the answer comes");
+    }
+    rig.owner.advance(61_599 * MS).await;
+    let told = c.receive().await.expect("the stream is open");
+    assert!(matches!(told, Response::IdleTimeoutNotification(_)), "{told:?}");
+    rig.shut_down().await;
+}

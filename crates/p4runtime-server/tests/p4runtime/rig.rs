@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use p4runtime_proto::google::rpc;
@@ -89,6 +89,8 @@ pub struct Owner {
     pub handle: SwitchHandle,
     /// Wakes when a call has been queued.
     pub called: Arc<Notify>,
+    /// The time at which calls are carried out.
+    clock: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,6 +102,8 @@ impl Owner {
         let stopped = stop.clone();
         let called = Arc::new(Notify::new());
         let call = called.clone();
+        let clock = Arc::new(AtomicU64::new(0));
+        let time = clock.clone();
         let thread = std::thread::spawn(move || {
             let me = std::thread::current();
             let (handle, queue) = control_queue(move || {
@@ -110,13 +114,13 @@ impl Owner {
             let program = empty_program().expect("the empty program loads");
             let mut switch = Switch::new(&program, SwitchConfig::default());
             while !stopped.load(Ordering::Acquire) {
-                if queue.drain(&mut switch) == 0 {
+                if queue.drain(&mut switch, time.load(Ordering::Acquire)) == 0 {
                     std::thread::park();
                 }
             }
         });
         let handle = taken.recv().expect("the thread gives its handle");
-        Self { handle, called, stop, thread: Some(thread) }
+        Self { handle, called, clock, stop, thread: Some(thread) }
     }
 
     /// Keeps the switch busy until what this returns is dropped.
@@ -146,8 +150,14 @@ impl Owner {
         self.handle.call(process).await.expect("the switch runs")
     }
 
+    /// Lets time pass without anybody noticing.
+    pub fn set_clock(&self, now_ns: u64) {
+        self.clock.store(now_ns, Ordering::Release);
+    }
+
     /// Lets time pass.
     pub async fn advance(&self, now_ns: u64) {
+        self.set_clock(now_ns);
         let tick = move |switch: &mut Switch| {
             switch.fire_timers(now_ns, &mut FramePool::with_frames(1), &mut Vec::new());
         };

@@ -115,9 +115,15 @@ impl Switch {
         &self.config
     }
 
-    /// The time of the newest packet or timer, in nanoseconds of the caller's clock.
+    /// The newest time that the switch was told, in nanoseconds of the caller's clock.
     pub fn now_ns(&self) -> u64 {
         self.core.now_ns
+    }
+
+    /// Tells the switch the time. Packets and timers do, and so does [`ControlQueue::drain`](crate::ControlQueue::drain); whoever
+    /// changes or reads entries in another way calls this before it. Otherwise their idle times count from an earlier packet.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.core.now_ns = self.core.now_ns.max(now_ns);
     }
 
     /// Puts another program in place. All state starts as the new program says; timers, statistics and the
@@ -235,6 +241,7 @@ impl Switch {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) -> usize {
+        self.advance(now_ns);
         for n in 0..max_packets {
             if let Some(again) = self.again_queue.pop_front() {
                 let left = out.len();

@@ -193,6 +193,7 @@ impl Switch {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) -> usize {
+        self.advance(now_ns);
         let mut made = 0;
         for i in 0..self.timers.timers.len() {
             let Some(Some(t)) = self.timers.timers.get_mut(i) else { continue };

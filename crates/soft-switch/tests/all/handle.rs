@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::Bench;
+use zsr_link::Node;
 use zsr_soft_switch::*;
+use zsr_wire::frame::Frame;
 
 #[test]
 fn calls_run_on_the_owner_in_order() {
@@ -14,13 +16,101 @@ fn calls_run_on_the_owner_in_order() {
     let (handle, queue) = control_queue(move || {
         count.fetch_add(1, Ordering::SeqCst);
     });
-    assert_eq!(queue.drain(&mut b.switch), 0);
+    assert_eq!(queue.drain(&mut b.switch, 0), 0);
     let first = handle.call(|s| s.multicast_group_insert(1, vec![]));
     let second = handle.call(|s| s.multicast_group_insert(1, vec![]));
-    assert_eq!(queue.drain(&mut b.switch), 2);
+    assert_eq!(queue.drain(&mut b.switch, 0), 2);
     assert_eq!(first.wait(), Ok(Ok(())));
     assert_eq!(second.wait(), Ok(Err(ControlError::Duplicate { kind: "multicast group" })));
     assert_eq!(woken.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn calls_that_come_meanwhile_wait_for_the_next_time() {
+    let mut b = Bench::new("tables");
+    let (handle, queue) = control_queue(|| ());
+    let again = handle.clone();
+    let times = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (first, second) = (times.clone(), times.clone());
+    handle.call(move |s| {
+        first.lock().unwrap().push(s.now_ns());
+        again.call(move |s| second.lock().unwrap().push(s.now_ns()));
+    });
+    assert_eq!((queue.drain(&mut b.switch, 5), queue.drain(&mut b.switch, 9)), (1, 1));
+    assert_eq!(*times.lock().unwrap(), [5, 9]);
+    handle.call(|_| ());
+    queue.drain(&mut b.switch, 7);
+    assert_eq!(b.switch.now_ns(), 9, "time does not go back");
+}
+
+const MS: u64 = 1_000_000;
+
+/// What restarts an entry's idle time.
+#[derive(Clone, Copy, Debug)]
+enum Touch {
+    Insert,
+    Modify,
+    Hit,
+}
+
+/// When an entry of `tables` that times out after 1.5 s is told to be idle, if it is last touched 4 s after the switch began; `busy`
+/// says that other packets come all the time. Checks what is read of it a second later, too.
+fn told(touch: Touch, busy: bool) -> u64 {
+    let mut b = Bench::new("tables");
+    let told = b.switch.notifications(16);
+    let table = b.switch.info().table("I.t_exact").unwrap();
+    let action = b.switch.info().table_action(table, "I.set_exact").unwrap();
+    let exact = |v: u8| MatchField::Exact(vec![v]);
+    let entry = TableEntry {
+        key: vec![exact(1), exact(1)],
+        priority: 0,
+        action: EntryAction::Call(ActionCall { action, params: vec![vec![1]] }),
+        idle_timeout_ns: 1500 * MS,
+        metadata: Vec::new(),
+    };
+    let (handle, queue) = control_queue(|| ());
+    let mut node = SwitchNode::new(b.switch, queue);
+    let (mut out, mut since) = (Vec::new(), None);
+    for now in (0..10_000).map(|ms| ms * MS) {
+        let (start, touched) = (entry.clone(), entry.clone());
+        match (touch, now / MS) {
+            (Touch::Insert, 4000) | (Touch::Modify | Touch::Hit, 3000) => {
+                drop(handle.call(move |s| s.table_insert(table, start).unwrap()))
+            }
+            (Touch::Modify, 4000) => drop(handle.call(move |s| s.table_modify(table, touched).unwrap())),
+            (_, 5000) => {
+                let idle = move |s: &mut Switch| s.entry_idle_ns(table, &touched.key, 0, s.now_ns()).unwrap();
+                since = Some(handle.call(idle));
+            }
+            _ => {}
+        }
+        let hit = matches!((touch, now / MS), (Touch::Hit, 4000));
+        if hit || busy && (now / MS).is_multiple_of(7) {
+            // The two keys, with 16 bits of another between them.
+            let mut bytes = [0; 23];
+            (bytes[3], bytes[6]) = (u8::from(hit), u8::from(hit));
+            node.handle(now, 1, Frame::copy_from(&bytes).unwrap(), &mut b.pool, &mut out);
+        }
+        node.work(now, &mut b.pool, &mut out);
+        out.drain(..).for_each(|(_, frame)| b.pool.put(frame));
+        if let Ok(Notification::IdleTimeout { entries, timestamp_ns, .. }) = told.try_recv() {
+            assert_eq!((entries, timestamp_ns), (vec![entry], now));
+            assert_eq!(since.expect("it was asked before").wait(), Ok(1000 * MS));
+            return now;
+        }
+    }
+    panic!("{touch:?}: it is not told");
+}
+
+#[test]
+fn idle_entries_are_told_in_time_with_and_without_packets() {
+    let sweep = SwitchConfig::default().idle_sweep_ns;
+    for touch in [Touch::Insert, Touch::Modify, Touch::Hit] {
+        for busy in [false, true] {
+            let late = told(touch, busy).checked_sub(5500 * MS);
+            assert!(late.is_some_and(|late| late <= sweep), "{touch:?}, busy: {busy}: {late:?}");
+        }
+    }
 }
 
 #[test]
@@ -42,7 +132,7 @@ fn blocking_calls_meet_a_polling_owner() {
         .collect();
     let mut served = 0;
     while served < 200 {
-        served += queue.drain(&mut b.switch);
+        served += queue.drain(&mut b.switch, 0);
         std::thread::yield_now();
     }
     callers.into_iter().for_each(|c| c.join().unwrap());
