@@ -67,7 +67,9 @@ async fn soft(
     let waker = Waker::new()?;
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
-    let mut node = PortLoop::new(SwitchNode::new(switch, control), &waker, LoopConfig::default())?;
+    let mut node = SwitchNode::new(switch, control);
+    node.on_failed_assert(|failed| eprintln!("the program: {failed}"));
+    let mut node = PortLoop::new(node, &waker, LoopConfig::default())?;
     let (links, captures) = open_links(place, topology)?;
     node.on_trouble(captures.troubles().teller());
     for (port, link) in links {

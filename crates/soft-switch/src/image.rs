@@ -112,6 +112,7 @@ pub(crate) struct Image {
     pub stacks: Vec<StackPlan>,
     pub union_stacks: Vec<UnionStackPlan>,
     pub calcs: Vec<CalcPlan>,
+    pub asserts: Vec<AssertSite>,
     pub actions: Vec<ActionPlan>,
     pub tables: Vec<TableDef>,
     /// Whether entries of any table can have an idle timeout: switches ask that in each of their rounds.
@@ -149,6 +150,13 @@ impl Image {
     pub(crate) fn const_value(&self, r: R) -> Option<u64> {
         self.consts.get((r as usize).checked_sub(self.first_const)?).copied()
     }
+}
+
+/// An `assert` or `assume`: as the program has it, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct AssertSite {
+    pub text: String,
+    pub place: String,
 }
 
 /// Code and parameters of an action.

@@ -43,5 +43,6 @@ pub use info::*;
 pub use node::SwitchNode;
 pub use program::Program;
 pub use switch::{
-    Numbers, PortStats, Recirculation, Rest, Stats, Switch, SwitchConfig, TimerId, TimerPort, TimerShare,
+    AssertReport, FailedAssert, Numbers, PortStats, Recirculation, Rest, Stats, Switch, SwitchConfig,
+    TimerId, TimerPort, TimerShare,
 };

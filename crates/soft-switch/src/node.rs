@@ -4,10 +4,13 @@ use zsr_link::Node;
 use zsr_wire::{Frame, FramePool};
 
 use crate::handle::ControlQueue;
-use crate::switch::{Switch, TimerShare};
+use crate::switch::{AssertReport, Switch, TimerShare};
 
 /// Packets that wait for another pass, or came as packet-outs, and are run per round.
 const BURST: usize = 64;
+
+/// Hears of assertions that do not hold.
+type Tell = Box<dyn FnMut(&AssertReport) + Send>;
 
 /// A switch and the requests of its control plane, to be driven over links: make the queue with a waker's
 /// [`wake`](zsr_link::Waker::wake), and the loop with the same waker.
@@ -17,6 +20,7 @@ pub struct SwitchNode {
     /// What other threads ask of it.
     pub control: ControlQueue,
     timers: TimerShare,
+    tell_failed: Option<Tell>,
     /// Whether frames came since the last round.
     came: bool,
 }
@@ -24,7 +28,12 @@ pub struct SwitchNode {
 impl SwitchNode {
     /// `switch`, asked by `control`.
     pub fn new(switch: Switch, control: ControlQueue) -> Self {
-        SwitchNode { switch, control, timers: TimerShare::default(), came: false }
+        SwitchNode { switch, control, timers: TimerShare::default(), tell_failed: None, came: false }
+    }
+
+    /// Has `tell` called for each assertion of the program that does not hold, once a second at most.
+    pub fn on_failed_assert(&mut self, tell: impl FnMut(&AssertReport) + Send + 'static) {
+        self.tell_failed = Some(Box::new(tell));
     }
 }
 
@@ -48,6 +57,9 @@ impl Node for SwitchNode {
         if self.switch.has_pending() {
             done += self.switch.run_pending(now_ns, BURST, pool, out);
         }
+        if let Some(tell) = &mut self.tell_failed {
+            self.switch.failed_asserts(now_ns).iter().for_each(tell);
+        }
         done
     }
 
@@ -56,6 +68,10 @@ impl Node for SwitchNode {
     }
 
     fn next_due(&self) -> Option<u64> {
-        if self.switch.has_pending() { Some(0) } else { self.timers.next(&self.switch) }
+        if self.switch.has_pending() {
+            return Some(0);
+        }
+        let told = self.switch.next_assert_report().filter(|_| self.tell_failed.is_some());
+        [self.timers.next(&self.switch), told].into_iter().flatten().min()
     }
 }

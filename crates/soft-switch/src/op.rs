@@ -431,7 +431,10 @@ pub(crate) enum Op {
     },
     /// `egress_spec` to the drop port, `mcast_grp` to 0.
     Drop,
-    AssertFailed,
+    /// `assert` or `assume` number `site` does not hold.
+    AssertFailed {
+        site: u32,
+    },
 
     Apply {
         t: u16,

@@ -273,6 +273,7 @@ pub(crate) fn load(text: &str) -> Result<Image> {
         first_const: layout.phv_slots,
         consts: std::mem::take(&mut asm.consts),
         code: std::mem::take(&mut asm.code),
+        asserts: std::mem::take(&mut asm.asserts),
         pairs,
         headers: (0..layout.headers.len()).map(|h| HeaderPlan::new(&layout, h)).collect(),
         stacks: layout.stacks.iter().map(stack).collect(),

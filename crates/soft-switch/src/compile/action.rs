@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::asm::Label;
 use super::expr::{Cx, mask};
+use crate::image::AssertSite;
 use crate::load::big::Big;
 use crate::load::expr::{Any, Bin, Expr, HeaderExpr, Test};
 use crate::load::layout::FieldRef;
@@ -220,12 +221,27 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
             };
             let good = cx.asm.label();
             cx.branch(&test, good, true)?;
-            cx.asm.emit(Op::AssertFailed);
+            let site = cx.asm.asserts.len() as u32;
+            cx.asm.asserts.push(assert_site(op, p));
+            cx.asm.emit(Op::AssertFailed { site });
             cx.asm.bind(good);
             Ok(())
         }
         _ => stateful(cx, names, p, op, params),
     }
+}
+
+/// Where an `assert` or `assume` stands.
+fn assert_site(op: &str, p: &Node) -> AssertSite {
+    let source = p.opt("source_info");
+    let text = |key: &str| source.as_ref()?.opt(key)?.str().ok();
+    let number = |key: &str| source.as_ref()?.opt(key)?.int().ok();
+    let place = match (text("filename"), number("line"), number("column")) {
+        (Some(file), Some(line), Some(column)) => format!("{file}:{line}:{column}"),
+        (Some(file), Some(line), None) => format!("{file}:{line}"),
+        _ => p.place(),
+    };
+    AssertSite { text: text("source_fragment").unwrap_or(op).trim_end_matches(';').to_string(), place }
 }
 
 /// Primitives that touch state beyond the packet's headers.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::LoadError;
+use crate::image::AssertSite;
 use crate::load::node::Result;
 use crate::op::{Cmp, Op, Pc, R};
 
@@ -20,6 +21,7 @@ pub(crate) struct Asm {
     /// Per label: whether its address is used other than by jumps.
     pinned: Vec<bool>,
     pub consts: Vec<u64>,
+    pub asserts: Vec<AssertSite>,
     first_const: usize,
     singles: HashMap<u64, R>,
     wides: HashMap<Vec<u64>, R>,
@@ -36,6 +38,7 @@ impl Asm {
             labels: Vec::new(),
             pinned: Vec::new(),
             consts: Vec::new(),
+            asserts: Vec::new(),
             first_const,
             singles: HashMap::new(),
             wides: HashMap::new(),

@@ -185,7 +185,7 @@ impl Op {
             | Op::Resubmit { .. }
             | Op::Recirculate { .. }
             | Op::Truncate { .. }
-            | Op::AssertFailed
+            | Op::AssertFailed { .. }
             | Op::Exit
             | Op::End
             | Op::Ret

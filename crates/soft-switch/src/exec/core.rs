@@ -13,7 +13,7 @@ use crate::op::Pc;
 use crate::profile::Profile;
 use crate::table::{Arena, Hot, NO_ACTION, Table};
 
-/// Why the parser ended early.
+/// Why the parser ended early. A control ends so only with the packet: [`Core::condemned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// With a parser error.
@@ -133,6 +133,12 @@ pub(crate) struct Core {
     pub loops: u32,
 
     pub assert_failures: u64,
+    /// The same by assertion.
+    pub assert_counts: Vec<u64>,
+    /// Whether a packet is dropped for which one does not hold.
+    pub assert_drops: bool,
+    /// Whether that became of the packet at hand.
+    pub condemned: bool,
     pub loop_limit_hits: u64,
     pub bad_indices: u64,
 }
@@ -213,6 +219,9 @@ impl Core {
             truncate: usize::MAX,
             loops: 0,
             assert_failures: 0,
+            assert_counts: vec![0; image.asserts.len()],
+            assert_drops: false,
+            condemned: false,
             loop_limit_hits: 0,
             bad_indices: 0,
         }

@@ -160,7 +160,9 @@ impl Core {
         }
         // Neither can fail as a parser does.
         let _ = self.interpret(image, image.update, frame.bytes());
-        let _ = self.interpret(image, image.deparse, frame.bytes());
+        if self.interpret(image, image.deparse, frame.bytes()).is_err() {
+            return false;
+        }
         let valid = |h: &&u16| self.slots[image.headers[**h as usize].base as usize] != 0;
         let order = image.deparse_order.iter().filter(valid).map(|h| &image.headers[*h as usize]);
         let size = order.clone().map(|plan| plan.size(&self.slots)).sum();

@@ -316,7 +316,16 @@ impl Core {
                     self.slots[g as usize] = 0;
                 }
             }
-            Op::AssertFailed => self.assert_failures += 1,
+            Op::AssertFailed { site } => {
+                self.assert_failures += 1;
+                if let Some(count) = self.assert_counts.get_mut(site as usize) {
+                    *count += 1;
+                }
+                if self.assert_drops {
+                    self.condemned = true;
+                    return Err(Stop::Error(0));
+                }
+            }
 
             Op::Exit => self.exit = true,
             Op::Guard => {

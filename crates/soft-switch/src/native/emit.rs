@@ -489,6 +489,7 @@ impl<'a> Emitter<'a> {
                 | Op::Lookahead { .. }
                 | Op::Advance { .. }
                 | Op::ParseError { .. }
+                | Op::AssertFailed { .. }
         );
         if may_stop {
             let stop = *self.stopped.get_or_insert_with(|| self.b.create_block());

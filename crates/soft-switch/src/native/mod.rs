@@ -140,7 +140,7 @@ impl Native {
         let env = Env::new(core, image, frame.bytes());
         // SAFETY: as in `run`.
         let size = unsafe { (self.size)(core, &env) } as usize;
-        if !room(frame, core.cursor, size) {
+        if core.condemned || !room(frame, core.cursor, size) {
             return false;
         }
         let out = &mut frame.bytes_mut()[..size];

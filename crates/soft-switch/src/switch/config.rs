@@ -1,5 +1,7 @@
 //! What can be set when a switch is made.
 
+use super::FailedAssert;
+
 /// What becomes of packets that a program resubmits or recirculates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recirculation {
@@ -42,6 +44,8 @@ pub struct SwitchConfig {
     pub packet_out_queue: usize,
     /// How often idle entries are looked for, in nanoseconds.
     pub idle_sweep_ns: u64,
+    /// What becomes of packets for which an `assert` or `assume` does not hold.
+    pub failed_assert: FailedAssert,
     /// Interpret the program even if there is machine code for it: much slower, and otherwise the same.
     pub interpret: bool,
 }
@@ -61,6 +65,7 @@ impl Default for SwitchConfig {
             loop_limit: 65536,
             packet_out_queue: 1024,
             idle_sweep_ns: 100_000_000,
+            failed_assert: FailedAssert::Count,
             interpret: false,
         }
     }

@@ -1,5 +1,6 @@
 //! The switch: v1model as bmv2's `simple_switch` runs it. Frames and a time in, frames and notifications out.
 
+mod asserts;
 mod config;
 mod digest;
 mod packet;
@@ -8,6 +9,7 @@ mod share;
 mod stats;
 mod timer;
 
+pub use asserts::{AssertReport, FailedAssert};
 pub use config::{Recirculation, SwitchConfig};
 pub use share::TimerShare;
 pub use stats::{PortStats, Stats};
@@ -55,6 +57,7 @@ pub struct Switch {
     /// How often somebody has changed something.
     changes: u64,
     stats: stats::AllStats,
+    told: asserts::Told,
     allowed: Option<Box<[bool]>>,
 }
 
@@ -72,6 +75,7 @@ impl Switch {
         let mut core =
             Core::new(image, config.seed, u64::from(config.drop_port), config.loop_limit, &config.pipes);
         core.native = !config.interpret;
+        core.assert_drops = config.failed_assert == FailedAssert::Drop;
         let mut s = Switch {
             core,
             replication: replication::Replication::default(),
@@ -92,6 +96,7 @@ impl Switch {
             quiet_since: 0,
             changes: 0,
             stats: stats::AllStats::default(),
+            told: asserts::Told::default(),
             allowed,
             program: program.clone(),
             config,

@@ -182,6 +182,9 @@ impl Switch {
     fn ingress(&mut self, port: u16, frame: Frame, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) {
         self.passes += 1;
         let error = self.parse(&frame);
+        if self.core.condemned {
+            return self.drop_condemned(port, frame, pool);
+        }
         let ingress_size = self.core.packet_length;
         let Switch { program, core, stats, .. } = self;
         let image = &program.image;
@@ -200,7 +203,10 @@ impl Switch {
         core.loops = 0;
         core.clone = None;
         (core.digest, core.resubmit, core.recirculate) = (0, 0, 0);
-        let _ = core.run(image, Entry::Ingress, frame.bytes());
+        if core.run(image, Entry::Ingress, frame.bytes()).is_err() {
+            return self.drop_condemned(port, frame, pool);
+        }
+        let core = &mut self.core;
         core.exit = false;
 
         let resubmit = core.resubmit;
@@ -298,6 +304,16 @@ impl Switch {
         });
     }
 
+    /// An assertion does not hold for it: it ends here, with what it has asked for.
+    #[cold]
+    fn drop_condemned(&mut self, port: u16, frame: Frame, pool: &mut FramePool) {
+        self.core.condemned = false;
+        self.core.exit = false;
+        self.stats.all.assert_drops += 1;
+        self.stats.at(port).drops += 1;
+        pool.put(frame);
+    }
+
     fn enqueue_again(&mut self, again: Again, pool: &mut FramePool) {
         self.wanted += 1;
         if let Recirculation::Queued { capacity } = self.config.recirculation
@@ -364,11 +380,16 @@ impl Switch {
         self.core.packet_length = ingress_size;
         self.core.truncate = usize::MAX;
         self.parse(frame);
+        let condemned = std::mem::take(&mut self.core.condemned);
         self.restore(list, &values);
         self.spare_values.push(values);
         self.core.slots[self.program.image.standard.instance_type as usize] = instance::INGRESS_CLONE;
-        let copy = Self::copy_frame(frame, pool);
-        self.enqueue(Copies::Session(slot), port, copy, pool);
+        if condemned {
+            self.stats.all.assert_drops += 1;
+        } else {
+            let copy = Self::copy_frame(frame, pool);
+            self.enqueue(Copies::Session(slot), port, copy, pool);
+        }
 
         self.core.slots[..n].copy_from_slice(&saved);
         self.spare_slots.push(saved);
@@ -466,7 +487,10 @@ impl Switch {
         core.exit = false;
         core.loops = 0;
         core.clone = None;
-        let _ = core.run(image, Entry::Egress, frame.bytes());
+        if core.run(image, Entry::Egress, frame.bytes()).is_err() {
+            return self.drop_condemned(port, frame, pool);
+        }
+        let core = &mut self.core;
         core.exit = false;
         let recirculate = core.recirculate;
         if let Some((session, list)) = core.clone.take() {
@@ -534,7 +558,11 @@ impl Switch {
             fits
         };
         if !core.deparse(&program.image, &mut frame, room) {
-            stats.all.oversize_drops += 1;
+            if std::mem::take(&mut core.condemned) {
+                stats.all.assert_drops += 1;
+            } else {
+                stats.all.oversize_drops += 1;
+            }
             pool.put(frame);
             return None;
         }

@@ -45,8 +45,10 @@ pub struct Stats {
     pub digest_samples: u64,
     /// Digest samples dropped: the digest is not configured, or too many wait.
     pub digest_drops: u64,
-    /// `assert` or `assume` that did not hold (bmv2 would abort).
+    /// `assert` or `assume` that did not hold since the program was put in place (bmv2 would abort).
     pub assert_failures: u64,
+    /// Packets dropped for that: see [`FailedAssert::Drop`](crate::FailedAssert::Drop).
+    pub assert_drops: u64,
     /// Loops cut short by the loop limit.
     pub loop_limit_hits: u64,
     /// Accesses beyond the end of a register, counter or meter; they have no effect.

@@ -3,7 +3,9 @@
 
 use crate::support::Bench;
 use serde_json::{Value, json};
+use zsr_link::Node;
 use zsr_soft_switch::*;
+use zsr_wire::frame::{Frame, FramePool};
 
 const RESULT: usize = 16 + 16 + 4 + 2 + 2 + 1 + 8 + 4;
 
@@ -228,6 +230,100 @@ fn a_select_by_the_index_of_the_last_element() {
     );
     let Err(LoadError::Unsupported { what, .. }) = program("size_stack") else { panic!("refused") };
     assert!(what.contains("lastIndex"), "{what}");
+}
+
+/// An assertion that holds unless the packet's second byte is 7, in the form that p4c writes.
+fn assertion() -> Value {
+    let seven = json!({"type": "hexstr", "value": "0x07"});
+    let test = json!({"op": "!=", "left": field("first", "count"), "right": seven});
+    let mut assert = primitive("assert", [json!({"type": "expression", "value": test})]);
+    assert["source_info"] =
+        json!({"filename": "x.p4", "line": 7, "column": 4, "source_fragment": "assert(h.first.count != 7)"});
+    assert
+}
+
+/// Each part of a program that can have one.
+fn with_assertion(part: &str) -> Program {
+    edited(|p| match part {
+        "parser" => {
+            let states = list(&mut p["parsers"][0], "parse_states");
+            let state = states.iter_mut().find(|s| s["name"] == "start").unwrap();
+            list(state, "parser_ops").push(json!({"op": "primitive", "parameters": [assertion()]}));
+        }
+        "ingress" => first_action(p).push(assertion()),
+        "egress" => {
+            list(p, "actions")
+                .push(json!({"name": "tell", "id": 90, "runtime_data": [], "primitives": [assertion()]}));
+            let mut table = p["pipelines"][0]["tables"][0].clone();
+            (table["name"], table["id"]) = (json!("tbl_tell"), json!(90));
+            (table["action_ids"], table["actions"]) = (json!([90]), json!(["tell"]));
+            (table["next_tables"], table["base_default_next"]) = (json!({"tell": null}), Value::Null);
+            table["default_entry"]["action_id"] = json!(90);
+            p["pipelines"][1]["init_table"] = json!("tbl_tell");
+            p["pipelines"][1]["tables"] = json!([table]);
+        }
+        _ => p["deparsers"][0]["primitives"] = json!([assertion()]),
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_failed_assertion_is_told_and_drops_the_packet_if_asked() {
+    const SECOND: u64 = 1_000_000_000;
+    let (good, bad) = ([0, 1, 0, 0, 9], [0, 7, 0, 0, 9]);
+    for part in ["parser", "ingress", "egress", "deparser"] {
+        let program = with_assertion(part);
+        program.is_native();
+        for interpret in [false, true] {
+            for failed_assert in [FailedAssert::Count, FailedAssert::Drop] {
+                let config = SwitchConfig { interpret, failed_assert, ..SwitchConfig::default() };
+                let mut b = Bench::of(&program, config);
+                let what = format!("{part}, {failed_assert:?}, interpreted: {interpret}");
+                let leaves = |b: &mut Bench, bytes: &[u8]| {
+                    let out = b.send(1, bytes);
+                    assert!(out.iter().all(|(_, left)| left == bytes), "{what}");
+                    out.len()
+                };
+                let gone = usize::from(failed_assert == FailedAssert::Count);
+                assert_eq!((leaves(&mut b, &good), leaves(&mut b, &bad)), (1, gone), "{what}");
+                assert_eq!((leaves(&mut b, &bad), leaves(&mut b, &good)), (gone, 1), "{what}");
+                let told = b.switch.failed_asserts(SECOND);
+                let words = "x.p4:7:4: assert(h.first.count != 7) does not hold (2 more, 2 in all)";
+                assert_eq!(told.iter().map(ToString::to_string).collect::<Vec<_>>(), [words], "{what}");
+                (0..1000).for_each(|_| drop(leaves(&mut b, &bad)));
+                assert!(b.switch.failed_asserts(2 * SECOND - 1).is_empty(), "{what}: once a second");
+                assert_eq!(b.switch.next_assert_report(), Some(2 * SECOND));
+                let told = b.switch.failed_asserts(2 * SECOND);
+                assert_eq!((told.len(), told[0].times, told[0].total), (1, 1000, 1002), "{what}");
+                assert_eq!(
+                    (b.switch.next_assert_report(), b.switch.failed_asserts(9 * SECOND)),
+                    (None, vec![])
+                );
+                let drops = 1002 * u64::from(failed_assert == FailedAssert::Drop);
+                assert_eq!((b.switch.stats().assert_failures, b.switch.stats().assert_drops), (1002, drops));
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_drives_the_switch_hears_of_failed_assertions() {
+    let (told, hears) = std::sync::mpsc::channel();
+    let (_, queue) = control_queue(|| ());
+    let switch = Switch::new(&with_assertion("ingress"), SwitchConfig::default());
+    let (mut node, mut pool, mut out) = (SwitchNode::new(switch, queue), FramePool::default(), Vec::new());
+    node.on_failed_assert(move |failed| told.send((failed.place.clone(), failed.times)).unwrap());
+    let mut fail = |node: &mut SwitchNode, now| {
+        node.handle(now, 1, Frame::copy_from(&[0, 7, 0, 0]).unwrap(), &mut pool, &mut out);
+        node.work(now, &mut pool, &mut out);
+    };
+    fail(&mut node, 1);
+    fail(&mut node, 2);
+    assert_eq!(hears.try_iter().collect::<Vec<_>>(), [("x.p4:7:4".to_string(), 1)]);
+    assert_eq!(node.next_due(), Some(1_000_000_001), "the rest is not forgotten");
+    fail(&mut node, 1_000_000_001);
+    assert_eq!(hears.try_iter().collect::<Vec<_>>(), [("x.p4:7:4".to_string(), 2)]);
+    assert_eq!(node.next_due(), None);
 }
 
 #[test]
