@@ -7,13 +7,22 @@ use p4runtime_proto::p4::v1::table_action::Type;
 use super::ports;
 use super::refusal::{Outcome, Refusal};
 use super::schema::{GroupSize, Profile, Schema, Scope, Table};
+use super::updates::no_object;
 use zsr_soft_switch::ActionId;
 use zsr_soft_switch::{ActionCall, EntryAction, WeightedCall};
 
 impl Schema {
+    /// An action that an object can't have, because of the object or because there is none.
+    pub fn no_action(&self, id: u32) -> Refusal {
+        match self.actions.get(&id) {
+            Some(action) => Refusal::invalid(format!("action '{}' is none that it can have", action.name)),
+            None => no_object("action", id),
+        }
+    }
+
     /// An action with its parameters, as the copy `engine`.
     fn read_params(&self, given: &pb::Action, engine: ActionId) -> Outcome<ActionCall> {
-        let action = self.actions.get(&given.action_id).ok_or_else(|| no_action(given.action_id))?;
+        let action = self.actions.get(&given.action_id).ok_or_else(|| self.no_action(given.action_id))?;
         let extra = given.params.iter().find(|p| !action.params.iter().any(|param| param.id == p.param_id));
         if let Some(extra) = extra {
             return Err(Refusal::invalid(format!(
@@ -35,9 +44,7 @@ impl Schema {
 
     /// The action of an entry or default entry of a table.
     pub fn read_table_action(&self, table: &Table, given: &pb::Action, default: bool) -> Outcome<ActionCall> {
-        let of = table.actions.get(&given.action_id).ok_or_else(|| {
-            no_action(given.action_id).at(format_args!("table '{}' can't have it", table.name))
-        })?;
+        let of = table.actions.get(&given.action_id).ok_or_else(|| self.no_action(given.action_id))?;
         let allowed = match of.scope {
             Scope::Both => true,
             Scope::EntryOnly => !default,
@@ -47,19 +54,14 @@ impl Schema {
         if !allowed {
             let name = self.actions.get(&given.action_id).map_or("", |action| &action.name);
             let use_as = if default { "the default action" } else { "an entry's action" };
-            return Err(Refusal::denied(format!(
-                "action '{name}' can't be {use_as} of table '{}'",
-                table.name
-            )));
+            return Err(Refusal::denied(format!("action '{name}' can't be {use_as} there")));
         }
         self.read_params(given, of.engine)
     }
 
     /// The action of a member.
     pub fn read_member_action(&self, profile: &Profile, given: &pb::Action) -> Outcome<ActionCall> {
-        let engine = profile.actions.get(&given.action_id).ok_or_else(|| {
-            no_action(given.action_id).at(format_args!("action profile '{}' can't have it", profile.name))
-        })?;
+        let engine = profile.actions.get(&given.action_id).ok_or_else(|| self.no_action(given.action_id))?;
         self.read_params(given, *engine)
     }
 
@@ -87,12 +89,11 @@ impl Schema {
                 Ok(EntryAction::Set(self.read_set(table, profile, set)?))
             }
             (None, _) => Err(Refusal::invalid("the action is empty")),
-            (Some(_), None) => Err(Refusal::invalid(format!("table '{}' takes actions only", table.name))),
-            (Some(_), Some(profile)) if profile.selector => Err(Refusal::invalid(format!(
-                "table '{}' takes members, groups and action sets only",
-                table.name
-            ))),
-            (Some(_), Some(_)) => Err(Refusal::invalid(format!("table '{}' takes members only", table.name))),
+            (Some(_), None) => Err(Refusal::invalid("it takes actions only")),
+            (Some(_), Some(profile)) if profile.selector => {
+                Err(Refusal::invalid("it takes members, groups and action sets only"))
+            }
+            (Some(_), Some(_)) => Err(Refusal::invalid("it takes members only")),
         }
     }
 
@@ -178,7 +179,7 @@ impl Profile {
     ) -> Outcome<()> {
         for weight in weights {
             if self.weights_disallowed && *weight != 0 {
-                return Err(Refusal::invalid(format!("action profile '{}' takes no weights", self.name)));
+                return Err(Refusal::invalid("it takes no weights"));
             }
             if !self.weights_disallowed && *weight < 1 {
                 return Err(Refusal::invalid(format!("weight {weight} is not above 0")));
@@ -201,8 +202,4 @@ impl Profile {
         }
         Ok(())
     }
-}
-
-fn no_action(id: u32) -> Refusal {
-    Refusal::invalid(format!("no such action: {id}"))
 }

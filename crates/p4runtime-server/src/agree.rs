@@ -407,7 +407,7 @@ impl<'a> Builder<'a> {
                 ));
             }
             self.schema.by_engine.digests.insert(engine, id);
-            self.schema.digests.insert(id, Digest { engine, data });
+            self.schema.digests.insert(id, Digest { name: name.to_owned(), engine, data });
         }
         Ok(())
     }

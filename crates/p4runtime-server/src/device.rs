@@ -87,8 +87,9 @@ impl Device {
         };
         let reader = Reader { schema: &pipeline.schema, cpu_port: self.config.cpu_port };
         let batch: Vec<_> = request.updates.iter().map(|update| reader.read(update)).collect();
-        let outcomes =
+        let mut outcomes =
             pipeline.call(move |switch, extras| apply_batch(switch, extras, batch, all_or_nothing)).await?;
+        reader.name(&request.updates, &mut outcomes);
         batch_status("write", &outcomes)
     }
 
@@ -108,6 +109,7 @@ impl Device {
         let (mut responses, mut response, mut bytes) = (Vec::new(), pb::ReadResponse::default(), 0);
         for one in &request.entities {
             let entities = reads::read(&pipeline, one).await;
+            let entities = entities.map_err(|refusal| refusal.at_some(pipeline.schema.place(Some(one))));
             outcomes.push(entities.as_ref().map(|_| ()).map_err(Refusal::clone));
             for entity in entities.unwrap_or_default() {
                 bytes += prost::Message::encoded_len(&entity);

@@ -93,7 +93,7 @@ impl Pipeline {
         no_cell_of_all(filter.counter_id, filter.index.is_some(), "an index")?;
         let mut entities = Vec::new();
         for (id, of) in select(&self.schema.counters, filter.counter_id, "counter")? {
-            let (counter, cell) = (of.engine, read_index(filter.index.as_ref(), of.size, &of.name)?);
+            let (counter, cell) = (of.engine, read_index(filter.index.as_ref(), of.size)?);
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
@@ -116,7 +116,7 @@ impl Pipeline {
         no_colors(filter.counter_data.as_ref())?;
         let mut entities = Vec::new();
         for (id, of) in select(&self.schema.meters, filter.meter_id, "meter")? {
-            let (meter, cell) = (of.engine, read_index(filter.index.as_ref(), of.size, &of.name)?);
+            let (meter, cell) = (of.engine, read_index(filter.index.as_ref(), of.size)?);
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
@@ -141,7 +141,7 @@ impl Pipeline {
         no_cell_of_all(filter.register_id, filter.index.is_some(), "an index")?;
         let mut entities = Vec::new();
         for (id, of) in select(&self.schema.registers, filter.register_id, "register")? {
-            let (register, cell) = (of.engine, read_index(filter.index.as_ref(), of.size, &of.name)?);
+            let (register, cell) = (of.engine, read_index(filter.index.as_ref(), of.size)?);
             for step in steps(cell, of.size) {
                 let cells = step.clone();
                 let values = self.call(move |switch, _| {
@@ -186,7 +186,7 @@ impl Pipeline {
         for (id, of) in select(&self.schema.profiles, profile_id, "action profile")? {
             if !of.selector {
                 if profile_id != 0 {
-                    return Err(Refusal::invalid(format!("action profile '{}' has no selector", of.name)));
+                    return Err(Refusal::invalid("it has no selector"));
                 }
                 continue;
             }

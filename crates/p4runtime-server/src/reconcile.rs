@@ -65,7 +65,8 @@ pub(super) async fn carry_over(from: &Pipeline, to: &Pipeline, cpu_port: u16) ->
     let reader = Reader { schema: &to.schema, cpu_port };
     for step in steps {
         let batch: Vec<_> = step.iter().map(|update| reader.read(update)).collect();
-        let outcomes = to.call(move |switch, extras| apply_batch(switch, extras, batch, false)).await?;
+        let mut outcomes = to.call(move |switch, extras| apply_batch(switch, extras, batch, false)).await?;
+        reader.name(&step, &mut outcomes);
         if let Some(refusal) = outcomes.into_iter().find_map(Result::err) {
             return Err(Refusal::invalid(format!(
                 "the new pipeline can't keep the present state: {}",

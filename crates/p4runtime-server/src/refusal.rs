@@ -49,6 +49,14 @@ impl Refusal {
         self
     }
 
+    /// [`at`](Self::at) a place that there may be.
+    pub fn at_some(self, place: Option<String>) -> Self {
+        match place {
+            Some(place) => self.at(place),
+            None => self,
+        }
+    }
+
     fn to_error(&self) -> pb::Error {
         pb::Error { canonical_code: self.code as i32, message: self.message.clone(), ..pb::Error::default() }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use p4runtime_proto::p4::config::v1 as config;
 use p4runtime_proto::p4::v1 as pb;
+use p4runtime_proto::p4::v1::entity::Entity;
 
 use super::data::DataType;
 use super::repr::Repr;
@@ -158,6 +159,7 @@ pub(super) struct ValueSet {
 /// A digest.
 #[derive(Clone, Debug)]
 pub(super) struct Digest {
+    pub name: String,
     pub engine: DigestId,
     pub data: DataType,
 }
@@ -195,6 +197,30 @@ pub(super) struct ByEngine {
 }
 
 impl Schema {
+    /// The object of P4Info that an entity belongs to, as refusals name it; none if it names none that is there.
+    pub fn place(&self, entity: Option<&pb::Entity>) -> Option<String> {
+        let table =
+            |entry: Option<&pb::TableEntry>| Some(("table", &self.tables.get(&entry?.table_id)?.name));
+        let (kind, name) = match entity?.entity.as_ref()? {
+            Entity::TableEntry(entry) => table(Some(entry))?,
+            Entity::DirectCounterEntry(entry) => table(entry.table_entry.as_ref())?,
+            Entity::DirectMeterEntry(entry) => table(entry.table_entry.as_ref())?,
+            Entity::ActionProfileMember(of) => {
+                ("action profile", &self.profiles.get(&of.action_profile_id)?.name)
+            }
+            Entity::ActionProfileGroup(of) => {
+                ("action profile", &self.profiles.get(&of.action_profile_id)?.name)
+            }
+            Entity::CounterEntry(of) => ("counter", &self.counters.get(&of.counter_id)?.name),
+            Entity::MeterEntry(of) => ("meter", &self.meters.get(&of.meter_id)?.name),
+            Entity::RegisterEntry(of) => ("register", &self.registers.get(&of.register_id)?.name),
+            Entity::ValueSetEntry(of) => ("value set", &self.value_sets.get(&of.value_set_id)?.name),
+            Entity::DigestEntry(of) => ("digest", &self.digests.get(&of.digest_id)?.name),
+            Entity::PacketReplicationEngineEntry(_) | Entity::ExternEntry(_) => return None,
+        };
+        Some(format!("{kind} '{name}'"))
+    }
+
     /// The table that the program knows by this id.
     pub fn table_of(&self, engine: TableId) -> Option<&Table> {
         self.tables.get(self.by_engine.tables.get(&engine)?)

@@ -14,6 +14,7 @@ use super::device::{Device, no_pipeline};
 use super::refusal::{Outcome, Refusal};
 use super::sessions::Session;
 use super::target::Pipeline;
+use super::updates::no_object;
 
 /// Reads a stream until its controller or the server ends it.
 pub(super) async fn serve(
@@ -115,7 +116,7 @@ async fn packet_out(device: &Device, session: &Session, packet: &pb::PacketOut) 
 async fn digest_ack(device: &Device, session: &Session, ack: pb::DigestListAck) -> Outcome<()> {
     let pipeline = check_primary(device, session, "digest acknowledgements")?;
     let of = pipeline.schema.digests.get(&ack.digest_id);
-    let digest = of.ok_or_else(|| Refusal::invalid(format!("there is no digest {}", ack.digest_id)))?.engine;
+    let digest = of.ok_or_else(|| no_object("digest", ack.digest_id))?.engine;
     // A list that is not known any more needs no acknowledgement.
     let _ = device.handle.call(move |switch| switch.ack_digest(digest, ack.list_id)).await?;
     Ok(())

@@ -63,9 +63,7 @@ impl Query {
             None => None,
             Some(Type::Action(action)) if table.profile.is_none() => {
                 let known = table.actions.get(&action.action_id);
-                let known = known
-                    .ok_or_else(|| Refusal::invalid(format!("the table has no action {}", action.action_id)));
-                let known = known?.engine;
+                let known = known.ok_or_else(|| schema.no_action(action.action_id))?.engine;
                 debug_assert!(schema.by_engine.actions.contains_key(&known));
                 Some(known)
             }
@@ -263,8 +261,7 @@ impl Pipeline {
                 check_no_filter(&filter)?;
                 filter.time_since_last_hit = filter.time_since_last_hit.filter(|_| table.idle_timeout);
             }
-            let place = |refusal: Refusal| refusal.at(format_args!("table '{}'", table.name));
-            let query = Query::new(&self.schema, table, &filter).map_err(place)?;
+            let query = Query::new(&self.schema, table, &filter)?;
             let rows = self.rows(query).await?;
             entities
                 .extend(rows.into_iter().map(|row| Entity::TableEntry(self.schema.write_row(table, row))));
@@ -285,7 +282,7 @@ impl Pipeline {
         for (id, table) in select(&self.schema.tables, filter.table_id, "table")? {
             if !has(table) {
                 if filter.table_id == id {
-                    return Err(Refusal::invalid(format!("table '{}' has no direct {what}", table.name)));
+                    return Err(Refusal::invalid(format!("it has no direct {what}")));
                 }
                 continue;
             }
@@ -293,19 +290,18 @@ impl Pipeline {
                 return Err(no_default_direct());
             }
             let mut query = Query::all(table);
-            let place = |refusal: Refusal| refusal.at(format_args!("table '{}'", table.name));
             if filter.table_id == 0 {
                 check_no_filter(filter)?;
             } else {
                 query.priority = filter.priority;
                 if !filter.r#match.is_empty() {
-                    query.key = Some(read_key(&table.fields, &filter.r#match).map_err(place)?);
+                    query.key = Some(read_key(&table.fields, &filter.r#match)?);
                 }
             }
             let named = query.key.is_some();
             let rows = self.rows(query).await?;
             if named && rows.is_empty() {
-                return Err(place(Refusal::not_found("there is no entry with this key")));
+                return Err(Refusal::not_found("there is no entry with this key"));
             }
             found.extend(rows.into_iter().map(|row| (table, row)));
         }

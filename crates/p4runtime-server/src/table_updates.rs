@@ -16,14 +16,13 @@ impl Reader<'_> {
 
     pub(super) fn table_entry(&self, verb: Verb, entry: &pb::TableEntry) -> Outcome<Op> {
         let table = self.table(entry.table_id)?;
-        let read = match read_which(table, entry)? {
+        match read_which(table, entry)? {
             _ if entry.is_const => {
                 Err(Refusal::invalid("is_const must not be set; only the program makes entries const"))
             }
             Which::Default => self.default_entry(verb, table, entry),
             Which::Entry(at) => self.match_entry(verb, table, entry, at),
-        };
-        read.map_err(|refusal| refusal.at(format_args!("table '{}'", table.name)))
+        }
     }
 
     fn match_entry(&self, verb: Verb, table: &Table, entry: &pb::TableEntry, at: EntryKey) -> Outcome<Op> {
@@ -99,7 +98,7 @@ impl Reader<'_> {
         only_modify(verb, "direct counter")?;
         let (table, at) = self.direct(entry.table_entry.as_ref())?;
         if !table.direct_counter {
-            return Err(Refusal::invalid(format!("table '{}' has no direct counter", table.name)));
+            return Err(Refusal::invalid("it has no direct counter"));
         }
         let counter = entry.data.as_ref().map(read_counter).transpose()?;
         Ok(Some(Op::Direct { table: table.engine, entry: at, counter, meter: MeterChange::Absent }))
@@ -109,7 +108,7 @@ impl Reader<'_> {
         only_modify(verb, "direct meter")?;
         let (table, at) = self.direct(entry.table_entry.as_ref())?;
         let Some(kind) = table.direct_meter else {
-            return Err(Refusal::invalid(format!("table '{}' has no direct meter", table.name)));
+            return Err(Refusal::invalid("it has no direct meter"));
         };
         no_colors(entry.counter_data.as_ref())?;
         let meter = match &entry.config {
@@ -132,25 +131,24 @@ impl Reader<'_> {
 
 /// Which entry a message names, by key and priority or as the default entry.
 pub(super) fn read_which(table: &Table, entry: &pb::TableEntry) -> Outcome<Which> {
-    let place = |refusal: Refusal| refusal.at(format_args!("table '{}'", table.name));
     if entry.is_default_action {
         if !entry.r#match.is_empty() || entry.priority != 0 {
-            return Err(place(Refusal::invalid("the default entry has no match and no priority")));
+            return Err(Refusal::invalid("the default entry has no match and no priority"));
         }
         return Ok(Which::Default);
     }
     let priority = entry.priority;
     if table.has_priority && priority < 1 {
-        return Err(place(Refusal::invalid(
+        return Err(Refusal::invalid(
             "an entry with ternary, range or optional fields needs a priority above 0",
-        )));
+        ));
     }
     if !table.has_priority && priority != 0 {
-        return Err(place(Refusal::invalid(
+        return Err(Refusal::invalid(
             "priority must be 0 in a table without ternary, range or optional fields",
-        )));
+        ));
     }
-    let key = read_key(&table.fields, &entry.r#match).map_err(place)?;
+    let key = read_key(&table.fields, &entry.r#match)?;
     Ok(Which::Entry(EntryKey { key, priority }))
 }
 

@@ -25,6 +25,17 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Says in each refusal which object it is about; no other part of a message does.
+    pub fn name(&self, updates: &[pb::Update], outcomes: &mut [Outcome<()>]) {
+        for (update, outcome) in updates.iter().zip(outcomes) {
+            if let Err(refusal) = outcome
+                && refusal.code != Code::Aborted
+            {
+                *outcome = Err(refusal.clone().at_some(self.schema.place(update.entity.as_ref())));
+            }
+        }
+    }
+
     /// One update of a Write. None for one that is legal and changes nothing.
     pub fn read(&self, update: &pb::Update) -> Outcome<Option<Op>> {
         let verb = match update.r#type() {
@@ -75,7 +86,7 @@ impl Reader<'_> {
     fn group(&self, verb: Verb, given: &pb::ActionProfileGroup) -> Outcome<Op> {
         let profile = self.profile(given.action_profile_id)?;
         if !profile.selector {
-            return Err(Refusal::invalid(format!("action profile '{}' has no selector", profile.name)));
+            return Err(Refusal::invalid("it has no selector"));
         }
         if given.group_id == 0 {
             return Err(Refusal::invalid("group_id must not be 0"));
@@ -121,7 +132,7 @@ impl Reader<'_> {
         only_modify(verb, "counter")?;
         let of = self.schema.counters.get(&entry.counter_id);
         let of = of.ok_or_else(|| no_object("counter", entry.counter_id))?;
-        let index = read_index(entry.index.as_ref(), of.size, &of.name)?;
+        let index = read_index(entry.index.as_ref(), of.size)?;
         let Some(data) = &entry.data else { return Ok(None) };
         Ok(Some(Op::Counter { counter: of.engine, index, size: of.size, value: read_counter(data)? }))
     }
@@ -130,7 +141,7 @@ impl Reader<'_> {
         only_modify(verb, "meter")?;
         let of = self.schema.meters.get(&entry.meter_id);
         let of = of.ok_or_else(|| no_object("meter", entry.meter_id))?;
-        let index = read_index(entry.index.as_ref(), of.size, &of.name)?;
+        let index = read_index(entry.index.as_ref(), of.size)?;
         no_colors(entry.counter_data.as_ref())?;
         let config = entry.config.as_ref().map(|config| read_meter(config, of.kind)).transpose()?;
         Ok(Op::Meter { meter: of.engine, index, size: of.size, config })
@@ -140,7 +151,7 @@ impl Reader<'_> {
         only_modify(verb, "register")?;
         let of = self.schema.registers.get(&entry.register_id);
         let of = of.ok_or_else(|| no_object("register", entry.register_id))?;
-        let index = read_index(entry.index.as_ref(), of.size, &of.name)?;
+        let index = read_index(entry.index.as_ref(), of.size)?;
         let data = entry.data.as_ref().ok_or_else(|| Refusal::invalid("data is not set"))?;
         Ok(Op::Register { register: of.engine, index, size: of.size, value: of.data.read(data)? })
     }
@@ -212,7 +223,7 @@ impl Reader<'_> {
         if entry.members.len() > of.size {
             return Err(Refusal::new(
                 Code::ResourceExhausted,
-                format!("value set '{}' holds {} members, not {}", of.name, of.size, entry.members.len()),
+                format!("it holds {} members, not {}", of.size, entry.members.len()),
             ));
         }
         let mut members = Vec::with_capacity(entry.members.len());
@@ -258,17 +269,17 @@ pub(super) fn only_modify(verb: Verb, kind: &str) -> Outcome<()> {
 }
 
 /// A cell number; none for all cells.
-pub(super) fn read_index(index: Option<&pb::Index>, size: u32, name: &str) -> Outcome<Option<u32>> {
+pub(super) fn read_index(index: Option<&pb::Index>, size: u32) -> Outcome<Option<u32>> {
     let Some(pb::Index { index }) = index else { return Ok(None) };
     if *index < 0 {
         return Err(Refusal::invalid(format!("index {index} is negative")));
     }
     match u32::try_from(*index) {
         Ok(cell) if cell < size => Ok(Some(cell)),
-        _ => Err(Refusal::out_of_range(format!(
-            "'{name}' has cells 0 to {}, not {index}",
-            i64::from(size) - 1
-        ))),
+        _ => {
+            let last = i64::from(size) - 1;
+            Err(Refusal::out_of_range(format!("it has cells 0 to {last}, not {index}")))
+        }
     }
 }
 

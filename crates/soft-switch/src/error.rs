@@ -45,7 +45,7 @@ pub enum ControlError {
         id: u64,
     },
     /// The table has no entry with that key.
-    #[error("table {} has no entry with this key", .table.0)]
+    #[error("there is no entry with this key")]
     NoEntry {
         /// The table.
         table: TableId,
@@ -108,16 +108,16 @@ pub enum ControlError {
     #[error("{0}")]
     Priority(&'static str),
     /// The action is not one of the table's.
-    #[error("action {action} is not among this table's actions")]
+    #[error("it can't have action '{action}'")]
     WrongAction {
-        /// The action.
-        action: u32,
+        /// The action's name, or its number if the program has none such.
+        action: String,
     },
     /// The action takes another number of parameters.
-    #[error("action {action} takes {expected} parameters, not {got}")]
+    #[error("action '{action}' takes {expected} parameters, not {got}")]
     ParamCount {
-        /// The action.
-        action: u32,
+        /// The action's name.
+        action: String,
         /// Given.
         got: usize,
         /// Expected.

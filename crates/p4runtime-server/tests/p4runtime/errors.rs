@@ -210,3 +210,89 @@ async fn a_big_read_comes_in_pieces() {
     assert_eq!(sizes, [11, 4]);
     rig.shut_down().await;
 }
+
+/// A refused update's message.
+async fn why(c: &mut Controller, kind: Type, entity: Entity) -> String {
+    c.write(kind, entity).await.expect_err("it is wrong").message
+}
+
+#[tokio::test]
+async fn messages_say_once_what_they_are_about() {
+    let (rig, mut c) = Rig::new().await;
+    let ids = &rig.ids;
+    let with = |act| pb::TableEntry {
+        table_id: ids.table("l2"),
+        r#match: vec![exact(1, &[1])],
+        action: direct(act),
+        ..Default::default()
+    };
+    let good = with(action(ids.action("forward"), &[&[1]]));
+    let foreign = table_entry(with(action(ids.action("learn"), &[])));
+    let unknown = table_entry(with(action(33_522_068, &[])));
+    let keyless = table_entry(pb::TableEntry { r#match: vec![], ..good.clone() });
+    let wrong_key = table_entry(pb::TableEntry { r#match: vec![lpm(1, &[1], 8)], ..good.clone() });
+    let no_parameter = table_entry(with(action(ids.action("forward"), &[])));
+    let ranked = table_entry(pb::TableEntry { priority: 1, ..good.clone() });
+    let member = |profile, id, act| {
+        Entity::ActionProfileMember(pb::ActionProfileMember {
+            action_profile_id: profile,
+            member_id: id,
+            action: Some(action(act, &[])),
+        })
+    };
+    let selector = ids.profile("balance");
+    let group = Entity::ActionProfileGroup(pb::ActionProfileGroup {
+        action_profile_id: selector,
+        group_id: 9,
+        ..Default::default()
+    });
+    let index = Some(pb::Index { index: 1 << 20 });
+    let data = Some(pb::CounterData::default());
+    let cell = Entity::CounterEntry(pb::CounterEntry { counter_id: ids.counter("ports"), index, data });
+    let data = Some(pb::P4Data { data: Some(pb::p4_data::Data::Bitstring(vec![1])) });
+    let seen = Entity::RegisterEntry(pb::RegisterEntry { register_id: ids.register("seen"), index, data });
+    let digest = Entity::DigestEntry(pb::DigestEntry { digest_id: ids.digest("learn_t"), config: None });
+    let direct_counter = |key: &[u8], table| {
+        let table_entry =
+            Some(pb::TableEntry { table_id: table, r#match: vec![exact(1, key)], ..Default::default() });
+        Entity::DirectCounterEntry(pb::DirectCounterEntry {
+            table_entry,
+            data: Some(pb::CounterData::default()),
+        })
+    };
+    for (name, kind, entity) in [
+        ("In.l2", Type::Insert, foreign),
+        ("In.l2", Type::Insert, unknown),
+        ("In.l2", Type::Insert, keyless),
+        ("In.l2", Type::Insert, wrong_key),
+        ("In.l2", Type::Insert, no_parameter),
+        ("In.l2", Type::Insert, ranked),
+        ("In.l2", Type::Modify, table_entry(good.clone())),
+        ("In.l2", Type::Delete, table_entry(good.clone())),
+        ("In.l2", Type::Modify, direct_counter(&[1], ids.table("l2"))),
+        ("In.balance", Type::Insert, member(selector, 1, 33_522_068)),
+        ("In.balance", Type::Delete, member(selector, 77, ids.action("drop"))),
+        ("In.balance", Type::Modify, group),
+        ("In.ports", Type::Modify, cell),
+        ("In.seen", Type::Modify, seen),
+        ("learn_t", Type::Delete, digest),
+    ] {
+        let message = why(&mut c, kind, entity).await;
+        assert_eq!(message.matches(name).count(), 1, "{name}: {message}");
+    }
+    let foreign = table_entry(with(action(ids.action("learn"), &[])));
+    assert_eq!(
+        why(&mut c, Type::Insert, foreign).await,
+        "table 'In.l2': action 'In.learn' is none that it can have"
+    );
+    let gone = why(&mut c, Type::Delete, table_entry(good.clone())).await;
+    assert_eq!(gone, "table 'In.l2': there is no entry with this key");
+    let unknown = pb::TableEntry { table_id: 0x0200_0000, ..good };
+    assert_eq!(
+        why(&mut c, Type::Delete, table_entry(unknown)).await,
+        "there is no table 33554432 (0x02000000) in P4Info"
+    );
+    let cell = Entity::CounterEntry(pb::CounterEntry { counter_id: ids.counter("ports"), index, data: None });
+    assert_eq!(c.read_error(cell).await.message.matches("In.ports").count(), 1);
+    rig.shut_down().await;
+}

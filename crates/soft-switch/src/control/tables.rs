@@ -49,14 +49,17 @@ impl Switch {
         call: &ActionCall,
         legal: &[ActionId],
     ) -> Result<Vec<u64>, ControlError> {
-        let action = call.action.0;
+        let name = || {
+            let action = self.program.image.info.actions.get(call.action.index());
+            action.map_or_else(|| call.action.0.to_string(), |action| action.name.clone())
+        };
         if !legal.contains(&call.action) {
-            return Err(ControlError::WrongAction { action });
+            return Err(ControlError::WrongAction { action: name() });
         }
         let plan = &self.program.image.actions[call.action.index()];
         if plan.params.len() != call.params.len() {
             let (got, expected) = (call.params.len(), plan.params.len());
-            return Err(ControlError::ParamCount { action, got, expected });
+            return Err(ControlError::ParamCount { action: name(), got, expected });
         }
         let mut words = Vec::with_capacity(plan.words);
         for (index, (value, (_, width))) in call.params.iter().zip(&plan.params).enumerate() {

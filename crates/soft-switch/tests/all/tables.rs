@@ -363,7 +363,10 @@ fn wrong_requests_change_nothing() {
     let foreign =
         b.switch.info().table_action(b.switch.info().table("I.t_lpm").unwrap(), "I.set_lpm").unwrap();
     let other = EntryAction::Call(ActionCall { action: foreign, params: vec![vec![1]] });
-    assert_eq!(insert(&mut b, good.clone(), 0, &other), Err(ControlError::WrongAction { action: foreign.0 }));
+    assert_eq!(
+        insert(&mut b, good.clone(), 0, &other),
+        Err(ControlError::WrongAction { action: "I.set_lpm".into() })
+    );
     let EntryAction::Call(call) = &ok else { unreachable!() };
     let none = EntryAction::Call(ActionCall { params: vec![], ..call.clone() });
     assert!(matches!(insert(&mut b, good.clone(), 0, &none), Err(ControlError::ParamCount { .. })));
