@@ -25,6 +25,7 @@ mod arbitration;
 mod bytestring;
 mod data;
 mod device;
+mod device_config;
 mod headers;
 mod keys;
 mod notifications;

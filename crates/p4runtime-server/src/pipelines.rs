@@ -11,6 +11,7 @@ use super::agree::agree;
 use super::apply::Extras;
 use super::arbitration::RoleKey;
 use super::device::Device;
+use super::device_config;
 use super::headers;
 use super::notifications::{Feed, NOTIFICATIONS};
 use super::reconcile::carry_over;
@@ -37,10 +38,8 @@ fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
             "the config has no p4_device_config; it is the JSON that p4c-bm2-ss writes",
         ));
     }
-    let text = std::str::from_utf8(&config.p4_device_config).map_err(|error| {
-        Refusal::invalid(format!("p4_device_config is no text, so no bmv2 JSON: {error}"))
-    })?;
-    let program = Program::from_json(text)
+    let text = device_config::json(&config.p4_device_config)?;
+    let program = Program::from_json(&text)
         .map_err(|error| Refusal::invalid(error.to_string()).at("p4_device_config"))?;
     let mut schema = agree(info, program.info())?;
     let types = &program.info().header_types;

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::Pin;
@@ -117,16 +116,16 @@ impl From<UnixListener> for Listener {
 /// Serves p4.v1.P4Runtime for one switch.
 pub struct P4RuntimeServer {
     handle: SwitchHandle,
-    device_id: NonZeroU64,
+    device_id: u64,
     keep_alive: Duration,
 }
 
 impl P4RuntimeServer {
-    /// A server for the switch behind `handle`, which is device `device_id` to controllers. Until a controller commits
+    /// A server for the switch behind `handle`, which is device `device_id` to controllers (0 is bmv2's default). Until a controller commits
     /// a pipeline, the switch runs what it runs now, and Write and Read are refused. The switch's
     /// [notifications](zsr_soft_switch::Switch::notifications) belong to the server from the first commit on.
-    pub fn new(handle: SwitchHandle, device_id: NonZeroU64) -> Self {
-        Self { handle, device_id, keep_alive: KEEPALIVE }
+    pub fn new(handle: SwitchHandle, device_id: impl Into<u64>) -> Self {
+        Self { handle, device_id: device_id.into(), keep_alive: KEEPALIVE }
     }
 
     /// How often a controller is asked whether it is alive, and how long its answer may take, until its session ends; 20 s unless
@@ -157,7 +156,7 @@ impl P4RuntimeServer {
         let config = self.handle.call(|switch| switch.config().clone()).await?;
         let (stop, stopped) = watch::channel(false);
         let (alive, mut ended) = mpsc::channel(1);
-        let (device, feeds) = Device::new(self.device_id.get(), self.handle, config);
+        let (device, feeds) = Device::new(self.device_id, self.handle, config);
         let device = Arc::new(device);
         let pump = tokio::spawn(pump(device.clone(), feeds, stopped.clone()));
         let service = Service { device, stop: stopped, alive };

@@ -34,6 +34,28 @@ async fn what_is_set_can_be_got() {
 }
 
 #[tokio::test]
+async fn a_wrapped_device_config_is_taken_and_kept_as_it_is() {
+    let rig = Rig::empty().await;
+    let mut controller = rig.primary().await;
+    let json = config().p4_device_config;
+    // p4.tmp.P4DeviceConfig: `reassign` (1) true, `device_data` (3).
+    let mut wrapped = vec![1 << 3, 1, 3 << 3 | 2];
+    prost::encode_length_delimiter(json.len(), &mut wrapped).unwrap();
+    wrapped.extend_from_slice(&json);
+    let wrapped = pb::ForwardingPipelineConfig { p4_device_config: wrapped, ..config() };
+    controller.commit(wrapped.clone()).await.unwrap();
+    assert_eq!(get(&mut controller, ResponseType::All).await, Some(wrapped));
+    controller.insert(table_entry(route(&rig.ids))).await.unwrap();
+    assert_eq!(rig.owner.inject(1, 1, ethernet(9, 1, 3)).await.len(), 1, "it runs");
+    for empty in [vec![1 << 3, 1], vec![1 << 3, 1, 3 << 3 | 2, 0]] {
+        let config = pb::ForwardingPipelineConfig { p4_device_config: empty, ..config() };
+        let status = controller.commit(config).await.unwrap_err();
+        assert!(status.message().contains("without device_data"), "{status}");
+    }
+    rig.shut_down().await;
+}
+
+#[tokio::test]
 async fn nothing_goes_without_a_pipeline() {
     let rig = Rig::empty().await;
     let mut controller = rig.primary().await;

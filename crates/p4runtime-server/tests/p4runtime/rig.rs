@@ -1,6 +1,5 @@
 //! A switch in its thread, a server on a free loopback port, and controllers.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -201,11 +200,16 @@ pub struct Rig {
 impl Rig {
     /// Without a pipeline.
     pub async fn empty() -> Self {
+        Self::of_device(DEVICE).await
+    }
+
+    /// The same with another number.
+    pub async fn of_device(device: u64) -> Self {
         let owner = Owner::new();
         let listener = bind(([127, 0, 0, 1], 0).into()).await.expect("loopback has free ports");
         let address = listener.local_addr().expect("it is bound");
         let (shutdown, down) = oneshot::channel::<()>();
-        let server = P4RuntimeServer::new(owner.handle.clone(), NonZeroU64::new(DEVICE).expect("not 0"));
+        let server = P4RuntimeServer::new(owner.handle.clone(), device);
         let serving = tokio::spawn(server.serve(listener, async {
             let _ = down.await;
         }));

@@ -1,6 +1,7 @@
 //! The server itself: capabilities, ports in use, an end that leaves nothing behind.
 
 use p4runtime_proto::p4::v1 as pb;
+use p4runtime_proto::p4::v1::stream_message_request::Update as Request;
 use tonic::Code;
 use zsr_p4runtime_server::bind;
 
@@ -16,6 +17,22 @@ async fn capabilities() {
     }
     let status = client.capabilities(pb::CapabilitiesRequest { device_id: 1 }).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
+    rig.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_device_can_have_number_0() {
+    let rig = Rig::of_device(0).await;
+    let mut c = rig.controller().await;
+    let election_id = Some(pb::Uint128 { high: 0, low: 1 });
+    for (device_id, code) in [(0, Code::Ok), (1, Code::NotFound)] {
+        let get = pb::GetForwardingPipelineConfigRequest { device_id, ..Default::default() };
+        let got = c.client.get_forwarding_pipeline_config(get).await;
+        assert_eq!(got.err().map_or(Code::Ok, |status| status.code()), code);
+    }
+    c.send(Request::Arbitration(pb::MasterArbitrationUpdate { election_id, ..Default::default() })).await;
+    let answer = c.arbitration().await;
+    assert_eq!((answer.device_id, status_of(&answer)), (0, Code::Ok));
     rig.shut_down().await;
 }
 
