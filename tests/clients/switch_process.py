@@ -33,7 +33,7 @@ class SwitchProcess:
 
     def close(self):
         """Ends it, and checks that it ends well."""
-        self.process.stdin.close()
+        self.process.terminate()
         assert self.process.wait(timeout=30) == 0, "the server failed"
 
 
