@@ -327,6 +327,23 @@ fn whoever_drives_the_switch_hears_of_failed_assertions() {
 }
 
 #[test]
+fn what_bmv2_loads_and_crashes_at_is_refused() {
+    let what = |refused: Result<Program, LoadError>| match refused {
+        Err(LoadError::Unsupported { place, what }) => format!("{place}: {what}"),
+        other => panic!("{other:?}"),
+    };
+    let said = what(edited(|p| {
+        list(&mut p["calculations"][0], "input").push(json!({"type": "bool", "value": true}));
+    }));
+    assert!(said.starts_with("$.calculations[0].input") && said.contains("'bool'"), "{said}");
+    let said = what(edited(|p| {
+        let state = list(&mut p["parsers"][0], "parse_states").iter_mut().find(|s| s["name"] == "start");
+        list(state.unwrap(), "transition_key").push(json!({"type": "hexstr", "value": "0x01"}));
+    }));
+    assert!(said.contains(".transition_key[1]") && said.contains("'hexstr'"), "{said}");
+}
+
+#[test]
 fn json_of_the_old_compiler_is_refused_in_words() {
     let refused = edited(|p| {
         for pipeline in list(p, "pipelines") {
