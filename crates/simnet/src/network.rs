@@ -44,6 +44,8 @@ struct Slot {
     lines: Vec<Option<usize>>,
     /// A Wake event is planned.
     waiting: bool,
+    /// When its next timer runs out, as it said last.
+    timer: Option<u64>,
     /// Frames sent to ports without a link.
     unplugged: u64,
 }
@@ -86,7 +88,13 @@ impl Network {
     /// Adds a node.
     pub fn add(&mut self, node: impl Node) -> NodeId {
         self.touched.push(self.nodes.len());
-        self.nodes.push(Slot { node: Box::new(node), lines: Vec::new(), waiting: false, unplugged: 0 });
+        self.nodes.push(Slot {
+            node: Box::new(node),
+            lines: Vec::new(),
+            waiting: false,
+            timer: None,
+            unplugged: 0,
+        });
         NodeId(self.nodes.len() - 1)
     }
 
@@ -190,32 +198,8 @@ impl Network {
             if condition(self) {
                 return Stop::Condition;
             }
-            while let Some(node) = self.touched.pop() {
-                if node < self.nodes.len()
-                    && let Err(stop) = self.transmit(node)
-                {
-                    return stop;
-                }
-            }
-            let timer = (0..self.nodes.len())
-                .filter_map(|i| Some((self.nodes[i].node.next_timer()?.max(self.now), i)))
-                .min();
-            let (at, timer_node) = match (self.events.next_at(), timer) {
-                (None, None) => return Stop::Idle,
-                (Some(at), Some((t, node))) if t < at => (t, Some(node)),
-                (Some(at), _) => (at, None),
-                (None, Some((t, node))) => (t, Some(node)),
-            };
-            if at > deadline_ns {
-                self.now = self.now.max(deadline_ns);
-                return Stop::Time;
-            }
-            self.now = at;
-            let stepped = match timer_node {
-                Some(node) => self.timer(node),
-                None => self.event(),
-            };
-            if let Err(stop) = stepped {
+            // Whoever looks may have changed nodes.
+            if let Err(stop) = self.settle().and_then(|()| self.step(deadline_ns)) {
                 return stop;
             }
         }
@@ -223,7 +207,52 @@ impl Network {
 
     /// Lets `ns` nanoseconds pass.
     pub fn run_for(&mut self, ns: u64) -> Stop {
-        self.run_until(self.now.saturating_add(ns), |_| false)
+        let deadline_ns = self.now.saturating_add(ns);
+        let mut going = self.settle();
+        loop {
+            match going {
+                Ok(()) => going = self.step(deadline_ns),
+                Err(stop) => return stop,
+            }
+        }
+    }
+
+    /// Nodes that were changed from outside transmit, and all say when their timers run out.
+    fn settle(&mut self) -> Result<(), Stop> {
+        while let Some(node) = self.touched.pop() {
+            if node < self.nodes.len() {
+                self.transmit(node)?;
+            }
+        }
+        self.nodes.iter_mut().for_each(|slot| slot.timer = slot.node.next_timer());
+        Ok(())
+    }
+
+    /// What comes next.
+    fn step(&mut self, deadline_ns: u64) -> Result<(), Stop> {
+        let timers =
+            self.nodes.iter().enumerate().filter_map(|(i, slot)| Some((slot.timer?.max(self.now), i)));
+        let (at, timer_node) = match (self.events.next_at(), timers.min()) {
+            (None, None) => return Err(Stop::Idle),
+            (Some(at), Some((t, node))) if t < at => (t, Some(node)),
+            (Some(at), _) => (at, None),
+            (None, Some((t, node))) => (t, Some(node)),
+        };
+        if at > deadline_ns {
+            self.now = self.now.max(deadline_ns);
+            return Err(Stop::Time);
+        }
+        self.now = at;
+        let node = match timer_node {
+            Some(node) => {
+                self.timer(node)?;
+                node
+            }
+            None => self.event(),
+        };
+        self.transmit(node)?;
+        self.nodes[node].timer = self.nodes[node].node.next_timer();
+        Ok(())
     }
 
     fn timer(&mut self, node: usize) -> Result<(), Stop> {
@@ -236,24 +265,25 @@ impl Network {
                 return Err(Stop::Livelock(NodeId(node)));
             }
         }
-        self.transmit(node)
+        Ok(())
     }
 
-    fn event(&mut self) -> Result<(), Stop> {
-        match self.events.pop() {
-            Some((_, What::Arrival { node, port, frame })) => {
+    /// Returns the node that it happened to.
+    fn event(&mut self) -> usize {
+        let (_, what) = self.events.pop().expect("one that has a time");
+        match what {
+            What::Arrival { node, port, frame } => {
                 self.note(node, port, frame.bytes());
                 if let Some(observer) = &mut self.observer {
                     observer(self.now, End { node: NodeId(node), port }, frame.bytes());
                 }
                 self.nodes[node].node.handle(self.now, port, frame, &mut self.pool);
-                self.transmit(node)
+                node
             }
-            Some((_, What::Wake { node })) => {
+            What::Wake { node } => {
                 self.nodes[node].waiting = false;
-                self.transmit(node)
+                node
             }
-            None => Ok(()),
         }
     }
 

@@ -1,14 +1,17 @@
 //! A process of a simulated system: tasks that start, stall and die together, on a clock of their own.
 
+use std::cell::Cell;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How often the tasks that can run have their turn at one time; what is left has it at the next.
-const TURNS: usize = 2;
+/// What timers of tokio are exact to, in nanoseconds from the start of their runtime: none ends between two of these ticks.
+const TICK: u64 = 1_000_000;
 
 /// Tasks, and their clock, which goes on only when it is told to. To drop it is to kill the process: its tasks vanish where they are.
 #[derive(Debug)]
@@ -18,15 +21,22 @@ pub struct Process {
     began_ns: u64,
     /// How far its clock has jumped ahead.
     jumped: Duration,
+    /// The tick at which its tasks had their turn last.
+    tick: Cell<u64>,
+    /// Told when all of its tasks wait.
+    rest: Arc<Notify>,
 }
 
 impl Process {
     /// A process that begins at this virtual time.
     pub fn new(now_ns: u64) -> Process {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
+        let rest = Arc::new(Notify::new());
+        let rests = rest.clone();
+        let mut runtime = Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).on_thread_park(move || rests.notify_waiters());
+        let runtime = runtime.build().expect("a runtime");
         let began = runtime.block_on(async { Instant::now() });
-        Process { runtime, began, began_ns: now_ns, jumped: Duration::ZERO }
+        Process { runtime, began, began_ns: now_ns, jumped: Duration::ZERO, tick: Cell::new(u64::MAX), rest }
     }
 
     /// Starts a task.
@@ -40,17 +50,22 @@ impl Process {
     }
 
     /// Lets the tasks run until they wait, with the clock at `now_ns`. A process that was not called for a while has stalled, and its
-    /// clock jumps.
+    /// clock jumps. Costs next to nothing while there is nothing to do.
     pub fn advance(&self, now_ns: u64) {
-        let due = self.began + self.jumped + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
+        let age = self.jumped + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
+        let tick = age.as_nanos() as u64 / TICK;
+        // The tasks all wait. Whoever wakes one from outside puts it into the global queue; a timer ends at a tick.
+        if tick == self.tick.get() && self.runtime.metrics().global_queue_depth() == 0 {
+            return;
+        }
+        self.tick.set(tick);
+        let due = self.began + age;
         self.runtime.block_on(async {
             let behind = due.saturating_duration_since(Instant::now());
             if !behind.is_zero() {
                 tokio::time::advance(behind).await;
             }
-            for _ in 0..TURNS {
-                yield_now().await;
-            }
+            self.rest.notified().await;
         });
     }
 
