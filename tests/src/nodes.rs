@@ -1,5 +1,6 @@
 //! The switch and the NICs as nodes of a simulated network.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,11 +43,19 @@ fn record(capture: Option<&PcapSink>, now_ns: u64, frame: &[u8]) {
     }
 }
 
-fn without_tag(bytes: &[u8]) -> Frame {
-    let mut frame = Frame::copy_from(bytes).expect("it was a frame");
-    vlan::take(&mut frame);
-    frame
+fn without_tag(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match vlan::tag(bytes) {
+        None => bytes.into(),
+        Some(_) => {
+            let mut frame = Frame::copy_from(bytes).expect("it was a frame");
+            vlan::take(&mut frame);
+            frame.bytes().to_vec().into()
+        }
+    }
 }
+
+/// Frames that a switch keeps for what it makes itself.
+const OWN: usize = 64;
 
 /// Packets that have another pass at one time, where they are queued.
 const PASSES: usize = 2;
@@ -76,7 +85,7 @@ fn check_marks(frame: &[u8], kind: Kind, on: Option<u16>, ecn: u8) {
         _ => (data.dscp, data.priority),
     };
     assert_eq!(vlan::tag(frame), on.map(|id| vlan::tci(id, priority)), "{kind:?}");
-    let tos = without_tag(frame).bytes()[IP_AT + 1];
+    let tos = without_tag(frame)[IP_AT + 1];
     assert_eq!(tos >> 2, dscp, "{kind:?}");
     match kind {
         Kind::Write(_) if ecn != 0 => assert!([ecn, ECN].contains(&(tos & ECN)), "{kind:?}: {tos:#x}"),
@@ -124,7 +133,7 @@ impl SwitchNode {
             queue: VecDeque::new(),
             depths: BTreeMap::new(),
             deepest: BTreeMap::new(),
-            pool: FramePool::with_frames(64),
+            pool: FramePool::default(),
             hung: None,
             capture: capture(),
         }
@@ -200,9 +209,10 @@ impl SwitchNode {
         let kinds = if self.vlans.is_empty() {
             self.wire.leaves(cause, &self.out)
         } else {
-            let plain: Vec<_> =
-                self.out.iter().map(|(port, frame)| (*port, without_tag(frame.bytes()))).collect();
-            self.wire.leaves(cause, &plain)
+            let plain = self.out.iter().map(|(port, frame)| {
+                (*port, Frame::copy_from(&without_tag(frame.bytes())).expect("it was a frame"))
+            });
+            self.wire.leaves(cause, &plain.collect::<Vec<_>>())
         };
         let ecn = cause.and_then(|(_, frame)| Some(frame.get(IP_AT + 1)? & ECN));
         for ((port, frame), kind) in self.out.iter().zip(&kinds) {
@@ -227,7 +237,7 @@ impl Node for SwitchNode {
         if let Some(Hung { held, .. }) = &mut self.hung {
             return if held.len() < HELD { held.push((port, frame)) } else { pool.put(frame) };
         }
-        let bytes = without_tag(frame.bytes()).bytes().to_vec();
+        let bytes = without_tag(frame.bytes()).into_owned();
         if (self.filter)(port, self.wire.kind_of_arrival(port, &bytes)) {
             return pool.put(frame);
         }
@@ -236,6 +246,10 @@ impl Node for SwitchNode {
         self.switch.process(now_ns, port, frame, pool, &mut self.out);
         self.send(now_ns, Some((port, &bytes)), pool);
         self.plan(now_ns);
+        // Those that it has sent end in the network's pool.
+        while self.pool.available() < OWN && pool.available() > 0 {
+            self.pool.put(pool.take());
+        }
     }
 
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {

@@ -250,6 +250,9 @@ impl Wire {
 
     /// What a frame is that comes in at a port; `Other` unless it is right.
     pub fn kind_of_arrival(&self, port: u16, frame: &[u8]) -> Kind {
+        if self.connections.is_empty() {
+            return Kind::Other;
+        }
         let Some(frame) = mended(frame) else { return Kind::Other };
         let Ok(packet) = Packet::new_checked(&frame[..]) else { return Kind::Other };
         let Some(index) = self.sender(port, &packet) else { return Kind::Other };
@@ -301,6 +304,9 @@ impl Wire {
 
     /// Frames leave, because of the frame in `cause` or because of the time. Gives what they are.
     pub fn leaves(&mut self, cause: Option<(u16, &[u8])>, out: &[(u16, Frame)]) -> Vec<Kind> {
+        if self.connections.is_empty() {
+            return vec![Kind::Other; out.len()];
+        }
         let response = cause.and_then(|(port, frame)| {
             let right = matches!(self.kind_of_arrival(port, frame), Kind::Response(_));
             right.then(|| mended(frame)).flatten()

@@ -47,8 +47,22 @@ struct Args {
     pcap: Option<std::path::PathBuf>,
 }
 
+/// Has memory taken from one heap that grows in big steps and never shrinks, since a schedule takes and gives back a lot.
+fn one_heap() {
+    for (what, value) in [
+        (libc::M_ARENA_MAX, 1),
+        (libc::M_MMAP_THRESHOLD, 1 << 30),
+        (libc::M_TRIM_THRESHOLD, i32::MAX),
+        (libc::M_TOP_PAD, 16 << 20),
+    ] {
+        // SAFETY: no other thread runs yet.
+        unsafe { libc::mallopt(what, value) };
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
+    one_heap();
     match args.seed {
         Some(seed) => one(seed, args.steps.as_deref(), args.pcap.as_deref()),
         None => many(&args),
@@ -164,6 +178,6 @@ fn many(args: &Args) -> ExitCode {
     println!("the first seed that failed is {seed} ({outcome:?}); it is made shorter");
     let steps = shrink::shrink(seed);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
-    println!("to see it:\n    cargo run --release -p zsr-sim -- --seed {seed} --steps {}", steps.join(","));
+    println!("to see it:\n    cargo run --bin zsr-sim -- --seed {seed} --steps {}", steps.join(","));
     ExitCode::FAILURE
 }

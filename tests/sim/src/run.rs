@@ -211,7 +211,13 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     run.until("a switch holds what it held in the beginning", |run| {
         run.switches().find_map(|number| {
             let holds = run.sim.switch_holds(number);
-            (holds != empty).then(|| format!("switch {number} held {empty:?}, and holds {holds:?}"))
+            let names = || empty.keys().chain(holds.keys());
+            let other = names().find(|name| holds.get(*name) != empty.get(*name))?;
+            Some(format!(
+                "of {other} switch {number} held {:?}, and holds {:?}",
+                empty.get(other),
+                holds.get(other)
+            ))
         })
     });
     let net = &run.sim.net;

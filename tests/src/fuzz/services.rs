@@ -156,12 +156,12 @@ struct Commanded {
 
 thread_local! {
     /// As long as it is loaded, systems are made in a fraction of the time.
-    static PROGRAM: zsr_soft_switch::Program = crate::controlled::load();
+    static PROGRAMS: [zsr_soft_switch::Program; 2] = crate::controlled::load();
 }
 
 /// Has the program stay loaded.
 pub(super) fn keep_program() {
-    PROGRAM.with(|_| ());
+    PROGRAMS.with(|_| ());
 }
 
 impl Commanded {
