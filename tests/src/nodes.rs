@@ -278,10 +278,8 @@ impl Node for SwitchNode {
             self.switch.run_pending(now_ns, PASSES, &mut pool, &mut self.out);
             self.send(now_ns, None, &mut pool);
         }
-        if self.switch.next_timer().is_some_and(|at| at <= now_ns) {
-            self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
-            self.send(now_ns, None, &mut pool);
-        }
+        self.switch.fire_timers(now_ns, &mut pool, &mut self.out);
+        self.send(now_ns, None, &mut pool);
         self.pool = pool;
         self.plan(now_ns);
     }

@@ -257,15 +257,13 @@ impl Network {
 
     fn timer(&mut self, node: usize) -> Result<(), Stop> {
         let slot = &mut self.nodes[node].node;
-        let mut steps = 0;
-        while slot.next_timer().is_some_and(|t| t <= self.now) {
+        for _ in 0..MAX_STEPS {
             slot.on_timer(self.now);
-            steps += 1;
-            if steps > MAX_STEPS {
-                return Err(Stop::Livelock(NodeId(node)));
+            if slot.next_timer().is_none_or(|t| t > self.now) {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(Stop::Livelock(NodeId(node)))
     }
 
     /// Returns the node that it happened to.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Runtime, RuntimeMetrics};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ const TICK: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Process {
     runtime: Runtime,
+    metrics: RuntimeMetrics,
     began: Instant,
     began_ns: u64,
     /// How far its clock has jumped ahead.
@@ -36,7 +37,16 @@ impl Process {
         runtime.enable_time().start_paused(true).on_thread_park(move || rests.notify_waiters());
         let runtime = runtime.build().expect("a runtime");
         let began = runtime.block_on(async { Instant::now() });
-        Process { runtime, began, began_ns: now_ns, jumped: Duration::ZERO, tick: Cell::new(u64::MAX), rest }
+        let metrics = runtime.metrics();
+        Process {
+            runtime,
+            metrics,
+            began,
+            began_ns: now_ns,
+            jumped: Duration::ZERO,
+            tick: Cell::new(u64::MAX),
+            rest,
+        }
     }
 
     /// Starts a task.
@@ -55,7 +65,7 @@ impl Process {
         let age = self.jumped + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
         let tick = age.as_nanos() as u64 / TICK;
         // The tasks all wait. Whoever wakes one from outside puts it into the global queue; a timer ends at a tick.
-        if tick == self.tick.get() && self.runtime.metrics().global_queue_depth() == 0 {
+        if tick == self.tick.get() && self.metrics.global_queue_depth() == 0 {
             return;
         }
         self.tick.set(tick);
