@@ -334,6 +334,15 @@ impl<'a> Emitter<'a> {
         self.b.ins().select(inside, shifted, zero)
     }
 
+    /// A signed number, or the next one between `low` and `high`.
+    fn clamp(&mut self, x: Value, low: i64, high: i64) -> Value {
+        let (low, high) = (self.number(low as u64), self.number(high as u64));
+        let below = self.b.ins().icmp(IntCC::SignedLessThan, x, low);
+        let x = self.b.ins().select(below, low, x);
+        let above = self.b.ins().icmp(IntCC::SignedGreaterThan, x, high);
+        self.b.ins().select(above, high, x)
+    }
+
     /// An instruction that goes on to the next one.
     pub(super) fn op(&mut self, pc: Pc, op: Op) {
         match op {
@@ -420,6 +429,16 @@ impl<'a> Emitter<'a> {
                 let (x, by) = (self.get(a), 64 - i64::from(w));
                 let up = self.b.ins().ishl_imm(x, by);
                 let v = self.b.ins().sshr_imm(up, by);
+                self.put(d, v, m);
+            }
+            Op::SatU { d, a, w, m } => {
+                let x = self.get(a);
+                let v = self.clamp(x, 0, (u64::MAX >> (64 - u32::from(w))) as i64);
+                self.put(d, v, m);
+            }
+            Op::SatS { d, a, w, m } => {
+                let (x, top) = (self.get(a), i64::MAX >> (64 - u32::from(w)));
+                let v = self.clamp(x, !top, top);
                 self.put(d, v, m);
             }
             Op::Set { d, a, b, cmp } => {

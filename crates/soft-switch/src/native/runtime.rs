@@ -42,6 +42,7 @@ impl Env {
     ///
     /// # Safety
     /// `env` is what [`Native`](super::Native) called the code with that is calling back.
+    #[inline]
     unsafe fn parts<'a>(env: *const Env) -> (&'a Image, &'a [u8]) {
         // SAFETY: `Native` made it from references that outlive the call of the code.
         unsafe { (&*(*env).image, std::slice::from_raw_parts((*env).data, (*env).len)) }

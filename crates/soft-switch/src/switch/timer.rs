@@ -154,16 +154,25 @@ impl Switch {
 
     /// When [`fire_timers`](Self::fire_timers) wants to be called next, in nanoseconds; `None` for never.
     pub fn next_timer(&self) -> Option<u64> {
-        [self.next_due(false), self.next_due(true)].into_iter().flatten().min()
+        self.all_due(|_| true)
     }
 
     /// The same of what yields, or of all else.
     pub(super) fn next_due(&self, yields: bool) -> Option<u64> {
-        let timers = self.timers.timers.iter().flatten().filter(|t| t.spec.yields == yields);
-        let timers = timers.map(|t| t.fires_at(self.quiet_since, self.changes)).min();
-        if yields {
-            return timers;
+        match yields {
+            true => self.timers_due(|t| t.spec.yields),
+            false => self.all_due(|t| !t.spec.yields),
         }
+    }
+
+    fn timers_due(&self, of: impl Fn(&Timer) -> bool) -> Option<u64> {
+        let timers = self.timers.timers.iter().flatten().filter(|t| of(t));
+        timers.map(|t| t.fires_at(self.quiet_since, self.changes)).min()
+    }
+
+    /// The same, and what else there is to do at a time.
+    fn all_due(&self, of: impl Fn(&Timer) -> bool) -> Option<u64> {
+        let timers = self.timers_due(of);
         let sweep = self.sweeps_needed().then_some(self.timers.sweep_due);
         let digest = self.digests.iter().filter_map(|d| d.due()).min();
         [timers, sweep, digest].into_iter().flatten().min()
