@@ -92,7 +92,13 @@ pub(super) fn event(e: &proto::Event) -> Value {
         "port": (e.port != 0).then_some(e.port),
         "interface": some(&e.interface),
         "text": e.text,
+        "doubts": e.doubts.iter().map(doubt).collect::<Vec<_>>(),
     })
+}
+
+/// What a consumer may have consumed.
+fn doubt(d: &proto::Doubt) -> Value {
+    json!({ "consumer": d.consumer, "producer": d.producer, "ring": d.ring, "items": d.items })
 }
 
 /// The state of a process.

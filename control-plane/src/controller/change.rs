@@ -8,6 +8,7 @@
 //! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
 //! from then on.
 
+use super::doubts;
 use super::error::{ControllerError, ErrorKind};
 use super::journal::Journal;
 use super::quiesce::WorkerState;
@@ -16,7 +17,7 @@ use super::state::State;
 use super::{Controller, Work};
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{AdaptedFlows, Context, Hosts, Limits, Ticks, replication};
-use crate::dataplane::model::{Flow, FlowKind, Member, Ring};
+use crate::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
 use crate::dataplane::ticks;
 use crate::p4::ClientError;
 use p4runtime_proto::p4::v1 as rt;
@@ -106,6 +107,8 @@ impl Surroundings {
 impl Controller {
     /// Makes flow `name` what `new` says, from what the state says it is.
     ///
+    /// Returns what those who have left may have consumed that comes to others now.
+    ///
     /// The caller has checked everything and holds `work`, which is what makes changes follow each other. Agents are told to destroy
     /// rings, which they may do later: who wants to see it done waits with [`told`](super::agents::Agents::told), without `work`.
     ///
@@ -117,12 +120,16 @@ impl Controller {
         name: &str,
         mut new: Flow,
         removal: Removal<'_>,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<Vec<Doubt>, ControllerError> {
+        let leaving = match (removal.force(), self.get_flow(name)) {
+            (true, Ok(was)) => only_in(&was, &new),
+            _ => BTreeSet::new(),
+        };
         let ready = match self.can_change() {
-            Ok(()) => self.resume_first(work, name, removal.force()).await,
+            Ok(()) => self.resume_first(work, name, &leaving).await,
             Err(refusal) => Err(refusal),
         };
-        let old = match ready.and_then(|()| self.get_flow(name)) {
+        let mut old = match ready.and_then(|()| self.get_flow(name)) {
             Ok(old) => old,
             Err(refusal) => {
                 self.give_back(&new, false);
@@ -130,6 +137,20 @@ impl Controller {
             }
         };
         new.take_connections_of(&old);
+        let mut doubts = old.doubts_of_those_who_leave(&new);
+        if !removal.force() && !doubts.is_empty() {
+            let what = doubts::consumed(old.kind, &doubts);
+            let message = format!("flow `{name}`: {what}; use --force to take it out all the same");
+            self.give_back(&new, false);
+            return Err(ControllerError::new(ErrorKind::NotNow, message));
+        }
+        new.note_told(&doubts);
+        let known = new.told.len();
+        if old.settings.max_batch != new.settings.max_batch {
+            // Transfers that are under way are as large as they were allowed to be.
+            new.past_batch = old.past_batch.max(old.settings.max_batch);
+            old.past_batch = old.past_batch.max(new.settings.max_batch);
+        }
         let (closing, opening) = (rings_only_in(&old, &new), rings_only_in(&new, &old));
         // What takes rings away can always be completed, what makes some can always be taken back.
         let fallback = if closing.is_empty() { &old } else { &new };
@@ -143,8 +164,12 @@ impl Controller {
             self.0.agents.close(opened, &refusal.message, false);
             self.give_back(&new, touched);
             work.journal.note(name, Some(&old));
+            if old.settings.max_batch != new.settings.max_batch {
+                self.state().set(name, Some(old));
+            }
             return Err(refusal);
         }
+        doubts.extend_from_slice(&new.told[known..]);
         // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
         // not keep it from them.
         self.state().set(name, Some(new.clone()));
@@ -157,8 +182,11 @@ impl Controller {
         if old.settings.weight != new.settings.weight {
             self.0.reweighed.notify_one();
         }
+        if new.is_adrift() {
+            self.0.adrift.notify_one();
+        }
         self.give_back(&old, true);
-        Ok(())
+        Ok(doubts)
     }
 
     /// Writes to the journal. Who asks meanwhile is told that changes of `flows` wait for its disk.
@@ -485,6 +513,12 @@ fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
         }
     }
     out
+}
+
+/// Names of the members of `one` that are not in `other`.
+fn only_in(one: &Flow, other: &Flow) -> BTreeSet<String> {
+    let stays = |name: &str| other.members().any(|m| m.name == name);
+    one.members().map(|m| m.name.clone()).filter(|name| !stays(name)).collect()
 }
 
 /// Names of the rings of `one` that are not in `other`.

@@ -375,6 +375,10 @@ mod tests {
             version: 1,
             failed: None,
             adrift_workers: Default::default(),
+            lost: Vec::new(),
+            held: Default::default(),
+            told: Vec::new(),
+            past_batch: 0,
         }
     }
 

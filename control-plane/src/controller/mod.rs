@@ -27,6 +27,7 @@ mod barriers;
 mod change;
 mod clocking;
 mod convert;
+mod doubts;
 pub mod draft;
 mod drops;
 pub mod error;

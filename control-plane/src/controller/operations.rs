@@ -3,6 +3,7 @@
 use super::agents::CLOSED;
 use super::change::{Leave, Removal, rings_only_in};
 use super::convert;
+use super::doubts;
 use super::error::{ControllerError, ErrorKind};
 use super::events::{of_flow, of_host};
 use super::pending::{UnderWay, What};
@@ -10,8 +11,7 @@ use super::session::Reach;
 use super::state::{NewFlow, NewMember};
 use super::together::Wish;
 use super::{Controller, Work};
-use crate::dataplane::model::Ring;
-use crate::dataplane::model::{Flow, FlowKind, Member};
+use crate::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -102,7 +102,7 @@ impl Controller {
         self.0.agents.ready(hosts_to_open(&sound)).await?;
         let mut work = self.turn(&underway).await;
         // A worker that does not know yet how far its rings are would not know that it has ended.
-        self.resume_first(&mut work, name, false).await?;
+        self.resume_first(&mut work, name, &BTreeSet::new()).await?;
         let before = self.get_flow(name)?;
         let flow = self.state().plan_member(name, role, member)?;
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
@@ -287,9 +287,14 @@ impl Controller {
             "" => format!("member `{which}` was taken out of flow `{name}`"),
             why => format!("member `{which}` was taken out of flow `{name}`: {why}"),
         };
-        self.change(work, name, after, Removal { told: &told, leave }).await?;
+        let kind = after.kind;
+        let doubts = self.change(work, name, after, Removal { told: &told, leave }).await?;
         for member in members {
-            let event = zsr_api::controller::Event { member: member.clone(), ..of_flow(name, why) };
+            let own: Vec<Doubt> = doubts.iter().filter(|doubt| doubt.consumer == *member).cloned().collect();
+            let texts = [why.to_owned(), doubts::consumed(kind, &own)];
+            let text = texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+            let (member, doubts) = (member.clone(), doubts::told(&own));
+            let event = zsr_api::controller::Event { member, doubts, ..of_flow(name, text) };
             self.0.events.emit(EventKind::MemberRemoved, event);
         }
         self.get_flow(name)

@@ -87,7 +87,10 @@ impl Watched {
             }
             self.next.insert(flow.name.clone(), again);
             let rings = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
-            let rings = rings.map(|(m, r)| Looked {
+            // Those that are held answer nobody.
+            let (held, rings): (Vec<_>, Vec<_>) = rings.partition(|(_, r)| flow.held.contains(&r.name));
+            held.iter().for_each(|(_, r)| drop(self.rings.remove(&r.ids.poll.index)));
+            let rings = rings.into_iter().map(|(m, r)| Looked {
                 user: User::new(flow, m, r),
                 poll: r.ids.poll.index,
                 data: r.ids.data.index,

@@ -1,11 +1,12 @@
 //! Workers at rest, and registers as fresh: what the controller asks the data plane itself, by packets through the CPU port
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
+use super::doubts;
 use super::error::{ControllerError, ErrorKind};
 use super::{Controller, Work};
 use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::alloc::{Number, Resting};
-use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::model::{Doubt, Flow, FlowKind, Ring};
 use crate::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
 use crate::patience::within;
 use std::collections::{BTreeSet, HashSet};
@@ -178,12 +179,44 @@ impl Controller {
         let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
         if new.workers().contains(&state.worker) {
             // Whoever else it waits for is not leaving.
-            return if stays { Err(stuck) } else { self.renew_consumers(work, new, state, stuck).await };
+            return if stays {
+                Err(stuck)
+            } else {
+                self.renew_consumers(work, (old, new), state, stuck).await
+            };
         }
         // It leaves with its consumer; nobody else has a shuffle's rings.
         if new.kind == FlowKind::LoadBalance && stays {
-            self.renew_producer(work, new, state, stuck).await?;
+            self.renew_producer(work, (old, new), state, stuck).await?;
         }
+        Ok(())
+    }
+
+    /// Consumers that leave may have consumed the transfer of a worker that is about to be given up, though the switch has not heard so.
+    /// That is written before the items can come to others.
+    async fn note_given_up(
+        &self,
+        work: &mut Work,
+        (old, new): (&Flow, &mut Flow),
+        state: &WorkerState,
+    ) -> Result<(), ControllerError> {
+        let stays = |ring: &Ring| new.rings().any(|r| r.name == ring.name);
+        let producers = || old.producers.iter().flat_map(|m| &m.rings);
+        let Some(producer) = producers().find(|r| r.ids.id == state.producer) else { return Ok(()) };
+        let consumers = old.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+        let leave = consumers.filter(|(_, r)| r.ids.worker == state.worker && !stays(r));
+        let leave: Vec<(&str, u32)> = leave.map(|(m, r)| (m.name.as_str(), r.size)).collect();
+        if state.phase == PHASE_CLOSING || leave.is_empty() {
+            return Ok(());
+        }
+        let found = self.0.agents.look(std::iter::once(producer)).await.0;
+        let doubts = leave.into_iter().map(|to| match found.get(&producer.name) {
+            Some(words) => doubts::doubt(old, to, producer, words),
+            None => Some(doubts::doubt_of_lost(old, to, producer)),
+        });
+        let doubts: Vec<Doubt> = doubts.flatten().collect();
+        new.told.extend(doubts);
+        self.written(work, &[new.name.clone()], |journal| journal.begin(&new.name, Some(new)))?;
         Ok(())
     }
 
@@ -191,10 +224,11 @@ impl Controller {
     async fn renew_consumers(
         &self,
         work: &mut Work,
-        new: &mut Flow,
+        (old, new): (&Flow, &mut Flow),
         state: &WorkerState,
         stuck: ControllerError,
     ) -> Result<(), ControllerError> {
+        self.note_given_up(work, (old, new), state).await?;
         let (mtu, worker) = (new.mtu, state.worker);
         let of_worker = |r: &&mut Ring| r.ids.worker == worker;
         let mut rings: Vec<&mut Ring> =
@@ -243,10 +277,11 @@ impl Controller {
     async fn renew_producer(
         &self,
         work: &mut Work,
-        new: &mut Flow,
+        (old, new): (&Flow, &mut Flow),
         state: &WorkerState,
         stuck: ControllerError,
     ) -> Result<(), ControllerError> {
+        self.note_given_up(work, (old, new), state).await?;
         // The worker first, so that it repeats nothing in between.
         let (worker, head, psn) = (state.worker, state.head, state.psn);
         let idle = Reset { worker, head, consumer_tail: head, psn, ..Default::default() };

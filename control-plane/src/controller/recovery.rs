@@ -58,7 +58,8 @@ pub(super) fn begin_again(recovered: &mut Recovered, holdings: &Holdings) -> Vec
         let going = was.rings().filter(|ring| is.rings().all(|r| r.name != ring.name));
         // They are only closed when nothing moves in them any more.
         if !members.is_empty() && !going.into_iter().any(is_gone) {
-            *is = was.clone();
+            // Members may have been given up that are taken out once more.
+            *is = Flow { told: is.told.clone(), ..was.clone() };
             out.push(Leaving { flow: name.clone(), members });
         }
     }

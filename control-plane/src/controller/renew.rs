@@ -145,6 +145,19 @@ impl Controller {
         self.0.adrift.notify_one();
     }
 
+    /// A ring of the flow was only away that had been taken for lost: what it holds says what it was given, so all look once more.
+    pub(super) async fn found_again(&self, flow: &str) {
+        let mut work = self.work_at_last().await;
+        let running = self.state().flows.get(flow).filter(|f| f.failed.is_none()).cloned();
+        let Some(running) = running.filter(|f| !f.lost.is_empty()) else { return };
+        let waiting = Flow { adrift_workers: running.workers(), ..running.clone() };
+        // Should the session end meanwhile, the next one begins with what the state says.
+        let _ = self.stand_still(&mut work, &running, &waiting).await;
+        work.journal.note(flow, Some(&waiting));
+        self.state().set(flow, Some(waiting));
+        self.0.adrift.notify_one();
+    }
+
     /// Workers that are adrift in `waiting` and not in `running` tick no more, and nobody rings for them.
     async fn stand_still(
         &self,
@@ -164,6 +177,9 @@ impl Controller {
 
     /// Why a flow has workers that are adrift.
     pub(super) fn why_adrift(&self, flow: &Flow) -> String {
+        if flow.adrift_workers.is_empty() {
+            return "a consumer that producers waited for was taken out".to_owned();
+        }
         let refused = self.state().refusals.of(flow);
         refused.unwrap_or_else(|| format!("switch `{}` had nothing of it", self.switch_name()))
     }

@@ -7,10 +7,12 @@
 //!  flow is adrift: its workers do not run ─► agents: rings suspended, their words ─► what is known of each ring ─► agents: items that
 //!      some consumers of a group lack, rings connected ─► switch: registers ─► journal ─► workers go on
 //! ```
-//! A flow waits for as long as an agent of its does not answer.
+//! A flow waits for as long as an agent of its does not answer. A consumer whose ring is gone, and its record with it, may have
+//! consumed the transfer that was under way to it: nobody else gets that, before it is taken out ([`super::doubts`]).
 
 use super::agents::{Agents, CLOSED, answer, grouped};
 use super::change::Surroundings;
+use super::doubts;
 use super::error::{ControllerError, ErrorKind};
 use super::events::of_flow;
 use super::renew::Verdict;
@@ -18,7 +20,7 @@ use super::{Controller, Work};
 use crate::dataplane::admin::{self, Reset};
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::{DataPlane, Ticks};
-use crate::dataplane::model::{Flow, FlowKind, Member, Ring};
+use crate::dataplane::model::{Flow, FlowKind, Lost, Member, Ring};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +89,10 @@ fn plan(
     mut psn: impl FnMut() -> u32,
 ) -> Result<Plan, String> {
     let mut out = Plan::default();
+    let all = !flow.adrift_workers.is_empty();
+    if all {
+        note_lost(flow, words, stale);
+    }
     let (mtu, mut by_worker) = (flow.mtu, BTreeMap::<u16, Vec<&mut Ring>>::new());
     let records: Vec<&proto::Ring> = flow
         .consumers
@@ -132,6 +138,13 @@ fn plan(
             out.rings.push((ring.host.clone(), resume(ring, mtu, plane, None)));
         }
     }
+    // Nobody may take what they had under way for a transfer of now.
+    let stand = if all { flow.standing_workers() } else { BTreeSet::new() };
+    let unknown = stand.iter().filter(|worker| out.resets.iter().all(|reset| reset.worker != **worker));
+    let idle: Vec<Reset> = unknown.map(|&worker| Reset { worker, ..Default::default() }).collect();
+    out.resets.extend(idle);
+    let in_doubt: BTreeSet<String> =
+        flow.held.iter().filter(|ring| flow.is_in_doubt(ring)).cloned().collect();
     for ring in flow.producers.iter_mut().flat_map(|m| &mut m.rings) {
         let Some(known) = words.get(&ring.name) else { continue };
         let moved = records.iter().filter_map(|record| delivered((ring, known), record)).max().unwrap_or(0);
@@ -139,9 +152,58 @@ fn plan(
         (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
         out.resets.push(ring.ids.reset(tail));
         out.places.insert(ring.name.clone(), tail);
-        out.rings.push((ring.host.clone(), resume(ring, mtu, plane, Some(tail))));
+        // It is polled in vain, and looks empty.
+        if !in_doubt.contains(&ring.name) {
+            out.rings.push((ring.host.clone(), resume(ring, mtu, plane, Some(tail))));
+        }
+    }
+    flow.held = in_doubt;
+    if all {
+        flow.past_batch = 0;
     }
     Ok(out)
+}
+
+/// Notes consumer rings that are gone, and what was under way to them when nobody could know it any more. A worker has one transfer under
+/// way, and a producer one; while a producer's tail does not say what a record does, the worker of that record has the producer.
+fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
+    let consumers = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
+    let mut lost: Vec<Lost> = flow.lost.iter().filter(|l| !words.contains_key(&l.ring)).cloned().collect();
+    // As a ring that is back says what it got, nothing is to be kept for it.
+    let stood = flow.standing_workers();
+    if flow.kind != FlowKind::Shuffle {
+        let records = consumers().filter(|(_, r)| !stale.contains(&r.name));
+        let records: Vec<&proto::Ring> = records.filter_map(|(_, r)| words.get(&r.name)).collect();
+        let producers = || flow.producers.iter().flat_map(|m| &m.rings);
+        let is_known = |ring: &Ring| {
+            let moved = |known| records.iter().any(|record| delivered((ring, known), record).is_some());
+            words.get(&ring.name).is_some_and(moved)
+        };
+        let group_is_known = flow.kind == FlowKind::Replicate && producers().any(is_known);
+        let known = |name: &str| lost.iter().any(|l| l.ring == name);
+        let gone = consumers().filter(|(_, r)| !words.contains_key(&r.name) && !known(&r.name));
+        let gone: Vec<Lost> = gone
+            .map(|(member, ring)| {
+                let to = (member.name.as_str(), ring.size);
+                let doubts = producers().filter_map(|from| match words.get(&from.name) {
+                    Some(known) => doubts::doubt(flow, to, from, known).filter(|_| !is_known(from)),
+                    // A group's other members will never get what only this one has got.
+                    None => (flow.kind == FlowKind::Replicate).then(|| doubts::doubt_of_lost(flow, to, from)),
+                });
+                // Nothing has moved since they are held, or stand.
+                let moves = |ring: &str| !flow.held.contains(ring);
+                let none = group_is_known || stood.contains(&ring.ids.worker);
+                let doubts = doubts.filter(|doubt| !none && moves(&doubt.ring)).collect();
+                Lost { ring: ring.name.clone(), doubts }
+            })
+            .collect();
+        lost.extend(gone);
+    }
+    flow.lost = lost;
+    if flow.kind == FlowKind::LoadBalance {
+        let in_doubt = flow.lost.iter().flat_map(|lost| &lost.doubts).map(|doubt| doubt.ring.clone());
+        flow.held.extend(in_doubt.collect::<Vec<_>>());
+    }
 }
 
 fn resume(ring: &Ring, mtu: u32, plane: &DataPlane, tail: Option<u32>) -> proto::ResumeRing {
@@ -300,7 +362,7 @@ impl Controller {
                 if self.is_open() {
                     let flows = self.adrift();
                     // What did not go is tried again.
-                    let _ = self.resume(&mut work, flows, &there, false).await;
+                    let _ = self.resume(&mut work, flows, &there, &BTreeSet::new()).await;
                     self.note_adrift(&mut work);
                 }
                 drop(work);
@@ -322,10 +384,12 @@ impl Controller {
         work.journal.note_program(work.cookie);
     }
 
-    /// The agent that a flow that is adrift waits for, for people. Only those in `there` are sure to answer.
-    fn absent(&self, flow: &Flow, there: &BTreeSet<String>) -> Option<String> {
+    /// The agent that a flow that is adrift waits for, for people; not for those of members who are `leaving`. Only those in `there` are
+    /// sure to answer.
+    fn absent(&self, flow: &Flow, there: &BTreeSet<String>, leaving: &BTreeSet<String>) -> Option<String> {
         let away = |m: &&Member| !self.is_connected(&m.host) || !there.contains(&m.host);
-        let away = flow.members().filter(|m| m.rings.iter().any(|r| flow.waits(r))).find(away)?;
+        let waited_for = |m: &&Member| !leaving.contains(&m.name) && m.rings.iter().any(|r| flow.waits(r));
+        let away = flow.members().filter(waited_for).find(away)?;
         Some(format!(
             "{}, and host `{}` of member `{}` has not said yet what its rings hold",
             self.why_adrift(flow),
@@ -334,7 +398,8 @@ impl Controller {
         ))
     }
 
-    /// Has a flow go on that somebody wants to change; `anyway`: without the members whose agents do not answer, since they are going.
+    /// Has a flow go on that somebody wants to change; without those members whose agents do not answer and who are `leaving`, whatever
+    /// becomes of their items.
     ///
     /// # Errors
     /// When it does not go on.
@@ -342,36 +407,46 @@ impl Controller {
         &self,
         work: &mut Work,
         name: &str,
-        anyway: bool,
+        leaving: &BTreeSet<String>,
     ) -> Result<(), ControllerError> {
         let flows: Vec<Flow> = self.adrift().into_iter().filter(|f| f.name == name).collect();
         let Some(flow) = flows.first().cloned() else { return Ok(()) };
         let there = self.0.agents.answering(hosts(&flows), KNOCK).await;
-        self.resume(work, flows, &there, anyway).await?;
+        self.resume(work, flows, &there, leaving).await?;
         match self.get_flow(name) {
             Ok(now) if now.is_adrift() && now.failed.is_none() => {
-                let why = self.absent(&flow, &there).unwrap_or_else(|| self.why_adrift(&flow));
-                Err(ControllerError::new(ErrorKind::NotNow, format!("flow `{name}`: {why}; try again")))
+                let why = self.absent(&flow, &there, leaving).unwrap_or_else(|| self.why_adrift(&flow));
+                // Whoever stays may be gone, too: then they leave together.
+                let kind = if leaving.is_empty() { ErrorKind::NotNow } else { ErrorKind::Stuck };
+                let advice = match leaving.is_empty() {
+                    true => "try again",
+                    false => "try again, or take out by one command, with --force, all who are gone",
+                };
+                Err(ControllerError::new(kind, format!("flow `{name}`: {why}; {advice}")))
             }
             _ => Ok(()),
         }
     }
 
-    /// Has flows go on. Those that wait for an agent stay as they are, unless `anyway`. Only agents in `there` are asked.
+    /// Has flows go on. Those that wait for an agent stay as they are, unless it is that of a member who is `leaving`. Only agents in
+    /// `there` are asked.
     async fn resume(
         &self,
         work: &mut Work,
         mut flows: Vec<Flow>,
         there: &BTreeSet<String>,
-        anyway: bool,
+        leaving: &BTreeSet<String>,
     ) -> Result<(), ControllerError> {
         let agents = &self.0.agents;
-        flows.retain(|flow| anyway || self.absent(flow, there).is_none());
+        flows.retain(|flow| self.absent(flow, there, leaving).is_none());
         let rings = flows.iter().flat_map(|flow| flow.rings().filter(|ring| flow.waits(ring)));
         let rings = rings.filter(|ring| self.is_connected(&ring.host) && there.contains(&ring.host));
         let rings: Vec<(String, String)> = rings.map(|r| (r.host.clone(), r.name.clone())).collect();
         let (mut words, silent) = suspend(agents, rings).await;
-        flows.retain(|flow| anyway || !flow.members().any(|m| silent.contains(&m.host)));
+        let fell_silent = |flow: &Flow, silent: &BTreeSet<String>| {
+            flow.members().any(|m| silent.contains(&m.host) && !leaving.contains(&m.name))
+        };
+        flows.retain(|flow| !fell_silent(flow, &silent));
         // A ring that was made anew under its name is another one.
         let same = |ring: &Ring, words: &proto::Ring| {
             ring.address.is_some_and(|a| u32::from(a.epoch) == words.epoch)
@@ -382,6 +457,13 @@ impl Controller {
         others.iter().for_each(|name| drop(words.remove(name)));
         let words = Arc::new(words);
 
+        let waited: HashMap<String, HashSet<String>> = flows
+            .iter()
+            .map(|flow| {
+                let rings = flow.rings().filter(|ring| flow.waits(ring)).map(|ring| ring.name.clone());
+                (flow.name.clone(), rings.collect())
+            })
+            .collect();
         let mut ready: Vec<(Flow, Plan)> = Vec::new();
         for (mut flow, stale) in all_stale(agents, flows, words.clone()).await {
             let planned = plan(&mut flow, &words, &stale, &self.0.plane, || self.state().chance.psn());
@@ -413,7 +495,7 @@ impl Controller {
             (host, call)
         });
         let silent = at_once(calls, |_| ()).await;
-        ready.retain(|(flow, _)| anyway || !flow.members().any(|m| silent.contains(&m.host)));
+        ready.retain(|(flow, _)| !fell_silent(flow, &silent));
         let resets: Vec<Reset> = ready.iter().flat_map(|(_, plan)| plan.resets.iter().copied()).collect();
         self.reset(work, &resets).await?;
         // They write it again, which changes nothing, and begin nothing any more.
@@ -423,7 +505,9 @@ impl Controller {
         let (mut bells, mut run) = (Vec::new(), Ticks::new());
         let around = Surroundings::of(&self.state());
         for (flow, _) in &mut ready {
-            bells.extend(self.0.plane.doorbells(flow, &around.context(false), |ring| flow.waits(ring))?);
+            let rings = &waited[&flow.name];
+            let rings = |ring: &Ring| rings.contains(&ring.name) && !flow.held.contains(&ring.name);
+            bells.extend(self.0.plane.doorbells(flow, &around.context(false), rings)?);
             let waited = std::mem::take(&mut flow.adrift_workers);
             let ticks = self.0.plane.tick_groups(flow);
             run.extend(ticks.into_iter().filter(|(worker, _)| waited.contains(worker)));
@@ -431,19 +515,48 @@ impl Controller {
         work.journal.note_all(ready.iter().map(|(flow, _)| flow));
         work.switch.update(Diff::between(Vec::new(), bells).additions().into_iter()).await?;
         self.run_workers(work, &Ticks::new(), &run).await?;
-        for (flow, _) in ready {
+        for (flow, plan) in ready {
             let name = flow.name.clone();
-            self.state().set(&name, Some(flow));
+            let before = self.state().flows.get(&name).cloned();
+            self.state().set(&name, Some(flow.clone()));
             let refused = refused.remove(&name).unwrap_or_default();
             if refused.is_empty() {
-                let switch = self.switch_name();
-                let text = format!(
-                    "switch `{switch}` was given its entries; the flow goes on from what its rings hold"
-                );
-                self.0.events.emit(EventKind::FlowResumed, of_flow(&name, text));
+                self.tell_resumed(before.as_ref(), &flow, &plan);
+            } else {
+                self.tell_renewed(&name, refused);
+                self.tell_who_waits(before.as_ref(), &flow);
             }
-            self.tell_renewed(&name, refused);
         }
         Ok(())
+    }
+
+    /// Tells that a flow goes on, or that its producers do that were held.
+    fn tell_resumed(&self, before: Option<&Flow>, flow: &Flow, plan: &Plan) {
+        let all = before.is_none_or(|flow| !flow.adrift_workers.is_empty());
+        let goes_on = |m: &&Member| m.rings.iter().any(|r| plan.places.contains_key(&r.name));
+        let text = match all {
+            true => {
+                let switch = self.switch_name();
+                format!("switch `{switch}` was given its entries; the flow goes on from what its rings hold")
+            }
+            false => {
+                let names: Vec<&str> =
+                    flow.producers.iter().filter(goes_on).map(|m| m.name.as_str()).collect();
+                format!("nobody is waited for any more; what `{}` holds is delivered", names.join("`, `"))
+            }
+        };
+        self.0.events.emit(EventKind::FlowResumed, of_flow(&flow.name, text));
+        self.tell_who_waits(before, flow);
+    }
+
+    /// Tells which producers wait from now on, if they did not before.
+    fn tell_who_waits(&self, before: Option<&Flow>, flow: &Flow) {
+        let waiting = doubts::waiting(flow).filter(|_| before.is_none_or(|before| before.lost != flow.lost));
+        if let Some(text) = waiting {
+            let all: Vec<_> = flow.lost.iter().flat_map(|lost| lost.doubts.clone()).collect();
+            let event =
+                zsr_api::controller::Event { doubts: doubts::told(&all), ..of_flow(&flow.name, text) };
+            self.0.events.emit(EventKind::FlowChanged, event);
+        }
     }
 }

@@ -193,6 +193,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         alive: channel::channel(()).0,
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
+    controller.tell_again();
     // What was taken up may be a crowd.
     controller.0.crowd.notify_one();
     controller.watch(digests, given_back);

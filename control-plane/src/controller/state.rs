@@ -221,6 +221,10 @@ impl State {
             version: 1,
             failed: None,
             adrift_workers: BTreeSet::new(),
+            lost: Vec::new(),
+            held: Default::default(),
+            told: Vec::new(),
+            past_batch: 0,
         };
         let mut taken = Vec::new();
         let done = self.fill(&mut flow, new, &mut taken);

@@ -174,7 +174,8 @@ impl Controller {
                     self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
                 }
                 self.can_change()?;
-                self.resume_first(work, name, true).await?;
+                let all = flow.members().map(|m| m.name.clone()).collect();
+                self.resume_first(work, name, &all).await?;
                 Ok(Step::Goes(self.get_flow(name)?))
             }
         }

@@ -3,6 +3,7 @@
 
 use super::Controller;
 use super::change::Leave;
+use super::doubts;
 use super::error::ErrorKind;
 use super::events::of_flow;
 use super::failure_detector::{Heard, Listening};
@@ -92,6 +93,9 @@ impl Controller {
 
     /// Why a flow waits, if it does.
     pub(super) fn waits_for(&self, flow: &Flow) -> Option<String> {
+        if let Some(waiting) = doubts::waiting(flow) {
+            return Some(waiting);
+        }
         let away = flow.members().find(|m| !self.is_connected(&m.host));
         if let Some(member) = away {
             return Some(format!("host `{}` of member `{}`: its agent is away", member.host, member.name));
@@ -195,6 +199,14 @@ impl Controller {
                 let mut work = self.work_at_last().await;
                 self.fail_flow(&mut work, &flow.name, &why).await;
                 continue;
+            }
+            let is_back = |name: &str| {
+                let ring = rings.iter().find(|r| r.name == name);
+                let epoch = found.get(name).map(|r| r.epoch);
+                ring.is_some_and(|r| r.address.is_some_and(|a| Some(u32::from(a.epoch)) == epoch))
+            };
+            if flow.lost.iter().any(|lost| is_back(&lost.ring)) {
+                self.found_again(&flow.name).await;
             }
             // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
             let lost = |r: &&Ring| r.host == host && !found.contains_key(&r.name);

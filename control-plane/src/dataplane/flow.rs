@@ -166,7 +166,9 @@ impl DataPlane {
             self.worker(flow, id, context, &mut out)?;
         }
         // The switch would believe what it hears of a ring and does not know.
-        out.extend(self.doorbells(flow, context, |ring| !flow.waits(ring))?);
+        out.extend(
+            self.doorbells(flow, context, |ring| !flow.waits(ring) && !flow.held.contains(&ring.name))?,
+        );
         Ok(out)
     }
 
@@ -297,11 +299,11 @@ impl DataPlane {
         !self.timer.is_named()
     }
 
-    /// The multicast group that makes each worker of a flow tick, by worker; of those that are not adrift.
+    /// The multicast group that makes each worker of a flow tick, by worker; of those that are neither adrift nor stand.
     pub fn tick_groups(&self, flow: &Flow) -> Ticks {
         let poll = times(&flow.settings).poll_interval;
-        let workers = flow.workers();
-        let run = workers.difference(&flow.adrift_workers);
+        let (workers, stand) = (flow.workers(), flow.standing_workers());
+        let run = workers.difference(&flow.adrift_workers).filter(|worker| !stand.contains(worker));
         run.map(|&w| (w, self.timer.group_of(w, poll))).collect()
     }
 

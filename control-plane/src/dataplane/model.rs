@@ -85,6 +85,29 @@ pub struct Member {
     pub rings: Vec<Ring>,
 }
 
+/// Items that a consumer may have consumed, though nobody has said so: those of one transfer that was under way when all who knew of it
+/// were lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// The consumer.
+    pub consumer: String,
+    /// The producer whose transfer it may have been.
+    pub producer: String,
+    /// The producer's ring.
+    pub ring: String,
+    /// How many items, at most, from the oldest on that the ring still has.
+    pub items: u32,
+}
+
+/// A consumer ring that was gone when its flow went on from what its rings hold. Its worker does not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The ring.
+    pub ring: String,
+    /// What its member may have consumed: it was given a transfer of one of these producers at most.
+    pub doubts: Vec<Doubt>,
+}
+
 /// A flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
@@ -121,6 +144,23 @@ pub struct Flow {
     /// theirs: they do not run, and nobody rings for them.
     #[serde(default)]
     pub adrift_workers: BTreeSet<u16>,
+    /// Consumer rings that were gone when the flow went on; of a shuffle none, since nobody else gets what they would have got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
+    /// Producer rings of a load balance that are not connected: they wait for a consumer that is lost, or for their turn now that it is
+    /// not waited for any more.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held: BTreeSet<String>,
+    /// What consumers that were taken out may have consumed, as was told: a controller that starts anew tells it once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Doubt>,
+    /// The largest `max_batch` that transfers may still have which are under way, if it is another one than that of the settings.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub past_batch: u32,
+}
+
+fn is_zero(bytes: &u32) -> bool {
+    *bytes == 0
 }
 
 impl Flow {
@@ -142,6 +182,11 @@ impl Flow {
     /// The rings that `other` has, too, have its connections: they may have been made anew meanwhile.
     pub fn take_connections_of(&mut self, other: &Flow) {
         self.adrift_workers = other.adrift_workers.intersection(&self.workers()).copied().collect();
+        let there: BTreeSet<&str> = self.rings().map(|r| r.name.as_str()).collect();
+        let lost = other.lost.iter().filter(|lost| there.contains(lost.ring.as_str())).cloned().collect();
+        let held = other.held.iter().filter(|ring| there.contains(ring.as_str())).cloned().collect();
+        (self.lost, self.held) = (lost, held);
+        (self.told, self.past_batch) = (other.told.clone(), other.past_batch);
         let known: HashMap<&str, RingIds> = other.rings().map(|r| (r.name.as_str(), r.ids)).collect();
         for ring in self.rings_mut() {
             if let Some(ids) = known.get(ring.name.as_str()) {
@@ -160,18 +205,40 @@ impl Flow {
         self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()
     }
 
-    /// Whether a worker of it is adrift.
+    /// Whether a worker of it is adrift, or a producer that was held waits to go on.
     pub fn is_adrift(&self) -> bool {
-        !self.adrift_workers.is_empty()
+        !self.adrift_workers.is_empty() || self.held.iter().any(|ring| !self.is_in_doubt(ring))
     }
 
-    /// Whether a worker of this ring, which is one of the flow's, is adrift.
+    /// Whether a worker of this ring, which is one of the flow's, is adrift, or the ring was held and waits to go on.
     pub fn waits(&self, ring: &Ring) -> bool {
-        match self.kind {
+        let adrift = match self.kind {
             FlowKind::Shuffle => self.adrift_workers.contains(&ring.ids.worker),
             // Several workers may have it.
-            FlowKind::LoadBalance | FlowKind::Replicate => self.is_adrift(),
-        }
+            FlowKind::LoadBalance | FlowKind::Replicate => !self.adrift_workers.is_empty(),
+        };
+        adrift || self.held.contains(&ring.name) && !self.is_in_doubt(&ring.name)
+    }
+
+    /// Whether a consumer that is lost may have consumed the next items of a producer ring, which no other consumer may get therefore. The
+    /// consumers of a group get all of them all the same.
+    pub fn is_in_doubt(&self, ring: &str) -> bool {
+        self.kind == FlowKind::LoadBalance
+            && self.lost.iter().flat_map(|lost| &lost.doubts).any(|doubt| doubt.ring == ring)
+    }
+
+    /// Workers that do not run, as a consumer ring of theirs is lost.
+    pub fn standing_workers(&self) -> BTreeSet<u16> {
+        let lost = |ring: &&Ring| self.lost.iter().any(|lost| lost.ring == ring.name);
+        self.consumers.iter().flat_map(|m| &m.rings).filter(lost).map(|r| r.ids.worker).collect()
+    }
+
+    /// How many items a transfer can have had at most that was under way from `ring`, which holds `fill` bytes from `tail` on, to a
+    /// consumer ring of `room` bytes: neither ring wraps within a transfer.
+    pub fn most_under_way(&self, ring: &Ring, tail: u32, fill: u32, room: u32) -> u32 {
+        let to_wrap = ring.size - (tail & (ring.size - 1));
+        let bytes = fill.min(self.settings.max_batch.max(self.past_batch)).min(to_wrap).min(room);
+        bytes / self.item_size
     }
 
     /// The workers whose rings `worker` has: itself and, where producers' rings have several, all of them.

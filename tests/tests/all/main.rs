@@ -3,6 +3,7 @@
 mod congestion;
 mod controlled;
 mod delivery;
+mod double_failures;
 mod forged;
 mod fuzz;
 mod group_losses;

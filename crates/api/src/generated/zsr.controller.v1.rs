@@ -381,7 +381,7 @@ pub struct WatchEventsRequest {
     #[prost(enumeration = "EventKind", repeated, tag = "4")]
     pub kinds: ::prost::alloc::vec::Vec<i32>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Event {
     /// Counts from 1, without gaps for as long as a controller runs.
     #[prost(uint64, tag = "1")]
@@ -408,6 +408,26 @@ pub struct Event {
     pub port: u32,
     #[prost(string, tag = "10")]
     pub interface: ::prost::alloc::string::String,
+    /// Of MEMBER_REMOVED: what the consumer may have consumed, and others get from now on. Of FLOW_CHANGED: what a consumer may have consumed
+    /// that is lost and not taken out yet, so that its producers wait; or once more, what an earlier controller took members out with.
+    #[prost(message, repeated, tag = "11")]
+    pub doubts: ::prost::alloc::vec::Vec<Doubt>,
+}
+/// Items of a transfer that was under way to a consumer when all who knew how far it was were lost. A consumer is given one transfer at a
+/// time: of its doubts, one at most is so.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Doubt {
+    #[prost(string, tag = "1")]
+    pub consumer: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub producer: ::prost::alloc::string::String,
+    /// The producer's ring.
+    #[prost(string, tag = "3")]
+    pub ring: ::prost::alloc::string::String,
+    /// So many items at most, from the oldest on that the ring still has. Of a load balance they come once more to another consumer; of a
+    /// replicate flow to all others, perhaps in another order, or, if the producer is gone, never.
+    #[prost(uint32, tag = "4")]
+    pub items: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetStatsRequest {
