@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zsr_api::controller::FlowKind;
+use zsr_api::controller::{self as proto, FlowKind};
 use zsr_host_agent::agent::{Agent, RingInfo, RingState};
 use zsr_link::Rng;
 use zsr_ring::{Cancel, Consumer, ControlWord, Flags, PopError, Producer, PushError, Role};
@@ -27,7 +27,7 @@ struct Lane {
     closed: bool,
     /// What programs have popped of it: of a load balance, by item.
     arrived: u32,
-    seen: BTreeSet<u32>,
+    seen: BTreeMap<u32, String>,
     /// It was given up, and its program was told so.
     told: bool,
 }
@@ -48,8 +48,14 @@ struct Book {
     excused: Option<String>,
     /// A consumer has died with its host, which may have popped what no other one has got.
     buried: bool,
-    /// A program of its wrote nonsense: what comes out of it is nobody's concern.
-    nonsense: Option<Nonsense>,
+    /// A program of its wrote nonsense: what comes out of it is nobody's concern. Into which ring, by host and number.
+    nonsense: Option<(Nonsense, (usize, u64))>,
+    /// What was told that consumers who were taken out may have consumed.
+    doubts: Vec<proto::Doubt>,
+    /// Items of a load balance that came once more: lane, number, and who had it before.
+    twice: Vec<(u32, u32, String)>,
+    /// The one order of a group has become another one.
+    reordered: bool,
 }
 
 /// A consumer ring: how far its programs are.
@@ -180,6 +186,9 @@ impl Programs {
             excused: None,
             buried: false,
             nonsense: None,
+            doubts: Vec::new(),
+            twice: Vec::new(),
+            reordered: false,
         };
         self.books.insert(flow.name, book);
     }
@@ -213,6 +222,38 @@ impl Programs {
         let lane = self.lanes.iter().find(|lane| book(lane) && lane.arrived != lane.pushed)?;
         let Lane { ring, pushed, arrived, flow, .. } = lane;
         Some(format!("{arrived} of {pushed} items of {ring:?} in f{flow} have arrived, which nobody gave up"))
+    }
+
+    /// It was told what a consumer that was taken out may have consumed.
+    /// `again`: it may have been told before.
+    pub fn doubted(&mut self, flow: usize, doubts: &[proto::Doubt], again: bool) {
+        if let Some(book) = self.books.get_mut(&flow) {
+            let news = doubts.iter().filter(|doubt| !again || !book.doubts.contains(doubt));
+            let news: Vec<_> = news.cloned().collect();
+            book.doubts.extend(news);
+        }
+    }
+
+    /// What has come twice, or in two orders, and nobody has told that it may.
+    pub fn unsaid(&self) -> Option<String> {
+        self.books.iter().find_map(|(flow, book)| {
+            if book.reordered && book.doubts.is_empty() {
+                return Some(format!("f{flow}: two orders, and nobody has told so"));
+            }
+            // Of each lane and consumer.
+            let mut came: BTreeMap<(u32, &str), Vec<u32>> = BTreeMap::new();
+            for (lane, which, by) in &book.twice {
+                came.entry((*lane, by)).or_default().push(*which);
+            }
+            came.into_iter().find_map(|((lane, by), items)| {
+                let ring = &self.lanes[lane as usize].ring.0;
+                let of = |d: &&proto::Doubt| d.consumer == by && d.ring == *ring;
+                let told: u32 = book.doubts.iter().filter(of).map(|d| d.items).sum();
+                (items.len() > told as usize).then(|| {
+                    format!("items {items:?} of {ring:?} have come to {by} in f{flow} and to another one; {told} were told of")
+                })
+            })
+        })
     }
 
     /// A chance of one in two.
@@ -304,9 +345,11 @@ impl Programs {
             self.handles.iter().enumerate().filter(|(_, h)| h.host == host).map(|(at, _)| at).collect();
         let at = *here.get(self.rng.below(here.len().max(1) as u64) as usize)?;
         let Handle { end, flow, .. } = self.handles.swap_remove(at);
-        let (ring, offset) = match &end {
-            End::Push(producer, _) => (producer.ring().clone(), HEAD),
-            End::Pop(consumer, _) => (consumer.ring().clone(), TAIL),
+        let (ring, offset, place) = match &end {
+            End::Push(producer, lane) => {
+                (producer.ring().clone(), HEAD, (host, self.lanes[*lane as usize].ring.1))
+            }
+            End::Pop(consumer, sink) => (consumer.ring().clone(), TAIL, *sink),
         };
         match end {
             End::Push(producer, _) => producer.detach(),
@@ -324,13 +367,19 @@ impl Programs {
         // SAFETY: the word lies within the ring's memory, which the handle keeps; no other thread is there.
         unsafe { ring.memory().base().add(offset).cast::<[u8; 8]>().write_volatile(bytes) };
         self.excuse(flow, "a program of it wrote nonsense");
-        self.books.get_mut(&flow)?.nonsense.get_or_insert(nonsense);
+        self.books.get_mut(&flow)?.nonsense.get_or_insert((nonsense, place));
         Some((flow, nonsense))
     }
 
-    /// What a program of the flow has written.
-    pub fn nonsense(&self, flow: usize) -> Option<Nonsense> {
-        self.books.get(&flow)?.nonsense
+    /// Whether a program of the flow has written what the switch can tell, into one of these rings.
+    pub fn is_spoilt(&self, flow: usize, rings: &[(usize, RingInfo)]) -> bool {
+        let nonsense = self.books.get(&flow).and_then(|book| book.nonsense);
+        nonsense.is_some_and(|(nonsense, place)| {
+            let is_it = |(host, ring): &(usize, RingInfo)| {
+                (*host, ring.id) == place && ring.state == RingState::Connected
+            };
+            nonsense == Nonsense::Beyond && rings.iter().any(is_it)
+        })
     }
 
     /// Whether a consumer of the flow has seen its end.
@@ -390,7 +439,7 @@ impl Programs {
                     pushed: 0,
                     closed: false,
                     arrived: 0,
-                    seen: BTreeSet::new(),
+                    seen: BTreeMap::new(),
                     told: false,
                 });
                 self.lanes.len() - 1
@@ -577,8 +626,11 @@ impl Programs {
         assert!(last.is_none_or(|last| last < which), "{place}: {which} behind {last:?} of {:?}", lane.ring);
         match book.asked.kind {
             FlowKind::LoadBalance => {
-                assert!(lane.seen.insert(which), "{place}: item {which} of {:?} twice", lane.ring);
-                lane.arrived += 1;
+                match lane.seen.insert(which, member.to_owned()) {
+                    // Whether that was told is seen in the end.
+                    Some(by) => book.twice.push((number, which, by)),
+                    None => lane.arrived += 1,
+                }
             }
             FlowKind::Replicate => {
                 sink.unplaced.push((number, which));
@@ -607,6 +659,7 @@ impl Programs {
         for item in std::mem::take(&mut sink.unplaced) {
             if forgotten.is_some_and(|from| at >= from) && book.order.get(at).is_some_and(|has| *has != item)
             {
+                book.reordered = true;
                 for (lane, _) in book.order.drain(at..) {
                     self.lanes[lane as usize].arrived -= 1;
                 }

@@ -8,7 +8,7 @@ use zsr_api::controller::{self as proto, EventKind};
 use zsr_control_plane::controller::error::{ControllerError, ErrorKind};
 use zsr_control_plane::controller::state::NewMember;
 use zsr_control_plane::controller::{Controller, StartError};
-use zsr_control_plane::dataplane::model::Flow;
+use zsr_control_plane::dataplane::model::{Flow, Member};
 use zsr_host_agent::agent::RingInfo;
 use zsr_link::FaultRates;
 use zsr_simnet::LinkConfig;
@@ -16,7 +16,7 @@ use zsr_tests::controlled::{Controlled, MemoryStore, Task};
 use zsr_topology::{Pipes, Policy, RingRole};
 
 use crate::forger::Forger;
-use crate::programs::{Nonsense, Programs};
+use crate::programs::Programs;
 use crate::schedule::{HOSTS, NewFlow, Schedule, Step, TURN_US, What};
 
 /// Virtual time between two turns of the programs.
@@ -204,6 +204,14 @@ pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     let drained_in = run.now() - calm;
     run.say("everything has arrived");
     run.check_told();
+    if run.take_out_lost() {
+        run.until("those are taken out who are lost", |run| run.idle().err());
+        run.pass(run.now() + AGAIN);
+        run.until("everything has arrived", |run| run.lacking());
+    }
+    if let Some(unsaid) = run.programs.unsaid() {
+        panic!("{unsaid}");
+    }
     run.programs.leave_all();
     run.until("all flows are gone", Run::delete_all);
     run.until("rings and queue pairs are gone", |run| run.sim.hosts_hold());
@@ -304,7 +312,9 @@ impl Run<'_> {
     }
 
     fn has_controller(&mut self, controller: Controller) {
-        self.events = Some(controller.events(None).1);
+        let (past, events) = controller.events(Some(0));
+        past.iter().for_each(|event| self.happened(event));
+        self.events = Some(events);
         self.controller = Some(controller);
         self.wanted = None;
     }
@@ -333,36 +343,41 @@ impl Run<'_> {
 
     fn look_at_events(&mut self) {
         while let Some(event) = self.events.as_mut().and_then(|events| events.try_recv().ok()) {
-            if self.trace {
-                let proto::Event { flow, member, ring, host, text, .. } = &event;
-                self.say(&format!("event {:?} {flow} {member} {ring} {host}: {text}", event.kind()));
+            self.happened(&event);
+        }
+    }
+
+    fn happened(&mut self, event: &proto::Event) {
+        if self.trace {
+            let proto::Event { flow, member, ring, host, text, .. } = event;
+            self.say(&format!("event {:?} {flow} {member} {ring} {host}: {text}", event.kind()));
+        }
+        let flow = event.flow.get(1..).and_then(|f| f.parse::<usize>().ok()).unwrap_or(usize::MAX);
+        if event.kind() == EventKind::MemberRemoved {
+            let again = event.text.starts_with("as an earlier controller");
+            self.programs.doubted(flow, &event.doubts, again);
+        }
+        match event.kind() {
+            EventKind::MemberLeaving => self.programs.leave(flow, &event.member, true),
+            EventKind::FlowChanged if event.text.ends_with("stays") => {
+                self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
             }
-            let flow = event.flow.get(1..).and_then(|f| f.parse::<usize>().ok()).unwrap_or(usize::MAX);
-            match event.kind() {
-                EventKind::MemberLeaving => self.programs.leave(flow, &event.member, true),
-                EventKind::FlowChanged if event.text.ends_with("stays") => {
-                    self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
-                }
-                EventKind::FlowFailed => self.flow_failed(flow, &event.text),
-                EventKind::MemberRemoved if !self.is_removed(flow) => {
-                    let (member, why) = (&event.member, &event.text);
-                    assert!(
-                        !self.blameless,
-                        "member {member} of f{flow} was taken out, though it did nothing: {why}"
-                    );
-                    self.programs.excuse(flow, "its policy took a member out");
-                }
-                EventKind::AgentLost if !self.agent_is_away(&event.host) => {
-                    panic!("the agent of {} is said to be lost, and is there", event.host)
-                }
-                EventKind::MemberSilent if self.answers(&event.member) => {
-                    panic!(
-                        "member {} of f{flow} is said to be silent, and answers: {}",
-                        event.member, event.text
-                    )
-                }
-                _ => {}
+            EventKind::FlowFailed => self.flow_failed(flow, &event.text),
+            EventKind::MemberRemoved if !self.is_removed(flow) => {
+                let (member, why) = (&event.member, &event.text);
+                assert!(
+                    !self.blameless,
+                    "member {member} of f{flow} was taken out, though it did nothing: {why}"
+                );
+                self.programs.excuse(flow, "its policy took a member out");
             }
+            EventKind::AgentLost if !self.agent_is_away(&event.host) => {
+                panic!("the agent of {} is said to be lost, and is there", event.host)
+            }
+            EventKind::MemberSilent if self.answers(&event.member) => {
+                panic!("member {} of f{flow} is said to be silent, and answers: {}", event.member, event.text)
+            }
+            _ => {}
         }
     }
 
@@ -412,6 +427,7 @@ impl Run<'_> {
     }
 
     fn kill_controller(&mut self) {
+        self.look_at_events();
         self.sim.kill_controller();
         (self.controller, self.starting, self.events, self.wanted) = (None, None, None, None);
     }
@@ -602,8 +618,9 @@ impl Run<'_> {
                     .map(|who| format!("{who} does not know that {} failed", flow.name)),
                 (None, None) => programs.lacking(number).or_else(|| programs.unended(number)),
                 (None, Some(_)) => {
-                    let unnoticed =
-                        programs.nonsense(number) == Some(Nonsense::Beyond) && !programs.has_ended(number);
+                    // The switch does not look into a ring that has gone with its host or its member, or while its worker stands.
+                    let looks = flow.lost.is_empty() && !programs.has_ended(number);
+                    let unnoticed = looks && programs.is_spoilt(number, &there);
                     unnoticed
                         .then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
                 }
@@ -661,6 +678,31 @@ impl Run<'_> {
                 panic!("the program at `{ring}` was told that its flow has failed; it runs");
             }
         }
+    }
+
+    /// The operator takes members out, by force, whose rings are gone and for whom flows wait. Whether there are any.
+    fn take_out_lost(&mut self) -> bool {
+        let Some(controller) = self.controller.clone() else { return false };
+        let there = self.rings();
+        let is_there = |at: &str, name: &str| there.iter().any(|(n, r)| host(*n) == at && r.name == name);
+        let mut some = false;
+        for flow in controller.list_flows().iter().filter(|f| f.failed.is_none()) {
+            let gone = flow.members().filter(|m| m.rings.iter().any(|r| !is_there(&r.host, &r.name)));
+            let gone: Vec<String> = gone.map(|m| m.name.clone()).collect();
+            let stays = |side: &[Member]| side.iter().any(|m| !gone.contains(&m.name));
+            if gone.is_empty() || !stays(&flow.producers) || !stays(&flow.consumers) {
+                continue;
+            }
+            let at = gone[0][1..].parse().unwrap_or(usize::MAX);
+            let what = What::Remove { flow: flow.name[1..].parse().unwrap_or(usize::MAX), host: at };
+            let (controller, name) = (controller.clone(), flow.name.clone());
+            let removing = async move { controller.remove_members(&name, &gone, true).await.map(Some) };
+            if let Some(task) = self.sim.begin(removing) {
+                self.asked.push(Wish { what, pauses: false, task });
+                some = true;
+            }
+        }
+        some
     }
 
     fn rings(&self) -> Vec<(usize, RingInfo)> {
