@@ -7,7 +7,7 @@ use super::events::of_flow;
 use super::state::User;
 use crate::dataplane::diff::Diff;
 use crate::dataplane::flow::Ticks;
-use crate::dataplane::model::Flow;
+use crate::dataplane::model::{Flow, Ring};
 use crate::p4::ClientError;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -169,7 +169,9 @@ impl Controller {
         had.retain(|worker, _| waiting.adrift_workers.contains(worker));
         self.run_workers(work, &had, &Ticks::new()).await?;
         let around = super::change::Surroundings::of(&self.state());
-        let newly = |ring: &_| waiting.waits(ring) && !running.waits(ring);
+        // Those that are held have none.
+        let newly =
+            |ring: &Ring| waiting.waits(ring) && !running.waits(ring) && !running.held.contains(&ring.name);
         // That program and controller fit is known.
         let bells = self.0.plane.doorbells(running, &around.context(false), newly).unwrap_or_default();
         work.switch.update(Diff::between(bells, Vec::new()).removals().into_iter()).await

@@ -519,6 +519,9 @@ impl Controller {
             let name = flow.name.clone();
             let before = self.state().flows.get(&name).cloned();
             self.state().set(&name, Some(flow.clone()));
+            if before.as_ref().is_none_or(|before| before.lost != flow.lost) {
+                self.look_for_lost(&name);
+            }
             let refused = refused.remove(&name).unwrap_or_default();
             if refused.is_empty() {
                 self.tell_resumed(before.as_ref(), &flow, &plan);

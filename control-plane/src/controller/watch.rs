@@ -200,12 +200,7 @@ impl Controller {
                 self.fail_flow(&mut work, &flow.name, &why).await;
                 continue;
             }
-            let is_back = |name: &str| {
-                let ring = rings.iter().find(|r| r.name == name);
-                let epoch = found.get(name).map(|r| r.epoch);
-                ring.is_some_and(|r| r.address.is_some_and(|a| Some(u32::from(a.epoch)) == epoch))
-            };
-            if flow.lost.iter().any(|lost| is_back(&lost.ring)) {
+            if is_back(&flow, &found) {
                 self.found_again(&flow.name).await;
             }
             // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
@@ -235,6 +230,40 @@ impl Controller {
                     self.ring_event(host, &died).await;
                 }
             }
+        }
+    }
+
+    /// Rings that a flow has just gone on without may be there all the same: their agents did not answer in time, and are not known to be
+    /// away. Those that are get looked at when they are found again.
+    pub(super) fn look_for_lost(&self, flow: &str) {
+        let (own, flow) = (self.clone(), flow.to_owned());
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = own.stopped() => {}
+                () = own.have_lost_looked_at(&flow) => {}
+            }
+        });
+    }
+
+    async fn have_lost_looked_at(&self, name: &str) {
+        loop {
+            let flow = self.state().flows.get(name).filter(|f| f.failed.is_none()).cloned();
+            let Some(flow) = flow else { return };
+            let is_lost = |r: &&Ring| flow.lost.iter().any(|lost| lost.ring == r.name);
+            let lost: Vec<&Ring> =
+                flow.rings().filter(is_lost).filter(|r| self.is_connected(&r.host)).collect();
+            if lost.is_empty() {
+                return;
+            }
+            let (found, failure) = self.0.agents.look(lost.into_iter()).await;
+            if is_back(&flow, &found) {
+                self.found_again(name).await;
+            }
+            if failure.is_none() {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
         }
     }
 
@@ -405,6 +434,15 @@ impl Controller {
         }
         self.fail_flow(&mut work, &who.flow, &format!("ring `{}` {}", who.ring, report.reason)).await;
     }
+}
+
+/// Whether a ring that the flow takes for lost is among those that agents have `found`; one that was made anew under its name is another.
+fn is_back(flow: &Flow, found: &HashMap<String, agent::Ring>) -> bool {
+    let same = |ring: &Ring| {
+        let epoch = found.get(&ring.name).map(|r| r.epoch);
+        ring.address.is_some_and(|a| Some(u32::from(a.epoch)) == epoch)
+    };
+    flow.rings().any(|ring| flow.lost.iter().any(|lost| lost.ring == ring.name) && same(ring))
 }
 
 /// The consumer that connection `qp` belongs to, else the first one of the worker.

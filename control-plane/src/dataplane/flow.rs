@@ -227,7 +227,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Which datagrams are doorbells of the flow's producer rings, if it has doorbells, and whose turn they are. Only of `rings`.
+    /// Which datagrams are doorbells of the flow's producer rings, if it has doorbells, and whose turn they are: never that of a worker
+    /// that stands. Only of `rings`.
     ///
     /// # Errors
     /// When program and controller do not fit.
@@ -240,14 +241,19 @@ impl DataPlane {
         if !flow.settings.doorbell {
             return Ok(Vec::new());
         }
-        let first = flow.workers().first().copied().unwrap_or_default();
+        // A bell makes a worker run that does not tick: where nobody else is there, a producer has none.
+        let stand = flow.standing_workers();
+        let first = flow.workers().difference(&stand).next().copied();
+        let whose = |ring: &Ring| match flow.kind {
+            FlowKind::Shuffle => Some(ring.ids.worker).filter(|worker| !stand.contains(worker)),
+            FlowKind::LoadBalance | FlowKind::Replicate => first,
+        };
         let all = flow.producers.iter().flat_map(|p| &p.rings).filter(|ring| rings(ring));
-        let entry = |ring: &Ring| {
+        let entry = |(ring, worker): (&Ring, u16)| {
             let host = context.host(&ring.host)?;
-            let worker = if flow.kind == FlowKind::Shuffle { ring.ids.worker } else { first };
             Ok(table(doorbell(&self.schema, &host.station, &ring.ids, worker)?))
         };
-        all.map(entry).collect()
+        all.filter_map(|ring| Some((ring, whose(ring)?))).map(entry).collect()
     }
 
     /// What entries are about.
