@@ -651,7 +651,11 @@ fn broken_csv_is_refused_with_its_place_or_taken_and_counted() {
         let theirs = |text: &[u8]| {
             let mut reader = csv::ReaderBuilder::new();
             reader.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
-            reader.from_reader(text).into_byte_records().map(|row| row.unwrap()).count()
+            reader
+                .from_reader(text)
+                .into_byte_records()
+                .try_fold(0, |count, row| row.map(|_| count + 1))
+                .expect("valid CSV")
         };
         assert_eq!(theirs(&out.concat()), rows, "{shown}");
     }

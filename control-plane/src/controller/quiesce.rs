@@ -216,7 +216,7 @@ impl Controller {
         });
         let doubts: Vec<Doubt> = doubts.flatten().collect();
         new.told.extend(doubts);
-        self.written(work, &[new.name.clone()], |journal| journal.begin(&new.name, Some(new)))?;
+        self.written(work, std::slice::from_ref(&new.name), |journal| journal.begin(&new.name, Some(new)))?;
         Ok(())
     }
 

@@ -11,6 +11,9 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 use zsr_api::controller::{GetFlowRequest, controller_client::ControllerClient};
 
+/// Tells of what is late, or late no more; in which words.
+type Tell = Box<dyn Fn(&Watched, News) -> String + Send>;
+
 /// What a process says of itself.
 pub(super) struct Watchdog {
     /// Its name, for people.
@@ -21,8 +24,7 @@ pub(super) struct Watchdog {
     pub(super) service: Option<PathBuf>,
     /// What else is watched.
     pub(super) watched: Vec<Watched>,
-    /// Tells of what is late, or late no more; in which words.
-    pub(super) tell: Box<dyn Fn(&Watched, News) -> String + Send>,
+    pub(super) tell: Tell,
     /// What is under way.
     pub(super) under_way: Box<dyn Fn() -> Vec<String> + Send>,
 }

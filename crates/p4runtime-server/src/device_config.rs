@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::refusal::{Outcome, Refusal};
 
-/// `p4.tmp.P4DeviceConfig` of PI's `p4/tmp/p4config.proto`, as far as it matters here: `reassign` (1) and `extras` (2) are for bmv2's
+/// `p4.tmp.P4DeviceConfig` of PI, as far as it matters here: `reassign` (1) and `extras` (2) are for bmv2's
 /// own assignment of devices.
 #[derive(Clone, PartialEq, Message)]
 struct P4DeviceConfig {

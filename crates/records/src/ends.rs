@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_counted() {
-        let taken: [(&[u8], u64, &[&[u8]]); 5] = [
+        type Case<'a> = (&'a [u8], u64, &'a [&'a [u8]]);
+        let taken: [Case<'_>; 5] = [
             (b"1,\"John, Doe,25\n3,\"Bob\",35\n", 1, &[b"1,\"John, Doe,25\n3,\"Bob\",35"]),
             (b"1,\"a\"b\"c\"\n\"d\" ,\"e\"f\n", 3, &[b"1,\"a\"b\"c\"", b"\"d\" ,\"e\"f"]),
             (b"1,\"a\n", 1, &[b"1,\"a\n\""]),

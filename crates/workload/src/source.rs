@@ -195,7 +195,7 @@ fn check_number(
 /// One producer's share of the records.
 pub(crate) enum Source {
     Tpch(Box<Rows>),
-    File(Records),
+    File(Box<Records>),
 }
 
 impl Prepared {
@@ -219,7 +219,7 @@ impl Prepared {
                     None => (first + from * unit, first + end * unit),
                 };
                 let records = Records::new(&input.path, *division, from, end, self.item_size, max)?;
-                Ok(Some(Source::File(records.watching(quotes.clone()))))
+                Ok(Some(Source::File(Box::new(records.watching(quotes.clone())))))
             }
         }
     }

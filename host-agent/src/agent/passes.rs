@@ -12,12 +12,17 @@ const GOOD: Duration = Duration::from_secs(60);
 /// Passes that one ring has at most: the oldest is forgotten for another one.
 const MOST: usize = 16;
 
-/// Passes that were given and not used, by the ring's number.
+/// A pass, and until when it is good.
+type Given = (Vec<u8>, Instant);
+/// By the ring's number.
+type ByRing = BTreeMap<u64, Vec<Given>>;
+
+/// Passes that were given and not used.
 #[derive(Default)]
 pub(super) struct Passes {
     /// Nobody attaches without one.
     asked_for: AtomicBool,
-    given: Mutex<BTreeMap<u64, Vec<(Vec<u8>, Instant)>>>,
+    given: Mutex<ByRing>,
 }
 
 impl Passes {
@@ -53,13 +58,13 @@ impl Passes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<(Vec<u8>, Instant)>>> {
+    fn lock(&self) -> MutexGuard<'_, ByRing> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether it is that pass, and still good. The time that it takes says nothing of where they differ.
-fn is((given, until): &(Vec<u8>, Instant), pass: &[u8]) -> bool {
+fn is((given, until): &Given, pass: &[u8]) -> bool {
     let differ = given.iter().zip(pass).fold(0, |all, (a, b)| all | a ^ b);
     given.len() == pass.len() && differ == 0 && *until > Instant::now()
 }

@@ -90,7 +90,12 @@ impl Drop for Host {
 
 /// Attaches as a program would, and is gone without a word when dropped.
 fn attach_raw(socket: &Path, ring: &str) -> UnixStream {
-    let attach = proto::Attach { version: 1, ring: ring.into(), role: proto::Role::Producer.into() };
+    let attach = proto::Attach {
+        version: 1,
+        ring: ring.into(),
+        role: proto::Role::Producer.into(),
+        ..Default::default()
+    };
     let body = attach.encode_to_vec();
     let mut stream = UnixStream::connect(socket).expect("an agent");
     stream.write_all(&(body.len() as u32).to_le_bytes()).expect("sent");

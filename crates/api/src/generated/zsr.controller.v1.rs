@@ -408,8 +408,8 @@ pub struct Event {
     pub port: u32,
     #[prost(string, tag = "10")]
     pub interface: ::prost::alloc::string::String,
-    /// Of MEMBER_REMOVED: what the consumer may have consumed, and others get from now on. Of FLOW_CHANGED: what a consumer may have consumed
-    /// that is lost and not taken out yet, so that its producers wait; or once more, what an earlier controller took members out with.
+    /// Of MEMBER_REMOVED: what the consumer may have consumed, and others get from now on; a controller that starts anew tells it once more.
+    /// Of FLOW_CHANGED: what a consumer may have consumed that is lost and not taken out yet, so that its producers wait.
     #[prost(message, repeated, tag = "11")]
     pub doubts: ::prost::alloc::vec::Vec<Doubt>,
 }
