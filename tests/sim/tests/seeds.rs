@@ -68,6 +68,13 @@ fn the_log_counts_every_schedule() {
     assert!(script(&["--count"], "1").contains(&sum), "{sum}");
 }
 
+/// A member leaves, and its flow fails meanwhile: a transfer that was under way has nobody who answers.
+#[test]
+fn nobody_of_a_failed_flow_is_said_to_be_silent() {
+    let done = sim(&["--seed", "1046179073000052", "--steps", "0,1,2,4"]);
+    assert!(done.status.success(), "{}", text(&done));
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let done = sim(&["--seed", "1", "--seeds", "2"]);
