@@ -130,9 +130,7 @@ impl Controller {
     pub(super) async fn no_progress(&self, report: &Report, heard: &mut Heard) {
         let (flow, dead_after, suspects) = {
             let state = self.state();
-            let flow = state.flow_of_worker(report.worker);
-            // A transfer that was under way when its flow failed has nobody who answers.
-            let Some(flow) = flow.filter(|flow| flow.failed.is_none()) else { return };
+            let Some(flow) = state.flow_of_worker(report.worker) else { return };
             let dead_after = Duration::from_micros(flow.settings.dead_after_us);
             (flow.name.clone(), dead_after, suspects(flow, report))
         };

@@ -345,16 +345,17 @@ impl Controller {
 
     /// Ends a flow for its members, who are told why; it is there until it is deleted.
     pub(super) async fn fail_flow(&self, work: &mut Work, name: &str, why: &str) {
-        let failed = {
+        let (failed, ticks) = {
             let state = self.state();
             let Some(flow) = state.flows.get(name).filter(|f| f.failed.is_none()) else { return };
-            Flow { failed: Some(why.to_owned()), version: flow.version + 1, ..flow.clone() }
+            let failed = Flow { failed: Some(why.to_owned()), version: flow.version + 1, ..flow.clone() };
+            (failed, self.0.plane.tick_groups(flow))
         };
         // Known to be over before anybody is told. If it can't be written yet, it is all the same.
         work.journal.note(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why);
-        self.stop_workers(work, &self.0.plane.tick_groups(&failed)).await;
+        self.stop_workers(work, &ticks).await;
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 

@@ -193,12 +193,11 @@ impl Controller {
         tokio::spawn(async move { own.members_gone(&flow, &gone, Leave::Dead, &why).await });
     }
 
-    /// Notes that a ring is silent, until it is heard. False if that was known, the ring has gone, or its flow has failed.
+    /// Notes that a ring is silent, until it is heard. False if that was known, or the ring has gone.
     pub(super) fn note_silence(&self, user: &User, what: &str) -> bool {
         let mut state = self.state();
         let trouble = format!("member `{}`: {what}", user.member);
-        let runs = state.flows.get(&user.flow).is_some_and(|flow| flow.failed.is_none());
-        runs && state.has(user) && state.silent.insert(user.ring.clone(), trouble).is_none()
+        state.has(user) && state.silent.insert(user.ring.clone(), trouble).is_none()
     }
 
     /// Packets of counter `name` on connections.

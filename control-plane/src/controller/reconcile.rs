@@ -32,7 +32,7 @@ pub(super) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u6
 /// Workers of `flows` that run.
 pub(super) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flow>) -> Ticking {
     let mut out = Ticking::new();
-    for flow in flows.filter(|f| f.failed.is_none()) {
+    for flow in flows {
         for (worker, group) in plane.tick_groups(flow) {
             out.entry(group).or_default().insert(worker);
         }

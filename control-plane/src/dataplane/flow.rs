@@ -305,8 +305,12 @@ impl DataPlane {
         !self.timer.is_named()
     }
 
-    /// The multicast group that makes each worker of a flow tick, by worker; of those that are neither adrift nor stand.
+    /// The multicast group that makes each worker of a flow tick, by worker; of those that are neither adrift nor stand. Of a flow that has
+    /// failed none does.
     pub fn tick_groups(&self, flow: &Flow) -> Ticks {
+        if flow.failed.is_some() {
+            return Ticks::new();
+        }
         let poll = times(&flow.settings).poll_interval;
         let (workers, stand) = (flow.workers(), flow.standing_workers());
         let run = workers.difference(&flow.adrift_workers).filter(|worker| !stand.contains(worker));
