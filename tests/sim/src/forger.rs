@@ -52,6 +52,12 @@ impl Forger {
         };
     }
 
+    /// Connections are made anew under PSNs that they had before: what was seen would pass for their own, as it does not where PSNs are
+    /// drawn.
+    pub fn forget(&mut self) {
+        self.seen.borrow_mut().clear();
+    }
+
     /// Those who forge do so.
     pub fn step(&mut self, sim: &mut Controlled) {
         for host in self.hosts.clone() {

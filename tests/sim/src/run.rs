@@ -381,6 +381,14 @@ impl Run<'_> {
         }
     }
 
+    /// What programs and forgers know of connections is over.
+    fn switch_died(&mut self) {
+        self.programs.switch_died();
+        if self.schedule.first_psn.is_some() {
+            self.forger.iter_mut().for_each(Forger::forget);
+        }
+    }
+
     /// A flow was ended: was there a reason?
     fn flow_failed(&mut self, flow: usize, why: &str) {
         // By what its own programs have put into its rings, or NICs that have forgotten it.
@@ -447,12 +455,12 @@ impl Run<'_> {
             }
             What::KillSwitch(number) => {
                 sim.kill_switch(*number);
-                self.programs.switch_died();
+                self.switch_died();
             }
             What::ReturnSwitch(number) => sim.return_switch(*number),
             What::HangSwitch(number, hangs) => {
                 sim.hang_switch(*number, *hangs);
-                self.programs.switch_died();
+                self.switch_died();
             }
             What::ReturnHost(host) => sim.return_host(*host),
             What::StallHost(host, stalls) => sim.stall_host(*host, *stalls),
