@@ -2,12 +2,12 @@
 //! up by the controller through P4Runtime. Benchmarks take the steps apart with it.
 
 use std::path::Path;
-use zsr_control_plane::dataplane::{PORT_TIMER, admin};
-use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::run::in_hand::InHand;
+use zsr_plan::dataplane::{PORT_TIMER, admin};
+use zsr_plan::p4::Artifacts;
 use zsr_ring::{Cancel, Consumer, Producer, Role};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::Switch;
+use zsr_system::run::in_hand::InHand;
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::time::Duration;
-use zsr_control_plane::options::RunOptions;
-use zsr_control_plane::report::{FlowReport, Outcome, Progress, Snapshot};
-use zsr_control_plane::workload::{Control, Estimate};
+use zsr_cli::options::RunOptions;
+use zsr_cli::report::{FlowReport, Outcome, Progress, Snapshot};
 use zsr_topology::Topology;
+use zsr_workload::{Control, Estimate};
 
 /// A run of one flow.
 #[derive(Clone, Debug)]
@@ -26,9 +26,8 @@ pub fn run(text: &str) -> Job {
     let topology =
         Topology::parse(Path::new("bench.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     let mut watch = Watch::default();
-    let report =
-        zsr_control_plane::job::run(&topology, &RunOptions::default(), &Control::default(), &mut watch)
-            .unwrap_or_else(|e| panic!("{e}"));
+    let report = zsr_cli::job::run(&topology, &RunOptions::default(), &Control::default(), &mut watch)
+        .unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(report.outcome, Outcome::Delivered);
     let flow = report.flows.into_iter().next().expect("one flow");
     Job { flow, fabric: watch.fabric, process: watch.process }

@@ -1,4 +1,4 @@
-// What programs have that `zsr run` starts (control-plane/src/run/design): a ring in memory that they are given as a descriptor, and a
+// What programs have that `zsr run` starts (control-plane/system/src/run/design): a ring in memory that they are given as a descriptor, and a
 // standard output that begins with a line: the program, the version of the rings' layout, and the bits of a beat. They end with the run:
 // when the reader of standard output is gone.
 #ifndef ZSR_COSIM_GIVEN_HPP

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use zsr_control_plane::dataplane::ticks;
+use zsr_plan::dataplane::ticks;
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, LinkConfig, Network, NodeId, Stop};

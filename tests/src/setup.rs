@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::run::in_hand::InHand;
+use zsr_plan::p4::Artifacts;
 use zsr_soft_switch::Switch;
+use zsr_system::run::in_hand::InHand;
 use zsr_topology::Topology;
 
 /// The compiled program: that of the folder `ZSR_ARTIFACTS`, by which `cargo xtask mutants` breaks it, or the built-in one.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-use zsr_control_plane::dataplane::{RingIds, ticks};
+use zsr_plan::dataplane::{RingIds, ticks};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_switch::{RegisterId, Switch};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use zsr_control_plane::p4::names::register;
+use zsr_plan::p4::names::register;
 use zsr_simnet::{End, LinkConfig, Network, Node, NodeId, Rng, Stop};
 use zsr_soft_nic::{
     Access, HostMemory, Modify, Mtu, Nic, Operation, QpCaps, RtrAttr, RtsAttr, Sge, Status, WorkRequest,
@@ -228,7 +228,7 @@ impl Tickets {
                     let qp = hands.draft.ticket_client(sequencer, number + 1, qpn.get()).expect("room");
                     let switch = &topology.switches[0];
                     let peer = (Qpn::new(qp.qpn), switch.ip, switch.mac, Psn::new(qp.psn));
-                    (peer, (zsr_control_plane::dataplane::sequencer::ADDRESS, Rkey(sequencer.rkey)))
+                    (peer, (zsr_plan::dataplane::sequencer::ADDRESS, Rkey(sequencer.rkey)))
                 }
                 Counter::Host { .. } => {
                     let caps = QpCaps { send_depth: 0, recv_depth: 0 };

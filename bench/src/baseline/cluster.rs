@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use zsr_control_plane::dataplane::ticks;
-use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::run::in_hand::InHand;
 use zsr_link::{MemoryPort, Port, SendError, memory_link};
+use zsr_plan::dataplane::ticks;
+use zsr_plan::p4::Artifacts;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, TimerShare};
+use zsr_system::run::in_hand::InHand;
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 

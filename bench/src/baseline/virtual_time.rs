@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zsr_control_plane::dataplane::ticks;
+use zsr_plan::dataplane::ticks;
 use zsr_simnet::{End, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
 use zsr_tests::nodes::SwitchNode;

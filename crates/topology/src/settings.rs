@@ -1,4 +1,4 @@
-//! Settings of a flow that can be changed while it runs: keys, defaults and limits. `control-plane/src/settings.rs` has them as
+//! Settings of a flow that can be changed while it runs: keys, defaults and limits. `control-plane/cli/src/settings.rs` has them as
 //! messages and options, `dataplane/flow.rs` as entries.
 
 use std::ops::RangeInclusive;

@@ -1,11 +1,11 @@
 //! The hosts of a topology: soft NICs, rings, and processing units that push numbered items and check what they pop.
 
-use zsr_control_plane::controller::draft::Draft;
-use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::run::in_hand::InHand;
+use zsr_controller::draft::Draft;
+use zsr_plan::p4::Artifacts;
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 use zsr_simnet::Rng;
 use zsr_soft_nic::Nic;
+use zsr_system::run::in_hand::InHand;
 use zsr_tests::items::{self, Received};
 use zsr_topology::{FlowKind, Topology};
 use zsr_wire::{Frame, FramePool};

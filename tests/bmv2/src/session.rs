@@ -3,7 +3,7 @@
 use p4runtime_proto::Address;
 use p4runtime_proto::p4::config::v1::P4Info;
 use p4runtime_proto::p4::v1 as rt;
-use zsr_control_plane::p4::{P4RuntimeReader, P4RuntimeSession};
+use zsr_switch::{P4RuntimeReader, P4RuntimeSession};
 
 /// A session as primary.
 pub struct Session {

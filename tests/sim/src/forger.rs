@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use zsr_control_plane::dataplane::admin::{self, Reset};
 use zsr_link::Rng;
+use zsr_plan::dataplane::admin::{self, Reset};
 use zsr_tests::controlled::Controlled;
 use zsr_topology::Pipes;
 use zsr_wire::icrc;

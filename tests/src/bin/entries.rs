@@ -1,9 +1,9 @@
 //! `zsr-entries P4RUNTIME`: how many entries of flows and how many multicast groups a switch of ours holds, by another client than its
 //! controller. P4RUNTIME is IP:PORT or unix:/PATH. For tests/soak.
 
-use zsr_control_plane::dataplane::flow::DataPlane;
-use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::switch::SwitchReader;
+use zsr_plan::dataplane::flow::DataPlane;
+use zsr_plan::p4::{Artifacts, Schema};
+use zsr_switch::SwitchReader;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

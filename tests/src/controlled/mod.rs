@@ -21,20 +21,20 @@ use std::time::Duration;
 use p4runtime_proto::Local;
 pub use tokio::task::JoinHandle as Task;
 use zsr_api::controller as proto;
-use zsr_control_plane::controller::store::Store;
-use zsr_control_plane::controller::{self, Controller, Seat, Setup, StartError};
-use zsr_control_plane::dataplane::model::Flow;
-use zsr_control_plane::dataplane::{pipes, ticks};
-use zsr_control_plane::parts::{bare_switch, nic_config};
+use zsr_controller::store::Store;
+use zsr_controller::{Controller, Seat, Setup, StartError};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
 use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
+use zsr_plan::dataplane::model::Flow;
+use zsr_plan::dataplane::{pipes, ticks};
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{
     ControlQueue, Program, Recirculation, Switch, SwitchConfig, TableEntry, TableId, control_queue,
 };
+use zsr_system::parts::{bare_switch, nic_config};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool, Mac};
 
@@ -408,7 +408,7 @@ impl Controlled {
                 seed: Some(seed),
                 journal: store,
             };
-            controller::start(setup).await
+            zsr_controller::start(setup).await
         });
         self.controller = Some(process);
         self.controller_stalled = false;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zsr_control_plane::controller::store::Store;
+use zsr_controller::store::Store;
 
 /// The journal; it outlives its controllers. Clones are the same one.
 #[derive(Clone, Debug, Default)]

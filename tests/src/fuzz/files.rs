@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use zsr_api::controller as proto;
-use zsr_control_plane::capture::{Annotator, Names};
-use zsr_control_plane::controller::journal::Journal;
-use zsr_control_plane::p4::Schema;
+use zsr_controller::journal::Journal;
 use zsr_link::TapRecord;
+use zsr_plan::p4::Schema;
 use zsr_soft_switch::{Program, Switch, SwitchConfig};
+use zsr_system::capture::{Annotator, Names};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_control_plane::controller::Controller;
+use zsr_controller::Controller;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::LinkConfig;
 use zsr_wire::icrc;

@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use zsr_api::controller as proto;
 use zsr_api::controller::controller_server::ControllerServer;
-use zsr_control_plane::controller::Controller;
+use zsr_controller::Controller;
 use zsr_simnet::LinkConfig;
 use zsr_tls::rights::CALLS;
 

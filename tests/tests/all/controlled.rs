@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use zsr_api::controller as proto;
 use zsr_api::controller::controller_server::Controller as Service;
-use zsr_control_plane::controller::Controller;
-use zsr_control_plane::controller::state::NewMember;
+use zsr_controller::Controller;
+use zsr_controller::state::NewMember;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::{Controlled, MemoryStore, load};
@@ -403,8 +403,8 @@ fn nothing_in_a_simulated_system_is_chosen_by_chance() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
     let mut found = Vec::new();
     for folder in [
-        "control-plane/src/controller",
-        "control-plane/src/p4",
+        "control-plane/controller/src",
+        "control-plane/switch/src",
         "host-agent/src",
         "crates/p4runtime-server/src",
     ] {

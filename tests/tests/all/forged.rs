@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use zsr_control_plane::p4::names;
+use zsr_plan::p4::names;
 use zsr_ring::doorbell;
 use zsr_simnet::{LinkConfig, Rng};
 use zsr_soft_switch::{RegisterId, Switch};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_control_plane::controller::Controller;
-use zsr_control_plane::dataplane::model::Flow;
+use zsr_controller::Controller;
+use zsr_plan::dataplane::model::Flow;
 use zsr_ring::{Consumer, Producer};
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::Controlled;

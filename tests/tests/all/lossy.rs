@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use zsr_api::controller as proto;
-use zsr_control_plane::dataplane::model::Flow;
+use zsr_plan::dataplane::model::Flow;
 use zsr_ring::{Consumer, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::Controlled;

@@ -1,7 +1,7 @@
 //! Tickets of a sequencer in the switch, and of FETCH_ADD at a host, under contention: unique, without gaps, in the order of real time; with and
 //! without faults on the links.
 
-use zsr_control_plane::p4::names;
+use zsr_plan::p4::names;
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::system::drops;
 use zsr_tests::tickets::{Counter, Spec, Taken, Tickets, check};

@@ -60,7 +60,7 @@ const PROTOS: [Protos; 4] = [
         reflects: false,
     },
     Protos {
-        crate_dir: "control-plane",
+        crate_dir: "control-plane/switch",
         files: &["bfrt/bfruntime.proto"],
         imports: Some("crates/p4runtime-proto/proto"),
         options: |builder| builder.extern_path(".google.rpc", "::p4runtime_proto::google::rpc"),

@@ -12,13 +12,13 @@ use zsr_api::{
     agent::agent_client::AgentClient,
     agent::{GetRingRequest, ListRingsRequest},
 };
-use zsr_control_plane::controller::{self, Seat, Setup, create_flow_request};
-use zsr_control_plane::dataplane::model::Flow;
-use zsr_control_plane::p4::Artifacts;
-use zsr_control_plane::parts::bare_switch;
+use zsr_controller::{Seat, Setup, create_flow_request};
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::P4RuntimeServer;
+use zsr_plan::dataplane::model::Flow;
+use zsr_plan::p4::Artifacts;
 use zsr_soft_switch::{SwitchNode, control_queue};
+use zsr_system::parts::bare_switch;
 use zsr_topology::{Host, Topology};
 use zsr_wire::ring::Flags;
 
@@ -154,7 +154,7 @@ pub fn run(topology: &Topology, options: &FabricOptions) -> Result<()> {
             seed: None,
             journal: None,
         };
-        let controller = controller::start(setup).await?;
+        let controller = zsr_controller::start(setup).await?;
         let (start, mut flows) = (Instant::now(), Vec::new());
         for flow in &topology.flows {
             flows.push(controller.create(create_flow_request(topology, flow)).await?);

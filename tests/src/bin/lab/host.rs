@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
-use zsr_control_plane::controller::draft::Draft;
-use zsr_control_plane::p4::{Artifacts, Schema};
-use zsr_control_plane::parts::secret_nic_config;
+use zsr_controller::draft::Draft;
 use zsr_host_agent::agent::{Agent, AgentEvent, EventKind};
 use zsr_host_agent::nic::verbs::{VerbsConfig, VerbsNic};
 use zsr_host_agent::nic::{NicNode, SoftNicBackend, nic_queue};
 use zsr_link::{LoopConfig, LoopThread, PortLoop, Waker};
+use zsr_plan::p4::{Artifacts, Schema};
 use zsr_ring::{Cancel, Consumer, PopError, Producer};
 use zsr_soft_nic::Nic;
+use zsr_system::parts::secret_nic_config;
 use zsr_tests::items::{self, Received};
 use zsr_topology::Topology;
 

@@ -1,0 +1,20 @@
+//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start.
+
+use std::path::Path;
+
+#[path = "../../xtask/src/sources.rs"]
+mod sources;
+
+fn main() {
+    watch(Path::new("../../p4"));
+    let hash = sources::hash_of_sources(Path::new("../../p4")).expect("p4/ is readable");
+    println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
+}
+
+/// Names every folder and file: a change inside a named folder alone did not make cargo run this again.
+fn watch(path: &Path) {
+    println!("cargo::rerun-if-changed={}", path.display());
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        watch(&entry.path());
+    }
+}

@@ -1,0 +1,458 @@
+//! What a process of a system runs: the switch, one host's agent with its NIC, or the controller.
+
+use super::alive::Watchdog;
+use super::layout::read_layout;
+use super::restart::Recipe;
+use super::troubles::follow;
+use super::{agent, switch};
+use p4runtime_proto::Address;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use zsr::{Place, PlaceError, lock::Lock};
+use zsr_controller::store::FileStore;
+use zsr_link::LinkError;
+use zsr_plan::dataplane::FIRST_RESERVED_PORT;
+use zsr_plan::p4::{ArtifactError, Artifacts};
+use zsr_tls::{CERTIFICATE_ENDS, Identity, IdentityError, Peer, agent_name, switch_name};
+use zsr_topology::{Switch, SwitchKind, Topology};
+
+/// How long a controller waits for its switch to come up.
+const SWITCH: Duration = Duration::from_secs(10);
+
+/// Between two attempts to hear of the switch's ports.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Which process this is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// The switch of the topology, the first one if there is a standby.
+    Switch,
+    /// The switch that takes over when the other one dies.
+    Standby {
+        /// The switch's name.
+        name: String,
+    },
+    /// Agent and NIC of a host.
+    Agent {
+        /// The host's name.
+        host: String,
+        /// Where the agent listens, in place of what the topology says.
+        listen: Option<SocketAddr>,
+    },
+    /// The controller.
+    Controller,
+}
+
+impl Role {
+    /// The process' name: that of its pid file and its log.
+    pub fn process(&self) -> String {
+        match self {
+            Role::Switch => "switch".into(),
+            Role::Standby { name } => format!("switch.{name}"),
+            Role::Agent { host, .. } => format!("agent.{host}"),
+            Role::Controller => "controller".into(),
+        }
+    }
+}
+
+/// Why a process could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// The system's folder.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// It runs already.
+    #[error("the {process} of system `{system}` runs already: {source}")]
+    Twice {
+        /// Which.
+        process: String,
+        /// Of what.
+        system: String,
+        /// Who.
+        source: std::io::Error,
+    },
+    /// More or fewer switches than one.
+    #[error("the topology has {0} switches; a system of processes has exactly one")]
+    Switches(usize),
+    /// No such switch.
+    #[error("the topology has no standby switch `{0}`: expected standby: true at that switch")]
+    NoStandby(String),
+    /// No such host.
+    #[error("the topology has no host `{0}`, or the host no link")]
+    NoHost(String),
+    /// A port number that the program uses itself.
+    #[error("link `{link}` uses port {port}; ports from {FIRST_RESERVED_PORT} on belong to the switch")]
+    ReservedPort {
+        /// The link.
+        link: String,
+        /// The link's port.
+        port: u32,
+    },
+    /// A host's NIC.
+    #[error("host `{host}`: {reason}")]
+    Nic {
+        /// The host.
+        host: String,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
+    /// An agent can't listen.
+    #[error(
+        "host `{host}`: its agent can't listen at {address}: {source}; run it on the machine that has this address, or say \
+         where to listen with --listen"
+    )]
+    AgentListen {
+        /// The host.
+        host: String,
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The controller can't listen.
+    #[error(
+        "the controller can't listen at {address}: {source}; --listen takes an address of this machine, and a free port"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A bmv2.
+    #[error(transparent)]
+    Bmv2(#[from] zsr_bmv2::Bmv2Error),
+    /// A bmv2 that should run.
+    #[error(
+        "switch `{switch}`: no P4Runtime server at {address}: {source}; start bmv2 there (--grpc-server-addr {address})"
+    )]
+    NoP4Runtime {
+        /// The switch.
+        switch: String,
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A bmv2 that nobody can give the time.
+    #[error(
+        "switch `{0}`: nobody can send it ticks: name its packet stream, or an interface for ticks, in the topology"
+    )]
+    NoTicks(String),
+    /// How the system was laid out.
+    #[error("{file}: {reason}", file = file.display())]
+    Layout {
+        /// Where that is written.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An address that everybody would have command of.
+    #[error("{0}")]
+    Exposed(String),
+    /// A certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// A link.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A link's faults.
+    #[error(transparent)]
+    Fault(#[from] zsr_link::FaultError),
+    /// The compiled program.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// The controller.
+    #[error(transparent)]
+    Controller(#[from] zsr_controller::StartError),
+    /// The rest, in words.
+    #[error("{0}")]
+    Other(String),
+}
+
+pub(super) fn other(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RoleError {
+    move |e| RoleError::Other(format!("{what}: {e}"))
+}
+
+/// Runs `role` of the system at `place` until `stop` turns true. `ready` is called once it can be used.
+///
+/// # Errors
+/// When it cannot run, or runs already.
+pub fn run(
+    role: &Role,
+    place: &Place,
+    topology: &Topology,
+    artifacts: Option<&Path>,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    // Before there is a file of a process that never ran.
+    if let Role::Agent { host, .. } = role
+        && !topology.hosts.iter().any(|h| h.name == *host)
+    {
+        return Err(RoleError::NoHost(host.clone()));
+    }
+    if let Role::Standby { name } = role
+        && topology.standby().is_none_or(|standby| standby.name != *name)
+    {
+        return Err(RoleError::NoStandby(name.clone()));
+    }
+    let process = role.process();
+    let _lock = Lock::take(&place.pid(&process)).map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => RoleError::Twice { process, system: place.name().to_owned(), source },
+        _ => RoleError::Place(PlaceError::Io { path: place.pid(&role.process()), source }),
+    })?;
+    let switches = topology.switches.iter().filter(|s| !s.standby).count();
+    if switches != 1 {
+        return Err(RoleError::Switches(switches));
+    }
+    let recipe = Recipe::new(role, topology, artifacts);
+    let ready = || {
+        // A process that could not start has nothing to be started again by.
+        if let Err(e) = recipe.write(place) {
+            let file = place.recipe(&role.process());
+            eprintln!("warning: {}: {e}; zsr restart will not know this process", file.display());
+        }
+        ready();
+    };
+    let mut topology = topology.clone();
+    let layout = read_layout(place).map_err(RoleError::Place)?;
+    if let Some(layout) = &layout {
+        let wrong = |reason| RoleError::Layout { file: place.layout_file(), reason };
+        topology.lay_out(layout).map_err(wrong)?;
+    }
+    if let [Switch { kind: SwitchKind::Tofino(_), artifacts: of_chip, .. }] = topology.switches.as_mut_slice()
+        && let Some(folder) = artifacts
+    {
+        *of_chip = Some(folder.to_owned());
+    }
+    let topology = &topology;
+    let listen_at = layout.and_then(|layout| layout.listen);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        // Threads for calls that block are few, and soon gone.
+        .max_blocking_threads(4)
+        .thread_keep_alive(Duration::from_millis(100))
+        .enable_all()
+        .build()
+        .map_err(|e| other("starting threads")(&e))?;
+    runtime.block_on(async {
+        match role {
+            Role::Switch => switch::run(place, &topology.of_switch(0), 0, stop, ready).await,
+            Role::Standby { .. } => switch::run(place, &topology.of_switch(1), 1, stop, ready).await,
+            Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
+            Role::Controller => control(place, topology, artifacts, listen_at, stop, ready).await,
+        }
+    })
+}
+
+pub(super) async fn ended(mut stop: watch::Receiver<bool>) {
+    // Nobody who could stop it is as good as a stop.
+    let _ = stop.wait_for(|&stop| stop).await;
+}
+
+/// A socket at `path`; one that a dead process has left is replaced. The caller holds the process' lock.
+pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(RoleError::Other(format!("{}: {e}", path.display())));
+        }
+        _ => {}
+    }
+    UnixListener::bind(path).map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
+}
+
+/// The certificate of a part of the system, if its parts speak TLS at addresses.
+pub(super) fn identity(topology: &Topology, part: &str) -> Result<Option<Identity>, RoleError> {
+    let Some(folder) = &topology.tls else { return Ok(None) };
+    Ok(Some(Identity::open(&folder.join(format!("{part}{CERTIFICATE_ENDS}")))?))
+}
+
+/// Whether a part of the system may listen at `address`.
+pub(super) fn exposed(topology: &Topology, what: &str, address: SocketAddr) -> Result<(), RoleError> {
+    topology.may_listen(what, address).map_err(RoleError::Exposed)?;
+    if topology.tls.is_none() {
+        eprintln!("warning: {what} listens at {address} without TLS: whoever reaches that can do everything");
+    }
+    Ok(())
+}
+
+/// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
+fn take_limits_as_errors() {
+    // A signal that is listened to ends nothing, and this one is listened to for as long as the process lives.
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+}
+
+async fn control(
+    place: &Place,
+    topology: &Topology,
+    artifacts: Option<&Path>,
+    listen_at: Option<SocketAddr>,
+    stop: watch::Receiver<bool>,
+    ready: impl FnOnce(),
+) -> Result<(), RoleError> {
+    take_limits_as_errors();
+    // What can be wrong with the command comes before what takes long.
+    let spec = &topology.switches[0];
+    let is_away = listen_at.is_some()
+        || topology.switches.iter().any(|s| s.listen.is_some())
+        || topology.hosts.iter().any(|h| h.agent.is_some());
+    let identity = if is_away { identity(topology, "controller")? } else { None };
+    let outside = match listen_at {
+        Some(address) => {
+            exposed(topology, "the controller", address)?;
+            Some(listen_outside(place, address).await?)
+        }
+        None => None,
+    };
+    let secured = |address: Address, name: String| match (address, &identity) {
+        (Address::Tcp(at), Some(identity)) => {
+            Peer { address: at.to_string(), name, identity: identity.clone() }.into()
+        }
+        (address, _) => address,
+    };
+    let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
+        // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
+        _ if spec.kind.tofino().is_some() => Artifacts::built_in()?,
+        Some(folder) => Artifacts::load(folder)?,
+        None => Artifacts::built_in()?,
+    };
+    let agents = topology.hosts.iter().enumerate().map(|(number, host)| match host.agent {
+        // Programs attach on the agent's machine.
+        Some(address) => (secured(Address::Tcp(address), agent_name(&host.name)), None),
+        None => (Address::Unix(place.agent(number)), Some(place.programs(number))),
+    });
+    let mut seats = seats(place, topology, secured).await?.into_iter();
+    let setup = zsr_controller::Setup {
+        name: place.name().to_owned(),
+        topology,
+        artifacts: &artifacts,
+        switch: seats.next().ok_or(RoleError::Switches(0))?,
+        standby: seats.next(),
+        agents: agents.collect(),
+        seed: None,
+        journal: Some(Box::new(FileStore::new(&place.journal()))),
+    };
+    let controller = zsr_controller::start(setup).await.map_err(|e| match spec.kind {
+        SwitchKind::Soft | SwitchKind::Tofino(_) => RoleError::Controller(e),
+        SwitchKind::Bmv2(_) => on_bmv2(e, spec.device_id),
+    })?;
+    let listener = listen(&place.controller())?;
+    let (rounds, tells, lists) = (controller.clone(), controller.clone(), controller.clone());
+    Watchdog {
+        process: format!("the controller of system `{}`", place.name()),
+        round: Box::new(move || rounds.come_round()),
+        service: Some(place.controller()),
+        watched: vec![controller.watched_turn()],
+        tell: Box::new(move |one, news| tells.tell_late(one, news)),
+        under_way: Box::new(move || lists.under_way()),
+    }
+    .start()?;
+    let (place_of_ports, told) = (place.clone(), controller.clone());
+    tokio::spawn(async move {
+        loop {
+            let ports = place_of_ports.captures_at_switch(told.active_switch());
+            // An error: the switch's process is not there, which is for others to tell.
+            let _ = follow(&ports, |troubled| told.ports_are(&troubled)).await;
+            tokio::select! {
+                () = told.stopped() => return,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    });
+    if let Some(outside) = outside {
+        let controller = controller.clone();
+        tokio::spawn(async move {
+            let served = match identity {
+                Some(identity) => zsr_controller::serve_tls(controller, outside, identity).await,
+                None => zsr_controller::serve_tcp(controller, outside).await,
+            };
+            if let Err(e) = served {
+                eprintln!("the controller's server for other machines has ended: {e}");
+            }
+        });
+    }
+    ready();
+    let stopping = controller.clone();
+    tokio::spawn(async move {
+        ended(stop).await;
+        stopping.stop();
+    });
+    let served = zsr_controller::serve(controller, listener).await;
+    let _ = std::fs::remove_file(place.controller());
+    let _ = std::fs::remove_file(place.controller_address());
+    served.map_err(|e| other("the controller's server")(&e))
+}
+
+/// Listens for programs on other machines, and writes down where, as the port may be any free one.
+async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListener, RoleError> {
+    let refused = |source| RoleError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let file = place.controller_address();
+    std::fs::write(&file, format!("{address}\n"))
+        .map_err(|e| RoleError::Other(format!("{}: {e}", file.display())))?;
+    eprintln!("the controller listens at {address}");
+    Ok(listener)
+}
+
+/// What a refusal by bmv2, which is short of words, is about.
+fn on_bmv2(e: zsr_controller::StartError, device: u64) -> RoleError {
+    let said = e.to_string();
+    let advice = if said.contains("assign device") {
+        format!(
+            "it has another device id than {device}: start it with --device-id {device}, or put p4runtime: {{device_id: N}} \
+             at the switch in the topology"
+        )
+    } else if said.contains("loading the P4 program") || said.contains("writing table entries") {
+        "bmv2 does not take this program (some versions say so only at the first entry, and why only on their standard \
+         output): it has to be made by p4c-bm2-ss for v1model, and bmv2 be simple_switch_grpc 1.15 or newer"
+            .to_owned()
+    } else {
+        return RoleError::Controller(e);
+    };
+    RoleError::Other(format!("{said}; {advice}"))
+}
+
+/// Where the P4Runtime servers of the switch and its standby are, once one of them listens.
+async fn seats(
+    place: &Place,
+    topology: &Topology,
+    secured: impl Fn(Address, String) -> Address,
+) -> Result<Vec<zsr_controller::Seat>, RoleError> {
+    let begun = Instant::now();
+    let said = |number: usize| {
+        let text = std::fs::read_to_string(place.p4runtime(number));
+        text.ok().and_then(|text| text.trim().parse().ok())
+    };
+    let of = |(number, switch): (usize, &Switch)| {
+        // One that is not there yet has said nothing; it is asked where it would be, until it has.
+        let address = said(number).or_else(|| switch.listen.map(Address::Tcp));
+        let address = address.unwrap_or_else(|| Address::Unix(place.p4runtime_socket(number)));
+        let p4runtime = match switch.kind {
+            SwitchKind::Soft => secured(address, switch_name(&switch.name)),
+            // Servers of others.
+            SwitchKind::Bmv2(_) | SwitchKind::Tofino(_) => address,
+        };
+        zsr_controller::Seat { p4runtime, listens: Some(place.p4runtime(number)) }
+    };
+    loop {
+        if (0..topology.switches.len()).any(|number| said(number).is_some()) {
+            return Ok(topology.switches.iter().enumerate().map(of).collect());
+        }
+        if begun.elapsed() > SWITCH {
+            let file = place.p4runtime(0);
+            let file = file.display();
+            return Err(RoleError::Other(format!(
+                "no switch is up: {file} does not say where; start it with zsr switch"
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

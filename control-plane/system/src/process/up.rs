@@ -1,0 +1,238 @@
+//! Starts a whole local system in the background, and creates the flows of its topology.
+
+use super::launch::{Launch, last_words};
+use super::netns::{self, NetnsError};
+use super::roles::Role;
+use super::{Down, down};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tonic::Code;
+use zsr::{
+    ClientError, Place, PlaceError, Session,
+    lock::{Holder, Lock},
+};
+use zsr_api::controller as proto;
+use zsr_controller::create_flow_request;
+use zsr_topology::{Flow, Layout, Topology};
+
+/// How long agents that are started elsewhere may take to come up.
+const OTHERS: Duration = Duration::from_secs(60);
+/// How long a process may take to end when what it depends on has failed.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long creating a flow is tried while agents do not answer.
+const BUSY: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a system did not come up. Whatever had been started is ended again.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// The system's folder.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// It is up.
+    #[error("system `{name}` is up already ({what}); end it with: zsr down {name}")]
+    Twice {
+        /// The system's name.
+        name: String,
+        /// What is there.
+        what: String,
+    },
+    /// A process did not start.
+    #[error("the {process} did not start: {reason}")]
+    Process {
+        /// Which.
+        process: String,
+        /// The end of its log.
+        reason: String,
+    },
+    /// Somebody has changed their mind.
+    #[error("interrupted; what had been started is ended again")]
+    Interrupted,
+    /// The switch has ended before everything was there.
+    #[error("the switch has ended: {words}. That was when: {meanwhile}")]
+    SwitchEnded {
+        /// The end of its log.
+        words: String,
+        /// What failed with it.
+        meanwhile: String,
+    },
+    /// The system's network namespaces.
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    /// An agent that is started elsewhere.
+    #[error(
+        "host `{host}`: its agent at {address} does not answer; start it on its machine with: zsr agent TOPOLOGY {host}"
+    )]
+    NoAgent {
+        /// The host.
+        host: String,
+        /// Where its agent should be.
+        address: SocketAddr,
+    },
+    /// The controller.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A flow of the topology.
+    #[error("flow `{flow}`: {reason}")]
+    Flow {
+        /// Which.
+        flow: String,
+        /// The controller's words.
+        reason: String,
+    },
+}
+
+/// What to bring up, and how.
+#[derive(Clone, Copy)]
+pub struct Up<'u> {
+    /// The topology, laid out.
+    pub topology: &'u Topology,
+    /// How it was laid out; the system's processes lay it out again.
+    pub layout: &'u Layout,
+    /// Folder with the compiled program, if not the built-in one.
+    pub artifacts: Option<&'u Path>,
+    /// Whether the topology's flows are created.
+    pub flows: bool,
+    /// Turns true when whoever asked has changed their mind.
+    pub interrupted: &'u AtomicBool,
+    /// Hears of what is found and done.
+    pub tell: &'u dyn Fn(&str),
+}
+
+/// Brings up system `name`.
+///
+/// # Errors
+/// [`UpError`]; nothing of the system is left then, unless it was up already.
+pub fn up(name: &str, how: &Up<'_>) -> Result<Place, UpError> {
+    let place = Place::make(name)?;
+    let twice = |what: String| UpError::Twice { name: name.to_owned(), what };
+    let _busy = place.take_busy()?;
+    let stale = place.processes();
+    for process in &stale {
+        if let Holder::Process(pid) = Lock::holder(&place.pid(process)) {
+            return Err(twice(format!("{process} is process {pid}")));
+        }
+    }
+    if !stale.is_empty() || place.netns_file().exists() {
+        (how.tell)(&format!("system `{name}` was not ended in good order; what it left is taken away"));
+        netns::remove(&place)?;
+        place.remove()?;
+    }
+    let place = Place::make(name)?;
+    let done = how.start(&place);
+    if done.is_err() {
+        // The reason that it did not come up is the one to tell.
+        let _ = down(&place, &Down { already_locked: true, quick: true }, &|_| ());
+    }
+    done.map(|()| place)
+}
+
+impl Up<'_> {
+    fn start(&self, place: &Place) -> Result<(), UpError> {
+        let topology = self.topology;
+        if *self.layout != Layout::default() {
+            super::layout::write_layout(place, self.layout)?;
+        }
+        if self.layout.netns {
+            netns::make(place, topology)?;
+        }
+        let own: Vec<_> = topology.hosts.iter().filter(|h| h.agent.is_none()).collect();
+        let switches = match topology.standby() {
+            Some(standby) => format!("1 switch, its standby {}", standby.name),
+            None => "1 switch".to_owned(),
+        };
+        (self.tell)(&format!("starting {switches}, {} agents, 1 controller", own.len()));
+        let launch = Launch {
+            place,
+            topology,
+            netns: self.layout.netns,
+            artifacts: self.artifacts,
+            interrupted: self.interrupted,
+        };
+        launch.ready(launch.spawn(&Role::Switch)?)?;
+        if let Some(standby) = topology.standby() {
+            launch.ready(launch.spawn(&Role::Standby { name: standby.name.clone() })?)?;
+        }
+        let agents: Vec<_> = own
+            .iter()
+            .map(|h| launch.spawn(&Role::Agent { host: h.name.clone(), listen: None }))
+            .collect::<Result<_, _>>()?;
+        agents.into_iter().try_for_each(|agent| launch.ready(agent))?;
+        let controller = launch.spawn(&Role::Controller)?;
+        launch.ready(controller).map_err(|e| self.reason(place, e))?;
+        let session = Session::open(place)?.telling();
+        self.wait_for_others(&session)?;
+        if !self.flows {
+            return Ok(());
+        }
+        for flow in &topology.flows {
+            let created = self.create(&session, flow);
+            created.map_err(|e| self.reason(place, e))?;
+        }
+        Ok(())
+    }
+
+    /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: it is asked again.
+    fn create(&self, session: &Session, flow: &Flow) -> Result<(), UpError> {
+        let begun = Instant::now();
+        loop {
+            self.go_on()?;
+            let request = create_flow_request(self.topology, flow);
+            let why = match session.change(|mut c| async move { c.create_flow(request).await }) {
+                Ok(_) => return Ok(()),
+                Err(e) => e,
+            };
+            let busy = matches!(why, ClientError::Refused { code: Code::Unavailable, .. });
+            if !busy || begun.elapsed() > BUSY {
+                return Err(UpError::Flow { flow: flow.name.clone(), reason: why.to_string() });
+            }
+            (self.tell)(&format!("flow `{}`: {why}; trying again", flow.name));
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), UpError> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(UpError::Interrupted) } else { Ok(()) }
+    }
+
+    /// If the switch has ended, that is why the rest failed.
+    fn reason(&self, place: &Place, error: UpError) -> UpError {
+        if let UpError::Interrupted = error {
+            return error;
+        }
+        let switch = Role::Switch.process();
+        let begun = Instant::now();
+        while begun.elapsed() < LAST_WORDS {
+            if Lock::holder(&place.pid(&switch)) == Holder::Nobody {
+                let words = last_words(place, &switch, 0).unwrap_or_else(|| "it does not say why".into());
+                return UpError::SwitchEnded { words, meanwhile: error.to_string() };
+            }
+            std::thread::sleep(PAUSE);
+        }
+        error
+    }
+
+    /// Agents that are started elsewhere have to be there before anything can be done with their hosts.
+    fn wait_for_others(&self, session: &Session) -> Result<(), UpError> {
+        let others: Vec<_> = self.topology.hosts.iter().filter_map(|h| Some((&h.name, h.agent?))).collect();
+        let begun = Instant::now();
+        let mut told = false;
+        while !others.is_empty() {
+            self.go_on()?;
+            let system =
+                session.call(|mut c| async move { c.get_system(proto::GetSystemRequest {}).await })?;
+            let is_there = |name: &String| system.hosts.iter().any(|h| h.name == *name && h.connected);
+            let Some((host, address)) = others.iter().find(|(name, _)| !is_there(name)) else { break };
+            if begun.elapsed() > OTHERS {
+                return Err(UpError::NoAgent { host: (*host).clone(), address: *address });
+            }
+            if !std::mem::replace(&mut told, true) {
+                (self.tell)(&format!("waiting for the agent of host `{host}` at {address}"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
