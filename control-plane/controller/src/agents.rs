@@ -1,7 +1,6 @@
 //! The hosts' agents, as the controller calls them: few calls, each for many rings, and none waits for ever.
 
 use super::asking::{PATIENCE, Questions, Whom, ask, refused};
-use super::error::{ControllerError, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +14,7 @@ use zsr_api::{agent as proto, agent::agent_client::AgentClient};
 use zsr_plan::dataplane::flow::{DataPlane, Hosts};
 use zsr_plan::dataplane::model::{Flow, Ring};
 use zsr_plan::dataplane::{Qp, RingAddress, SwitchAddress};
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::patience::within;
 use zsr_topology::{ByteOrder, MemoryKind};
 

@@ -1,7 +1,6 @@
 //! One question to an agent, put again while the connection breaks: on a machine with too much to do, a connection can be given up
 //! though the agent is well. Which questions are not answered yet is there for whoever asks what a change waits for.
 
-use super::error::{ControllerError, ErrorKind};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
@@ -10,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::patience::within;
 
 /// How long an agent may take to answer, over all attempts.

@@ -1,10 +1,10 @@
 //! Barriers by name: programs on any hosts wait for each other. Nothing of them is stored: who waits when a controller ends
 //! is told so, and asks its successor.
 
-use super::error::{ControllerError, ErrorKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_records::{NAME_HELP, is_name};
 
 /// Most who can wait for each other.

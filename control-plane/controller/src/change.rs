@@ -9,20 +9,20 @@
 //! from then on.
 
 use super::doubts;
-use super::error::{ControllerError, ErrorKind};
 use super::journal::Journal;
 use super::quiesce::WorkerState;
 use super::session::Reach;
-use super::state::State;
 use super::{Controller, Work};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use zsr_plan::dataplane::diff::Diff;
-use zsr_plan::dataplane::flow::{AdaptedFlows, Context, Hosts, Limits, Ticks, replication};
+use zsr_plan::dataplane::flow::{Ticks, replication};
 use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
 use zsr_plan::dataplane::ticks;
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::surroundings::Surroundings;
 use zsr_switch::ClientError;
 
 /// How long a worker may take to come to rest.
@@ -73,36 +73,6 @@ impl<E: Into<ControllerError>> From<E> for Failure {
 
 /// Values of flows, by name.
 type ByFlow<V> = Arc<BTreeMap<String, V>>;
-
-/// What the entries of flows depend on, as it was when the change began.
-#[derive(Clone)]
-pub(super) struct Surroundings {
-    pub(super) hosts: Arc<Hosts>,
-    pub(super) limits: Arc<Limits>,
-    pub(super) adapted: Arc<AdaptedFlows>,
-    pub(super) min_timeout: Duration,
-}
-
-impl Surroundings {
-    pub(super) fn of(state: &State) -> Self {
-        Surroundings {
-            hosts: state.hosts.clone(),
-            limits: state.limits.clone(),
-            adapted: state.adapted.clone(),
-            min_timeout: state.min_timeout,
-        }
-    }
-
-    pub(super) fn context(&self, hold: bool) -> Context<'_> {
-        Context {
-            hosts: &self.hosts,
-            limits: &self.limits,
-            adapted: &self.adapted,
-            min_timeout: self.min_timeout,
-            hold,
-        }
-    }
-}
 
 impl Controller {
     /// Makes flow `name` what `new` says, from what the state says it is.

@@ -4,9 +4,7 @@
 
 use super::Controller;
 use super::change::Leave;
-use super::error::ControllerError;
 use super::events::of_flow;
-use super::state::User;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -14,7 +12,9 @@ use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
 use zsr_plan::dataplane::model::{Flow, Ring};
 use zsr_plan::dataplane::{PlanError, report::Report};
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::names::counter::{RECEIVED, SENT};
+use zsr_plan::state::User;
 
 // Phases (p4/common/types.p4).
 const TAIL: u8 = 3;

@@ -3,13 +3,13 @@
 //! whose producers ring ticks rarely, too. A flow goes on also if the controller is away.
 
 use super::Controller;
-use super::error::ControllerError;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_plan::dataplane::flow::Ticks;
 use zsr_plan::dataplane::model::Flow;
 use zsr_plan::dataplane::{GROUP_TICK, PlanError};
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::names::counter::{RETRIES, TRANSFERS};
 use zsr_switch::Cell;
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::{ControllerError, ErrorKind};
 
 /// Lines that are written at once.
 const AT_ONCE: usize = 1000;
@@ -21,6 +22,15 @@ pub struct JournalError {
     pub path: PathBuf,
     /// What the system says, or which line is damaged.
     pub source: io::Error,
+}
+
+impl From<JournalError> for ControllerError {
+    fn from(e: JournalError) -> Self {
+        ControllerError::new(
+            ErrorKind::Unwritten,
+            format!("{e}; nothing was changed: make it writable, and ask again"),
+        )
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

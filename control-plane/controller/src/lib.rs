@@ -23,29 +23,19 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
-mod asked;
 mod asking;
 mod barriers;
 mod change;
-mod clocking;
-mod convert;
 mod doubts;
-pub mod draft;
 mod drops;
-pub mod error;
 pub mod events;
 mod failure_detector;
-mod fair_share;
 mod idle;
-mod inventory;
 pub mod journal;
 mod links;
-mod loss_law;
 mod losses;
-mod members;
 mod operations;
 mod pending;
-mod placement;
 mod places;
 mod polls;
 mod pulse;
@@ -54,15 +44,12 @@ mod reconcile;
 mod reconnect;
 mod recovery;
 mod renew;
-mod request;
 mod resume;
 mod service;
 mod session;
-pub mod settings;
 mod shares;
 mod standby;
 mod start;
-pub mod state;
 mod stats;
 pub mod store;
 mod strangers;
@@ -76,16 +63,17 @@ use agents::Agents;
 use events::Events;
 use journal::Journal;
 use session::{Reach, Session};
-use state::State;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
 use zsr_plan::dataplane::flow::DataPlane;
 use zsr_plan::dataplane::{alloc, model};
+use zsr_plan::error::ControllerError;
+use zsr_plan::messages;
+use zsr_plan::state::State;
 use zsr_switch::SwitchClient;
 
-pub use request::create_flow_request;
 pub use service::{serve, serve_tcp, serve_tls};
 pub use start::{Seat, Setup, StartError, give_base, start};
 
@@ -162,8 +150,8 @@ impl Controller {
     pub async fn create(
         &self,
         request: zsr_api::controller::CreateFlowRequest,
-    ) -> Result<model::Flow, error::ControllerError> {
-        self.create_flow(&convert::new_flow(request)?).await
+    ) -> Result<model::Flow, ControllerError> {
+        self.create_flow(&messages::new_flow(request)?).await
     }
 
     /// Names of the switch's program.

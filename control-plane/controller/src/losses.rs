@@ -1,10 +1,7 @@
 //! Flows that lose packets: their timeouts follow the round trip that is seen, and their transfers become shorter the more is lost
-//! ([`super::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
+//! ([`zsr_plan::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
 
 use super::Controller;
-use super::clocking::{Clocking, Counts, Pace, READS, WATCHED};
-use super::error::ControllerError;
-use super::loss_law::Bounds;
 use super::polls::REST;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +9,10 @@ use tokio::time::Instant;
 use zsr_plan::dataplane::flow::{Adapted, AdaptedFlows, Hosts};
 use zsr_plan::dataplane::model::{Flow, Member};
 use zsr_plan::dataplane::{GROUP_TICK, PlanError};
+use zsr_plan::error::ControllerError;
+use zsr_plan::loss_law::Bounds;
 use zsr_plan::p4::names::counter::{RETRIES, SENT, TRANSFERS};
+use zsr_plan::round_trips::{Clocking, Counts, Pace, READS, WATCHED};
 
 /// Between two looks at what was sent again, and what each worker adds to that.
 const LOOK: Duration = Duration::from_millis(100);

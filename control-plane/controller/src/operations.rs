@@ -2,13 +2,10 @@
 
 use super::agents::CLOSED;
 use super::change::{Leave, Removal, rings_only_in};
-use super::convert;
 use super::doubts;
-use super::error::{ControllerError, ErrorKind};
 use super::events::{of_flow, of_host};
 use super::pending::{UnderWay, What};
 use super::session::Reach;
-use super::state::{NewFlow, NewMember};
 use super::together::Wish;
 use super::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
@@ -19,6 +16,9 @@ use zsr_api::{
     controller::{self as proto, EventKind},
 };
 use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::messages;
+use zsr_plan::state::{NewFlow, NewMember};
 use zsr_topology::{RingRole, show_size};
 
 /// How long rings may keep their items before nobody is taken to empty them.
@@ -54,7 +54,7 @@ impl Controller {
     /// # Errors
     /// Why not; then nothing was changed. So for all operations.
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, ControllerError> {
-        let what = What::Create(Box::new(convert::asked(new)));
+        let what = What::Create(Box::new(messages::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
         let sound = self.state().plan_flow(new)?;
         self.give_back(&sound, false);

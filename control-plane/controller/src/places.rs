@@ -2,8 +2,8 @@
 
 use super::Controller;
 use super::agents::answer;
-use super::state::ProgramsPlace;
 use zsr_api::{agent::GetInfoRequest, controller as proto, machine::Machine};
+use zsr_plan::state::ProgramsPlace;
 use zsr_topology::MemoryKind;
 
 impl Controller {

@@ -3,16 +3,16 @@
 //! it, and a ring that is hardly polled has not been asked.
 
 use super::change::Leave;
-use super::error::ControllerError;
 use super::events::of_flow;
-use super::state::User;
 use super::{Controller, State};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 use zsr_api::controller::{self as proto, EventKind};
 use zsr_plan::dataplane::PlanError;
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::names::counter::{RECEIVED, SENT};
+use zsr_plan::state::User;
 
 /// Looks at a flow in the time after which a silent member counts as dead.
 const LOOKS: u32 = 4;

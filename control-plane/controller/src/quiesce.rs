@@ -2,7 +2,6 @@
 //! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
 use super::doubts;
-use super::error::{ControllerError, ErrorKind};
 use super::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use zsr_api::agent;
 use zsr_plan::dataplane::admin::{self, Reset};
 use zsr_plan::dataplane::alloc::{Number, Resting};
 use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Ring};
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
 use zsr_switch::patience::within;
 

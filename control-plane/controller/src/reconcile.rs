@@ -2,7 +2,6 @@
 //! change that was broken off, or because another client of the switch has changed them.
 
 use super::Controller;
-use super::change::Surroundings;
 use super::start::StartError;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +12,7 @@ use zsr_plan::dataplane::model::Flow;
 use zsr_plan::dataplane::{is_base_group, ticks};
 use zsr_plan::p4::names::{digest::REPORT_T, table};
 use zsr_plan::p4::{Artifacts, OPTIONAL};
+use zsr_plan::surroundings::Surroundings;
 use zsr_switch::ClientError;
 use zsr_switch::SwitchClient;
 use zsr_switch::patience::within;

@@ -5,10 +5,8 @@
 use super::Controller;
 use super::agents::{Agents, answer};
 use super::change::Leave;
-use super::error::ControllerError;
 use super::events::of_flow;
 use super::journal::Recovered;
-use super::state::State;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use zsr_api::{
@@ -16,6 +14,8 @@ use zsr_api::{
     controller::EventKind,
 };
 use zsr_plan::dataplane::model::{Flow, Member, Ring};
+use zsr_plan::error::ControllerError;
+use zsr_plan::state::State;
 use zsr_topology::Policy;
 
 /// How long watchers may take to have asked their agents for the first time.

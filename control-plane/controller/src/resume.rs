@@ -11,11 +11,8 @@
 //! consumed the transfer that was under way to it: nobody else gets that, before it is taken out ([`super::doubts`]).
 
 use super::agents::{Agents, CLOSED, answer, grouped};
-use super::change::Surroundings;
 use super::doubts;
-use super::error::{ControllerError, ErrorKind};
 use super::events::of_flow;
-use super::renew::Verdict;
 use super::{Controller, Work};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,6 +24,9 @@ use zsr_plan::dataplane::admin::{self, Reset};
 use zsr_plan::dataplane::diff::Diff;
 use zsr_plan::dataplane::flow::{DataPlane, Ticks};
 use zsr_plan::dataplane::model::{Flow, FlowKind, Lost, Member, Ring};
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::refusals::Verdict;
+use zsr_plan::surroundings::Surroundings;
 
 /// Between two attempts, while an agent or the switch does not answer.
 const AGAIN: Duration = Duration::from_millis(100);

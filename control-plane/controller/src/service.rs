@@ -1,9 +1,8 @@
 //! The controller's gRPC service. A change goes on to its end in a task of its own, also when its caller goes away.
 
-use super::error::ControllerError;
+use super::Controller;
 use super::pulse::Motion;
 use super::session::Reach;
-use super::{Controller, convert};
 use std::future::Future;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,11 +11,13 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
 use tonic::transport::server::Connected;
-use tonic::{Extensions, Request, Response, Status};
+use tonic::{Code, Extensions, Request, Response, Status};
 use zsr_api::{
     controller as proto,
     controller::controller_server::{Controller as Service, ControllerServer},
 };
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::messages;
 use zsr_tls::{Caller, Guard, Identity, check_flow, confined};
 use zsr_topology::RingRole;
 
@@ -85,13 +86,13 @@ impl Controller {
         change: impl Future<Output = Result<T, ControllerError>> + Send + 'static,
     ) -> Result<T, Status> {
         match tokio::spawn(change).await {
-            Ok(done) => Ok(done?),
+            Ok(done) => done.map_err(status),
             Err(e) => Err(Status::internal(format!("the controller's operation ended early: {e}"))),
         }
     }
 
     fn flow_message(&self, flow: &zsr_plan::dataplane::model::Flow) -> proto::Flow {
-        let mut message = convert::flow(flow, self.waits_for(flow), &|host| self.of_ring(host));
+        let mut message = messages::flow(flow, self.waits_for(flow), &|host| self.of_ring(host));
         message.producers.iter_mut().chain(&mut message.consumers).for_each(|member| self.place(member));
         let state = self.state();
         if !state.leaving.is_empty() {
@@ -139,7 +140,7 @@ impl Controller {
     }
 
     async fn add(&self, request: proto::AddMemberRequest, role: RingRole) -> Answer<proto::Flow> {
-        let member = convert::new_member(request.member.unwrap_or_default());
+        let member = messages::new_member(request.member.unwrap_or_default());
         let own = self.clone();
         let flow = self.to_its_end(async move { own.add_member(&request.flow, role, &member).await }).await?;
         Ok(Response::new(self.flow_message(&flow)))
@@ -160,7 +161,7 @@ impl Service for Controller {
         }
         let host = |h: &zsr_plan::dataplane::model::Host| {
             let rings = rings.get(h.name.as_str()).copied().unwrap_or(0);
-            convert::host(h, self.is_connected(&h.name), rings, inner.links.at_host(&h.name))
+            messages::host(h, self.is_connected(&h.name), rings, inner.links.at_host(&h.name))
         };
         let mut hosts: Vec<proto::Host> = state.hosts.values().map(host).collect();
         drop(state);
@@ -195,7 +196,7 @@ impl Service for Controller {
 
     async fn create_flow(&self, request: Request<proto::CreateFlowRequest>) -> Answer<proto::Flow> {
         check_flow(request.extensions(), &request.get_ref().name)?;
-        let new = convert::new_flow(request.into_inner())?;
+        let new = messages::new_flow(request.into_inner()).map_err(status)?;
         let own = self.clone();
         let flow = self.to_its_end(async move { own.create_flow(&new).await }).await?;
         Ok(Response::new(self.flow_message(&flow)))
@@ -223,7 +224,7 @@ impl Service for Controller {
     async fn get_flow(&self, request: Request<proto::GetFlowRequest>) -> Answer<proto::Flow> {
         check_flow(request.extensions(), &request.get_ref().name)?;
         let newest_event = self.0.events.newest();
-        let flow = Controller::get_flow(self, &request.into_inner().name)?;
+        let flow = Controller::get_flow(self, &request.into_inner().name).map_err(status)?;
         Ok(Response::new(proto::Flow { newest_event, ..self.flow_message(&flow) }))
     }
 
@@ -283,10 +284,10 @@ impl Service for Controller {
                 let declared: Vec<_> = state.declared.values().filter(free).cloned().collect();
                 (state.flows.values().cloned().collect::<Vec<_>>(), declared)
             };
-            rings.extend(flows.iter().flat_map(|f| convert::rings(f, &of_host)));
-            rings.extend(declared.iter().map(|r| convert::free_ring(r, &of_host)));
+            rings.extend(flows.iter().flat_map(|f| messages::rings(f, &of_host)));
+            rings.extend(declared.iter().map(|r| messages::free_ring(r, &of_host)));
         } else {
-            rings = convert::rings(&Controller::get_flow(self, &flow)?, &of_host);
+            rings = messages::rings(&Controller::get_flow(self, &flow).map_err(status)?, &of_host);
         }
         rings.retain(|ring| knows(&confined, &ring.flow));
         rings.sort_by(|a, b| a.name.cmp(&b.name));
@@ -314,7 +315,7 @@ impl Service for Controller {
         let confined = confined(request.extensions());
         check_flow_if_named(request.extensions(), &request.get_ref().flow)?;
         let flow = request.into_inner().flow;
-        let mut stats = self.stats(&flow).await?;
+        let mut stats = self.stats(&flow).await.map_err(status)?;
         stats.flows.retain(|flow| knows(&confined, &flow.name));
         if flow.is_empty() && confined.is_none() {
             stats.drops = self.drops().await;
@@ -326,7 +327,7 @@ impl Service for Controller {
         let proto::BarrierRequest { name, participants } = request.into_inner();
         tokio::select! {
             biased;
-            met = self.0.barriers.meet(&name, participants) => met?,
+            met = self.0.barriers.meet(&name, participants) => met.map_err(status)?,
             () = self.stopped() => {
                 let message = format!("barrier `{name}`: the controller ends; ask again when there is another");
                 return Err(Status::unavailable(message));
@@ -352,7 +353,7 @@ impl Service for Controller {
             };
             (host, [(); 4].map(|()| state.chance.secret().to_le_bytes()).concat())
         };
-        self.0.agents.admit(&host, name, &pass).await?;
+        self.0.agents.admit(&host, name, &pass).await.map_err(status)?;
         Ok(Response::new(proto::Pass { pass }))
     }
 
@@ -436,4 +437,19 @@ async fn forward(
             () = controller.stopped() => return,
         }
     }
+}
+
+/// A refusal as gRPC says it.
+pub(super) fn status(refusal: ControllerError) -> Status {
+    let code = match refusal.kind {
+        ErrorKind::Exists => Code::AlreadyExists,
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::Invalid => Code::InvalidArgument,
+        ErrorKind::NotNow | ErrorKind::Stuck => Code::FailedPrecondition,
+        ErrorKind::Full => Code::ResourceExhausted,
+        ErrorKind::Unavailable | ErrorKind::Unwritten => Code::Unavailable,
+        ErrorKind::Unsupported => Code::Unimplemented,
+        ErrorKind::Internal => Code::Internal,
+    };
+    Status::new(code, refusal.message)
 }

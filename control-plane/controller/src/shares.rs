@@ -1,8 +1,6 @@
 //! Weights of flows, kept: measures what flows move and whether they would move more, asks [`Sharing`] what each may move, and
 //! has the switch hold them to it, by the means of rate caps.
 
-use super::error::ControllerError;
-use super::fair_share::{Demand, Sharing};
 use super::{Controller, Work};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,6 +8,8 @@ use tokio::time::Instant;
 use zsr_api::agent::Ring as Seen;
 use zsr_plan::dataplane::flow::Limits;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::ControllerError;
+use zsr_plan::share_law::{Demand, Sharing};
 
 /// Between two measurements, and how much longer that is for each ring: looking at them must not cost more than it is for.
 const PERIOD: Duration = Duration::from_millis(100);

@@ -3,8 +3,6 @@
 
 use super::agents::Agents;
 use super::barriers::Barriers;
-use super::change::Surroundings;
-use super::error::ControllerError;
 use super::events::{Events, of_flow};
 use super::journal::{Journal, JournalError, Recovered};
 use super::links::Links;
@@ -14,7 +12,6 @@ use super::reconcile::{program_cookie, reconcile, set_right, ticking};
 use super::reconnect::{Base, CONNECT, Choice};
 use super::recovery::{self, Leaving};
 use super::session::{Reach, Session, become_primary, is_unreachable};
-use super::state::State;
 use super::store::Store;
 use super::{Controller, Inner, Work, stats};
 use p4runtime_proto::Address;
@@ -29,8 +26,11 @@ use zsr_plan::dataplane::PlanError;
 use zsr_plan::dataplane::alloc::Number;
 use zsr_plan::dataplane::flow::{DataPlane, base};
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::names::digest::REPORT_T;
 use zsr_plan::p4::{Artifacts, Schema, SchemaError};
+use zsr_plan::state::State;
+use zsr_plan::surroundings::Surroundings;
 use zsr_switch::ClientError;
 use zsr_switch::SwitchClient;
 use zsr_switch::patience::within;

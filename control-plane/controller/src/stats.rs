@@ -2,7 +2,6 @@
 
 use super::Controller;
 use super::agents::CLOSED;
-use super::error::ControllerError;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +11,7 @@ use zsr_api::controller as proto;
 use zsr_plan::dataplane::alloc::Number;
 use zsr_plan::dataplane::model::{Flow, Ring};
 use zsr_plan::dataplane::{PlanError, RingAddress};
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::{COUNTERS, SchemaError};
 use zsr_switch::Cell;
 

@@ -2,12 +2,12 @@
 //! would have them repeat what is only late, and the repetitions delay the rest, until nothing moves. So no timeout is shorter
 //! than what a round of all busy workers may take.
 
-use super::change::Surroundings;
-use super::error::ControllerError;
 use super::{Controller, Work};
 use std::time::Duration;
 use zsr_plan::dataplane::GROUP_TICK;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::ControllerError;
+use zsr_plan::surroundings::Surroundings;
 
 /// What each busy worker adds to a round, on the two cores that bench/results/processes.md is about, with some to spare.
 const PER_WORKER: Duration = Duration::from_micros(200);

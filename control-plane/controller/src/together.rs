@@ -8,9 +8,7 @@
 //! Who asks puts that into a queue, and waits for an answer or for its turn; who has the turn carries out what is in the queue. If that fails,
 //! each is carried out by itself, so that one that is refused does not keep the others from it.
 
-use super::asked::NewFlow;
-use super::change::{Failure, Surroundings};
-use super::error::{ControllerError, ErrorKind};
+use super::change::Failure;
 use super::pending::UnderWay;
 use super::{Controller, Work};
 use std::collections::{HashSet, VecDeque};
@@ -20,6 +18,9 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use zsr_plan::dataplane::diff::Diff;
 use zsr_plan::dataplane::flow::Ticks;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::requests::NewFlow;
+use zsr_plan::surroundings::Surroundings;
 
 /// So many at most: agents have to answer in time for all of their rings.
 const AT_ONCE: usize = 64;

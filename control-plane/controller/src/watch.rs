@@ -4,13 +4,11 @@
 use super::Controller;
 use super::change::Leave;
 use super::doubts;
-use super::error::ErrorKind;
 use super::events::of_flow;
 use super::failure_detector::{Heard, Listening};
 use super::links::End;
 use super::quiesce::WorkerState;
 use super::session::Reach;
-use super::state::User;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -22,6 +20,8 @@ use zsr_api::{
 use zsr_plan::dataplane::alloc::Resting;
 use zsr_plan::dataplane::model::{Flow, Member, Ring};
 use zsr_plan::dataplane::report::{Reason, Report};
+use zsr_plan::error::ErrorKind;
+use zsr_plan::state::User;
 use zsr_switch::ClientError;
 use zsr_switch::Digests;
 use zsr_switch::patience::within;

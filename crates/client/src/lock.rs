@@ -19,6 +19,13 @@ pub enum Holder {
     Process(u32),
 }
 
+/// A process that was forked meanwhile, and does not run its own program yet, has the open file, too: closing it here would leave it locked.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl Lock {
     /// Takes the lock at `path`, and notes this process there. The error says who holds it, if it is held.
     ///

@@ -1,6 +1,6 @@
 //! The hosts of a topology: soft NICs, rings, and processing units that push numbered items and check what they pop.
 
-use zsr_controller::draft::Draft;
+use zsr_plan::draft::Draft;
 use zsr_plan::p4::Artifacts;
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 use zsr_simnet::Rng;

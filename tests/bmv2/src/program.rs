@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use p4runtime_proto::p4::v1::update::Type;
-use zsr_controller::draft::Draft;
 use zsr_plan::dataplane::{PORT_TIMER, admin};
+use zsr_plan::draft::Draft;
 use zsr_plan::p4::Artifacts;
 use zsr_simnet::Rng;
 use zsr_topology::Topology;

@@ -5,12 +5,12 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use zsr_api::controller::{self as proto, EventKind};
-use zsr_controller::error::{ControllerError, ErrorKind};
-use zsr_controller::state::NewMember;
 use zsr_controller::{Controller, StartError};
 use zsr_host_agent::agent::RingInfo;
 use zsr_link::FaultRates;
 use zsr_plan::dataplane::model::{Flow, Member};
+use zsr_plan::error::{ControllerError, ErrorKind};
+use zsr_plan::state::NewMember;
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore, Task};
 use zsr_topology::{Pipes, Policy, RingRole};

@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 use zsr_api::controller as proto;
 use zsr_api::controller::controller_server::Controller as Service;
 use zsr_controller::Controller;
-use zsr_controller::state::NewMember;
+use zsr_plan::state::NewMember;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::{Controlled, MemoryStore, load};

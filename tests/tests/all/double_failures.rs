@@ -10,7 +10,7 @@ use tonic::Request;
 use zsr_api::controller::controller_server::Controller as Service;
 use zsr_api::controller::{self as proto, EventKind, FlowKind, FlowState, Policy};
 use zsr_controller::Controller;
-use zsr_controller::error::ErrorKind;
+use zsr_plan::error::ErrorKind;
 use zsr_ring::{Consumer, PopError, Producer};
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore};

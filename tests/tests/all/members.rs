@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 use zsr_api::controller::controller_server::Controller as Service;
 use zsr_api::controller::{self as proto, EventKind, FlowKind, Policy};
 use zsr_controller::Controller;
-use zsr_controller::state::NewMember;
+use zsr_plan::state::NewMember;
 use zsr_ring::{Consumer, Producer};
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::{Controlled, MemoryStore};

@@ -6,7 +6,7 @@ use super::flows::{Rig, runtime};
 use super::server::Recorder;
 use std::path::{Path, PathBuf};
 use zsr_api::controller as proto;
-use zsr_controller::create_flow_request;
+use zsr_plan::from_topology::create_flow_request;
 use zsr_topology::{Chip, Topology};
 
 /// The files of a folder below `topologies/`, at least so many.

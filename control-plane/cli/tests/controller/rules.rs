@@ -1,7 +1,7 @@
 //! `zsr check` and the controller have one mind about flows: each wrong flow is given to both, each sound one, too.
 
 use zsr_api::controller as proto;
-use zsr_controller::create_flow_request;
+use zsr_plan::from_topology::create_flow_request;
 use zsr_topology::Topology;
 
 use super::rig::Rig;

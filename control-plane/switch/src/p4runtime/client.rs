@@ -12,6 +12,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use zsr_plan::dataplane::ticks::TimerPacket;
+use zsr_plan::error::{ControllerError, ErrorKind};
 
 /// Updates in one Write request: large enough to amortize the round trip, small enough for gRPC's message limit.
 const UPDATES_PER_WRITE: usize = 1024;
@@ -91,6 +92,12 @@ pub enum ClientError {
         /// Name of the switch.
         switch: String,
     },
+}
+
+impl From<ClientError> for ControllerError {
+    fn from(e: ClientError) -> Self {
+        ControllerError::new(ErrorKind::Unavailable, e.to_string())
+    }
 }
 
 /// A P4Runtime session as primary controller.

@@ -14,7 +14,7 @@ use zsr::{
     lock::{Holder, Lock},
 };
 use zsr_api::controller as proto;
-use zsr_controller::create_flow_request;
+use zsr_plan::from_topology::create_flow_request;
 use zsr_topology::{Flow, Layout, Topology};
 
 /// How long agents that are started elsewhere may take to come up.

@@ -1,7 +1,7 @@
 //! Why a run failed. Each message says what to do.
 
 use zsr_controller::StartError;
-use zsr_controller::error::ControllerError;
+use zsr_plan::error::ControllerError;
 use zsr_plan::p4::{ArtifactError, SchemaError};
 use zsr_switch::ClientError;
 

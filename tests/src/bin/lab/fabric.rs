@@ -12,10 +12,11 @@ use zsr_api::{
     agent::agent_client::AgentClient,
     agent::{GetRingRequest, ListRingsRequest},
 };
-use zsr_controller::{Seat, Setup, create_flow_request};
+use zsr_controller::{Seat, Setup};
 use zsr_link::{AnyPort, FaultRates, Faulty, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::P4RuntimeServer;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::from_topology::create_flow_request;
 use zsr_plan::p4::Artifacts;
 use zsr_soft_switch::{SwitchNode, control_queue};
 use zsr_system::parts::bare_switch;

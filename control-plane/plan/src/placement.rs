@@ -2,11 +2,11 @@
 //! the port that leads back into the flow's (p4/pipeline/forward.p4), which carries only so much. On a Tofino 1, what comes in at a pipe
 //! in which no flows can be takes that port of the pipe before it first (p4/arch/tna/folded.p4).
 
-use super::asked::{NewFlow, NewMember};
-use super::error::{ControllerError, ErrorKind};
-use super::state::State;
+use crate::dataplane::model::Flow;
+use crate::error::{ControllerError, ErrorKind};
+use crate::requests::{NewFlow, NewMember};
+use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet};
-use zsr_plan::dataplane::model::Flow;
 use zsr_topology::Switch;
 
 const GIGA: u64 = 1_000_000_000;
@@ -15,7 +15,7 @@ const USUAL_SPEED: u32 = 100;
 
 /// What gets from one pipe to another, bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Loops {
+pub struct Loops {
     /// By the port that leads back into a pipe.
     capacity: u64,
     /// By a host's port.
@@ -24,7 +24,7 @@ pub(super) struct Loops {
 
 impl Loops {
     /// Those of `switch`; `None` if nothing limits them.
-    pub(super) fn of(switch: &Switch) -> Option<Loops> {
+    pub fn of(switch: &Switch) -> Option<Loops> {
         let tofino = switch.kind.tofino().filter(|_| switch.pipes.cross())?;
         let speed = tofino.ports.as_ref().map_or(USUAL_SPEED, |setup| setup.speed);
         Some(Loops { capacity: u64::from(tofino.chip.recirculation()) * GIGA, port: u64::from(speed) * GIGA })
@@ -34,7 +34,7 @@ impl Loops {
 impl State {
     /// The pipe for a flow: where least goes across, and of these the one with fewest workers. Items go across where their producer is
     /// at another pipe; acknowledgements, which are few bytes, where a consumer is.
-    pub(super) fn home_for(&self, new: &NewFlow) -> u32 {
+    pub fn home_for(&self, new: &NewFlow) -> u32 {
         if !self.pipes.are_several() {
             return 0;
         }
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// The pipe that has a flow's registers.
-    pub(super) fn home_of(&self, flow: &Flow) -> u32 {
+    pub fn home_of(&self, flow: &Flow) -> u32 {
         flow.workers().first().map_or(0, |worker| self.pipes.of_worker(*worker))
     }
 
@@ -72,7 +72,7 @@ impl State {
     ///
     /// # Errors
     /// When it can't.
-    pub(super) fn check_crossing(&self, flow: &Flow) -> Result<(), ControllerError> {
+    pub fn check_crossing(&self, flow: &Flow) -> Result<(), ControllerError> {
         let Some(loops) = self.loops else { return Ok(()) };
         self.pipes.homes().try_for_each(|pipe| self.check_crossing_into(pipe, flow, loops))
     }
@@ -122,8 +122,8 @@ impl State {
 mod tests {
     use super::*;
     use crate::draft::Draft;
+    use crate::p4::{Artifacts, Schema};
     use std::path::Path;
-    use zsr_plan::p4::{Artifacts, Schema};
     use zsr_topology::Topology;
 
     /// What becomes of `flows` of hosts at ports of a switch: the pipe of each flow, by its first connection.

@@ -1,10 +1,10 @@
 //! Between the controller's types and the messages of `zsr.controller.v1`.
 
-use super::error::{ControllerError, ErrorKind};
-use super::state::{NewFlow, NewMember};
+use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
+use crate::error::{ControllerError, ErrorKind};
 use crate::settings;
+use crate::state::{NewFlow, NewMember};
 use zsr_api::controller as proto;
-use zsr_plan::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use zsr_topology::{MemoryKind, RingRole};
 
 fn unknown(flow: &str, what: &str, value: i32) -> ControllerError {
@@ -15,7 +15,7 @@ fn unknown(flow: &str, what: &str, value: i32) -> ControllerError {
 }
 
 /// A request to create a flow.
-pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, ControllerError> {
+pub fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, ControllerError> {
     let kind = match proto::FlowKind::try_from(request.kind) {
         Ok(proto::FlowKind::Unspecified | proto::FlowKind::Shuffle) => FlowKind::Shuffle,
         Ok(proto::FlowKind::LoadBalance) => FlowKind::LoadBalance,
@@ -36,15 +36,15 @@ pub(super) fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Con
 }
 
 /// A member asked for.
-pub(super) fn new_member(member: proto::Member) -> NewMember {
+pub fn new_member(member: proto::Member) -> NewMember {
     NewMember { name: member.name, host: member.host, rings: member.rings, memory: member.memory }
 }
 
 /// What a ring's message says of its host: the socket for programs, and where its rings are that say nothing else.
-pub(super) type OfHost<'a> = &'a dyn Fn(&str) -> (String, MemoryKind);
+pub type OfHost<'a> = &'a dyn Fn(&str) -> (String, MemoryKind);
 
 /// A flow, with why it waits, if it does.
-pub(super) fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Flow {
+pub fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Flow {
     let state = match (&f.failed, &waits) {
         (Some(_), _) => proto::FlowState::Failed,
         (None, Some(_)) => proto::FlowState::Impaired,
@@ -76,7 +76,7 @@ pub(super) fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Fl
 }
 
 /// A flow that is being made, as it was asked for: without rings.
-pub(super) fn asked(new: &NewFlow) -> proto::Flow {
+pub fn asked(new: &NewFlow) -> proto::Flow {
     let member = |m: &NewMember| proto::FlowMember {
         name: if m.name.is_empty() { m.host.clone() } else { m.name.clone() },
         host: m.host.clone(),
@@ -97,7 +97,7 @@ pub(super) fn asked(new: &NewFlow) -> proto::Flow {
 }
 
 /// What a flow does with items.
-pub(super) fn kind(kind: FlowKind) -> proto::FlowKind {
+pub fn kind(kind: FlowKind) -> proto::FlowKind {
     match kind {
         FlowKind::Shuffle => proto::FlowKind::Shuffle,
         FlowKind::LoadBalance => proto::FlowKind::LoadBalance,
@@ -131,12 +131,12 @@ fn ring(f: &Flow, m: &Member, r: &Ring, of: OfHost<'_>) -> proto::Ring {
 }
 
 /// All rings of a flow.
-pub(super) fn rings(f: &Flow, of: OfHost<'_>) -> Vec<proto::Ring> {
+pub fn rings(f: &Flow, of: OfHost<'_>) -> Vec<proto::Ring> {
     f.members().flat_map(|m| m.rings.iter().map(|r| ring(f, m, r, of))).collect()
 }
 
 /// A declared ring that no flow uses.
-pub(super) fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
+pub fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
     let (programs, memory) = of(&r.host);
     let role = match r.role {
         RingRole::Producer => proto::Role::Producer,
@@ -156,7 +156,7 @@ pub(super) fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
 }
 
 /// A host with what is known of its agent and its link.
-pub(super) fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> proto::Host {
+pub fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> proto::Host {
     proto::Host {
         name: h.name.clone(),
         ip: h.station.ip.to_string(),

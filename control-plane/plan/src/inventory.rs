@@ -1,20 +1,20 @@
 //! What a topology gives a controller to begin with: hosts, rings that it declares, rules for numbers.
 
-use super::placement::Loops;
-use super::state::State;
+use crate::dataplane::alloc::{Allocator, Room};
+use crate::dataplane::model::{DeclaredRing, Host};
+use crate::dataplane::{Chance, Station};
+use crate::placement::Loops;
+use crate::state::State;
 use p4runtime_proto::Address;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use zsr_link::Rng;
-use zsr_plan::dataplane::alloc::{Allocator, Room};
-use zsr_plan::dataplane::model::{DeclaredRing, Host};
-use zsr_plan::dataplane::{Chance, Station};
 use zsr_topology::{NicKind, Switch, Topology};
 
 impl State {
     /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
     /// for programs. `seed`: what numbers are made of that nobody else should guess; `None`: nothing.
-    pub(super) fn of(
+    pub fn of(
         topology: &Topology,
         switch: &Switch,
         agents: &[(Address, Option<PathBuf>)],

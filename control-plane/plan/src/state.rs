@@ -1,12 +1,16 @@
 //! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
 //! that its operation names.
 
-pub use super::asked::{NewFlow, NewMember};
-use super::asked::{check_name, check_records};
-use super::error::{ControllerError, ErrorKind};
-use super::members::per_consumer;
-use super::placement::Loops;
-use super::renew::Refusals;
+use crate::dataplane::alloc::{Allocator, Number};
+use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
+use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
+use crate::dataplane::{Chance, RingAddress};
+use crate::error::{ControllerError, ErrorKind};
+use crate::members::per_consumer;
+use crate::placement::Loops;
+use crate::refusals::Refusals;
+pub use crate::requests::{NewFlow, NewMember};
+use crate::requests::{check_name, check_records};
 use crate::settings::changed;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,10 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_api::machine::Machine;
-use zsr_plan::dataplane::alloc::{Allocator, Number};
-use zsr_plan::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
-use zsr_plan::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
-use zsr_plan::dataplane::{Chance, RingAddress};
 use zsr_records::Schema;
 use zsr_records::{Routing, parse_routing};
 use zsr_topology::{Pace, Pipes, RingRole, Settings, rules};
@@ -49,7 +49,7 @@ pub struct User {
 
 impl User {
     /// `member` of `flow`, which has `ring`.
-    pub(super) fn new(flow: &Flow, member: &Member, ring: &Ring) -> Self {
+    pub fn new(flow: &Flow, member: &Member, ring: &Ring) -> Self {
         User {
             flow: flow.name.clone(),
             member: member.name.clone(),
@@ -59,7 +59,7 @@ impl User {
     }
 
     /// All of a member's rings.
-    pub(super) fn all<'m>(flow: &'m Flow, member: &'m Member) -> impl Iterator<Item = User> + 'm {
+    pub fn all<'m>(flow: &'m Flow, member: &'m Member) -> impl Iterator<Item = User> + 'm {
         member.rings.iter().map(|ring| User::new(flow, member, ring))
     }
 }
@@ -76,9 +76,9 @@ pub struct State {
     /// Where programs of a host attach, as its agent says, by host.
     pub places: HashMap<String, ProgramsPlace>,
     /// First PSN of all connections, where the topology says one.
-    pub(crate) first_psn: Option<u32>,
+    pub first_psn: Option<u32>,
     /// Where other first PSNs and secrets come from.
-    pub(crate) chance: Chance,
+    pub chance: Chance,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
     /// Flows by name.
@@ -90,15 +90,15 @@ pub struct State {
     /// Numbers.
     pub numbers: Allocator,
     /// The switch's pipes.
-    pub(super) pipes: Pipes,
+    pub pipes: Pipes,
     /// Bits per second that get from one pipe to another.
-    pub(super) loops: Option<Loops>,
+    pub loops: Option<Loops>,
     /// Rings whose program died and has no successor yet, with what happened.
     pub troubles: HashMap<String, String>,
     /// Rings that did not answer for `dead_after`, until they are heard again.
     pub silent: HashMap<String, String>,
     /// Requests that NICs have refused.
-    pub(super) refusals: Refusals,
+    pub refusals: Refusals,
     /// What the switch holds flows to because of their weights.
     pub limits: Arc<Limits>,
     /// What flows that lose packets are set to.
@@ -114,7 +114,8 @@ pub struct State {
     by_producer: HashMap<u16, User>,
 }
 
-pub(super) fn invalid(message: String) -> ControllerError {
+/// A refusal of a value that is against the rules.
+pub fn invalid(message: String) -> ControllerError {
     ControllerError::new(ErrorKind::Invalid, message)
 }
 
@@ -158,7 +159,7 @@ impl State {
     }
 
     /// Numbers of all workers that flows have.
-    pub(super) fn workers(&self) -> impl Iterator<Item = u16> {
+    pub fn workers(&self) -> impl Iterator<Item = u16> {
         self.by_worker.keys().copied()
     }
 
@@ -356,7 +357,7 @@ impl State {
     }
 
     /// The member's name, if it may join.
-    pub(super) fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, ControllerError> {
+    pub fn check_member(&self, flow: &Flow, new: &NewMember) -> Result<String, ControllerError> {
         let host = self.host(&flow.name, &new.host)?;
         rules::mtu(&rules::flow(&flow.name), (&host.name, host.mtu), flow.mtu)?;
         let name = if new.name.is_empty() { &new.host } else { &new.name };
@@ -371,7 +372,7 @@ impl State {
     }
 
     /// The declared rings that a member brings, if any: right in number, role, size, owner, and free.
-    pub(super) fn declared_rings(
+    pub fn declared_rings(
         &self,
         flow: &Flow,
         new: &NewMember,
@@ -417,7 +418,11 @@ impl State {
         Ok(out)
     }
 
-    pub(super) fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
+    /// Checks that the name of `ring` is free for `flow`.
+    ///
+    /// # Errors
+    /// Somebody else has it: who.
+    pub fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
         let user = self.rings.get(&ring.name).map(|u| u.flow.as_str());
         match user.or_else(|| flow.rings().any(|r| r.name == ring.name).then_some(&flow.name)) {
             None => Ok(()),

@@ -1,12 +1,12 @@
 //! A member joins a planned flow: its rings, and their numbers at the switch.
 
-use super::asked::NewMember;
-use super::error::{ControllerError, ErrorKind};
-use super::state::State;
+use crate::dataplane::alloc::{Exhausted, Number};
+use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Member, Ring};
+use crate::dataplane::{RingIds, secret_in_pipe};
+use crate::error::{ControllerError, ErrorKind};
+use crate::requests::NewMember;
+use crate::state::State;
 use std::collections::HashSet;
-use zsr_plan::dataplane::alloc::{Exhausted, Number};
-use zsr_plan::dataplane::model::{DeclaredRing, Flow, FlowKind, Member, Ring};
-use zsr_plan::dataplane::{RingIds, secret_in_pipe};
 use zsr_topology::{MemoryKind, RingRole, limits::MAX_MEMBERS, rules};
 
 impl State {
@@ -15,7 +15,7 @@ impl State {
     ///
     /// # Errors
     /// What is wrong with it, also when numbers were taken.
-    pub(super) fn add_consumer(
+    pub fn add_consumer(
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// `new` joins `flow` as a producer; as for [`add_consumer`](Self::add_consumer).
-    pub(super) fn add_producer(
+    pub fn add_producer(
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
@@ -134,7 +134,7 @@ fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), ControllerError> 
 }
 
 /// Whether a producer has a ring for each consumer.
-pub(super) fn per_consumer(kind: FlowKind) -> bool {
+pub fn per_consumer(kind: FlowKind) -> bool {
     kind == FlowKind::Shuffle
 }
 

@@ -1,9 +1,9 @@
 //! A flow and a member as they are asked for, and the checks of them that need no state.
 
-use super::error::ControllerError;
-use super::state::invalid;
+use crate::dataplane::model::FlowKind;
+use crate::error::ControllerError;
+use crate::state::invalid;
 use zsr_api::controller as proto;
-use zsr_plan::dataplane::model::FlowKind;
 use zsr_records::{ROUTING_HELP, Schema, check_any_routing, parse_routing};
 use zsr_ring::memory::UnknownMemory;
 use zsr_topology::{MemoryKind, rules};
@@ -25,7 +25,7 @@ pub struct NewMember {
 
 impl NewMember {
     /// Where the rings are to be that the flow makes for it.
-    pub(super) fn memory(&self, flow: &str) -> Result<Option<MemoryKind>, ControllerError> {
+    pub fn memory(&self, flow: &str) -> Result<Option<MemoryKind>, ControllerError> {
         let (host, memory) = (&self.host, &self.memory);
         if memory.is_empty() {
             return Ok(None);
@@ -66,7 +66,7 @@ pub struct NewFlow {
 }
 
 /// Routing and schema, and that they go with each other.
-pub(super) fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerError> {
+pub fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerError> {
     let (name, consumers) = (&new.name, new.consumers.len());
     let what = rules::flow(name);
     let schema = match new.schema.as_str() {
@@ -92,7 +92,7 @@ pub(super) fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerE
 }
 
 /// Letters, digits, `_`, `-` and `more`, a letter first.
-pub(super) fn check_name(what: &str, name: &str, more: &str) -> Result<(), ControllerError> {
+pub fn check_name(what: &str, name: &str, more: &str) -> Result<(), ControllerError> {
     let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.len() <= MAX_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c) || more.contains(c));

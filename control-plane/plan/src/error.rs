@@ -1,10 +1,8 @@
 //! Why the controller refused, or could not do, what it was asked.
 
-use super::journal::JournalError;
-use zsr_plan::dataplane::PlanError;
-use zsr_plan::dataplane::alloc::Exhausted;
+use crate::dataplane::PlanError;
+use crate::dataplane::alloc::Exhausted;
 use zsr_records::Fault;
-use zsr_switch::ClientError;
 
 /// What kind of refusal: which gRPC status it is (`controller.proto` in crates/api).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,37 +61,5 @@ impl From<Exhausted> for ControllerError {
 impl From<PlanError> for ControllerError {
     fn from(e: PlanError) -> Self {
         ControllerError::new(ErrorKind::Internal, e.to_string())
-    }
-}
-
-impl From<ClientError> for ControllerError {
-    fn from(e: ClientError) -> Self {
-        ControllerError::new(ErrorKind::Unavailable, e.to_string())
-    }
-}
-
-impl From<JournalError> for ControllerError {
-    fn from(e: JournalError) -> Self {
-        ControllerError::new(
-            ErrorKind::Unwritten,
-            format!("{e}; nothing was changed: make it writable, and ask again"),
-        )
-    }
-}
-
-impl From<ControllerError> for tonic::Status {
-    fn from(refusal: ControllerError) -> Self {
-        use tonic::Code;
-        let code = match refusal.kind {
-            ErrorKind::Exists => Code::AlreadyExists,
-            ErrorKind::NotFound => Code::NotFound,
-            ErrorKind::Invalid => Code::InvalidArgument,
-            ErrorKind::NotNow | ErrorKind::Stuck => Code::FailedPrecondition,
-            ErrorKind::Full => Code::ResourceExhausted,
-            ErrorKind::Unavailable | ErrorKind::Unwritten => Code::Unavailable,
-            ErrorKind::Unsupported => Code::Unimplemented,
-            ErrorKind::Internal => Code::Internal,
-        };
-        tonic::Status::new(code, refusal.message)
     }
 }

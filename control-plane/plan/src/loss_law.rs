@@ -5,9 +5,9 @@
 //! was under way, which the consumer can't take. So long transfers suffer from losses, and short ones from round trips. Timeouts cost most:
 //! they have to suit a slow network as long as nothing is known of it, and a transfer waits for one whenever its last packet is lost.
 
-use super::clocking::{Counts, MARGIN, Pace, UNKNOWN};
+use crate::dataplane::flow::Adapted;
+use crate::round_trips::{Counts, MARGIN, Pace, UNKNOWN};
 use std::time::Duration;
-use zsr_plan::dataplane::flow::Adapted;
 
 /// The bounds of what a flow may be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

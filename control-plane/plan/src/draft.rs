@@ -1,18 +1,18 @@
 //! A topology's flows as the controller makes them, for whoever has the switch and the NICs in hand: benchmarks, simulations, and the
 //! comparison with bmv2. The same checks, numbers and entries; no journal, no agents, no clock.
 
-use super::change::Surroundings;
-use super::convert::new_flow;
-use super::error::ControllerError;
-use super::request::create_flow_request;
-use super::state::State;
+use crate::dataplane::flow::{DataPlane, base, replication, table};
+use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::sequencer::{Sequencer, TicketClient};
+use crate::dataplane::{PlanError, Qp, RingAddress, RingIds, Station, ticks};
+use crate::error::ControllerError;
+use crate::from_topology::create_flow_request;
+use crate::messages::new_flow;
+use crate::p4::Schema;
+use crate::state::State;
+use crate::surroundings::Surroundings;
 use p4runtime_proto::local;
 use p4runtime_proto::p4::v1 as rt;
-use zsr_plan::dataplane::flow::{DataPlane, base, replication, table};
-use zsr_plan::dataplane::model::{Flow, FlowKind, Ring};
-use zsr_plan::dataplane::sequencer::{Sequencer, TicketClient};
-use zsr_plan::dataplane::{PlanError, Qp, RingAddress, RingIds, Station, ticks};
-use zsr_plan::p4::Schema;
 use zsr_topology::Topology;
 
 /// A ring of a drafted flow.

@@ -1,6 +1,6 @@
 //! A flow of a topology, as it is asked for.
 
-use super::convert;
+use crate::messages;
 use crate::settings;
 use std::collections::HashSet;
 use zsr_api::controller as proto;
@@ -21,7 +21,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
     let made = made.map(|r| &topology.rings[r]).find(|r| r.name.starts_with(&format!("{}.", flow.name)));
     proto::CreateFlowRequest {
         name: flow.name.clone(),
-        kind: convert::kind(flow.kind).into(),
+        kind: messages::kind(flow.kind).into(),
         producers: members(&flow.producers),
         consumers: members(&flow.consumers),
         item_size: flow.item_size,
