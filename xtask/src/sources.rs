@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// SHA-256 (lower-case hex) over the `.p4` files below `p4_dir`: path relative to it, a zero byte, length, content, in
-/// order of path.
+/// SHA-256 (lower-case hex) over the `.p4` files below `p4_dir` that the artifacts are compiled from, so without those of other
+/// architectures: path relative to it, a zero byte, length, content, in order of path.
 pub fn hash_of_sources(p4_dir: &Path) -> std::io::Result<String> {
     let mut files = Vec::new();
     collect(p4_dir, &mut files)?;
@@ -35,7 +35,10 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         if path.is_dir() {
-            collect(&path, files)?;
+            let of_arch = path.parent().is_some_and(|parent| parent.ends_with("arch"));
+            if !of_arch || path.ends_with("v1model") {
+                collect(&path, files)?;
+            }
         } else if path.extension().is_some_and(|e| e == "p4") {
             files.push(path);
         }

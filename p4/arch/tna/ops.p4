@@ -13,7 +13,7 @@ const port_t PORT_CPU = 0;
 #endif
 
 // What the packet generator makes, to tell it from what goes round: it has so many bytes behind the bridge header, as a Tofino 2's
-// driver takes no packet of fewer than 59 bytes for the generator (control-plane/src/bfrt/chip.rs).
+// driver takes no packet of fewer than 59 bytes for the generator (control-plane/switch/src/bfrt/chip.rs).
 const bit<16> ETHERTYPE_GENERATED = 0x88B6;
 const bit<32> GENERATED_FILL = 6;
 
