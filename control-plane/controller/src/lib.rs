@@ -1,68 +1,38 @@
 //! The controller: a state machine over a store, between its gRPC service, the hosts' agents and the switch.
 //!
 //! ```text
-//!  service (crates/api) ─► operations ─► state: checks, numbers ─► change ─► agents, switch
-//!                                                     events ◄─ watch: agents' events, the switch's reports
+//!  api (crates/api) ─► turn: checks (zsr-plan), one change at a time ─► agents, switch
+//!                        ▲                 events ◄─ health: agents' events, the switch's reports
 //! ```
-//! - [`state`]: what is, and every check of what is asked. No I/O. `asked`: a flow as it is asked for; `members`: the rings and numbers
-//!   that a member gets.
-//! - [`zsr_plan::dataplane`]: a flow as table entries.
-//! - `change`: carries one change of a flow out, or takes it back. Changes run one at a time. `together`: flows that come and go, all that
-//!   wait for a turn at once.
-//! - [`journal`]: what is kept, [`store`]: where; `start`: from a store, a switch and agents to a controller; `inventory`: what the
-//!   topology gives it to begin with; `recovery`: changes that an earlier controller had begun.
-//! - [`draft`]: a topology's flows for whoever has switch and NICs in hand.
-//! - `quiesce`: workers without a transfer under way, registers as fresh.
-//! - `watch`: what happens meanwhile, and the flows' policies. `failure_detector`: which member of a transfer does not answer;
-//!   `polls`: which one that is polled.
-//! - `session`: the session with the switch, and the next one when it is lost; `reconcile`: the switch read back and set right;
-//!   `reconnect`: a switch that was started anew; `resume`: how its flows go on; `renew`: workers whose requests were refused.
-//! - `idle`: workers of flows that move nothing tick rarely.
-//! - `turn`: who has the right to change something, and what is under way. `pulse`: whether flows move; `pending`: changes that are under way, and what they wait for; `asking`: one question to an agent.
+//! - `api`: the service, events, barriers, counters, and changes that wait.
+//! - `ledger`: the journal, and where it is stored.
+//! - `turn`: who may change something. `operations` are the calls; `batch` brings and removes all flows that wait, at once;
+//!   `transaction` makes a flow another one, or takes it back; `quiesce` waits for workers without a transfer.
+//! - `link`: the session with the switch, and the next one when it is lost; a standby; `reconcile` reads the switch back and sets it right.
+//! - `agents`: calls of hosts' agents.
+//! - `health`: what happens meanwhile, and the flows' policies. `failure_detector` finds who of a transfer does not answer, `polls` who of
+//!   those that are polled; `stall` whether flows move; `nic_refusals` workers whose requests were refused.
+//! - `recovery`: `start`, from a store, a switch and agents to a controller; `unfinished`, changes that an earlier one had begun;
+//!   `resume`, how flows go on at a switch that was started anew.
+//! - `tuning`: timeouts while packets are lost, limits by weight, and how often workers tick.
 
 #![forbid(unsafe_code)]
 
 pub mod agents;
-mod asking;
-mod barriers;
-mod change;
-mod doubts;
-mod drops;
-pub mod events;
-mod failure_detector;
-mod idle;
-pub mod journal;
-mod links;
-mod losses;
-mod operations;
-mod pending;
-mod places;
-mod polls;
-mod pulse;
-mod quiesce;
-mod reconcile;
-mod reconnect;
+mod api;
+mod health;
+mod ledger;
+mod link;
 mod recovery;
-mod renew;
-mod resume;
-mod service;
-mod session;
-mod shares;
-mod standby;
-mod start;
-mod stats;
-pub mod store;
-mod strangers;
-mod timeouts;
-mod together;
+mod times;
+mod tuning;
 mod turn;
-mod watch;
 pub mod watchdog;
 
 use agents::Agents;
-use events::Events;
-use journal::Journal;
-use session::{Reach, Session};
+use api::events::Events;
+use ledger::journal::Journal;
+use link::session::{Reach, Session};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch as channel;
@@ -74,8 +44,9 @@ use zsr_plan::messages;
 use zsr_plan::state::State;
 use zsr_switch::SwitchClient;
 
-pub use service::{serve, serve_tcp, serve_tls};
-pub use start::{Seat, Setup, StartError, give_base, start};
+pub use api::service::{serve, serve_tcp, serve_tls};
+pub use ledger::{journal, store};
+pub use recovery::start::{Seat, Setup, StartError, give_base, start};
 
 /// A running controller. Clones are the same one.
 #[derive(Clone)]
@@ -84,7 +55,7 @@ pub struct Controller(Arc<Inner>);
 struct Inner {
     name: String,
     /// What a switch is given that was started anew.
-    base: reconnect::Base,
+    base: link::reconnect::Base,
     session: Mutex<Session>,
     plane: DataPlane,
     agents: Agents,
@@ -100,31 +71,31 @@ struct Inner {
     /// Why the journal can't be written, if it can't.
     unwritten: channel::Receiver<Option<String>>,
     /// What was last counted, for when an agent or the switch does not answer.
-    last: stats::Last,
-    links: links::Links,
+    last: api::counters::Last,
+    link_faults: health::link_faults::LinkFaults,
     /// Changes that are under way.
-    pending: pending::Pending,
+    pending: api::pending::Pending,
     /// Flows that are to come or go, and wait for a turn.
-    coming_and_going: together::Queue,
+    coming_and_going: turn::batch::Queue,
     /// Calls that are answered, who has the turn, what the switch is told.
     doings: zsr_tls::Doings,
-    pulse: pulse::Pulse,
-    barriers: barriers::Barriers,
+    stalls: health::stall::Stalls,
+    barriers: api::barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
     /// What workers say of themselves.
-    states: tokio::sync::broadcast::Sender<quiesce::WorkerState>,
+    states: tokio::sync::broadcast::Sender<turn::quiesce::WorkerState>,
     /// There are flows, perhaps, with workers that are adrift.
     adrift: tokio::sync::Notify,
-    standby: standby::Standby,
+    standby: link::standby::Standby,
     /// Weights have changed.
     reweighed: tokio::sync::Notify,
     /// Other workers tick.
     crowd: tokio::sync::Notify,
     /// Turns true when the controller has to end.
     stop: channel::Sender<bool>,
-    /// Gone when the last clone is.
+    /// Watchers see it end when the last clone of this controller is dropped.
     alive: channel::Sender<()>,
 }
 

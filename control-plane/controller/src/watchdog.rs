@@ -1,9 +1,8 @@
 //! Whether what has to come round again and again does so.
 
+pub use crate::times::watchdog::LOOK;
 use std::time::Duration;
 
-/// Between two looks.
-pub const LOOK: Duration = Duration::from_secs(1);
 /// Looks without a sign after which somebody is told.
 const LATE: u32 = 10;
 

@@ -1,5 +1,5 @@
 //! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
-//! (`controller/state.rs`). Each rule is here, once, with its words, those of settings in `settings.rs`; a topology adds the line and column.
+//! (`control-plane/plan/src/state.rs`). Each rule is here, once, with its words, those of settings in `settings.rs`; a topology adds the line and column.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -225,7 +225,7 @@ fn mtu_code(mtu: u32) -> u8 {
 }
 
 /// Retries from which on they are reported, with waits as `Backoff` of the P4 program has them. The first report comes when a third of
-/// `dead_after` is over; in the rest of it the controller listens who answers (`controller/failure_detector.rs`).
+/// `dead_after` is over; in the rest of it the controller listens who answers (`control-plane/controller/src/health/failure_detector.rs`).
 fn max_tries(times: &Times) -> u16 {
     let micros = |time| u64::from(Clock::Microseconds.units(time));
     let dead = micros(times.dead_after);

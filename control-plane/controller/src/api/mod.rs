@@ -1,0 +1,8 @@
+//! What the controller is asked and tells: its gRPC service, events, counters.
+
+pub(crate) mod barriers;
+pub(crate) mod counters;
+pub(crate) mod drops;
+pub(crate) mod events;
+pub(crate) mod pending;
+pub(crate) mod service;

@@ -1,0 +1,4 @@
+//! What the controller keeps.
+
+pub mod journal;
+pub mod store;

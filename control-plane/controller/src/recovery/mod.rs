@@ -1,0 +1,5 @@
+//! From a journal and a switch to flows that go on.
+
+pub(crate) mod resume;
+pub(crate) mod start;
+pub(crate) mod unfinished;

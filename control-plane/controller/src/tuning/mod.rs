@@ -1,0 +1,6 @@
+//! What follows from how flows move: timeouts, limits, how often workers tick.
+
+pub(crate) mod losses;
+pub(crate) mod shares;
+pub(crate) mod tick_rate;
+pub(crate) mod timeouts;
