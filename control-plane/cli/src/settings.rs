@@ -1,109 +1,115 @@
-//! A flow's settings as options of commands, and as they are shown. Their limits are in `crates/topology/src/settings.rs`.
+//! A flow's settings as options of commands, and as they are shown. Their table and their limits are in
+//! `crates/topology/src/settings.rs`.
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use serde_json::{Value, json};
 use zsr_api::controller as proto;
-use zsr_topology::{MAX_BATCH, SIZE_HELP, parse_duration, parse_rate, parse_size, show_size};
+use zsr_plan::settings::Value as _;
+use zsr_topology::{Hint, MAX_BATCH, Policy, SIZE_HELP, parse_duration, parse_rate, parse_size, show_size};
 
-/// Settings that can be changed while a flow runs.
-#[derive(Debug, Default, Args)]
-pub struct SettingsArgs {
-    /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
-    #[arg(long, value_name = "N")]
-    pub weight: Option<u32>,
-    /// At most so much, such as 400Mbit; 0 for no cap
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub rate_cap: Option<u64>,
-    /// How often a producer without items is looked at [default: 100us]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub poll_interval: Option<Duration>,
-    /// When an unanswered look is repeated [default: 5ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub poll_timeout: Option<Duration>,
-    /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub rto: Option<Duration>,
-    /// After how long a silent member counts as dead [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub dead_after: Option<Duration>,
-    /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
-    #[arg(long, value_name = "B", value_parser = batch_size)]
-    pub max_batch: Option<u32>,
-    /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
-    /// the flow is created [default: true]
-    #[arg(long, value_name = "BOOL")]
-    pub doorbell: Option<bool>,
-    /// What the flow optimizes for [default: bandwidth]
-    #[arg(long, value_enum)]
-    pub hint: Option<HintArg>,
-    /// What happens when a member is silent, its program dies or its agent ends [default: wait]
-    #[arg(long, value_enum)]
-    pub policy: Option<PolicyArg>,
-}
-
-/// What a flow optimizes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HintArg {
-    /// Many bytes per transfer: programs fill items before they push them
-    Bandwidth,
-    /// Few microseconds per record: programs push what they have at once, and producers are looked at at least every 20us while
-    /// something moves
-    Latency,
-}
-
-/// What happens when a member is silent or its program dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// The flow waits for it or a successor
-    Wait,
-    /// It is taken out of the flow, with what it had not popped
-    DropMember,
-    /// The flow fails for all
-    Abort,
-}
-
-impl SettingsArgs {
-    /// As the controller takes them.
-    pub fn message(&self) -> proto::Settings {
-        let us = |d: Option<Duration>| d.map(|d| d.as_micros() as u64);
-        proto::Settings {
-            weight: self.weight,
-            rate_cap_bps: self.rate_cap,
-            poll_interval_us: us(self.poll_interval),
-            poll_timeout_us: us(self.poll_timeout),
-            rto_us: us(self.rto),
-            dead_after_us: us(self.dead_after),
-            max_batch: self.max_batch,
-            doorbell: self.doorbell,
-            hint: self.hint.map(|h| match h {
-                HintArg::Bandwidth => proto::Hint::Bandwidth.into(),
-                HintArg::Latency => proto::Hint::Latency.into(),
-            }),
-            policy: self.policy.map(|p| match p {
-                PolicyArg::Wait => proto::Policy::Wait.into(),
-                PolicyArg::DropMember => proto::Policy::DropMember.into(),
-                PolicyArg::Abort => proto::Policy::Abort.into(),
-            }),
+macro_rules! options {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {
+        /// Settings that can be changed while a flow runs.
+        #[derive(Debug, Default, Args)]
+        pub struct SettingsArgs {
+            $($(#[$doc])*
+            #[arg(long = $option, value_name = $value, value_parser = $read())]
+            pub $field: Option<$type>,)*
         }
+
+        impl SettingsArgs {
+            /// As the controller takes them.
+            pub fn message(&self) -> proto::Settings {
+                proto::Settings { $($field: self.$field.map(|value| value.message()),)* }
+            }
+        }
+
+        /// Settings in the JSON of a flow.
+        pub(crate) fn json(settings: &proto::Settings) -> Value {
+            json!({ $(stringify!($field): settings.$field.and_then(|m| <$type>::of(m).ok()?).map(Shown::json),)* })
+        }
+    };
+}
+zsr_topology::for_each_setting!(options);
+
+/// How a value is shown.
+trait Shown {
+    fn json(self) -> Value;
+}
+
+macro_rules! as_it_is {
+    ($($type:ty),*) => {$(
+        impl Shown for $type {
+            fn json(self) -> Value {
+                self.into()
+            }
+        }
+    )*};
+}
+as_it_is!(u32, u64, bool);
+
+impl Shown for Hint {
+    fn json(self) -> Value {
+        HINTS.iter().find(|(_, value, _)| *value == self).map(|(name, ..)| *name).into()
     }
 }
 
-/// Settings in the JSON of a flow.
-pub(crate) fn json(s: &proto::Settings) -> Value {
-    json!({
-        "weight": s.weight(),
-        "rate_cap_bps": s.rate_cap_bps(),
-        "poll_interval_us": s.poll_interval_us(),
-        "poll_timeout_us": s.poll_timeout_us(),
-        "rto_us": s.rto_us(),
-        "dead_after_us": s.dead_after_us(),
-        "max_batch": s.max_batch(),
-        "doorbell": s.doorbell(),
-        "hint": word(s.hint().as_str_name(), "HINT_"),
-        "policy": word(s.policy().as_str_name(), "POLICY_"),
-    })
+impl Shown for Policy {
+    fn json(self) -> Value {
+        POLICIES.iter().find(|(_, value, _)| *value == self).map(|(name, ..)| *name).into()
+    }
+}
+
+const HINTS: [(&str, Hint, &str); 2] = [
+    ("bandwidth", Hint::Bandwidth, "Many bytes per transfer: programs fill items before they push them"),
+    (
+        "latency",
+        Hint::Latency,
+        "Few microseconds per record: programs push what they have at once, and producers are looked at at least every 20us while \
+         something moves",
+    ),
+];
+const POLICIES: [(&str, Policy, &str); 3] = [
+    ("wait", Policy::Wait, "The flow waits for it or a successor"),
+    ("drop-member", Policy::DropMember, "It is taken out of the flow, with what it had not popped"),
+    ("abort", Policy::Abort, "The flow fails for all"),
+];
+
+fn choice<T: Copy + Send + Sync + 'static>(choices: &'static [(&str, T, &str)]) -> ValueParser {
+    let names = choices.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    let value = |name: String| choices.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value);
+    PossibleValuesParser::new(names).try_map(move |name| value(name).ok_or("no such value")).into()
+}
+
+fn hint() -> ValueParser {
+    choice(&HINTS)
+}
+
+fn policy() -> ValueParser {
+    choice(&POLICIES)
+}
+
+fn number() -> ValueParser {
+    clap::value_parser!(u32).into()
+}
+
+fn flag() -> ValueParser {
+    clap::value_parser!(bool)
+}
+
+fn micros() -> ValueParser {
+    ValueParser::new(|text: &str| time(text).map(|time| time.as_micros() as u64))
+}
+
+fn batch_size() -> ValueParser {
+    ValueParser::new(|text: &str| size(text, MAX_BATCH.into()))
+}
+
+fn rate() -> ValueParser {
+    ValueParser::new(bits_per_second)
 }
 
 /// Settings in the text of a flow: two lines.
@@ -142,15 +148,11 @@ pub(crate) fn size(text: &str, most: u64) -> Result<u32, String> {
     fits.ok_or_else(|| format!("{} is too much: expected at most {}", show_size(bytes), show_size(most)))
 }
 
-fn batch_size(text: &str) -> Result<u32, String> {
-    size(text, MAX_BATCH.into())
-}
-
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a number with ns, us, ms or s (such as 20us)".into())
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+fn bits_per_second(text: &str) -> Result<u64, String> {
     if text == "0" {
         return Ok(0);
     }

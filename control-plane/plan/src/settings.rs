@@ -1,75 +1,99 @@
-//! A flow's settings as messages of `zsr.controller.v1`. Their limits are in `crates/topology/src/settings.rs`.
+//! A flow's settings as messages of `zsr.controller.v1`. Their table and their limits are in `crates/topology/src/settings.rs`.
 
 use zsr_api::controller as proto;
 use zsr_records::Fault;
 use zsr_topology::{Hint, Policy, Settings, rules};
 
-/// A flow's settings with those that `changes` says, for items of `item_size` bytes.
-///
-/// # Errors
-/// What is unknown or out of range, with flow, setting and range.
-pub fn changed(
-    settings: &Settings,
-    changes: &proto::Settings,
-    flow: &str,
-    item_size: u32,
-) -> Result<Settings, Fault> {
-    let had = settings.clone();
-    let new = Settings {
-        weight: changes.weight.unwrap_or(had.weight),
-        rate_cap_bps: changes.rate_cap_bps.unwrap_or(had.rate_cap_bps),
-        poll_interval_us: changes.poll_interval_us.unwrap_or(had.poll_interval_us),
-        poll_timeout_us: changes.poll_timeout_us.unwrap_or(had.poll_timeout_us),
-        rto_us: changes.rto_us.unwrap_or(had.rto_us),
-        dead_after_us: changes.dead_after_us.unwrap_or(had.dead_after_us),
-        max_batch: changes.max_batch.unwrap_or(had.max_batch),
-        doorbell: changes.doorbell.unwrap_or(had.doorbell),
-        hint: match changes.hint.map(|h| (h, proto::Hint::try_from(h))) {
-            None | Some((_, Ok(proto::Hint::Unspecified))) => had.hint,
-            Some((_, Ok(proto::Hint::Bandwidth))) => Hint::Bandwidth,
-            Some((_, Ok(proto::Hint::Latency))) => Hint::Latency,
-            Some((value, Err(_))) => return Err(unknown(flow, "hint", value)),
-        },
-        policy: match changes.policy.map(|p| (p, proto::Policy::try_from(p))) {
-            None | Some((_, Ok(proto::Policy::Unspecified))) => had.policy,
-            Some((_, Ok(proto::Policy::Wait))) => Policy::Wait,
-            Some((_, Ok(proto::Policy::DropMember))) => Policy::DropMember,
-            Some((_, Ok(proto::Policy::Abort))) => Policy::Abort,
-            Some((value, Err(_))) => return Err(unknown(flow, "policy", value)),
-        },
-    };
-    new.check(&rules::flow(flow), item_size)?;
-    Ok(new)
+/// The value of a setting, and of its field in a message.
+pub trait Value: Clone + Sized {
+    /// What a message has.
+    type Message: Copy;
+
+    /// As a message has it.
+    fn message(&self) -> Self::Message;
+
+    /// From a message; `None` if it says nothing.
+    ///
+    /// # Errors
+    /// A number that is not known.
+    fn of(message: Self::Message) -> Result<Option<Self>, i32>;
 }
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            type Message = $type;
+
+            fn message(&self) -> $type {
+                *self
+            }
+
+            fn of(message: $type) -> Result<Option<$type>, i32> {
+                Ok(Some(message))
+            }
+        }
+    )*};
+}
+plain!(u32, u64, bool);
+
+macro_rules! choice {
+    ($type:ident: $($value:ident),*) => {
+        impl Value for $type {
+            type Message = i32;
+
+            fn message(&self) -> i32 {
+                match self {
+                    $($type::$value => proto::$type::$value.into(),)*
+                }
+            }
+
+            fn of(message: i32) -> Result<Option<$type>, i32> {
+                match proto::$type::try_from(message) {
+                    $(Ok(proto::$type::$value) => Ok(Some($type::$value)),)*
+                    Ok(proto::$type::Unspecified) => Ok(None),
+                    Err(_) => Err(message),
+                }
+            }
+        }
+    };
+}
+choice!(Hint: Bandwidth, Latency);
+choice!(Policy: Wait, DropMember, Abort);
+
+macro_rules! messages {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {
+        /// A flow's settings with those that `changes` says, for items of `item_size` bytes.
+        ///
+        /// # Errors
+        /// A value that is unknown or out of range, with flow, setting and range.
+        pub fn changed(
+            settings: &Settings,
+            changes: &proto::Settings,
+            flow: &str,
+            item_size: u32,
+        ) -> Result<Settings, Fault> {
+            let mut new = settings.clone();
+            $(if let Some(message) = changes.$field {
+                let value = <$type as Value>::of(message).map_err(|value| unknown(flow, $key, value))?;
+                new.$field = value.unwrap_or(new.$field);
+            })*
+            new.check(&rules::flow(flow), item_size)?;
+            Ok(new)
+        }
+
+        /// Settings as they are asked for and shown, none left out.
+        pub fn message(settings: &Settings) -> proto::Settings {
+            proto::Settings { $($field: Some(settings.$field.message()),)* }
+        }
+    };
+}
+zsr_topology::for_each_setting!(messages);
 
 fn unknown(flow: &str, what: &str, value: i32) -> Fault {
     Fault::new(
         format!("flow `{flow}`: {what} {value} is not known to this controller"),
         "a client of this controller's version",
     )
-}
-
-/// Settings as they are asked for and shown, none left out.
-pub fn message(s: &Settings) -> proto::Settings {
-    proto::Settings {
-        weight: Some(s.weight),
-        rate_cap_bps: Some(s.rate_cap_bps),
-        poll_interval_us: Some(s.poll_interval_us),
-        poll_timeout_us: Some(s.poll_timeout_us),
-        rto_us: Some(s.rto_us),
-        dead_after_us: Some(s.dead_after_us),
-        max_batch: Some(s.max_batch),
-        doorbell: Some(s.doorbell),
-        hint: Some(match s.hint {
-            Hint::Bandwidth => proto::Hint::Bandwidth.into(),
-            Hint::Latency => proto::Hint::Latency.into(),
-        }),
-        policy: Some(match s.policy {
-            Policy::Wait => proto::Policy::Wait.into(),
-            Policy::DropMember => proto::Policy::DropMember.into(),
-            Policy::Abort => proto::Policy::Abort.into(),
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Builder<'_> {
     }
 
     fn flow(&mut self, node: &Node, shared: Option<&Node>) {
-        let known = [&KEYS[..], &settings::KEYS].concat();
+        let known = [&KEYS[..], settings::KEYS].concat();
         let Some(mut table) = self.reader.table(node, "this flow", &known) else { return };
         let Some(name) = self.reader.name(&table) else { return };
         table.what = format!("flow '{}'", name.value);

@@ -14,20 +14,6 @@ use super::read::{At, Table};
 use super::rules::{in_range, time};
 use super::units;
 
-/// Keys of settings in a topology's flow.
-pub(crate) const KEYS: [&str; 10] = [
-    "max_batch",
-    "poll_interval",
-    "poll_timeout",
-    "rto",
-    "dead_after",
-    "hint",
-    "policy",
-    "weight",
-    "rate_cap",
-    "doorbell",
-];
-
 /// Shares against other flows.
 const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 /// Bytes per second that a flow can be held to.
@@ -67,48 +53,63 @@ pub enum Policy {
     Abort,
 }
 
-/// Settings of a flow, all of them, and within their limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// Share against other flows, 1 to 1000.
-    pub weight: u32,
-    /// Bits per second that it may move at most, 0 for no limit.
-    pub rate_cap_bps: u64,
-    /// Between looks at a producer without items.
-    pub poll_interval_us: u64,
-    /// Until an unanswered look is repeated.
-    pub poll_timeout_us: u64,
-    /// Until a transfer without progress is retried for the first time.
-    pub rto_us: u64,
-    /// Until a silent member counts as dead.
-    pub dead_after_us: u64,
-    /// Most bytes of one transfer.
-    pub max_batch: u32,
-    /// Whether producers ring.
-    pub doorbell: bool,
-    /// What the flow optimizes for.
-    pub hint: Hint,
-    /// What happens when a member is silent.
-    pub policy: Policy,
+/// The table of settings. It calls the macro that it is given with a row for each: documentation (options of commands have it, too), the field
+/// of [`Settings`] and of `zsr.controller.v1.Settings`, its type, its default (`max_batch`: for small items), the key in topologies, how
+/// commands read it (a function of `control-plane/cli/src/settings.rs`), and its name and value there.
+#[macro_export]
+macro_rules! for_each_setting {
+    ($with:ident) => {
+        $with! {
+            /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
+            weight: u32 = 1, "weight", number("weight", "N");
+            /// At most so much, such as 400Mbit; 0 for no cap
+            rate_cap_bps: u64 = 0, "rate_cap", rate("rate-cap", "RATE");
+            /// How often a producer without items is looked at [default: 100us]
+            poll_interval_us: u64 = 100, "poll_interval", micros("poll-interval", "TIME");
+            /// When an unanswered look is repeated [default: 5ms]
+            poll_timeout_us: u64 = 5_000, "poll_timeout", micros("poll-timeout", "TIME");
+            /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
+            rto_us: u64 = 20_000, "rto", micros("rto", "TIME");
+            /// After how long a silent member counts as dead [default: 10s]
+            dead_after_us: u64 = 10_000_000, "dead_after", micros("dead-after", "TIME");
+            /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
+            max_batch: u32 = 1 << 20, "max_batch", batch_size("max-batch", "B");
+            /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
+            /// the flow is created [default: true]
+            doorbell: bool = true, "doorbell", flag("doorbell", "BOOL");
+            /// What the flow optimizes for [default: bandwidth]
+            hint: $crate::Hint = $crate::Hint::Bandwidth, "hint", hint("hint", "HINT");
+            /// What happens when a member is silent, its program dies or its agent ends [default: wait]
+            policy: $crate::Policy = $crate::Policy::Wait, "policy", policy("policy", "POLICY");
+        }
+    };
 }
 
-const DEFAULT_BATCH: u32 = 1 << 20;
+macro_rules! settings {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {
+        /// Settings of a flow, all of them, and within their limits. Times are in microseconds, rates in bits per second.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Settings {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Settings { $($field: $default,)* }
+            }
+        }
+
+        /// Keys of settings in a topology's flow.
+        pub(crate) const KEYS: &[&str] = &[$($key),*];
+    };
+}
+for_each_setting!(settings);
 
 impl Settings {
     /// What a flow has that asks for nothing else.
     pub fn of_items(item_size: u32) -> Self {
-        Settings {
-            weight: 1,
-            rate_cap_bps: 0,
-            poll_interval_us: 100,
-            poll_timeout_us: 5_000,
-            rto_us: 20_000,
-            dead_after_us: 10_000_000,
-            max_batch: DEFAULT_BATCH.max(item_size),
-            doorbell: true,
-            hint: Hint::default(),
-            policy: Policy::default(),
-        }
+        let common = Settings::default();
+        Settings { max_batch: common.max_batch.max(item_size), ..common }
     }
 
     /// What a flow has that asks for nothing else, on a switch that `pace` suits.
