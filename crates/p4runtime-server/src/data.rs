@@ -26,7 +26,7 @@ pub(super) enum DataType {
     EnumName(Vec<String>),
     /// An error, likewise.
     ErrorName(Vec<String>),
-    /// What the controller has in another form.
+    /// A value that the controller has in another form.
     Translated(Repr),
     Struct(Vec<DataType>),
     Tuple(Vec<DataType>),

@@ -15,7 +15,7 @@ pub(super) struct Refusal {
     pub message: String,
 }
 
-/// What most of this module returns.
+/// The result of most functions of this module.
 pub(super) type Outcome<T> = Result<T, Refusal>;
 
 impl Refusal {

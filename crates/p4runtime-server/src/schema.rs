@@ -99,7 +99,7 @@ pub(super) struct Profile {
     pub actions: BTreeMap<u32, ActionId>,
 }
 
-/// What configurations a meter takes.
+/// The configurations that a meter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeterType {
     /// RFC 2698.

@@ -1,4 +1,4 @@
-//! What a NIC has seen and done.
+//! Counters of a NIC.
 
 use std::fmt;
 

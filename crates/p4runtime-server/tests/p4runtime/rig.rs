@@ -132,7 +132,7 @@ impl Owner {
         };
         drop(self.handle.call(wait));
         is_busy.await.expect("the switch runs");
-        // That was this call's own.
+        // The notification was this call's own.
         self.called.notified().await;
         release
     }

@@ -32,7 +32,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Those that [`Core::run`] starts, in their order.
+    /// The entries that [`Core::run`] starts, in their order.
     pub(crate) const PACKET: [Entry; 4] = [Entry::Parser, Entry::Verify, Entry::Ingress, Entry::Egress];
 }
 
@@ -162,7 +162,7 @@ impl Core {
         }
     }
 
-    /// Those of each pipe.
+    /// The words of all registers, pipe by pipe.
     pub(crate) fn all_cells(&mut self) -> impl Iterator<Item = &mut Vec<u64>> {
         let others = self.other_cells.iter_mut().filter(|cells| !cells.is_empty());
         std::iter::once(&mut self.cells).chain(others)
@@ -279,7 +279,7 @@ impl Core {
         }
     }
 
-    /// What a hit changes besides what the action does.
+    /// The changes that a hit makes besides its action.
     #[inline(never)]
     fn note_hit(&mut self, image: &Image, t: usize, i: usize) {
         let def = &image.tables[t];

@@ -110,7 +110,7 @@ impl Switch {
         &self.program
     }
 
-    /// What the program declares.
+    /// The objects that the program declares.
     pub fn info(&self) -> &ProgramInfo {
         self.program.info()
     }

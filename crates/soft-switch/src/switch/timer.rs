@@ -21,12 +21,13 @@ pub struct TimerPort {
     pub numbers: Option<Numbers>,
     /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
     pub yields: bool,
-    /// How it rests while the switch is quiet: while no frame from a port makes one leave, and nobody changes its entries. What a
-    /// timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with [`numbers`](Self::numbers)
-    /// makes up for all of it, unless nothing has come of a whole round of them.
+    /// How the timer rests while the switch is quiet. A switch is quiet while no frame from a port makes one leave, and
+    /// nobody changes its entries. A timer makes up for the firings that it leaves out when it fires, as long as a
+    /// frame leaves. A timer with [`numbers`](Self::numbers) makes up for all of them, unless nothing has come of a
+    /// whole round.
     ///
-    /// It rests on any switch, and as long as it may, when nothing has come of its packet, or of a whole round of them, since somebody
-    /// changed something. So what comes of them has to depend on entries and groups alone.
+    /// On any switch the timer rests as long as it may when nothing has come of its packet, or of a whole round of
+    /// them, since somebody changed something. So the effect of its packets has to depend on entries and groups alone.
     pub rest: Option<Rest>,
 }
 
