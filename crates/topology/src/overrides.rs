@@ -1,4 +1,4 @@
-//! What command line options change in a topology.
+//! The changes that command line options make in a topology.
 
 use std::path::PathBuf;
 

@@ -45,7 +45,7 @@ pub const LATENCY_POLL: Duration = Duration::from_micros(20);
 
 const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
-/// What a flow optimizes for.
+/// The goal that a flow optimizes for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hint {
     /// Many bytes per transfer.
@@ -55,13 +55,13 @@ pub enum Hint {
     Latency,
 }
 
-/// What happens when a member is silent or its program dies.
+/// The consequence of a member that is silent or whose program dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
     /// The flow waits for it.
     #[default]
     Wait,
-    /// It is taken out of the flow.
+    /// The member is taken out of the flow.
     DropMember,
     /// The flow ends for all.
     Abort,
@@ -86,16 +86,16 @@ pub struct Settings {
     pub max_batch: u32,
     /// Whether producers ring.
     pub doorbell: bool,
-    /// What the flow optimizes for.
+    /// The goal that the flow optimizes for.
     pub hint: Hint,
-    /// What happens when a member is silent.
+    /// The consequence of a silent member.
     pub policy: Policy,
 }
 
 const DEFAULT_BATCH: u32 = 1 << 20;
 
 impl Settings {
-    /// What a flow has that asks for nothing else.
+    /// The settings of a flow that asks for nothing else.
     pub fn of_items(item_size: u32) -> Self {
         Settings {
             weight: 1,
@@ -111,7 +111,7 @@ impl Settings {
         }
     }
 
-    /// What a flow has that asks for nothing else, on a switch that `pace` suits.
+    /// The settings of a flow that asks for nothing else, on a switch that `pace` suits.
     pub fn on(pace: &Pace, item_size: u32) -> Self {
         let us = |time: std::time::Duration| time.as_micros() as u64;
         Settings {
@@ -180,7 +180,7 @@ fn check_max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
     Ok(bytes as u32)
 }
 
-/// As settings have times. What is shorter than a microsecond is one.
+/// As settings have times. A shorter time than a microsecond counts as one.
 fn micros(time: Duration) -> u64 {
     time.as_micros().max(1) as u64
 }
@@ -199,7 +199,7 @@ fn parse_batch(text: &str) -> Option<MaxBatch> {
 /// The batch in bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the batch.
 pub(crate) fn batch_bytes(rule: MaxBatch, item_size: u32) -> Result<u32, Fault> {
     let bytes = match rule {
         MaxBatch::Bytes(bytes) => u64::from(bytes),

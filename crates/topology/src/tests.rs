@@ -758,7 +758,7 @@ fn vlans_and_traffic_classes_are_read_with_the_defaults_of_roce() {
     let t = parse(BASE).unwrap();
     let usual = Mark { dscp: 26, priority: 3 };
     assert_eq!(t.traffic, Traffic { data: usual, polls: usual, ecn: true });
-    // What guides of NIC vendors call traffic class 106.
+    // Guides of NIC vendors call this traffic class 106.
     assert_eq!(
         (t.traffic.of_host(false), t.traffic.of_switch(false), t.traffic.of_host(true)),
         (106, 104, 104)
