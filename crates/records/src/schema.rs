@@ -1,8 +1,9 @@
-//! Typed tuples: what a flow that has a schema carries. The switch does not look at them; programs find the schema with the
-//! flow, so that both sides agree on what its bytes mean.
+//! Typed tuples: the items of a flow that has a schema. The switch does not look at them. Programs find the schema with
+//! the flow, so that both sides agree on what its bytes mean.
 //!
 //! Where all columns have a width, a tuple is their bytes one behind the other, without gaps, numbers least significant
-//! byte first: every tuple of the flow has the same size. Else it is a line of text with a delimiter between columns.
+//! byte first. So every tuple of the flow has the same size. Else a tuple is a line of text with a delimiter between
+//! columns.
 
 use std::fmt;
 
@@ -51,9 +52,9 @@ pub enum TupleError {
     Value {
         /// The column's name.
         column: String,
-        /// What is there, shortened.
+        /// The text that is there, shortened.
         found: String,
-        /// What could be.
+        /// The values that could be there.
         wanted: String,
     },
     /// More or fewer bytes.
@@ -79,11 +80,11 @@ pub enum TupleError {
 }
 
 impl Schema {
-    /// `NAME: TYPE, NAME: TYPE, ...`; types are those of topologies: `i8` to `i64`, `u8` to `u64`, `f32`, `f64`, `bytes(N)`, and
-    /// without a width `decimal`, `date` and `text`.
+    /// `NAME: TYPE, NAME: TYPE, ...`; types are those of topologies: `i8` to `i64`, `u8` to `u64`, `f32`, `f64`,
+    /// `bytes(N)`, and without a width `decimal`, `date` and `text`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Self, SchemaTextError> {
         let wrong = |message: String, expected: &str| SchemaTextError { message, expected: expected.into() };
         if text.len() > MAX_TEXT {
