@@ -14,10 +14,10 @@ use super::tally::{Tally, follow};
 use super::verify::Verification;
 use zsr_topology::FlowKind;
 
-/// What a consumer knows of one producer.
+/// A consumer's account of one producer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// What arrived from it.
+    /// Counts of what arrived from the producer.
     pub tally: Tally,
     /// Items that are missing in front of one that came.
     pub missed: u64,
@@ -221,7 +221,7 @@ impl<'a> Intake<'a> {
         }
         let found = expected + ahead;
         if self.prepared.flow == FlowKind::LoadBalance {
-            // Those between went to other consumers.
+            // Items between went to other consumers.
             peer.extend_run(found);
             peer.next = router.next_item_for(self.number, found + 1, peer.end);
             return;
