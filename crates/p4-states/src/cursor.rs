@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
         Ok(statements)
     }
 
-    /// What follows a condition: a block, or one statement.
+    /// Reads the arm behind a condition: a block, or one statement.
     fn arm(&mut self) -> Result<Vec<Stmt>, String> {
         let braced = self.peek(0).is_some_and(|token| token.is("{"));
         if braced { self.block() } else { Ok(vec![self.statement()?]) }
