@@ -6,7 +6,7 @@ use crate::nic::QpTarget;
 /// A ring to connect to the new switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeRing {
-    /// Its name.
+    /// The ring's name.
     pub name: String,
     /// The switch's end for items, tail words and commit records.
     pub data: QpTarget,
