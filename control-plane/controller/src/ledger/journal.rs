@@ -200,7 +200,7 @@ impl Journal {
     fn owe(&mut self, about: Option<String>, line: Line) {
         if self.store.is_some() {
             self.owed.insert(about, line);
-            // Lines that are left are tried again.
+            // What is left is tried again.
             let _ = self.pay();
         }
     }
