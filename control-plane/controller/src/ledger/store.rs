@@ -12,7 +12,8 @@ pub trait Store: fmt::Debug + Send {
 
     /// All bytes that were written; empty if nothing ever was.
     ///
-    /// # Errors The system's error; so for all calls.
+    /// # Errors
+    /// The system's error; so for all calls.
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
     /// Puts `text` in the place of all that is there, whole or not at all.

@@ -148,10 +148,14 @@ impl Controller {
             let mut state = self.state();
             (state.ticking, state.idle) = (ticking, idle);
         }
+        let went_on = match flows.len() {
+            0 => String::new(),
+            1 => ", and its flow went on".to_owned(),
+            n => format!(", and its {n} flows went on"),
+        };
         Ok(format!(
-            "the session with switch `{}` is there again, and its {} flows went on; {}",
+            "the session with switch `{}` is there again{went_on}; {}",
             self.switch_name(),
-            flows.len(),
             set_right(&difference)
         ))
     }

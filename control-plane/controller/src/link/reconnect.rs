@@ -83,7 +83,8 @@ impl Controller {
     /// with all its state. So nobody may take it up any more, neither this controller nor a successor that reads the
     /// journal. Hosts do not listen to it: their queue pairs are connected to the address of one switch.
     ///
-    /// # Errors When the journal can't be written; then nothing has changed.
+    /// # Errors
+    /// When the journal can't be written; then nothing has changed.
     pub(crate) fn move_to(&self, work: &mut Work, number: usize) -> Result<(), StartError> {
         work.journal.forget_program()?;
         work.cookie = None;

@@ -399,7 +399,8 @@ impl Controller {
     /// Has a flow go on before a change of it. Members in `leaving` whose agents do not answer are left out, whatever
     /// becomes of their items.
     ///
-    /// # Errors When the flow does not go on.
+    /// # Errors
+    /// When the flow does not go on.
     pub(crate) async fn resume_first(
         &self,
         work: &mut Work,

@@ -226,7 +226,8 @@ pub(crate) async fn give_program(
 /// Gives a switch that has nothing its program and the entries that do not depend on flows. The switch returns `cookie`
 /// when it is asked for its program.
 ///
-/// # Errors When the switch refuses, or program and controller do not fit.
+/// # Errors
+/// When the switch refuses, or program and controller do not fit.
 pub async fn give_base(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
