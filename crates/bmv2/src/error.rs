@@ -61,23 +61,23 @@ pub enum Bmv2Error {
         "bmv2's data plane at {address}: {reason}; it has to be started with `-- --dp-grpc-server-addr {address}`"
     )]
     Dataplane {
-        /// Where.
+        /// The server's address.
         address: Address,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// bmv2 serves one at a time.
     #[error("bmv2's data plane at {address}: somebody else exchanges packets with it; end that first")]
     Taken {
-        /// Where.
+        /// The server's address.
         address: Address,
     },
     /// bmv2's thrift server refused, or is not there.
     #[error("bmv2's thrift server at {address}: {reason}")]
     Thrift {
-        /// Where.
+        /// The server's address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A link.

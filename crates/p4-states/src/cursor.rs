@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         self.tokens.get(self.at + ahead)
     }
 
-    /// Of the next token, or of the last one.
+    /// The place of the next token, or of the last one.
     pub fn place(&self) -> Place {
         let token = self.peek(0).or(self.tokens.last());
         token.map_or_else(|| Place { file: "".into(), line: 0, column: 0 }, |token| token.place.clone())

@@ -107,7 +107,7 @@ impl DataType {
         }
     }
 
-    /// For messages.
+    /// The type's name, for messages.
     pub fn name(&self) -> String {
         match self {
             Self::Bits(width) => format!("bit<{width}>"),

@@ -43,7 +43,7 @@ impl Refusal {
         Self::new(Code::Unimplemented, message)
     }
 
-    /// The same, with the place in front of the message.
+    /// The refusal with the place in front of the message.
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self

@@ -171,7 +171,7 @@ pub(super) struct PacketHeader {
     pub fields: Vec<Param>,
 }
 
-/// All of it.
+/// All objects of P4Info, by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schema {
     pub tables: BTreeMap<u32, Table>,

@@ -133,7 +133,7 @@ impl RowEnds {
         RowEnds { delimiter, lenient, mark, state, length: 0, opened: 0, taken: None }
     }
 
-    /// The same, from any row: what comes first is no mark.
+    /// As [`new`](Self::new), from any row: the first bytes are no mark.
     pub fn within(delimiter: u8, lenient: bool) -> Self {
         RowEnds { mark: Mark::Over, ..RowEnds::new(delimiter, lenient) }
     }

@@ -41,7 +41,7 @@ pub enum KeyRef {
     Bytes {
         /// First byte, from 0.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
 }

@@ -108,7 +108,7 @@ pub fn check_routing(
     }
 }
 
-/// The same for a flow without a schema: nobody knows what the records of its programs are.
+/// As [`check_routing`], for a flow without a schema: nobody knows what the records of its programs are.
 ///
 /// # Errors
 /// The part that can't be, whatever the records are.

@@ -40,9 +40,9 @@ pub enum TupleError {
     /// More or fewer columns.
     #[error("it has {}, the schema {wanted} ({schema})", columns(*.found))]
     Columns {
-        /// In the line.
+        /// Columns of the line.
         found: usize,
-        /// In the schema.
+        /// Columns of the schema.
         wanted: usize,
         /// The schema.
         schema: String,
@@ -60,9 +60,9 @@ pub enum TupleError {
     /// More or fewer bytes.
     #[error("it has {found} B, tuples of ({schema}) have {wanted}")]
     Size {
-        /// Of the tuple.
+        /// Bytes of the tuple.
         found: usize,
-        /// Of the schema.
+        /// Bytes of the schema's tuples.
         wanted: u32,
         /// The schema.
         schema: String,
@@ -74,7 +74,7 @@ pub enum TupleError {
     NoText {
         /// The column's name.
         column: String,
-        /// Of a tuple.
+        /// Bytes of a tuple.
         size: u32,
     },
 }
@@ -116,7 +116,7 @@ impl Schema {
         }
     }
 
-    /// Of columns that a topology has checked.
+    /// The schema of columns that a topology has checked.
     pub fn of(columns: &[Column]) -> Self {
         let size = columns.iter().map(|c| fixed_width(c.kind)).sum::<Option<u64>>();
         Schema { columns: columns.to_vec(), size: size.and_then(|s| u32::try_from(s).ok()) }

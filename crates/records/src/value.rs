@@ -68,7 +68,7 @@ pub(super) fn unsigned(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The same with a sign, of so many bits.
+/// A whole number with a sign, of so many bits.
 pub(super) fn signed(bytes: &[u8], bits: u8) -> i64 {
     (unsigned(bytes) << (64 - bits)).cast_signed() >> (64 - bits)
 }

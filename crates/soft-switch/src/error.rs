@@ -67,7 +67,7 @@ pub enum ControlError {
     Full {
         /// The kind of object that is full.
         kind: &'static str,
-        /// How many it holds.
+        /// The most objects that it holds.
         size: usize,
     },
     /// The key has the wrong number of fields.
@@ -91,7 +91,7 @@ pub enum ControlError {
     TooWide {
         /// "key field", "parameter", "register value", ...
         what: &'static str,
-        /// Which one.
+        /// Number of the field, parameter or cell.
         index: usize,
         /// Width in bits.
         width: u32,

@@ -94,7 +94,7 @@ pub(crate) struct Image {
     pub code: Vec<Op>,
     /// Pairs of slots that fused copies and arguments name.
     pub pairs: Vec<(R, R)>,
-    /// The same as machine code, once it is compiled; `None` in it if this host can't have it.
+    /// The code as machine code, once it is compiled; `None` in it if this host can't have it.
     pub native: OnceLock<Option<Native>>,
     pub registers: Vec<Register>,
     pub counters: Vec<Range<usize>>,

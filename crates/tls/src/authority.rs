@@ -33,7 +33,7 @@ const AUTHORITY: Duration = Duration::from_secs(10 * 365 * 86400);
 pub enum AuthorityError {
     /// A file.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's message.
         source: io::Error,
@@ -44,7 +44,7 @@ pub enum AuthorityError {
     Certificate {
         /// The file of the key or certificate.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -73,7 +73,7 @@ impl From<IdentityError> for AuthorityError {
     }
 }
 
-/// Whom a certificate is for.
+/// The holder of a certificate.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// For people; of an agent its host, of a switch its name in the topology.

@@ -64,7 +64,7 @@ pub(crate) const FLOW: &str = "zsr:flow/";
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// For people.
+    /// The name, for people.
     pub name: String,
     /// None: the certificate names none, or several, and may do nothing.
     pub role: Option<Role>,
@@ -73,7 +73,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whom a certificate stands for. Whether it is to be believed was found out before.
+    /// The caller that a certificate stands for. Whether it is to be believed was found out before.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Caller {
         let mut caller = Caller { name: "?".into(), role: None, flows: Vec::new() };
         let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return caller };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tonic::codegen::http::Request;
 use tower::{Layer, Service};
 
-/// All of it. Clones are the same.
+/// The list of all that is under way. Clones are the same list.
 #[derive(Clone, Debug, Default)]
 pub struct Doings(Arc<Mutex<All>>);
 

@@ -24,7 +24,7 @@ const PROTOCOL: &[u8] = b"h2";
 /// A fault of a certificate's files.
 #[derive(Debug)]
 pub struct IdentityError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
     /// The fault, and what to do.
     pub reason: String,
@@ -51,7 +51,7 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 struct Loaded {
-    /// Of the files when they were looked at last, whether or not they could be used.
+    /// The files' stamps when they were looked at last, whether or not they could be used.
     stamp: [Stamp; 4],
     material: Material,
 }

@@ -64,7 +64,8 @@ impl Greeter {
         Greeter { at, greeted }
     }
 
-    /// Whom the server takes `identity` for, and the certificate that it has shown; or why there is no connection.
+    /// The caller that the server takes `identity` for, and the certificate that it has shown; or why there is no
+    /// connection.
     async fn meet(
         &mut self,
         name: &str,

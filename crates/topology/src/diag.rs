@@ -17,7 +17,7 @@ pub struct Place {
 /// An error in a topology: its place, the fault, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// The place in the file.
     pub place: Place,
     /// The fault. The message names the object and the value.
     pub message: String,

@@ -449,7 +449,7 @@ pub enum TpchTable {
 pub enum Workload {
     /// Generated rows of a TPC-H table in `tbl` form, an equal share of them at each producer.
     Tpch {
-        /// Which table.
+        /// The table.
         table: TpchTable,
         /// Scale factor, 0.001 to 1000.
         scale: f64,

@@ -39,7 +39,7 @@ pub struct Overrides {
     pub key: Option<String>,
     /// Bytes of a binary record.
     pub record_size: Option<u64>,
-    /// This many synthetic items per flow.
+    /// Synthetic items per flow.
     pub items: Option<u64>,
     /// Bytes of an item.
     pub item_size: Option<u64>,

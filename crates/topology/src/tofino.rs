@@ -13,7 +13,7 @@ use super::read::Table;
 /// Where a Tofino is, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tofino {
-    /// Which of the two.
+    /// The generation of the chip.
     pub chip: Chip,
     /// The API of its control server.
     pub api: TofinoApi,

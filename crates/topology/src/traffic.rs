@@ -27,9 +27,10 @@ pub struct Mark {
 /// Marks of all packets between the switch and its hosts, but for congestion notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// Of data connections: items, their READs, commits, tails and acknowledgements, whose order queues must keep.
+    /// The mark of data connections: items, their READs, commits, tails and acknowledgements, whose order queues must
+    /// keep.
     pub data: Mark,
-    /// Of poll connections.
+    /// The mark of poll connections.
     pub polls: Mark,
     /// Whether hosts say of what they send on data connections that it may be marked in place of dropped.
     pub ecn: bool,

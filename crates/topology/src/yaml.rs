@@ -9,11 +9,11 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::diag::{Diagnostic, Place};
 
-/// A topology file may have this many bytes.
+/// Most bytes of a topology file.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// And this many levels of lists and maps.
+/// Most levels of lists and maps.
 const MAX_DEPTH: usize = 24;
-/// And this many keys in one map.
+/// Most keys in one map.
 const MAX_KEYS: usize = 1024;
 
 /// One value and its place.

@@ -21,7 +21,7 @@ pub(crate) struct Peer {
     pub tally: Tally,
     /// Items that are missing in front of one that came.
     pub missed: u64,
-    /// Of a stream that is divided among consumers: first number and length of each piece that came here.
+    /// Pieces that came here of a stream that is divided among consumers: first number and length.
     pub runs: Vec<(u64, u64)>,
     /// The number of the item that comes next; `None` for synthetic items when none is left.
     next: Option<u64>,

@@ -34,7 +34,7 @@ pub enum WorkloadError {
     Read {
         /// The input.
         path: PathBuf,
-        /// Where.
+        /// The byte at which reading failed.
         offset: u64,
         /// The system's message.
         cause: std::io::Error,
@@ -92,7 +92,7 @@ pub enum WorkloadError {
          {max}; give the flow a bigger item_size (--item-size)"
     )]
     RecordTooLong {
-        /// Which record.
+        /// The record.
         place: String,
         /// Where in it a quote is that is not closed so far.
         open: String,
@@ -106,17 +106,17 @@ pub enum WorkloadError {
     /// A record has no key.
     #[error("{place}: {cause}")]
     Key {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: KeyError,
     },
     /// A key has no consumer.
     #[error("{place}: {cause}")]
     Route {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: RouteError,
     },
     /// Items of this size can't tell so many producers apart.
@@ -130,7 +130,7 @@ pub enum WorkloadError {
         producers: usize,
         /// Bytes of its items.
         item_size: u32,
-        /// As many as fit.
+        /// The most producers that fit.
         max: usize,
     },
     /// Attached rings are not those of the flow.
@@ -148,15 +148,15 @@ pub enum WorkloadError {
     Push {
         /// The ring.
         ring: String,
-        /// Why.
+        /// The reason.
         cause: PushError,
     },
     /// A record goes into no segment.
     #[error("{place}: {cause}")]
     Record {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: SegmentPushError,
     },
     /// A flow's items can't hold segments.
@@ -164,7 +164,7 @@ pub enum WorkloadError {
     Segments {
         /// The flow.
         flow: String,
-        /// Why.
+        /// The reason.
         cause: SegmentSetupError,
     },
     /// A ring gives no item.
@@ -172,7 +172,7 @@ pub enum WorkloadError {
     Pop {
         /// The ring.
         ring: String,
-        /// Why.
+        /// The reason.
         cause: PopError,
     },
     /// Received records can't be written.

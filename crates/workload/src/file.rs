@@ -123,7 +123,7 @@ impl Records {
         Ok(records)
     }
 
-    /// The same, looking for what is to be said of quotes on the way.
+    /// The records, with notes about quotes taken on the way.
     pub fn watching(mut self, quotes: Quotes) -> Self {
         self.quotes = quotes;
         self

@@ -27,9 +27,9 @@ pub enum Unit {
 /// How much there is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// In what.
+    /// The unit.
     pub unit: Unit,
-    /// How many.
+    /// The number of units.
     pub total: u64,
 }
 

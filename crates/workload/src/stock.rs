@@ -68,7 +68,7 @@ impl Stock {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     pub lane: usize,
-    /// Of its item as far as it is used.
+    /// Bytes of the item that are used.
     pub length: usize,
     pub records: u64,
     /// Bytes of the records without framing.

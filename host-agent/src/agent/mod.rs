@@ -102,11 +102,11 @@ pub struct RingInfo {
     pub ring: Arc<Ring>,
     /// Remote key of its memory, which lies at I/O virtual address 0.
     pub rkey: Rkey,
-    /// For items, tail words and commit records.
+    /// The queue pair for items, tail words and commit records.
     pub data: QueuePair,
-    /// For READs of the word that the processing unit writes.
+    /// The queue pair for READs of the word that the processing unit writes.
     pub poll: QueuePair,
-    /// How far it is.
+    /// The state of the ring.
     pub state: RingState,
     /// Secret of its doorbell, if it has one (a producer ring).
     pub doorbell: Option<u32>,
@@ -146,7 +146,7 @@ pub enum EventKind {
 pub struct AgentEvent {
     /// The kind of the event.
     pub kind: EventKind,
-    /// To which ring.
+    /// The ring's name.
     pub name: String,
     /// The ring's number.
     pub id: u64,

@@ -14,7 +14,7 @@ const MOST: usize = 16;
 
 /// A pass, and until when it is good.
 type Given = (Vec<u8>, Instant);
-/// By the ring's number.
+/// Passes by the ring's number.
 type ByRing = BTreeMap<u64, Vec<Given>>;
 
 /// Passes that were given and not used.

@@ -156,7 +156,7 @@ pub struct DigestConfig {
 /// A list of digest samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestList {
-    /// Which digest.
+    /// The digest.
     pub digest: DigestId,
     /// Number of the list, for the acknowledgement.
     pub list_id: u64,

@@ -46,7 +46,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// All of its words.
+    /// The words of all its cells.
     pub(crate) fn words(&self) -> Range<usize> {
         self.first..self.first + self.size * self.limbs
     }
@@ -92,7 +92,7 @@ pub(crate) struct Core {
     pub cells: Vec<u64>,
     /// The pipe at hand.
     pipe: u8,
-    /// The same of all pipes, but for the one at hand, whose place is empty. Empty where there is one pipe.
+    /// The words of all pipes, but for the one at hand, whose place is empty. Empty where there is one pipe.
     other_cells: Vec<Vec<u64>>,
     /// The cells of all counters; never more or fewer.
     pub counters: Vec<CounterValue>,
@@ -133,7 +133,7 @@ pub(crate) struct Core {
     pub loops: u32,
 
     pub assert_failures: u64,
-    /// The same by assertion.
+    /// Failures by assertion.
     pub assert_counts: Vec<u64>,
     /// Whether a packet is dropped for which one does not hold.
     pub assert_drops: bool,

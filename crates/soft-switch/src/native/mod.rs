@@ -55,7 +55,7 @@ impl<E: std::error::Error> From<E> for NoCode {
 
 /// The code of one program.
 pub(crate) struct Native {
-    /// Of [`Entry::PACKET`]; `None` where there is nothing to do.
+    /// Code of the entries of [`Entry::PACKET`]; `None` where there is nothing to do.
     entries: [Option<Run>; Entry::PACKET.len()],
     size: Size,
     write: Write,

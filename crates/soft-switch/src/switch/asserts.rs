@@ -36,9 +36,9 @@ impl std::fmt::Display for AssertReport {
 /// The failures that reports have covered.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Of all failures so far.
+    /// All failures.
     total: u64,
-    /// By assertion.
+    /// Failures by assertion.
     each: Vec<u64>,
     /// When there may be another report.
     next: u64,

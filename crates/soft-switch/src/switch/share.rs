@@ -22,7 +22,7 @@ pub struct TimerShare {
 #[derive(Debug)]
 struct Firing {
     at: u64,
-    /// Of the switch, before it and behind it.
+    /// Passes of the switch, before the firing and behind it.
     before: u64,
     behind: u64,
 }

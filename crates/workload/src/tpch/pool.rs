@@ -174,7 +174,8 @@ struct Grammar {
     verbs: Choice<Syntax>,
     prepositions: Choice<Word>,
     terminators: Choice<Word>,
-    /// Of phrases. Which one a part needs can't be guessed, so it is looked up, not branched on: that is most of the time.
+    /// Words of phrases. Nobody can guess which list a part needs, so it is looked up, not branched on: that is most of
+    /// the time.
     words: [Choice<Word>; 6],
 }
 
