@@ -18,7 +18,7 @@
 //! A queue pair that gets congestion notifications sends more slowly for a while (DCQCN), if the NIC knows the rate of
 //! its link ([`NicConfig::line_rate`]). Marked packets are answered with notifications in any case.
 //!
-//! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), like those of NICs that repeat
+//! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), as at NICs that repeat
 //! selectively.
 //!
 //! Knowingly not there: SEND, shared receive queues, path migration. A SEND is answered with a NAK "invalid request"
