@@ -10,35 +10,42 @@ use zsr_topology::{MAX_BATCH, SIZE_HELP, parse_duration, parse_rate, parse_size,
 /// Settings that can be changed while a flow runs.
 #[derive(Debug, Default, Args)]
 pub struct SettingsArgs {
-    /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
+    /// Share against other flows that want more than they get, 1 to 1000 [default: 1]
+    ///
+    /// The bytes per second of these flows are in proportion to their weights.
     #[arg(long, value_name = "N")]
     pub weight: Option<u32>,
-    /// At most so much, such as 400Mbit; 0 for no cap
+    /// Highest rate of the flow, such as 400Mbit; 0 is no cap
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_cap: Option<u64>,
-    /// How often a producer without items is looked at [default: 100us]
+    /// Time between two polls of a producer without items [default: 100us]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub poll_interval: Option<Duration>,
-    /// When an unanswered look is repeated [default: 5ms]
+    /// Time after which an unanswered poll is repeated [default: 5ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub poll_timeout: Option<Duration>,
-    /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
+    /// Time after which a transfer without progress is retried for the first time [default: 20ms]
+    ///
+    /// The time is shorter while packets are lost.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub rto: Option<Duration>,
-    /// After how long a silent member counts as dead [default: 10s]
+    /// Time after which a silent member counts as dead [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub dead_after: Option<Duration>,
-    /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
+    /// Most bytes of one transfer [default: 1MiB]
+    ///
+    /// Transfers have fewer bytes while packets are lost.
     #[arg(long, value_name = "B", value_parser = batch_size)]
     pub max_batch: Option<u32>,
-    /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
-    /// the flow is created [default: true]
+    /// Whether producers ring a doorbell when items come into an empty ring [default: true]
+    ///
+    /// With doorbells, latency does not depend on the poll interval. The setting is chosen when the flow is created.
     #[arg(long, value_name = "BOOL")]
     pub doorbell: Option<bool>,
-    /// What the flow optimizes for [default: bandwidth]
+    /// Goal that the flow optimizes for [default: bandwidth]
     #[arg(long, value_enum)]
     pub hint: Option<HintArg>,
-    /// What happens when a member is silent, its program dies or its agent ends [default: wait]
+    /// Reaction to a member that is silent, or whose program or agent ends [default: wait]
     #[arg(long, value_enum)]
     pub policy: Option<PolicyArg>,
 }
@@ -48,7 +55,7 @@ pub struct SettingsArgs {
 pub enum HintArg {
     /// Many bytes per transfer: programs fill items before they push them
     Bandwidth,
-    /// Few microseconds per record: programs push what they have at once, and producers are looked at at least every 20us while
+    /// Few microseconds per record: programs push at once what they have, and producers are polled at least every 20us while
     /// something moves
     Latency,
 }
@@ -56,11 +63,11 @@ pub enum HintArg {
 /// What happens when a member is silent or its program dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
-    /// The flow waits for it or a successor
+    /// The flow waits for the member or a successor
     Wait,
-    /// It is taken out of the flow, with what it had not popped
+    /// The member is taken out of the flow, with the items that it had not popped
     DropMember,
-    /// The flow fails for all
+    /// The flow fails for all members
     Abort,
 }
 
