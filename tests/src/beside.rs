@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::cargo;
 
-/// The program `name` of a `kind`, `bin` or `example`, built as this program was and into the same folder. Blocks until it is. On a machine
-/// without cargo, `ZSR_BUILT` names a folder in which it lies.
+/// Builds program `name` of a `kind`, `bin` or `example`, with the profile of this program and into the same folder.
+/// Blocks until it is built. On a machine without cargo, `ZSR_BUILT` names the folder of the program.
 ///
 /// # Panics
-/// When it does not build.
+/// When the program does not build.
 pub fn beside(kind: &str, name: &str) -> PathBuf {
     if let Some(built) = std::env::var_os("ZSR_BUILT") {
         return Path::new(&built).join(name);

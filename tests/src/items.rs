@@ -1,7 +1,7 @@
 //! Items that say where they come from and show any damage.
 
-/// Fills `item` (at least 4 bytes) with the number of its producer ring (below 256), its sequence number (below 2^24) and bytes
-/// that follow from both.
+/// Fills `item` (at least 4 bytes) with the number of its producer ring (below 256) and its sequence number (below
+/// 2^24). The other bytes follow from both.
 pub fn fill(ring: u32, sequence: u32, item: &mut [u8]) {
     let name = ring << 24 | sequence;
     let (first, rest) = item.split_at_mut(4);
@@ -13,7 +13,7 @@ pub fn fill(ring: u32, sequence: u32, item: &mut [u8]) {
     }
 }
 
-/// What one consumer has got from each producer ring.
+/// Items that a consumer has got from each producer ring.
 #[derive(Debug)]
 pub struct Received {
     /// Next sequence number, by producer ring; `None` for rings that feed other consumers.
@@ -28,14 +28,14 @@ pub struct Received {
 }
 
 impl Received {
-    /// Nothing yet, from the rings for which `mine` holds; `shared`: with other consumers.
+    /// No items yet, from the rings for which `mine` holds; `shared`: with other consumers.
     pub fn new(rings: usize, item_size: u32, shared: bool, mine: impl Fn(usize) -> bool) -> Received {
         let next = (0..rings).map(|r| mine(r).then_some(0)).collect();
         let expected = vec![0; item_size as usize];
         Received { next, counts: vec![0; rings], shared, order: Vec::new(), expected }
     }
 
-    /// Takes one item. Panics unless it is the next one of a ring that feeds this consumer, to the byte.
+    /// Takes an item. Panics unless it is the next one of a ring that feeds this consumer, to the byte.
     pub fn take(&mut self, item: &[u8]) {
         let name = u32::from_le_bytes(item[..4].try_into().expect("4 bytes"));
         let (ring, sequence) = (name >> 24, name & 0xff_ffff);

@@ -1,4 +1,4 @@
-//! End-to-end tests over several crates: what they share.
+//! Shared parts of end-to-end tests over several crates.
 //!
 //! - [`controlled`]: a whole system in virtual time, with the controller that users run.
 //! - [`system`]: switch, NICs and rings of one flow in a simulated network.
@@ -7,7 +7,7 @@
 //! - [`rig`]: any topology in such a network, with greedy producers.
 //! - [`tickets`]: clients of a sequencer, or of a word at a host, in such a network.
 //! - [`items`]: items that say where they come from.
-//! - [`fuzz`]: what parses bytes that others wrote.
+//! - [`fuzz`]: functions that parse bytes of others.
 
 pub mod controlled;
 pub mod fuzz;

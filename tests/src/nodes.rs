@@ -15,12 +15,12 @@ use zsr_wire::{Frame, FramePool, icrc, vlan};
 
 use crate::wire::{Kind, Wire};
 
-/// Says of a packet at a port whether it is to vanish.
+/// Whether a packet at a port is to vanish.
 pub type Filter = Box<dyn FnMut(u16, Kind) -> bool>;
 
-/// A capture of its own for each simulated switch, in the folder that ZSR_CAPTURES names, for other programs to read
-/// (tests/captures/run); none if it names none. Where ZSR_CAPTURES_OF is set, only tests whose names begin with one of its words, which
-/// commas divide.
+/// A capture for each simulated switch, in the folder that ZSR_CAPTURES names, for other programs to read
+/// (tests/captures/run). Without that variable there are no captures. ZSR_CAPTURES_OF limits them to tests whose names
+/// begin with one of its words, separated by commas.
 fn capture() -> Option<PcapSink> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let folder = PathBuf::from(std::env::var_os("ZSR_CAPTURES")?);
@@ -54,32 +54,33 @@ fn without_tag(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Frames that a switch keeps for what it makes itself.
+/// Frames that a switch keeps for packets that it makes itself.
 const OWN: usize = 64;
 
-/// Packets that have another pass at one time, where they are queued.
+/// Packets that have another pass at the same time, where they are queued.
 const PASSES: usize = 2;
 
 /// Frames that wait at a switch that hangs; more are dropped.
 const HELD: usize = 256;
 
-/// A switch that hangs. It has a timer, which does nothing: time has to pass even if there is nothing else to wait for.
+/// A switch that hangs. Its timer does nothing: time has to pass even if there is nothing else to wait for.
 struct Hung {
     held: Vec<(u16, Frame)>,
     timer: u64,
 }
 
-/// Between two times of that timer, in nanoseconds.
+/// Time between two ticks of that timer, in nanoseconds.
 const BEAT: u64 = 1_000_000;
 
 /// ECN bits of the type of service; all of them: marked.
 const ECN: u8 = 3;
 
-/// What leaves for a NIC has the DSCP, the priority and the VLAN that it should have, and items the ECN bits of what they came in.
+/// Checks the marks of a frame to a NIC: DSCP, priority and VLAN are as they should be, and items have the ECN bits of
+/// the frame that brought them.
 fn check_marks(frame: &[u8], kind: Kind, on: Option<u16>, ecn: u8) {
     let Traffic { data, .. } = Traffic::default();
     let (dscp, priority) = match kind {
-        // What is damaged is what nobody knows.
+        // The kind of a damaged frame is unknown.
         Kind::Other => return,
         Kind::Cnp => (48, 6),
         _ => (data.dscp, data.priority),
@@ -97,23 +98,24 @@ fn check_marks(frame: &[u8], kind: Kind, on: Option<u16>, ecn: u8) {
 pub struct SwitchNode {
     /// The switch.
     pub switch: Switch,
-    /// What checks the packets.
+    /// The witness that checks the packets.
     pub wire: Wire,
-    /// What takes packets away, on their way in and out.
+    /// The filter that takes packets away, on their way in and out.
     pub filter: Filter,
-    /// Ports on a VLAN, and which. What leaves there has its tag and the priority of RoCE; the witness sees it without.
+    /// The VLANs of ports. Frames that leave there have the VLAN's tag and the priority of RoCE; the witness sees them
+    /// without a tag.
     pub vlans: BTreeMap<u16, u16>,
     /// How long a packet takes for another pass, nanoseconds, if the switch queues them; others come in meanwhile.
     pub pass_ns: u64,
-    /// When the next ones of those that wait have theirs.
+    /// When the next waiting packets have their pass.
     pass_at: Option<u64>,
     out: Vec<(u16, Frame)>,
     queue: VecDeque<(u16, Frame)>,
     depths: BTreeMap<u16, usize>,
-    /// Most packets that have waited at a port.
+    /// The most packets that have waited at a port.
     pub deepest: BTreeMap<u16, usize>,
     pool: FramePool,
-    /// `None`: it runs.
+    /// `None`: the switch runs.
     hung: Option<Hung>,
     /// Packets that links have not damaged: the switch passes damaged items on.
     capture: Option<PcapSink>,
@@ -139,12 +141,12 @@ impl SwitchNode {
         }
     }
 
-    /// From now on nothing passes `port` in either direction, or everything again if it is `None`.
+    /// From now on nothing passes `port` in either direction; with `None`, everything passes again.
     pub fn cut(&mut self, port: Option<u16>) {
         self.filter = Box::new(move |at, _| port == Some(at));
     }
 
-    /// The switch hangs, or goes on with what has come in meanwhile.
+    /// Makes the switch hang, or go on with the frames that have come in meanwhile.
     pub fn hang(&mut self, now_ns: u64, hangs: bool) {
         if hangs {
             self.hung.get_or_insert(Hung { held: Vec::new(), timer: now_ns + BEAT });
@@ -155,7 +157,7 @@ impl SwitchNode {
         }
     }
 
-    /// A frame comes in at `port` as if from its host.
+    /// Lets a frame come in at `port` as if from its host.
     pub fn inject(&mut self, now_ns: u64, port: u16, bytes: &[u8]) {
         let mut pool = std::mem::take(&mut self.pool);
         let mut frame = pool.take();
@@ -164,7 +166,7 @@ impl SwitchNode {
         self.pool = pool;
     }
 
-    /// What leaves for a frame that comes in at `port`, unseen by the witness; at most one frame may.
+    /// The frame that leaves for a frame that comes in at `port`, unseen by the witness; at most one frame may leave.
     pub fn ask(&mut self, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let frame = Frame::copy_from(bytes).expect("a frame");
         let mut out = Vec::new();
@@ -173,7 +175,7 @@ impl SwitchNode {
         out.pop().map(|(_, frame)| frame.bytes().to_vec())
     }
 
-    /// Carries out what `control` holds of a controller; returns whether there was anything.
+    /// Carries out the controller's requests in `control`; returns whether there were any.
     pub fn serve(&mut self, now_ns: u64, control: &ControlQueue) -> bool {
         if self.hung.is_some() {
             return false;
@@ -189,14 +191,14 @@ impl SwitchNode {
         served
     }
 
-    /// What waits for another pass has it in a while.
+    /// Plans the pass of packets that wait for one.
     fn plan(&mut self, now_ns: u64) {
         if self.pass_ns > 0 && self.switch.has_pending() {
             self.pass_at.get_or_insert(now_ns + self.pass_ns);
         }
     }
 
-    /// One more waits at a port, or one fewer.
+    /// Counts a packet that begins or ends to wait at a port.
     fn queued(&mut self, port: u16, change: isize) {
         let depth = self.depths.entry(port).or_default();
         *depth = depth.saturating_add_signed(change);
@@ -246,7 +248,7 @@ impl Node for SwitchNode {
         self.switch.process(now_ns, port, frame, pool, &mut self.out);
         self.send(now_ns, Some((port, &bytes)), pool);
         self.plan(now_ns);
-        // Those that it has sent end in the network's pool.
+        // Frames that the switch has sent end in the network's pool.
         while self.pool.available() < OWN && pool.available() > 0 {
             self.pool.put(pool.take());
         }

@@ -1,5 +1,5 @@
-//! Any topology in a simulated network, with producers that always have something to push and consumers that pop at a given
-//! speed: for what flows get, and when.
+//! Any topology in a simulated network, with producers that always have items to push and consumers that pop at a given
+//! speed: to measure rates and times of flows.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,13 +24,13 @@ const TICK: std::time::Duration = std::time::Duration::from_micros(5);
 /// Time between two looks of the processing units at their rings.
 const STEP_NS: u64 = 2_000;
 
-/// A producer ring and who fills it.
+/// A producer ring and its program.
 pub struct Feed {
-    /// Its name in the topology.
+    /// The ring's name in the topology.
     pub ring: String,
     /// Items that have still to be pushed.
     pub left: u64,
-    /// Whether the ring is closed when none is left.
+    /// Whether the ring is closed when no item is left.
     pub closes: bool,
     producer: Option<Producer>,
     memory: std::sync::Arc<Ring>,
@@ -44,11 +44,11 @@ impl Feed {
     }
 }
 
-/// A consumer ring and who empties it.
+/// A consumer ring and its program.
 pub struct Sink {
-    /// Its name in the topology.
+    /// The ring's name in the topology.
     pub ring: String,
-    /// Bytes per microsecond that it pops; may change at any time.
+    /// Bytes per microsecond that the program pops; may change at any time.
     pub speed: f64,
     /// Bytes popped.
     pub bytes: u64,
@@ -71,7 +71,7 @@ pub struct Rig {
     pub bells_work: bool,
     switch: NodeId,
     nics: Vec<NodeId>,
-    /// For each feed its NIC, and what its doorbell has to say.
+    /// For each feed its NIC, and the contents of its doorbell.
     bells: Vec<(usize, Said)>,
     /// The switch's addresses.
     to: (Mac, Ipv4Addr),
@@ -93,7 +93,7 @@ impl Doorbell for Rung {
 }
 
 impl Rig {
-    /// All of `yaml` (a topology) at time 0, over links of `link`. Each producer ring has `items` to push.
+    /// The system of `yaml` (a topology) at time 0, over links of `link`. Each producer ring has `items` to push.
     pub fn new(yaml: &str, link: LinkConfig, items: u64) -> Rig {
         let topology =
             Topology::parse(Path::new("rig.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
@@ -186,7 +186,7 @@ impl Rig {
         &mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").switch
     }
 
-    /// Most packets that have waited at each port of the switch since this was called last.
+    /// The most packets that have waited at each port of the switch since the last call.
     pub fn deepest(&mut self) -> BTreeMap<u16, usize> {
         std::mem::take(&mut self.net.node_mut::<SwitchNode>(self.switch).expect("a switch").deepest)
     }
@@ -196,12 +196,13 @@ impl Rig {
         &self.net.node::<NicNode>(self.nics[host]).expect("a NIC").0
     }
 
-    /// Pushes one item at the first producer and gives the time until the first consumer has popped it, in nanoseconds.
+    /// Pushes an item at the first producer and returns the time until the first consumer has popped it, in
+    /// nanoseconds.
     pub fn one_way(&mut self) -> u64 {
         self.one_way_from(0)
     }
 
-    /// The same of producer number `feed`.
+    /// The same for producer number `feed`.
     pub fn one_way_from(&mut self, feed: usize) -> u64 {
         let (start, before) = (self.net.now(), self.sinks[0].bytes);
         self.feeds[feed].left += 1;

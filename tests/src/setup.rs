@@ -7,7 +7,8 @@ use zsr_soft_switch::Switch;
 use zsr_system::run::in_hand::InHand;
 use zsr_topology::Topology;
 
-/// The compiled program: that of the folder `ZSR_ARTIFACTS`, by which `cargo xtask mutants` breaks it, or the built-in one.
+/// The compiled program: from the folder `ZSR_ARTIFACTS`, by which `cargo xtask mutants` breaks it, or the built-in
+/// one.
 pub fn program() -> &'static Artifacts {
     static PROGRAM: OnceLock<Artifacts> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -22,7 +23,7 @@ pub fn in_hand(topology: &Topology, start: u32) -> InHand {
     InHand::new(topology, program(), start).expect("flows that fit")
 }
 
-/// A switch with what they need, put there by the controller's client through P4Runtime.
+/// A switch with the entries for them, written by the controller's client through P4Runtime.
 pub fn switch_of(hosts: &InHand) -> Switch {
     hosts.switch(program()).expect("a switch with the flows' entries")
 }

@@ -22,10 +22,10 @@ const TICK: std::time::Duration = std::time::Duration::from_micros(5);
 /// Time between two looks of the processing units at their rings.
 const STEP_NS: u64 = 3_000;
 
-/// What is to run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// What happens to items.
+    /// The flow's kind.
     pub kind: FlowKind,
     /// Hosts that push.
     pub producers: usize,
@@ -43,9 +43,9 @@ pub struct Spec {
     pub big_endian: [bool; 2],
     /// Items that each producer has for each consumer.
     pub items: u32,
-    /// What all rings count from, in bytes.
+    /// First value of the counters of all rings, in bytes.
     pub counters_from: u32,
-    /// What all queue pairs count packets from.
+    /// First PSN of all queue pairs.
     pub psn_from: u32,
     /// VLANs of producers and of consumers.
     pub vlans: [Option<u16>; 2],
@@ -77,7 +77,7 @@ pub fn drops(switch: &Switch, reason: usize) -> u64 {
 }
 
 impl Spec {
-    /// One producer, one consumer, no faults.
+    /// A producer, a consumer, no faults.
     pub const PLAIN: Spec = Spec {
         kind: FlowKind::Shuffle,
         producers: 1,

@@ -1,5 +1,5 @@
-//! Clients that take tickets in a simulated network, from a sequencer of the switch or from a word in the memory of a host. Clients and
-//! requests are the same: FETCH_ADD, one outstanding. What differs is who is at the far end.
+//! Clients that take tickets in a simulated network, from a sequencer of the switch or from a word in the memory of a
+//! host. Clients and requests are the same: FETCH_ADD, one outstanding. Only the far end differs.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -45,19 +45,19 @@ pub enum Counter {
 /// Counter, clients, links and faults of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Where tickets come from.
+    /// The source of tickets.
     pub counter: Counter,
     /// Clients, each at a host of its own.
     pub clients: usize,
     /// Requests of each client.
     pub requests: usize,
-    /// A request takes 1 to so many tickets.
+    /// The most tickets of a request; it takes at least 1.
     pub most: u64,
     /// The first ticket.
     pub first: u64,
     /// Every host's link.
     pub link: LinkConfig,
-    /// Of faults, amounts and when clients begin.
+    /// Seed of faults, amounts and the clients' start.
     pub seed: u64,
 }
 
@@ -84,7 +84,7 @@ struct Client {
     rng: Rng,
     most: u64,
     left: usize,
-    /// When it begins; `None`: it has.
+    /// When the client begins; `None`: it has begun.
     begin_ns: Option<u64>,
     /// Amount and time of the outstanding request.
     asked: (u64, u64),
@@ -141,7 +141,7 @@ impl Node for Client {
     }
 }
 
-/// The host with the word. Its NIC carries out atomic operations one by one; all else takes no time.
+/// The host with the word. Its NIC carries out atomic operations one by one; nothing else takes time.
 struct WordHost {
     nic: Nic,
     memory: Arc<HostMemory>,
@@ -296,7 +296,7 @@ impl Tickets {
         &mut self.net.node_mut::<SwitchNode>(self.switch).expect("the switch").switch
     }
 
-    /// The next ticket, as the counter has it.
+    /// The next ticket of the counter.
     pub fn next(&self) -> u64 {
         if self.spec.counter != Counter::Switch {
             let mut word = [0; atomic::WORD];
@@ -313,20 +313,21 @@ impl Tickets {
         word(register::TICKET_HIGH) << 32 | word(register::TICKET_LOW)
     }
 
-    /// What [`check`] says of all clients.
+    /// Checks all clients with [`check`].
     ///
     /// # Errors
-    /// What is wrong.
+    /// The guarantee that is broken.
     pub fn check(&self) -> Result<(), String> {
         let taken: Vec<&[Taken]> = self.taken().collect();
         check(&taken, self.spec.first, self.next())
     }
 }
 
-/// Every ticket from `first` to `next` was given once, each client's own grow, and one that was asked for after another was received is larger.
+/// Checks that every ticket from `first` to `next` was given once, that each client's own tickets grow, and that a
+/// ticket asked for after another was received is larger.
 ///
 /// # Errors
-/// What is wrong.
+/// The guarantee that is broken.
 pub fn check(clients: &[&[Taken]], first: u64, next: u64) -> Result<(), String> {
     for taken in clients {
         if !taken.is_sorted_by(|a, b| a.ticket < b.ticket && a.got_ns <= b.asked_ns) {

@@ -1,12 +1,12 @@
-//! A witness at the switch: knows who is at the far end of each queue pair, follows every request, and panics when the switch
-//! sends what the protocol forbids.
+//! A witness at the switch: it knows the host at the far end of each queue pair, follows every request, and panics when
+//! the switch sends a packet that the protocol forbids.
 //!
-//! It believes only packets whose ICRC is right, and asserts of what leaves the switch:
+//! The witness believes only packets whose ICRC is right. Its assertions about packets that leave the switch:
 //! - one request is outstanding per queue pair; a repeat is the same request, or the rest of the same READ, never further back;
 //! - a READ response leaves as the WRITE fragment of the same position, with the same payload and the same ICRC trailer, which
 //!   is right for the new headers too; lengths add up to the READ's;
-//! - a consumer is asked what it has (a WRITE of nothing under the PSN before the transfer) only while one of those that the
-//!   transfer is for has not acknowledged it;
+//! - a consumer is asked for its state (a WRITE of nothing under the PSN before the transfer) only while one of the
+//!   consumers of the transfer has not acknowledged it;
 //! - a commit leaves directly behind the last fragment, or alone when the consumer has said that it lacks nothing else;
 //! - a tail leaves when the commit is acknowledged, a READ when the tail is.
 
@@ -20,16 +20,16 @@ use zsr_wire::{Opcode, icrc, ipv4};
 const PSN: u32 = 0xff_ffff;
 const CLOSED: u32 = 1;
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// READ of a producer's head word.
     ProducerPoll,
-    /// Its response.
+    /// Response to a READ of a producer's head word.
     ProducerWord,
     /// READ of a consumer's tail word.
     ConsumerPoll,
-    /// Its response.
+    /// Response to a READ of a consumer's tail word.
     ConsumerWord,
     /// READ of items.
     Read,
@@ -39,23 +39,23 @@ pub enum Kind {
     Write(Opcode),
     /// WRITE of a commit record.
     Commit,
-    /// Its ACK.
+    /// ACK of a commit record.
     Committed,
-    /// WRITE of nothing that a consumer acknowledges with what it has.
+    /// WRITE of nothing, by whose ACK a consumer reports its state.
     Probe,
-    /// That ACK.
+    /// ACK of a WRITE of nothing.
     Probed,
     /// WRITE of the commit record that closes the ring.
     LastCommit,
-    /// Its ACK.
+    /// ACK of the last commit record.
     LastCommitted,
     /// WRITE of a producer's tail word.
     Tail,
-    /// Its ACK.
+    /// ACK of a tail word.
     TailAck,
     /// NAK of a consumer that misses a packet.
     Gap,
-    /// Word to a producer that its packets meet congestion.
+    /// Notification to a producer that its packets meet congestion.
     Cnp,
     /// Anything else.
     Other,
@@ -66,7 +66,7 @@ pub enum Kind {
 pub struct FragmentNumber(Cell<u64>);
 
 impl FragmentNumber {
-    /// The number of a fragment that goes there now, as this kind of WRITE.
+    /// The number of a fragment that goes this way now, as this kind of WRITE.
     pub fn next(&self, opcode: Opcode) -> u64 {
         let begins = [Opcode::WriteFirst, Opcode::WriteOnly].contains(&opcode);
         self.0.set(if begins { 0 } else { self.0.get() + 1 });
@@ -79,7 +79,7 @@ impl FragmentNumber {
     }
 }
 
-/// What a queue pair is for.
+/// The purpose of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// READs of a producer's head word.
@@ -92,20 +92,20 @@ pub enum Role {
     ConsumerData,
 }
 
-/// One queue pair and its outstanding (or last) request.
+/// A queue pair and its outstanding (or last) request.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// What it is for.
+    /// The queue pair's purpose.
     pub role: Role,
     /// The switch's port.
     pub port: u16,
-    /// The host's MAC address. Frames from its port that name another are dropped.
+    /// The host's MAC address. Frames from its port with another address are dropped.
     pub mac: [u8; 6],
     /// The host's IPv4 address.
     pub ip: Ipv4Addr,
-    /// The host's number of it.
+    /// The queue pair's number at the host.
     pub host_qpn: u32,
-    /// The switch's number of it.
+    /// The queue pair's number at the switch.
     pub switch_qpn: u32,
     /// Bytes of payload in a packet.
     pub mtu: u32,
@@ -113,9 +113,9 @@ pub struct Connection {
     pub ring_size: u32,
     /// Whether the host's words are big-endian.
     pub big_endian: bool,
-    /// Of a producer: the data queue pairs of all consumers that its items may go to, by index.
+    /// Of a producer: the data queue pairs of all consumers that may get its items, by index.
     pub consumers: Vec<usize>,
-    /// Those that its newest transfer goes to.
+    /// The consumers of its newest transfer.
     bound: Vec<usize>,
     request: Request,
 }
@@ -129,10 +129,10 @@ struct Request {
     items: bool,
     length: u32,
     address: u32,
-    /// Fragment that the newest repeat began with; at a consumer, the furthest that it has asked for.
+    /// First fragment of the newest repeat; at a consumer, the furthest that it has asked for.
     from: u32,
     content: Vec<u8>,
-    /// Head of a consumer ring, or tail of a producer ring, before the request; `length` is what it adds.
+    /// Head of a consumer ring, or tail of a producer ring, before the request, which adds `length`.
     counter: u32,
     source: usize,
 }
@@ -142,7 +142,7 @@ impl Request {
         self.counter.wrapping_add(self.length)
     }
 
-    /// The consumer says that it has everything before `psn`.
+    /// The consumer reports that it has everything before `psn`.
     fn has(&mut self, psn: u32) {
         let position = psn.wrapping_sub(self.first) & PSN;
         if position <= self.last.wrapping_sub(self.first) & PSN {
@@ -201,11 +201,11 @@ impl Connection {
     }
 }
 
-/// What the switch's ports have seen.
+/// The packets that the switch's ports have seen.
 #[derive(Debug, Default)]
 pub struct Wire {
     connections: Vec<Connection>,
-    /// Whether each transfer goes to one of several consumers, which its first fragment tells.
+    /// Whether each transfer goes to one of several consumers, which follows from its first fragment.
     balanced: bool,
     /// Transfers begun.
     pub transfers: u64,
@@ -248,7 +248,7 @@ impl Wire {
         self.connections.iter().position(|c| c.switch_qpn == qpn && c.port == port && c.ip == ip)
     }
 
-    /// What a frame is that comes in at a port; `Other` unless it is right.
+    /// The kind of a frame that comes in at a port; `Other` unless the frame is right.
     pub fn kind_of_arrival(&self, port: u16, frame: &[u8]) -> Kind {
         if self.connections.is_empty() {
             return Kind::Other;
@@ -302,7 +302,7 @@ impl Wire {
         }
     }
 
-    /// Frames leave, because of the frame in `cause` or because of the time. Gives what they are.
+    /// Frames leave, because of the frame in `cause` or because of the time. Returns their kinds.
     pub fn leaves(&mut self, cause: Option<(u16, &[u8])>, out: &[(u16, Frame)]) -> Vec<Kind> {
         if self.connections.is_empty() {
             return vec![Kind::Other; out.len()];
@@ -335,8 +335,8 @@ impl Wire {
         self.connections.iter().position(|c| c.host_qpn == qpn && c.port == port)
     }
 
-    /// What may come of a READ response that is right: nothing, or for each consumer a fragment, or a last fragment and the
-    /// commit.
+    /// The frames that may follow from a right READ response: none, or for each consumer a fragment, or a last fragment
+    /// and the commit.
     fn rewritten(
         &mut self,
         source: usize,
@@ -375,7 +375,7 @@ impl Wire {
         kinds
     }
 
-    /// A READ response on its way to one consumer; gives whether it is the last one.
+    /// A READ response on its way to one consumer; returns whether it is the last one.
     fn fragment(
         &mut self,
         source: usize,
@@ -438,7 +438,7 @@ impl Wire {
         };
     }
 
-    /// A packet that the switch made itself, or a fragment that came damaged.
+    /// A packet that the switch made itself, or a fragment that arrived damaged.
     fn made(&mut self, port: u16, frame: &[u8]) -> Kind {
         let Ok(packet) = Packet::new_checked(frame) else { return Kind::Other };
         let Some(index) = self.receiver(port, packet.dest_qp().get()) else { return Kind::Other };

@@ -18,8 +18,8 @@ use zsr_topology::{InputFormat, Overrides, parse_delimiter};
 #[command(
     name = "zsr",
     version,
-    after_help = "Exit codes: 0 all went well, 1 something failed or was refused, 2 the command, a value in it, or the topology is \
-                  wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml",
+    after_help = "Exit codes: 0 if all went well, 1 if something failed or was refused, 2 if the command, a value in it, or the \
+                  topology is wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml",
     after_long_help = include_str!("help/zsr.md")
 )]
 pub struct Args {
@@ -39,17 +39,17 @@ pub enum Command {
     Up(UpArgs),
     /// End a system that runs in the background, whatever state it is in
     Down(DownArgs),
-    /// End one process of a running system and start it anew, having said what survives that
+    /// Say what survives a restart of one process, then end the process and start it anew
     Restart(RestartArgs),
-    /// Processes, switch and hosts of a running system
+    /// Show processes, switch and hosts of a running system
     Status(StatusArgs),
     /// Create, change and delete flows of a running system
     Flow(FlowArgs),
-    /// Rings of a running system
+    /// List the rings of a running system
     Ring(RingArgs),
-    /// What has happened in a running system
+    /// Show what has happened in a running system
     Events(EventsArgs),
-    /// Live rates, fill and retries of flows and rings
+    /// Show live rates, fill and retries of flows and rings
     Top(TopArgs),
     /// Watch a link of a running system: live, as pcapng, with a comment per packet
     Pcap(PcapArgs),
@@ -61,16 +61,16 @@ pub enum Command {
     Bw(Box<BwArgs>),
     /// Measure how long a message takes from one host to another
     Lat(Box<LatArgs>),
-    /// Wait until so many programs, on any hosts, wait at the barrier of this name
+    /// Wait at a barrier until a given number of programs, on any hosts, wait there
     Barrier(BarrierArgs),
-    /// Answer SQL queries at the hosts of a topology, by DataFusion (the program zsr-sql: docs/sql.md)
+    /// Answer SQL queries at the hosts of a topology, by DataFusion (program zsr-sql, docs/sql.md)
     #[command(disable_help_flag = true)]
     Sql(SqlArgs),
-    /// Run the switch of a system, in the foreground unless told otherwise
+    /// Run the switch of a system, in the foreground unless --daemon is given
     Switch(SwitchArgs),
-    /// Run agent and NIC of one host of a system, in the foreground unless told otherwise
+    /// Run agent and NIC of one host of a system, in the foreground unless --daemon is given
     Agent(AgentArgs),
-    /// Run the controller of a system, in the foreground unless told otherwise
+    /// Run the controller of a system, in the foreground unless --daemon is given
     Controller(ControllerArgs),
     /// Make an authority for development, and certificates for a system's parts and clients
     Ca(CaArgs),
@@ -84,7 +84,7 @@ pub enum Command {
 /// Options of `zsr sql`.
 #[derive(Debug, clap::Args)]
 pub struct SqlArgs {
-    /// What zsr-sql takes: zsr sql --help
+    /// Arguments of zsr-sql; zsr sql --help lists them
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<OsString>,
 }
@@ -115,49 +115,52 @@ pub struct RunArgs {
     /// Read tuples from a file; each producer reads its own share of it
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub input: Option<PathBuf>,
-    /// How the file divides into records [default: what the other options imply, else lines]
+    /// Format of the file's records [default: the one that other options imply, else lines]
     #[arg(long, value_enum, help_heading = "Input")]
     pub format: Option<Format>,
-    /// Rows of CSV, as --format csv: quotes protect delimiters and line ends
+    /// Read rows of CSV, as with --format csv: quotes protect delimiters and line ends
     #[arg(long, conflicts_with = "format", help_heading = "Input")]
     pub csv: bool,
-    /// With --csv, take what RFC 4180 does not allow, and say how much: text behind a quote that ends a column as part of the column, a
-    /// carriage return alone as text, a quote that is not closed as closed at the end
+    /// With --csv, take rows that RFC 4180 does not allow, and say how many they are
+    ///
+    /// Text behind a quote that ends a column is part of the column. A carriage return alone is text. A quote that is not closed is
+    /// closed at the end.
     #[arg(long, help_heading = "Input")]
     pub lenient: bool,
-    /// Character between columns, or tab [default: | for .tbl, tab for .tsv, else a comma]
+    /// Character between columns, or the word tab [default: | for .tbl, tab for .tsv, else a comma]
     #[arg(long, value_name = "CHAR", value_parser = delimiter, help_heading = "Input")]
     pub delimiter: Option<u8>,
     /// The first line names the columns (implied by a --key that is a name)
     #[arg(long, help_heading = "Input")]
     pub header: bool,
-    /// Column to hash: a name or a number from 1; OFFSET:LENGTH in bytes for binary records [default: the
-    /// whole record]
+    /// Column to hash: its name, or its number from 1 [default: the whole record]
+    ///
+    /// The key of binary records is OFFSET:LENGTH in bytes.
     #[arg(long, value_name = "COL", help_heading = "Input")]
     pub key: Option<String>,
     /// Bytes of a binary record
     #[arg(long, value_name = "N", value_parser = size, help_heading = "Input")]
     pub record_size: Option<u64>,
-    /// Make N synthetic items per flow instead
+    /// Make N synthetic items per flow instead of reading a file
     #[arg(
         long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40),
         conflicts_with_all = ["input", "format", "csv", "lenient", "delimiter", "header", "key", "record_size"],
         help_heading = "Input"
     )]
     pub items: Option<u64>,
-    /// Bytes of an item: a power of two from 4 to 1MiB [default: what the topology says]
+    /// Bytes of an item: a power of two from 4 to 1MiB [default: the topology's]
     #[arg(long, value_name = "B", value_parser = size, help_heading = "Input")]
     pub item_size: Option<u64>,
-    /// TPC-H scale factor, 0.001 to 1000 [default: what the topology says]
+    /// TPC-H scale factor, 0.001 to 1000 [default: the topology's]
     #[arg(
         long, value_name = "SF", value_parser = scale, conflicts_with_all = ["input", "items"],
         help_heading = "Input"
     )]
     pub scale: Option<f64>,
 
-    /// Write what each consumer received to a file of its own in this folder, named for its ring
+    /// Write the records of each consumer to a file of its own in this folder, named for its ring
     ///
-    /// Records are written as they were read, lines with their line end, header lines not. Files appear when
+    /// Records are written as they were read, lines with their line end. Header lines are not written. Files appear when
     /// everything has been verified, or not at all.
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
@@ -185,9 +188,9 @@ pub struct RunArgs {
 /// How a file divides into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Lines of text; the whole line is the key
+    /// Lines of text, whose key is the whole line
     Lines,
-    /// Lines of columns; quotes are text like any other
+    /// Lines of columns, with quotes as text like any other
     Delimited,
     /// Rows of CSV (RFC 4180)
     Csv,

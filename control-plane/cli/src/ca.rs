@@ -7,7 +7,7 @@ use zsr_tls::authority::{Authority, AuthorityError, Subject};
 use zsr_tls::{CERTIFICATE_ENDS, Role};
 use zsr_topology::Topology;
 
-/// Makes what is asked for.
+/// Makes the requested certificates.
 pub(super) fn ca(args: &CaArgs) -> u8 {
     let topology = match Topology::load(&args.topology) {
         Ok(topology) => topology,
@@ -63,7 +63,7 @@ fn all(topology: &Topology, folder: &Path, days: u32) -> Result<(), AuthorityErr
     Ok(())
 }
 
-/// One more client, or a certificate anew whose files are gone.
+/// Makes a certificate for another client, or a new one in place of removed files.
 fn further(args: &CaArgs, folder: &Path, name: &str) -> Result<(), AuthorityError> {
     let authority = Authority::open(folder)?;
     let role = args.role.map_or(Role::Reader, Role::from);

@@ -5,7 +5,7 @@ use super::{FAILED, OK, complain, json, tables, try_print};
 use rustix::event::{PollFd, PollFlags, poll};
 use zsr::ClientError;
 
-/// Prints what has happened, and with --follow what happens.
+/// Prints events so far, and with --follow later ones.
 pub(super) fn events(args: &EventsArgs) -> u8 {
     match stream(args) {
         Ok(()) => OK,

@@ -18,7 +18,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// What came of messages of one size, pushed as fast as the ring takes them. Rates in bytes per second.
+/// Results for messages of one size, pushed as fast as the ring takes them. Rates are in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bandwidth {
     pub size: u32,
@@ -62,7 +62,7 @@ impl Bandwidth {
     }
 }
 
-/// What came of messages of one size, pushed one at a time.
+/// Results for messages of one size, pushed one at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Latency {
     size: u32,
@@ -71,7 +71,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// Of times from push to arrival.
+    /// The results of these times from push to arrival.
     pub(super) fn of(size: u32, times: Vec<Duration>) -> Latency {
         let mut samples: Vec<f64> = times.iter().map(|t| t.as_nanos() as f64 / 1000.0).collect();
         samples.sort_by(f64::total_cmp);
@@ -92,7 +92,7 @@ impl Latency {
         [self.percentile(0.0), self.percentile(100.0), self.percentile(50.0), mean, variance.sqrt()]
     }
 
-    /// perftest's.
+    /// The columns of perftest.
     fn wide_header(percentiles: &[f64]) -> String {
         let mut line = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]".to_owned();
         for p in percentiles {
@@ -101,7 +101,7 @@ impl Latency {
         line
     }
 
-    /// The times that there is room for, where there is none for perftest's columns: their names, and their places among all times.
+    /// Columns for a table that is too narrow for those of perftest: their names, and their places among all times.
     fn that_fit(room: Room, percentiles: &[f64]) -> Vec<(String, usize)> {
         let names = ["min_us", "max_us", "typical_us", "avg_us", "stdev_us"].map(str::to_owned);
         let names: Vec<String> =

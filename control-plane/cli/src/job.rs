@@ -22,7 +22,7 @@ use zsr_workload::{
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Why nothing was moved, or nothing can be said about it.
+/// The reason why no item was moved, or why the result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The compiled program.
@@ -45,7 +45,7 @@ pub enum JobError {
     PcapFolder {
         /// The folder.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: std::io::Error,
     },
 }
@@ -60,7 +60,7 @@ impl JobError {
 /// Brings `topology` up, runs its workloads, verifies, tears down.
 ///
 /// # Errors
-/// When it can't be brought up or taken down. What goes wrong while data moves is in the report.
+/// When the topology can't be brought up or taken down. Errors while data moves are in the report.
 pub fn run(
     topology: &Topology,
     options: &RunOptions,
@@ -68,7 +68,7 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Report, JobError> {
     let started = Instant::now();
-    // What is cheap to find wrong comes first.
+    // Cheap checks come first.
     let artifacts = artifacts(topology, options)?;
     progress.phase("preparing the input");
     let prepared = prepare_all(topology, control)?;
@@ -125,7 +125,7 @@ pub fn run(
     let fatal = system.reports.fatal();
     let fabric = system.stop()?;
     let outcome = match fatal {
-        // Everything else that went wrong came of this.
+        // All other errors are consequences of this one.
         Some(report) => Outcome::Failed(report),
         None => judge(&mut outcomes, control),
     };
@@ -146,14 +146,14 @@ pub fn run(
     })
 }
 
-/// Prepares the flows' inputs. What reads files or makes text can't be broken off, so it runs in a thread of its own, which an
-/// interruption leaves alone: the process is about to end.
+/// Prepares the flows' inputs. Reading files and making text can't be interrupted, so a thread of its own does it. An
+/// interruption leaves the thread alone: the process is about to end.
 fn prepare_all(topology: &Topology, control: &Control) -> Result<Vec<Prepared>, JobError> {
     let (flows, seed) = (topology.flows.clone(), topology.seed);
     let (tell, done) = mpsc::channel();
     let work = move || {
         let prepared: Result<Vec<Prepared>, _> = flows.iter().map(|flow| prepare(flow, seed)).collect();
-        // Nobody wants it any more: the run was interrupted.
+        // Nobody needs the result any more: the run was interrupted.
         let _ = tell.send(prepared);
     };
     let thread = std::thread::Builder::new().name("zsr-prepare".into()).spawn(work);
@@ -193,7 +193,7 @@ fn artifacts(topology: &Topology, options: &RunOptions) -> Result<Artifacts, Art
     }
 }
 
-/// Handles of a flow's rings. Says who is no CPU, and for whom a CPU stands in.
+/// Handles of a flow's rings. Reports devices at rings that are no CPU, and CPUs that stand in for devices.
 fn attach<'p>(
     system: &mut System<'_>,
     index: usize,
@@ -209,7 +209,7 @@ fn attach<'p>(
             ends.push(system.producer(&endpoint.name, *ring, &control.cancel)?);
         }
         announce(&ends, progress);
-        // Its rings are filled by one thread.
+        // One thread fills all rings of a producer.
         producer_paces.push(ends.iter().find_map(|end| end.pace));
         producers.push(ends.into_iter().map(|end| end.handle).collect());
     }
@@ -225,7 +225,7 @@ fn attach<'p>(
     Ok(FlowInput { flow: index, prepared, stock, producers, consumers, producer_paces, consumer_paces })
 }
 
-/// Says what an endpoint has at its rings, each thing once.
+/// Reports what an endpoint has at its rings, each device once.
 fn announce<H>(ends: &[End<H>], progress: &mut dyn Progress) {
     let devices: BTreeSet<_> = ends.iter().filter_map(|end| end.device.as_deref()).collect();
     let stand_ins: BTreeSet<_> = ends.iter().filter_map(|end| end.stand_in.as_deref()).collect();
@@ -233,7 +233,7 @@ fn announce<H>(ends: &[End<H>], progress: &mut dyn Progress) {
     stand_ins.into_iter().for_each(|text| progress.warn(text));
 }
 
-/// What to expect over all flows; different units are not added.
+/// The expected amount over all flows; different units are not added.
 fn total(prepared: &[Prepared]) -> Estimate {
     let unit = prepared.first().map_or(Unit::Items, |p| p.estimate.unit);
     let same = prepared.iter().filter(|p| p.estimate.unit == unit);
@@ -261,7 +261,7 @@ fn read_counts(system: &System<'_>) -> Result<Counts, RunError> {
     Ok(wanted.into_iter().zip(counted.iter().map(|cell| cell.packets)).collect())
 }
 
-/// What a ring's two connections carried.
+/// Packets of a ring's two connections.
 fn connection(ring: &Ring, counts: &Counts) -> ConnectionCounts {
     let get = |name, index: u16| counts.get(&(name, index)).copied().unwrap_or(0);
     let (data, poll) = (ring.ids.data.index, ring.ids.poll.index);
@@ -305,7 +305,7 @@ fn report_flow(
     FlowReport::new(topology, outcome, sum, by_ring)
 }
 
-/// How it ended; takes the errors out of the outcomes.
+/// The outcome of the run; takes the errors out of the flows' outcomes.
 fn judge(outcomes: &mut [FlowOutcome], control: &Control) -> Outcome {
     let errors: Vec<WorkloadError> = outcomes.iter_mut().filter_map(|o| o.error.take()).collect();
     if let Some(error) = errors.iter().find(|e| !e.is_cancelled()) {

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use zsr::lock::is_stopped;
 use zsr_api::controller as proto;
 
-/// One object, on a line.
+/// An object, on one line.
 pub(super) fn one(value: &Value) -> String {
     format!("{value}\n")
 }
 
-/// One object per line.
+/// Objects, one per line.
 pub(super) fn lines(values: impl Iterator<Item = Value>) -> String {
     values.map(|v| one(&v)).collect()
 }
@@ -96,7 +96,7 @@ pub(super) fn event(e: &proto::Event) -> Value {
     })
 }
 
-/// What a consumer may have consumed.
+/// Items that a consumer may have consumed.
 fn doubt(d: &proto::Doubt) -> Value {
     json!({ "consumer": d.consumer, "producer": d.producer, "ring": d.ring, "items": d.items })
 }

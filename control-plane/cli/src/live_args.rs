@@ -15,7 +15,7 @@ use zsr_topology::{ITEM_SIZES, Layout, MemoryKind, RING_SIZES, SwitchKind, parse
 /// Which system is meant.
 #[derive(Debug, Clone, Args)]
 pub struct SystemArg {
-    /// Which system, if several are up
+    /// Name of the system, if several are up
     #[arg(long, value_name = "NAME", env = "ZSR_SYSTEM", global = true)]
     pub system: Option<String>,
 }
@@ -56,13 +56,13 @@ pub struct UpArgs {
     /// Don't create the topology's flows
     #[arg(long)]
     pub no_flows: bool,
-    /// What runs the switch, if not what the topology says
+    /// Program that runs the switch [default: the topology's]
     #[arg(long, value_name = "KIND", value_enum)]
     pub switch: Option<SwitchWord>,
-    /// Which bmv2: the path of simple_switch_grpc, or the address of one that runs [default: the one on PATH]
+    /// Path of simple_switch_grpc, or address of one that runs [default: the one on PATH]
     #[arg(long, value_name = "PATH|IP:PORT")]
     pub bmv2: Option<String>,
-    /// Where a running bmv2 takes packets (what its --dp-grpc-server-addr says)
+    /// Address at which a running bmv2 takes packets (its --dp-grpc-server-addr)
     #[arg(long, value_name = "IP:PORT", requires = "bmv2")]
     pub packets: Option<SocketAddr>,
     /// Put every host into a network namespace of its own, behind a veth pair (needs root)
@@ -105,7 +105,7 @@ impl UpArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/down.md"))]
 pub struct DownArgs {
-    /// Which system, if several are up: the same as --system
+    /// Name of the system, if several are up; the same as --system
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// Which system
@@ -134,10 +134,10 @@ impl DownArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/restart.md"))]
 pub struct RestartArgs {
-    /// The process, as zsr status names it: switch, switch.STANDBY, controller, or agent.HOST
+    /// Process, as zsr status names it: switch, switch.STANDBY, controller, or agent.HOST
     #[arg(value_name = "PROCESS")]
     pub process: String,
-    /// Only say what survives
+    /// Only say what survives and what ends
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Which system
@@ -154,7 +154,7 @@ pub struct StatusArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
-    /// What of it
+    /// Which columns tables have
     #[command(flatten)]
     pub wide: WideArg,
 }
@@ -169,7 +169,7 @@ pub struct RoleArgs {
     /// Name of the system [default: the topology's]
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
-    /// Go on in the background; the command ends once the process is ready, whose words go to its log
+    /// Go on in the background, with messages in a log; the command ends once the process is ready
     #[arg(long)]
     pub daemon: bool,
     /// Leave the terminal, and say `ready` on standard output: what a process in the background is started with
@@ -184,7 +184,7 @@ pub struct SwitchArgs {
     /// As for all processes
     #[command(flatten)]
     pub role: RoleArgs,
-    /// The standby, by its name in the topology [default: the switch that it stands by for]
+    /// Standby to run, by its name in the topology [default: the switch that it stands by for]
     #[arg(value_name = "STANDBY")]
     pub standby: Option<String>,
 }
@@ -196,10 +196,10 @@ pub struct AgentArgs {
     /// As for all processes
     #[command(flatten)]
     pub role: RoleArgs,
-    /// The host of the topology
+    /// Host of the topology
     #[arg(value_name = "HOST")]
     pub host: String,
-    /// Where the agent listens for the controller, if not at the address that the topology gives it
+    /// Address at which the agent listens for the controller [default: the topology's]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
 }
@@ -207,8 +207,9 @@ pub struct AgentArgs {
 /// Where a controller listens beside its socket.
 #[derive(Debug, Clone, Args)]
 pub struct ListenArg {
-    /// Where the controller listens for clients on other machines, with TLS (`tls` in the topology, zsr ca); a port alone is at
-    /// 127.0.0.1
+    /// Address at which the controller listens for clients on other machines, with TLS
+    ///
+    /// The topology names the folder of the certificates (`tls: FOLDER`), and zsr ca makes them. A port alone is at 127.0.0.1.
     #[arg(long, value_name = "[IP:]PORT", value_parser = listen_at)]
     pub listen: Option<SocketAddr>,
 }
@@ -238,7 +239,7 @@ pub struct FlowArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
-    /// What of it
+    /// Which columns tables have
     #[command(flatten)]
     pub wide: WideArg,
     /// What to do
@@ -251,17 +252,17 @@ pub struct FlowArgs {
 pub enum FlowCommand {
     /// Create a flow
     Create(Box<CreateArgs>),
-    /// All flows
+    /// List all flows
     List,
-    /// One flow, with its members and rings
+    /// Show one flow, with its members and rings
     Show {
-        /// The flow
+        /// Name of the flow
         name: String,
     },
-    /// Change settings of a running flow; those that are not named stay
+    /// Change settings of a running flow
     #[command(after_long_help = include_str!("help/settings.md"))]
     Set {
-        /// The flow
+        /// Name of the flow
         name: String,
         /// What changes
         #[command(flatten)]
@@ -270,43 +271,43 @@ pub enum FlowCommand {
     /// Add a producer to a running flow
     #[command(after_long_help = include_str!("help/add.md"))]
     AddProducer {
-        /// The flow
+        /// Name of the flow
         name: String,
-        /// HOST, NAME@HOST, or rings that the topology declares: HOST.RING[,HOST.RING...]
+        /// Producer: HOST, NAME@HOST, or rings that the topology declares, HOST.RING[,HOST.RING...]
         member: String,
-        /// Where its rings are to be, as `memory` of a topology [default: where its host says]
+        /// Kind of memory for its rings, as `memory` of a topology [default: its host's]
         #[arg(long, value_name = "KIND")]
         memory: Option<MemoryKind>,
     },
     /// Add a consumer to a running flow
     #[command(after_long_help = include_str!("help/add.md"))]
     AddConsumer {
-        /// The flow
+        /// Name of the flow
         name: String,
-        /// HOST, NAME@HOST, or a ring that the topology declares: HOST.RING
+        /// Consumer: HOST, NAME@HOST, or a ring that the topology declares, HOST.RING
         member: String,
-        /// Where its ring is to be, as `memory` of a topology [default: where its host says]
+        /// Kind of memory for its ring, as `memory` of a topology [default: its host's]
         #[arg(long, value_name = "KIND")]
         memory: Option<MemoryKind>,
     },
     /// Take members out of a running flow
     #[command(after_long_help = include_str!("help/remove-member.md"))]
     RemoveMember {
-        /// The flow
+        /// Name of the flow
         name: String,
-        /// The member, or several that go together
+        /// Member to take out, or several that go together
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<String>,
-        /// Even if items of their rings are lost
+        /// Take them out even if items of their rings are lost
         #[arg(long)]
         force: bool,
     },
-    /// End a flow and give everything back that it had
+    /// End a flow and give back everything that it had
     #[command(after_long_help = include_str!("help/delete.md"))]
     Delete {
-        /// The flow
+        /// Name of the flow
         name: String,
-        /// Even if items are lost
+        /// Delete the flow even if items are lost
         #[arg(long)]
         force: bool,
     },
@@ -318,30 +319,34 @@ pub enum FlowCommand {
 pub struct CreateArgs {
     /// Name of the flow
     pub name: String,
-    /// What it does with items
+    /// Rule by which items go to consumers
     #[arg(long, value_enum, default_value_t = Kind::Shuffle)]
     pub kind: Kind,
-    /// Producers: HOST, NAME@HOST, or rings HOST.RING[,HOST.RING...]; may be repeated
+    /// Producers: HOST, NAME@HOST, or rings HOST.RING[,HOST.RING...]; can be repeated
     #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
     pub producer: Vec<String>,
-    /// Consumers: HOST, NAME@HOST, or a ring HOST.RING; may be repeated
+    /// Consumers: HOST, NAME@HOST, or a ring HOST.RING; can be repeated
     #[arg(short, long, required = true, value_name = "MEMBER", num_args = 1..)]
     pub consumer: Vec<String>,
-    /// Where rings of a member, or of all members on a host, are to be: KIND is as `memory` of a topology, such as gpu:0:host; may be
-    /// repeated [default: where its host says]
+    /// Kind of memory for the rings of a member, or of all members on a host [default: its host's]
+    ///
+    /// KIND is as `memory` of a topology, such as gpu:0:host. The option can be repeated.
     #[arg(long, value_name = "MEMBER=KIND", value_parser = memory_of)]
     pub memory: Vec<(String, MemoryKind)>,
-    /// Bytes of an item, a power of two [default: of its declared rings, else 32KiB]
+    /// Bytes of an item, a power of two [default: as its declared rings, else 32KiB]
     #[arg(long, value_name = "B", value_parser = item_size)]
     pub item_size: Option<u32>,
-    /// Bytes of the rings that it makes, a power of two up to 1GiB [default: 1MiB, or four items]
+    /// Bytes of the rings that the flow makes, a power of two up to 1GiB [default: 1MiB, or four items]
     #[arg(long, value_name = "B", value_parser = ring_size)]
     pub ring_size: Option<u32>,
-    /// hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin [default: hash]
+    /// Function that chooses the consumer of a record [default: hash]
+    ///
+    /// It is hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin.
     #[arg(long, value_name = "FUNCTION")]
     pub routing: Option<String>,
-    /// What its records are: NAME: TYPE, ... with types i8 to i64, u8 to u64, f32, f64, bytes(N), decimal, date, text
-    /// [default: any records]
+    /// Columns of its records: NAME: TYPE, NAME: TYPE, ... [default: any records]
+    ///
+    /// Types are i8 to i64, u8 to u64, f32, f64, bytes(N), decimal, date and text.
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
     /// Settings
@@ -352,11 +357,11 @@ pub struct CreateArgs {
 /// What a flow does with items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Each to the consumer that its producer chose
+    /// An item goes to the consumer that its producer chose
     Shuffle,
-    /// Each to whichever consumer has room first
+    /// An item goes to the consumer that has room first
     LoadBalance,
-    /// Each to every consumer, in one order
+    /// An item goes to every consumer, in one order
     Replicate,
 }
 
@@ -369,7 +374,7 @@ pub struct RingArgs {
     /// How it is printed
     #[command(flatten)]
     pub json: JsonArg,
-    /// What of it
+    /// Which columns tables have
     #[command(flatten)]
     pub wide: WideArg,
     /// What to do
@@ -380,9 +385,9 @@ pub struct RingArgs {
 /// What to do with rings.
 #[derive(Debug, Subcommand)]
 pub enum RingCommand {
-    /// Rings of flows, and those that the topology declares for flows to come
+    /// List the rings of flows, and rings that the topology declares for flows to come
     List {
-        /// Only those of this flow
+        /// List only the rings of this flow
         flow: Option<String>,
     },
 }
@@ -397,10 +402,10 @@ pub struct EventsArgs {
     /// How they are printed: with --json, one object per line
     #[command(flatten)]
     pub json: JsonArg,
-    /// Go on and print what happens from now on
+    /// Go on and print events as they happen
     #[arg(short, long)]
     pub follow: bool,
-    /// Only events behind this number
+    /// Print only events behind this number
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub after: u64,
 }
@@ -412,13 +417,15 @@ pub struct TopArgs {
     /// Which controller
     #[command(flatten)]
     pub contact: ContactArgs,
-    /// Print one JSON object per interval instead of a live view, or of a table where there is no terminal (docs/json.md describes it)
+    /// Print one JSON object per interval (docs/json.md describes it)
+    ///
+    /// The objects replace the live view, or the table where there is no terminal.
     #[arg(long)]
     pub json: bool,
-    /// Between two looks, at least 1ms
+    /// Time between two looks, at least 1ms
     #[arg(short, long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     pub interval: Duration,
-    /// End after so many intervals
+    /// End after N intervals
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
 }
@@ -430,26 +437,26 @@ pub struct PcapArgs {
     /// Which system
     #[command(flatten)]
     pub system: SystemArg,
-    /// How links, or what a capture to a file holds, are printed
+    /// How links, or a summary of a capture to a file, are printed
     #[command(flatten)]
     pub json: JsonArg,
-    /// The link's name, or its port at the switch [default: print which links there are]
+    /// Name of the link, or its port at the switch [default: print which links there are]
     #[arg(value_name = "LINK")]
     pub link: Option<String>,
-    /// Where the capture goes: a file, or - for standard output [default: standard output, unless it is a terminal]
+    /// File for the capture, or - for standard output [default: standard output, unless it is a terminal]
     #[arg(short, long, value_name = "FILE", requires = "link")]
     pub write: Option<PathBuf>,
-    /// End after so many packets
+    /// End after N packets
     #[arg(short = 'n', long, value_name = "N", requires = "link", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// End after so many seconds
+    /// End after S seconds
     #[arg(long, value_name = "S", requires = "link", value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// Keep so many bytes of each packet, at least 96
+    /// Keep this many bytes of each packet, at least 96
     #[arg(short, long, value_name = "BYTES", default_value_t = 9216, requires = "link",
           value_parser = clap::value_parser!(u16).range(96..=9216))]
     pub snaplen: u16,
-    /// At the host's end of the link instead of the switch's
+    /// Capture at the host's end of the link instead of the switch's
     #[arg(long, requires = "link")]
     pub host_end: bool,
 }
@@ -460,10 +467,12 @@ pub struct ContactArgs {
     /// Which system on this machine
     #[command(flatten)]
     pub system: SystemArg,
-    /// The controller's address, if the system is not on this machine (zsr up --listen); goes before --system
+    /// Address of the controller, if the system is not on this machine (zsr up --listen)
+    ///
+    /// With an address, --system has no effect.
     #[arg(long, value_name = "HOST:PORT", env = "ZSR_CONTROLLER", global = true)]
     pub controller: Option<String>,
-    /// The certificate to show to a controller at an address; its key and ca.pem are beside it (zsr ca)
+    /// Certificate to show to a controller at an address; its key and ca.pem are beside it (zsr ca)
     #[arg(long, value_name = "NAME.pem", env = "ZSR_CERTIFICATE", global = true)]
     pub certificate: Option<PathBuf>,
 }
@@ -487,21 +496,25 @@ pub struct StreamArgs {
     /// Which controller
     #[command(flatten)]
     pub contact: ContactArgs,
-    /// The flow
+    /// Name of the flow
     pub flow: String,
-    /// Which member of the flow to be [default: the first whose rings are free]
+    /// Member of the flow to act as [default: the first whose rings are free]
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
-    /// Bytes of a record [default: records are lines of text; those of a flow with a schema stand for its tuples]
+    /// Bytes of a record [default: records are lines of text]
+    ///
+    /// Lines of a flow with a schema stand for its tuples.
     #[arg(long, value_name = "N", value_parser = item_size)]
     pub record_size: Option<u32>,
-    /// Character between columns, or tab
+    /// Character between columns, or the word tab
     #[arg(long, value_name = "CHAR", value_parser = delimiter, default_value = ",")]
     pub delimiter: u8,
-    /// Records are rows of CSV (RFC 4180): quotes protect delimiters and line ends [default: quotes are text like any other]
+    /// Records are rows of CSV (RFC 4180): quotes protect delimiters and line ends
+    ///
+    /// Without this option, quotes are text like any other.
     #[arg(long, conflicts_with = "record_size")]
     pub csv: bool,
-    /// Neither progress nor a summary on standard error
+    /// Print neither progress nor a summary on standard error
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -513,22 +526,27 @@ pub struct ProduceArgs {
     /// As for both
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Column to hash: a name of the schema, or a number from 1; OFFSET:LENGTH in bytes for records of equal size; * for the
-    /// whole record
-    /// [default: what the flow's routing says]
+    /// Column to hash: its name, or its number from 1 [default: the key of the flow's routing]
+    ///
+    /// A name is one of the schema or of the header. The key of records of equal size is OFFSET:LENGTH in bytes. `*` is the whole
+    /// record.
     #[arg(long, value_name = "COL")]
     pub key: Option<String>,
-    /// The first record names the columns, and is not pushed: keys can be named, and a schema has to have the same names
+    /// The first record names the columns, and is not pushed
+    ///
+    /// The names can be used in --key. A schema has to have the same names.
     #[arg(long, conflicts_with = "record_size")]
     pub header: bool,
-    /// With --csv, take what RFC 4180 does not allow, and say how much: text behind a quote that ends a column as part of the column, a
-    /// carriage return alone as text, a quote that is not closed as closed at the end
+    /// With --csv, take rows that RFC 4180 does not allow, and say how many they are
+    ///
+    /// Text behind a quote that ends a column is part of the column. A carriage return alone is text. A quote that is not closed is
+    /// closed at the end.
     #[arg(long, requires = "csv")]
     pub lenient: bool,
-    /// Pass over the first N records of the input: those that a program before has pushed
+    /// Pass over the first N records of the input, which a program before has pushed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip: u64,
-    /// At the end of the input, leave without ending the stream: another program can go on
+    /// Don't end the stream at the end of the input, so that another program can go on
     #[arg(long)]
     pub keep_open: bool,
 }
@@ -543,17 +561,23 @@ pub struct ConsumeArgs {
     /// Begin with a line that names the columns of the flow's schema
     #[arg(long, conflicts_with = "record_size")]
     pub header: bool,
-    /// Leave after so many records; the rest is for the next program
+    /// Leave after N records; the rest is for the next program
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
-    /// Print the newest record whenever there is a newer one; older ones, that came while it was printed or before, are passed over
+    /// Print the newest record whenever there is a newer one, and pass over older ones
+    ///
+    /// Older records came before the newest one was printed, or while it was printed.
     #[arg(long)]
     pub newest: bool,
-    /// Print what all records come to, in place of the records: count, sum(COLUMN), min(COLUMN), max(COLUMN), avg(COLUMN), with commas
-    /// between them; the flow has a schema whose columns have a width
+    /// Print aggregates of all records, in place of the records
+    ///
+    /// FUNCTIONS are count, sum(COLUMN), min(COLUMN), max(COLUMN) and avg(COLUMN), with commas between them. The flow has to have a
+    /// schema whose columns have a width.
     #[arg(long, value_name = "FUNCTIONS", conflicts_with_all = ["count", "newest", "record_size"])]
     pub aggregate: Option<String>,
-    /// A line for each group of records that are equal in these columns, with commas between them
+    /// Print a line for each group of records that are equal in these columns
+    ///
+    /// There are commas between the columns.
     #[arg(long, value_name = "COLUMNS", requires = "aggregate")]
     pub group_by: Option<String>,
 }
@@ -567,10 +591,10 @@ pub struct BarrierArgs {
     pub contact: ContactArgs,
     /// Name of the barrier
     pub name: String,
-    /// How many wait for each other; all name the same number
+    /// Number of programs that wait for each other; all of them give the same number
     #[arg(short = 'n', long, value_name = "N")]
     pub participants: u32,
-    /// Give up after so long, such as 10s [default: never]
+    /// Give up after this time, such as 10s [default: never]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 }
@@ -582,22 +606,26 @@ pub struct CaArgs {
     /// Topology file, with the folder of the certificates (tls: FOLDER)
     #[arg(value_name = "TOPOLOGY")]
     pub topology: PathBuf,
-    /// Make one certificate, for a client or part of this name, by the authority that is there
+    /// Make one certificate for a client or part of this name, signed by the existing authority
     #[arg(long, value_name = "NAME", value_parser = certificate_name)]
     pub name: Option<String>,
-    /// What it is for [default: reader]
+    /// Role of the certificate's owner [default: reader]
     #[arg(long, value_enum, requires = "name")]
     pub role: Option<RoleWord>,
-    /// Confine it to a flow, or to flows whose names begin so (`etl-*`); can be repeated [default: all flows]
+    /// Flow to which the certificate is confined; can be repeated [default: all flows]
+    ///
+    /// `etl-*` stands for all flows whose names begin with `etl-`.
     #[arg(long = "flow", value_name = "NAME", requires = "name")]
     pub flows: Vec<String>,
-    /// An address or host name of a part, for clients that look at that; can be repeated
+    /// Address or host name of a part, for clients that check it; can be repeated
     #[arg(long = "address", value_name = "IP|NAME", requires = "name")]
     pub addresses: Vec<String>,
-    /// Take the certificate in NAME.pem back: ca.crl then lists it, for the folders of all parts of the system
+    /// Take the certificate in NAME.pem back
+    ///
+    /// The file ca.crl then lists it. Copy ca.crl to the folders of all parts and clients of the system.
     #[arg(long, value_name = "NAME", conflicts_with = "name", value_parser = certificate_file)]
     pub revoke: Option<String>,
-    /// How long certificates are valid
+    /// Days for which certificates are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: u32,
 }
@@ -605,17 +633,17 @@ pub struct CaArgs {
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RoleWord {
-    /// Looks
+    /// A client that only looks
     Reader,
-    /// Takes part in flows
+    /// A client that takes part in flows
     Program,
-    /// Makes, changes and deletes flows
+    /// A client that makes, changes and deletes flows
     Operator,
     /// The controller
     Controller,
-    /// The P4Runtime server of the switch of that name
+    /// The P4Runtime server of the switch NAME
     Switch,
-    /// The agent of the host of that name
+    /// The agent of the host NAME
     Agent,
 }
 
@@ -649,7 +677,7 @@ fn certificate_file(text: &str) -> Result<String, String> {
 /// Options of `zsr completion`.
 #[derive(Debug, Args)]
 pub struct CompletionArgs {
-    /// For which shell
+    /// Shell that reads the script
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }

@@ -18,7 +18,7 @@ use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most messages that are pushed with one store.
 const BURST: u64 = 256;
-/// Into so many parts a run is divided to find its best.
+/// Number of parts into which a run is divided to find its best rate.
 const PARTS: u64 = 100;
 
 /// Errors that end a measurement without a result.
@@ -97,7 +97,7 @@ struct Ends {
     cancel: Cancel,
 }
 
-/// Measures each size over a flow that is there for as long.
+/// Measures each size over a flow that lives as long as the measurement.
 fn each_size(
     args: &MeasureArgs,
     default: u32,
@@ -184,7 +184,7 @@ fn bandwidth(ends: &mut Ends, size: u32, warm_up: u64, iterations: u64) -> Resul
     let marks = popped?;
     pushed?;
     let (first, last) = (marks.first(), marks.last());
-    // All may have arrived at once: then the time that counts is that since the first push.
+    // All messages may have arrived at once: then the time since the first push counts.
     let begun = match first {
         Some(first) if marks.len() > 1 => *first,
         _ => (start, 0),
@@ -215,8 +215,8 @@ fn push_all(producer: &mut Producer, total: u64) -> Result<(), PushError> {
     Ok(())
 }
 
-/// Pops `total` messages. Says when the first behind the warm-up was there, then after each part of the run, with how many were
-/// there.
+/// Pops `total` messages. Returns the time of the first message behind the warm-up, and the time and number of messages
+/// after each part of the run.
 fn pop_all(
     consumer: &mut Consumer,
     total: u64,
@@ -245,7 +245,7 @@ fn pop_all(
     Ok(marks)
 }
 
-/// One message at a time: from its push until the receiver has it.
+/// Measures one message at a time: from its push until the receiver has it.
 fn latency(ends: &mut Ends, size: u32, warm_up: u64, iterations: u64) -> Result<Latency, MeasureError> {
     let mut samples = Vec::with_capacity(iterations as usize);
     let mut message = vec![0; size as usize];

@@ -16,7 +16,7 @@ pub struct BwArgs {
     /// As for both
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Messages of each size that are measured
+    /// Number of messages of each size that are measured
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5000, value_parser = value_parser!(u64).range(1..))]
     pub iterations: u64,
 }
@@ -28,10 +28,10 @@ pub struct LatArgs {
     /// As for both
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Messages of each size that are measured, one at a time
+    /// Number of messages of each size that are measured, one at a time
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     pub iterations: u64,
-    /// Which percentiles, with commas
+    /// Percentiles to print, with commas between them
     #[arg(short, long, value_name = "P", value_delimiter = ',', default_value = "99,99.9", value_parser = percentile)]
     pub percentile: Vec<f64>,
 }
@@ -42,17 +42,19 @@ pub struct MeasureArgs {
     /// Which system
     #[command(flatten)]
     pub system: SystemArg,
-    /// Host that sends; both hosts' agents run on this machine
+    /// Host that sends; the agents of both hosts have to run on this machine
     pub from: String,
     /// Host that receives
     pub to: String,
-    /// Bytes of a message, a power of two from 4 to 1MiB; several with commas [default: 64KiB for bw, 64 for lat]
+    /// Bytes of a message, a power of two from 4 to 1MiB [default: 64KiB for bw, 64 for lat]
+    ///
+    /// Several sizes have commas between them.
     #[arg(short, long, value_name = "B", value_delimiter = ',', value_parser = size)]
     pub size: Vec<u32>,
-    /// All sizes, from 4 bytes to 1MiB
+    /// Measure all sizes, from 4 bytes to 1MiB
     #[arg(short, long, conflicts_with = "size")]
     pub all: bool,
-    /// Messages before those that are measured
+    /// Number of messages before the measured ones
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub warm_up: u64,
     /// Bytes of the rings, a power of two [default: 1MiB, or four messages]
@@ -61,7 +63,7 @@ pub struct MeasureArgs {
     /// How the results are printed
     #[command(flatten)]
     pub json: JsonArg,
-    /// What of them
+    /// Which columns tables have
     #[command(flatten)]
     pub wide: WideArg,
     /// Print CSV with a header line

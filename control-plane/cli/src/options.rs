@@ -1,4 +1,4 @@
-//! What a run is told beside its topology.
+//! Options of a run beside its topology.
 
 use std::path::PathBuf;
 

@@ -25,7 +25,7 @@ const STALLED: usize = 64 << 20;
 /// How long the other side may take to send the rest after it was asked to end.
 const REST: Duration = Duration::from_secs(2);
 
-/// Why there is no capture, or why it ended.
+/// The reason why there is no capture, or why it ended.
 #[derive(Debug, thiserror::Error)]
 enum PcapError {
     #[error(transparent)]
@@ -98,7 +98,7 @@ fn choose(
     })
 }
 
-/// Where the capture goes.
+/// The output of the capture.
 enum Output {
     File(PathBuf),
     Standard,
@@ -183,7 +183,7 @@ fn capture(args: &PcapArgs, link: &str) -> Result<(), PcapError> {
     Ok(())
 }
 
-/// What ends a capture from outside.
+/// Ends a capture from outside.
 struct Stop {
     stopper: Stopper,
     asked: Arc<AtomicBool>,
@@ -208,9 +208,9 @@ struct Session<'o> {
     capture: Capture,
     annotator: Annotator,
     output: &'o Output,
-    /// Written.
+    /// Packets that were written.
     packets: u64,
-    /// Lost by the capture, up to the last one that was written or, at the end, altogether.
+    /// Packets that the capture lost, up to the last one that was written or, at the end, in total.
     lost: u64,
 }
 
@@ -276,7 +276,7 @@ impl Session<'_> {
         }
     }
 
-    /// Writes what is ready, up to the `limit`-th packet, and hands it on to whoever reads.
+    /// Writes the packets that are ready, up to the `limit`-th packet, and flushes the output.
     fn write(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! `zsr restart`: what survives the end of a process is said before it is ended.
+//! `zsr restart`: reports what survives the end of a process before it ends the process.
 
 use super::live_args::RestartArgs;
 use super::{FAILED, OK, USAGE, complain};
@@ -52,7 +52,8 @@ fn anew(args: &RestartArgs) -> Result<(), RestartError> {
     Ok(())
 }
 
-/// What survives the end of a process and what does not, line by line; `flows`, or why they are not known.
+/// Lines on the state that survives the end of a process and the state that does not; `flows`, or the reason why they
+/// are unknown.
 fn survives(role: &Role, topology: &Topology, flows: Result<&[proto::Flow], &str>) -> Vec<String> {
     let names = |flows: &[&proto::Flow]| match flows {
         [] => "none".to_owned(),
@@ -115,14 +116,14 @@ fn survives(role: &Role, topology: &Topology, flows: Result<&[proto::Flow], &str
     out
 }
 
-/// Whether the switch keeps what it has when its process here ends.
+/// Whether the switch keeps its state when its process here ends.
 fn keeps_state(topology: &Topology) -> bool {
     let elsewhere =
         |kind: &SwitchKind| matches!(kind, SwitchKind::Tofino(_) | SwitchKind::Bmv2(Bmv2::Running { .. }));
     topology.switches.iter().all(|s| elsewhere(&s.kind))
 }
 
-/// Whether the controller has found the process; one on another machine is not asked.
+/// Whether the controller has found the process; a process on another machine is not asked.
 fn found(place: &Place, role: &Role) -> bool {
     if !place.processes().iter().any(|p| p == "controller") {
         return true;

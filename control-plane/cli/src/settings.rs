@@ -68,14 +68,14 @@ const HINTS: [(&str, Hint, &str); 2] = [
     (
         "latency",
         Hint::Latency,
-        "Few microseconds per record: programs push what they have at once, and producers are looked at at least every 20us while \
+        "Few microseconds per record: programs push at once what they have, and producers are polled at least every 20us while \
          something moves",
     ),
 ];
 const POLICIES: [(&str, Policy, &str); 3] = [
-    ("wait", Policy::Wait, "The flow waits for it or a successor"),
-    ("drop-member", Policy::DropMember, "It is taken out of the flow, with what it had not popped"),
-    ("abort", Policy::Abort, "The flow fails for all"),
+    ("wait", Policy::Wait, "The flow waits for the member or a successor"),
+    ("drop-member", Policy::DropMember, "The member is taken out of the flow, with the items that it had not popped"),
+    ("abort", Policy::Abort, "The flow fails for all members"),
 ];
 
 fn choice<T: Copy + Send + Sync + 'static>(choices: &'static [(&str, T, &str)]) -> ValueParser {

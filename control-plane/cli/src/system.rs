@@ -111,7 +111,7 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
     if well { OK } else { FAILED }
 }
 
-/// `zsr controller`. Where it listens is noted for its successors.
+/// `zsr controller`. The address on which it listens is noted for its successors.
 pub(super) fn controller(args: &ControllerArgs) -> u8 {
     if let Some(listen) = args.listen.listen {
         let Ok(topology) = load(&args.role.topology) else { return USAGE };
@@ -139,7 +139,7 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
         return in_background(&name, topology, &role, artifacts);
     }
     if args.ready {
-        // Fails only where it is one already.
+        // Fails only where the process leads a session already.
         let _ = rustix::process::setsid();
     }
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -151,7 +151,7 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
     }
     let ready = || match args.ready {
         true => {
-            // Whoever started this process waits for the line; then it is on its own.
+            // The caller that started this process waits for the line; then the process is on its own.
             let mut out = std::io::stdout().lock();
             let _ = out.write_all(b"ready\n").and_then(|()| out.flush());
             if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {

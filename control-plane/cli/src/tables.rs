@@ -46,7 +46,7 @@ pub(super) fn flows(flows: &[proto::Flow], room: Room) -> String {
     t.text(room)
 }
 
-/// One flow.
+/// A single flow.
 pub(super) fn flow(f: &proto::Flow, room: Room) -> String {
     let s = f.settings.unwrap_or_default();
     let mut out = format!("flow {}: {}, {}", f.name, kind(f), state(f));

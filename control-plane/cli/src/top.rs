@@ -54,11 +54,11 @@ struct Line1 {
     silent: bool,
     bytes: u64,
     items: u64,
-    /// How old the figures are, if somebody does not answer.
+    /// Age of the figures, if an agent or the switch does not answer.
     old_ms: u64,
 }
 
-/// What happened between two looks, flows with their rings below them.
+/// Rates between two looks, flows with their rings below them.
 fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
     let seconds = (after.time_ns.saturating_sub(before.time_ns)) as f64 / 1e9;
     let per_second = |now: u64, then: u64| match seconds > 0.0 {
@@ -71,7 +71,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
         before.flows.iter().flat_map(|f| &f.rings).map(|r| (r.name.as_str(), r)).collect();
     let mut out = Vec::new();
     for f in &after.flows {
-        // What came into being in between counts from its beginning.
+        // A flow or ring that is new counts from its beginning.
         let then = old_flows.get(f.name.as_str()).copied().cloned().unwrap_or_default();
         out.push(Line1 {
             name: f.name.clone(),
@@ -109,7 +109,7 @@ fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
     out
 }
 
-/// What the switch has dropped, in words; empty if it has dropped nothing.
+/// Packets that the switch has dropped, in words; empty if there are none.
 fn dropped(drops: &[proto::Drops]) -> String {
     let causes = drops.iter().filter(|d| d.packets > 0).map(|d| format!("{} {}", d.cause, d.packets));
     let causes: Vec<String> = causes.collect();
@@ -155,7 +155,7 @@ fn object(lines: &[Line1], seconds: f64, drops: &[proto::Drops]) -> Value {
     json!({"seconds": seconds, "flows": flows, "drops": drops})
 }
 
-/// Prints what happened in each interval.
+/// Prints the rates of each interval.
 fn each(
     args: &TopArgs,
     session: &Session,
@@ -179,7 +179,7 @@ fn each(
 const HEADER: [&str; 9] =
     ["FLOW / RING", "ROLE", "B/s", "ITEMS/s", "TRANSFERS/s", "POLLS/s", "FILL", "RETRIES", "PROGRAM"];
 
-/// A flow or ring, as it is shown.
+/// A flow or ring, as it is displayed.
 fn cells(l: &Line1) -> [String; 9] {
     let name = if l.ring { format!("  {}", l.name) } else { l.name.clone() };
     let program = match (l.ring, l.attached) {
@@ -203,7 +203,7 @@ fn cells(l: &Line1) -> [String; 9] {
     ]
 }
 
-/// A table, what was dropped, and an empty line behind it.
+/// A table, dropped packets, and an empty line behind it.
 fn as_text(lines: &[Line1], _seconds: f64, drops: &[proto::Drops]) -> String {
     let mut table = Columns::new(&HEADER.map(|name| words(0, name)));
     for line in lines {
@@ -234,7 +234,7 @@ fn view(
     let mut shown = TableState::default().with_selected(0);
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut next = Instant::now() + args.interval;
-    // A look that is not answered yet, and since when. Keys are heard meanwhile.
+    // A look that is not answered yet, and the time when it began. Keys are read meanwhile.
     let mut asked = None;
     let mut foot = FOOT.to_owned();
     while left > 0 {
@@ -281,11 +281,11 @@ fn view(
 const KEYS: Duration = Duration::from_millis(250);
 const FOOT: &str = "q: leave   up, down: scroll";
 
-/// Columns behind the names: how wide they are, and in which order they go where names and all of them do not fit; those with
-/// 0 stay.
+/// Columns behind the names: their widths, and the order in which they are left out where there is no room for all;
+/// columns with 0 stay.
 const WIDTHS: [(u16, u8); 8] = [(8, 2), (10, 0), (9, 3), (11, 4), (9, 5), (5, 0), (7, 0), (10, 0)];
 
-/// Which columns there is room for beside names of so many characters.
+/// The columns that fit beside names of this number of characters.
 fn that_fit(room: u16, names: u16) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..WIDTHS.len()).collect();
     let total = |shown: &[usize]| shown.iter().map(|n| WIDTHS[*n].0 + 1).fold(names, u16::saturating_add);

@@ -6,12 +6,15 @@
 //! ```
 //! - `api`: the service, events, barriers, counters, and changes that wait.
 //! - `ledger`: the journal, and where it is stored.
-//! - `turn`: who may change something. `operations` are the calls; `batch` brings and removes all flows that wait, at once;
-//!   `transaction` makes a flow another one, or takes it back; `quiesce` waits for workers without a transfer.
-//! - `link`: the session with the switch, and the next one when it is lost; a standby; `reconcile` reads the switch back and sets it right.
+//! - `turn`: the right to change something. `operations` are the calls; `batch` brings and removes all flows that
+//!   wait, at once; `transaction` makes a flow another one, or takes it back; `quiesce` waits for workers without a
+//!   transfer.
+//! - `link`: the session with the switch, and the next one when it is lost; a standby; `reconcile` reads the switch
+//!   back and sets it right.
 //! - `agents`: calls of hosts' agents.
-//! - `health`: what happens meanwhile, and the flows' policies. `failure_detector` finds who of a transfer does not answer, `polls` who of
-//!   those that are polled; `stall` whether flows move; `nic_refusals` workers whose requests were refused.
+//! - `health`: watches agents, links and members, and applies the flows' policies. `failure_detector` finds members
+//!   that keep a transfer waiting, `polls` members that do not answer polls, `stall` flows that do not move, and
+//!   `nic_refusals` workers whose requests were refused.
 //! - `recovery`: `start`, from a store, a switch and agents to a controller; `unfinished`, changes that an earlier one had begun;
 //!   `resume`, how flows go on at a switch that was started anew.
 //! - `tuning`: timeouts while packets are lost, limits by weight, and how often workers tick.
@@ -48,19 +51,19 @@ pub use api::service::{serve, serve_tcp, serve_tls};
 pub use ledger::{journal, store};
 pub use recovery::start::{Seat, Setup, StartError, give_base, start};
 
-/// A running controller. Clones are the same one.
+/// A running controller. All clones are the same controller.
 #[derive(Clone)]
 pub struct Controller(Arc<Inner>);
 
 struct Inner {
     name: String,
-    /// What a switch is given that was started anew.
+    /// The program and entries for a switch that was started anew.
     base: link::reconnect::Base,
     session: Mutex<Session>,
     plane: DataPlane,
     agents: Agents,
     events: Events,
-    /// What is, between changes. Held for moments only.
+    /// The flows and hosts between changes. Held for moments only.
     state: Mutex<State>,
     /// Held by the change under way.
     work: tokio::sync::Mutex<Work>,
@@ -70,40 +73,40 @@ struct Inner {
     reach: channel::Sender<Reach>,
     /// Why the journal can't be written, if it can't.
     unwritten: channel::Receiver<Option<String>>,
-    /// What was last counted, for when an agent or the switch does not answer.
+    /// The last counters, for when an agent or the switch does not answer.
     last: api::counters::Last,
     link_faults: health::link_faults::LinkFaults,
-    /// Changes that are under way.
+    /// Changes under way.
     pending: api::pending::Pending,
     /// Flows that are to come or go, and wait for a turn.
     coming_and_going: turn::batch::Queue,
-    /// Calls that are answered, who has the turn, what the switch is told.
+    /// Calls under way, the holder of the turn, and writes to the switch.
     doings: zsr_tls::Doings,
     stalls: health::stall::Stalls,
     barriers: api::barriers::Barriers,
     started: Instant,
     /// Numbers that were given back.
     resting: tokio::sync::mpsc::UnboundedSender<alloc::Resting>,
-    /// What workers say of themselves.
+    /// Answers of workers that were asked for their state.
     states: tokio::sync::broadcast::Sender<turn::quiesce::WorkerState>,
-    /// There are flows, perhaps, with workers that are adrift.
+    /// Notified when there may be flows with workers that are adrift.
     adrift: tokio::sync::Notify,
     standby: link::standby::Standby,
-    /// Weights have changed.
+    /// Notified when weights have changed.
     reweighed: tokio::sync::Notify,
-    /// Other workers tick.
+    /// Notified when other workers tick.
     crowd: tokio::sync::Notify,
     /// Turns true when the controller has to end.
     stop: channel::Sender<bool>,
-    /// Watchers see it end when the last clone of this controller is dropped.
+    /// Watchers see this channel end when the last clone of this controller is dropped.
     alive: channel::Sender<()>,
 }
 
-/// What a change needs and only one may have at a time.
+/// State that a change needs and that only one change may have at a time.
 struct Work {
     switch: SwitchClient,
     journal: Journal,
-    /// That of the pipeline that the switch was given, if it keeps one.
+    /// The cookie of the switch's present pipeline, if the switch keeps one.
     cookie: Option<u64>,
     /// The switch was given its program, and the journal does not say so yet.
     is_new: bool,

@@ -1,5 +1,5 @@
-//! How long the controller waits, and how often it asks or looks, by module. Times of the switch's client are in `zsr-switch`, times
-//! that a flow's settings say in `crates/topology/src/settings.rs`.
+//! Times that the controller waits, and intervals at which it asks or looks, by module. Times of the switch's client
+//! are in `zsr-switch`, times in a flow's settings in `crates/topology/src/settings.rs`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub(crate) mod transaction {
 
     /// How long a worker may take to come to rest.
     pub(crate) const QUIESCE: Duration = Duration::from_secs(10);
-    /// The same where somebody who leaves is known not to answer.
+    /// The same where a leaving member is known not to answer.
     pub(crate) const SHORT_QUIESCE: Duration = Duration::from_millis(200);
 }
 
@@ -17,7 +17,7 @@ pub(crate) mod transaction {
 pub(crate) mod operations {
     use super::Duration;
 
-    /// How long rings may keep their items before nobody is taken to empty them.
+    /// How long rings may keep their items before they count as not being emptied.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
     /// Between two looks at rings.
     pub(crate) const LOOK: Duration = Duration::from_millis(5);
@@ -31,10 +31,10 @@ pub(crate) mod quiesce {
     pub(crate) const ANSWER: Duration = Duration::from_millis(100);
     /// The longest pause before a question is repeated.
     pub(crate) const LATE_ANSWER: Duration = Duration::from_secs(1);
-    /// How long all questions together may take. A switch may be silent for less time before it counts as lost (`session`), so a switch
-    /// that is only late, on a busy machine, ends no flow.
+    /// How long all questions together may take. A switch counts as lost (`session`) after a shorter silence, so a
+    /// switch that is only late, on a busy machine, ends no flow.
     pub(crate) const NO_ANSWER: Duration = Duration::from_secs(20);
-    /// How long numbers that were given back wait for others: one turn, one question and one write do for all.
+    /// How long numbers that were given back wait for others: one turn, one question and one write serve all of them.
     pub(crate) const GATHER: Duration = Duration::from_millis(50);
     /// Between two questions to a worker that is not at rest.
     pub(crate) const PAUSE: Duration = Duration::from_micros(500);
@@ -48,13 +48,14 @@ pub(crate) mod agents {
     pub(crate) const CONNECT: Duration = Duration::from_secs(2);
     /// How often an agent is asked whether it is there. An agent whose process ends is lost at once.
     pub(crate) const ASK: Duration = Duration::from_secs(2);
-    /// How long it may take to say so before it counts as lost: on a machine with too much to do answers take seconds.
+    /// How long the answer may take before the agent counts as lost: on a machine with too much to do answers take
+    /// seconds.
     pub(crate) const SAY: Duration = Duration::from_secs(8);
-    /// An agent that has answered so shortly ago is not asked whether it is there.
+    /// An agent that has answered within this time is not asked whether it is there.
     pub(crate) const FRESH: Duration = Duration::from_millis(100);
 }
 
-/// One question to an agent.
+/// A question to an agent.
 pub(crate) mod call {
     use super::Duration;
 
@@ -62,7 +63,7 @@ pub(crate) mod call {
     pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
     /// Between two attempts.
     pub(crate) const AGAIN: Duration = Duration::from_millis(100);
-    /// From when on an agent that has not answered is worth a word.
+    /// From when on an agent that has not answered is reported.
     pub(crate) const LATE: Duration = Duration::from_millis(500);
 }
 
@@ -72,13 +73,13 @@ pub(crate) mod session {
 
     /// The longest time between two questions whether the switch is still there.
     pub(crate) const ASK: Duration = Duration::from_secs(2);
-    /// Between two looks whether another client is still primary that keeps the switch.
+    /// Between two looks whether the client that keeps the switch is still primary.
     pub(crate) const OTHERS: Duration = Duration::from_secs(1);
     /// For how long after its loss a switch is looked for often, so that one that is started anew at once is found at once.
     pub(crate) const SOON: Duration = Duration::from_secs(5);
-    /// How often it is looked for then.
+    /// How often the switch is looked for then.
     pub(crate) const AT_ONCE: Duration = Duration::from_millis(10);
-    /// The longest pause before the next session, where another client takes each away as soon as it is there.
+    /// The longest pause before the next session, where another client takes each session away at once.
     pub(crate) const RARELY: Duration = Duration::from_secs(5);
     /// How long a session must last so that it does not count as taken away.
     pub(crate) const LASTING: Duration = Duration::from_secs(10);
@@ -94,7 +95,7 @@ pub(crate) mod reconnect {
     pub(crate) const AGAIN: Duration = Duration::from_millis(200);
     /// How long a switch may take to accept a session.
     pub(crate) const CONNECT: Duration = Duration::from_secs(5);
-    /// How long it may take to load a program.
+    /// How long the switch may take to load a program.
     pub(crate) const PROGRAM: Duration = Duration::from_secs(60);
 }
 
@@ -110,7 +111,7 @@ pub(crate) mod standby {
 pub(crate) mod reconcile {
     use super::Duration;
 
-    /// How long it may take to read everything back and set it right.
+    /// How long it may take to read the switch back and set it right.
     pub(crate) const RECONCILE: Duration = Duration::from_secs(60);
 }
 
@@ -148,7 +149,7 @@ pub(crate) mod watch {
 
     /// Between two attempts to reach an agent.
     pub(crate) const AGAIN: Duration = Duration::from_millis(200);
-    /// How long an agent may take to say that it will tell what happens.
+    /// How long an agent may take to accept the call for its events.
     pub(crate) const SAY: Duration = Duration::from_secs(8);
     /// Between two attempts to write a journal.
     pub(crate) const JOURNAL: Duration = Duration::from_secs(1);
@@ -160,7 +161,7 @@ pub(crate) mod failure_detector {
 
     /// Between two looks at who answers.
     pub(crate) const LOOK: Duration = Duration::from_millis(200);
-    /// How long a transfer in which all answer may take to come to its end, at least: they may be slow.
+    /// How long a transfer in which all members answer may take to end, at least: they may be slow.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 }
 
@@ -170,7 +171,7 @@ pub(crate) mod polls {
 
     /// Between two looks at a flow, at least.
     pub(crate) const SHORTEST: Duration = Duration::from_millis(50);
-    /// Without flows: until it is seen whether there are any.
+    /// The pause without flows, until the next look whether there are any.
     pub(crate) const IDLE: Duration = Duration::from_secs(1);
 }
 
@@ -190,13 +191,13 @@ pub(crate) mod stall {
     pub(crate) const STALL: Duration = Duration::from_secs(3);
 }
 
-/// Frames that are nobody's.
+/// Frames that no host should send.
 pub(crate) mod foreign_frames {
     use super::Duration;
 
     /// Between two looks at the counters.
     pub(crate) const LOOK: Duration = Duration::from_secs(2);
-    /// Between two events of one kind and port: who sends such frames sends many.
+    /// Between two events of one kind and port: a host that sends such frames sends many.
     pub(crate) const AGAIN: Duration = Duration::from_secs(60);
 }
 
@@ -204,7 +205,7 @@ pub(crate) mod foreign_frames {
 pub(crate) mod counters {
     use super::Duration;
 
-    /// How long the switch and an agent may take to say what they have counted.
+    /// How long the switch and an agent may take to return their counters.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 }
 
@@ -212,7 +213,7 @@ pub(crate) mod counters {
 pub(crate) mod drops {
     use super::Duration;
 
-    /// How long the switch may take to say it.
+    /// How long the switch may take to answer.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 }
 
@@ -220,11 +221,11 @@ pub(crate) mod drops {
 pub(crate) mod losses {
     use super::Duration;
 
-    /// Between two looks at what was sent again.
+    /// Between two looks at the packets that were sent again.
     pub(crate) const LOOK: Duration = Duration::from_millis(100);
     /// How much each worker adds to that.
     pub(crate) const PER_WORKER: Duration = Duration::from_micros(100);
-    /// For how long a flow has lost nothing before it gets back what its settings say.
+    /// For how long a flow has to lose nothing before it gets its own settings back.
     pub(crate) const CALM: Duration = Duration::from_secs(2);
     /// How long counters are watched to see how long a round trip takes, and of how many workers.
     pub(crate) const CLOCKING: Duration = Duration::from_millis(25);
@@ -238,7 +239,7 @@ pub(crate) mod shares {
     pub(crate) const PERIOD: Duration = Duration::from_millis(100);
     /// How much each ring adds to that, so that measurements do not cost more than they gain.
     pub(crate) const PER_RING: Duration = Duration::from_micros(50);
-    /// How long the first measurement takes. It is short, so that limits follow soon.
+    /// How long the first measurement takes. The time is short, so that limits follow soon.
     pub(crate) const FIRST: Duration = Duration::from_millis(40);
 }
 
@@ -250,7 +251,8 @@ pub(crate) mod tick_rate {
     pub(crate) const LOOK: Duration = Duration::from_millis(250);
     /// How much each worker adds to that.
     pub(crate) const PER_WORKER: Duration = Duration::from_micros(100);
-    /// How long a flow has moved nothing before its workers tick rarely. With a look before and one after, that is a second.
+    /// How long a flow has to move nothing before its workers tick rarely. With a look before and one after, that is a
+    /// second.
     pub(crate) const AFTER: Duration = Duration::from_millis(600);
 }
 
@@ -258,7 +260,8 @@ pub(crate) mod tick_rate {
 pub(crate) mod timeouts {
     use super::Duration;
 
-    /// What each busy worker adds to a round, on the two cores that bench/results/processes.md is about, with some to spare.
+    /// The time that each busy worker adds to a round, on the two cores of bench/results/processes.md, with some
+    /// margin.
     pub(crate) const PER_WORKER: Duration = Duration::from_micros(200);
 }
 

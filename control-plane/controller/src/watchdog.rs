@@ -1,25 +1,25 @@
-//! Whether what has to come round again and again does so.
+//! Watches whether loops that have to come round again and again do so.
 
 pub use crate::times::watchdog::LOOK;
 use std::time::Duration;
 
-/// Looks without a sign after which somebody is told.
+/// Looks without a sign after which the loop is reported.
 const LATE: u32 = 10;
 
-/// Something that is watched.
+/// A loop or lock that is watched.
 pub struct Watched {
-    /// What it is, for people.
+    /// The name of the item, for people.
     pub what: String,
-    /// Another number whenever it has come round; none while it has nothing to do.
+    /// A number that changes whenever the item comes round; `None` while it has nothing to do.
     pub sign: Box<dyn Fn() -> Option<u64> + Send + Sync>,
 }
 
-/// What is to be told of something that is watched.
+/// News about a watched item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It has not come round for so long.
+    /// The item has not come round for this time.
     Late(Duration),
-    /// It has, after so long.
+    /// The item has come round, after this time.
     Round(Duration),
 }
 
@@ -33,8 +33,9 @@ impl News {
     }
 }
 
-/// Looks at all that is `watched`, for as long as it is polled. Time is counted in looks: a machine that stands still as a whole (a virtual
-/// one that is moved, one that swaps) looks no more either, so that such a pause counts as one look, however long it was.
+/// Looks at all that is `watched`, for as long as it is polled. Time is counted in looks: a machine that stands still
+/// as a whole (a virtual one that is moved, one that swaps) looks no more either. So such a pause counts as one look,
+/// however long it was.
 pub async fn watch(watched: &[Watched], mut tell: impl FnMut(&Watched, News)) {
     let mut seen: Vec<(Option<u64>, u32)> = watched.iter().map(|_| (None, 0)).collect();
     loop {
@@ -66,7 +67,7 @@ mod tests {
     async fn what_does_not_come_round_is_told_of_once_and_that_it_does_again() {
         let (beats, told) = (Arc::new(AtomicU64::new(1)), Arc::new(Mutex::new(Vec::new())));
         let (looked, tells) = (beats.clone(), told.clone());
-        // 0: it has nothing to do.
+        // 0: the item has nothing to do.
         let sign = move || Some(looked.load(Ordering::Relaxed)).filter(|sign| *sign > 0);
         let watched = [Watched { what: "the loop".into(), sign: Box::new(sign) }];
         tokio::spawn(async move { watch(&watched, |_, news| tells.lock().unwrap().push(news)).await });

@@ -1,5 +1,6 @@
-//! A topology's flows as the controller makes them, for whoever has the switch and the NICs in hand: benchmarks, simulations, and the
-//! comparison with bmv2. The same checks, numbers and entries; no journal, no agents, no clock.
+//! A topology's flows as the controller makes them, for programs that have the switch and the NICs in hand: benchmarks,
+//! simulations, and the comparison with bmv2. A draft makes the same checks, numbers and entries, without journal,
+//! agents or clock.
 
 use crate::dataplane::flow::{DataPlane, base, replication, table};
 use crate::dataplane::model::{Flow, FlowKind, Ring};
@@ -30,7 +31,7 @@ pub struct DraftRing {
     pub feeders: Vec<u16>,
     /// Whether each item goes to one of several consumers, whichever is first.
     pub shared: bool,
-    /// What its doorbells begin with, if its producer rings.
+    /// The secret at the beginning of the ring's doorbells, if its producer rings.
     pub doorbell: Option<u32>,
 }
 
@@ -41,17 +42,17 @@ pub struct Draft {
     plane: DataPlane,
     state: State,
     rings: Vec<DraftRing>,
-    /// With their first tickets.
+    /// Sequencers with their first tickets.
     sequencers: Vec<(Sequencer, u64)>,
     clients: Vec<(Sequencer, TicketClient)>,
 }
 
 impl Draft {
-    /// That of a topology with one switch, which runs the program of `schema`. First PSNs that the topology does not say are made of
-    /// its seed.
+    /// The draft of a topology with one switch, which runs the program of `schema`. First PSNs that the topology does
+    /// not give are made of its seed.
     ///
     /// # Errors
-    /// What the controller would refuse.
+    /// The refusals of the controller.
     pub fn new(topology: &Topology, schema: Schema) -> Result<Draft, ControllerError> {
         let switch = &topology.switches[0];
         let plane = DataPlane::new(schema, switch, topology.traffic).map_err(PlanError::from)?;
@@ -81,7 +82,7 @@ impl Draft {
         &self.rings
     }
 
-    /// Notes where a ring is, and the bytes that both of its counters begin at.
+    /// Notes a ring's address, and the bytes at which both of its counters begin.
     pub fn connect(&mut self, ring: &str, address: RingAddress, start: u32) {
         let Some(flow) = self.state.user_of_ring(ring).map(|user| user.flow.clone()) else { return };
         let Some(flow) = self.state.flows.get_mut(&flow) else { return };
@@ -91,15 +92,15 @@ impl Draft {
         }
     }
 
-    /// What the switch holds without flows.
+    /// The entries that the switch holds without flows.
     ///
     /// # Errors
-    /// When program and controller do not fit. So for all that follow.
+    /// When program and controller do not fit. So for all calls below.
     pub fn base(&self) -> Result<Vec<rt::Entity>, ControllerError> {
         Ok(base(&self.topology, self.plane.schema())?)
     }
 
-    /// What it holds for flows whose rings are connected, and for sequencers.
+    /// The entries that the switch holds for flows whose rings are connected, and for sequencers.
     pub fn flows(&self) -> Result<Vec<rt::Entity>, ControllerError> {
         let around = Surroundings::of(&self.state);
         let mut out = Vec::new();
@@ -119,7 +120,8 @@ impl Draft {
         ticks::groups(workers, self.plane.pipes()).into_iter().map(replication).collect()
     }
 
-    /// What the switch's registers begin with: packets to be sent before workers start, and before clients of sequencers send.
+    /// Packets that set the initial values of the switch's registers. They have to be sent before workers start, and
+    /// before clients of sequencers send.
     pub fn resets(&self) -> impl Iterator<Item = Vec<u8>> {
         let rings = self
             .in_order()
@@ -140,7 +142,8 @@ impl Draft {
         Ok(sequencer)
     }
 
-    /// The switch's end of a connection by which queue pair `qpn` of host number `host` gets tickets. It may have one request outstanding.
+    /// The switch's end of a connection by which queue pair `qpn` of host number `host` gets tickets. The queue pair
+    /// may have one request outstanding.
     ///
     /// # Errors
     /// When the switch has no room for one more, or no link to the host.

@@ -1,10 +1,10 @@
-//! Why the controller refused, or could not do, what it was asked.
+//! Refusals and failures of the controller's operations.
 
 use crate::dataplane::PlanError;
 use crate::dataplane::alloc::Exhausted;
 use zsr_records::Fault;
 
-/// What kind of refusal: which gRPC status it is (`controller.proto` in crates/api).
+/// The kind of a refusal, which decides the gRPC status (`controller.proto` in crates/api).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// A name is taken, a member is there already.
@@ -13,9 +13,9 @@ pub enum ErrorKind {
     NotFound,
     /// A value is against the rules.
     Invalid,
-    /// Not now.
+    /// The operation is not possible now.
     NotNow,
-    /// Not now: a transfer waits for somebody who does not answer.
+    /// The operation is not possible now: a transfer waits for a member that does not answer.
     Stuck,
     /// No room.
     Full,
@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The journal can't be written.
     Unwritten,
-    /// The switch's program can't do that.
+    /// The switch's program does not support the operation.
     Unsupported,
     /// Controller and program do not fit.
     Internal,
@@ -33,9 +33,9 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ControllerError {
-    /// What kind.
+    /// The refusal's kind.
     pub kind: ErrorKind,
-    /// For people.
+    /// The refusal's text, for people.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! A flow of a topology, as it is asked for.
+//! The request for a flow that a topology declares.
 
 use crate::messages;
 use crate::settings;
@@ -27,11 +27,11 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
         item_size: flow.item_size,
         ring_size: made.map_or(0, |r| r.size),
         settings: Some(proto::Settings {
-            // Whoever makes the flow chooses, if the file does not.
+            // If the file does not say it, the caller that makes the flow chooses.
             doorbell: flow.doorbell_said.then_some(flow.settings.doorbell),
             ..settings::message(&flow.settings)
         }),
-        // What is not routed has no routing to ask for.
+        // Only a shuffle has a routing.
         routing: match flow.kind {
             FlowKind::Shuffle => routing(&by_header(flow)),
             FlowKind::LoadBalance | FlowKind::Replicate => String::new(),
@@ -60,8 +60,8 @@ fn member(topology: &Topology, flow: &Flow, endpoint: &Endpoint) -> proto::Membe
     }
 }
 
-/// The schema that a flow's file declares: what a workload of the topology makes has none of its own here, as programs bring
-/// their own records.
+/// The schema that a flow's file declares. The default schema of a workload is left out, as programs bring their own
+/// records.
 fn schema(flow: &Flow) -> String {
     match flow.schema == default_schema(&flow.workload) {
         true => String::new(),
@@ -69,8 +69,8 @@ fn schema(flow: &Flow) -> String {
     }
 }
 
-/// The routing with a column of the input's header by number: programs bring their own records, but in these columns. A header
-/// that can't be read leaves the name, which the controller refuses.
+/// The routing, with a column of the input's header replaced by its number: programs bring their own records, but in
+/// these columns. If the header can't be read, the name stays, and the controller refuses it.
 fn by_header(flow: &Flow) -> Routing {
     let columns = input_columns(&flow.workload);
     match (flow.routing.key(), columns) {
@@ -82,7 +82,7 @@ fn by_header(flow: &Flow) -> Routing {
     }
 }
 
-/// A routing function as it is written.
+/// The text of a routing function.
 fn routing(routing: &Routing) -> String {
     let key = |k: &KeyRef| match k {
         KeyRef::Whole => "*".to_owned(),

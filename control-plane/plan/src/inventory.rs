@@ -1,4 +1,4 @@
-//! What a topology gives a controller to begin with: hosts, rings that it declares, rules for numbers.
+//! The parts of a topology that a controller begins with: hosts, declared rings, rules for numbers.
 
 use crate::dataplane::alloc::{Allocator, Room};
 use crate::dataplane::model::{DeclaredRing, Host};
@@ -12,8 +12,9 @@ use zsr_link::Rng;
 use zsr_topology::{NicKind, Switch, Topology};
 
 impl State {
-    /// That of `topology` without its flows, for a program that has `room`. `agents`: per host, where its agent listens, and the socket
-    /// for programs. `seed`: what numbers are made of that nobody else should guess; `None`: nothing.
+    /// The inventory of `topology` without its flows, for a program that has `room`. `agents`: for each host, the
+    /// address of its agent, and the socket for programs. `seed`: seed of numbers that nobody else should guess;
+    /// `None`: they are random.
     pub fn of(
         topology: &Topology,
         switch: &Switch,

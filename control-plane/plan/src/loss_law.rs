@@ -1,18 +1,19 @@
-//! What losses are answered with: how long to wait before something counts as lost, and how much to move at a time. Pure;
-//! [`super::losses`] measures and writes.
+//! The answer to losses: how long to wait before a packet counts as lost, and how much to move at a time. Pure; the
+//! controller's `tuning::losses` measures and writes.
 //!
-//! A transfer of `n` packets costs three round trips (READ, commit, tail) and, for every hole in it, one more and the rest of what
-//! was under way, which the consumer can't take. So long transfers suffer from losses, and short ones from round trips. Timeouts cost most:
-//! they have to suit a slow network as long as nothing is known of it, and a transfer waits for one whenever its last packet is lost.
+//! A transfer of `n` packets costs three round trips (READ, commit, tail). Every hole in it costs one more, and the
+//! packets under way behind the hole, which the consumer can't take. So long transfers suffer from losses, and short
+//! ones from round trips. Timeouts cost most: they have to suit a slow network as long as its pace is unknown, and a
+//! transfer waits for a timeout whenever its last packet is lost.
 
 use crate::dataplane::flow::Adapted;
 use crate::round_trips::{Counts, MARGIN, Pace, UNKNOWN};
 use std::time::Duration;
 
-/// The bounds of what a flow may be set to.
+/// The bounds of a flow's adapted settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// What the flow's settings say, which is the most.
+    /// The flow's own settings, which are the upper limit.
     pub own: Adapted,
     /// The shortest timeout that the switch can keep.
     pub least_rto: Duration,
@@ -28,21 +29,21 @@ pub struct Bounds {
 
 /// After so many looks without a transfer, as many follow with the flow's own timeouts, and so on by turns.
 const PATIENCE: u32 = 10;
-/// How many timeouts `dead_after` has at least while nothing moves: a retry waits for up to 64 of them (`Backoff` of the P4 program), and who does
-/// not answer has to be asked several times before it counts as dead.
+/// The number of timeouts in `dead_after`, at least, while nothing moves. A retry waits for up to 64 of them (`Backoff`
+/// of the P4 program), and a silent member has to be asked several times before it counts as dead.
 const UNTIL_DEAD: u32 = 64 * 32;
-/// By how much packets of a transfer may be slower than the fastest that were seen.
+/// The factor by which packets of a transfer may be slower than the fastest that were seen.
 const LATE: f64 = 1.1;
 /// A READ hardly gets further than so many times the packets of which one is lost.
 const FAR: f64 = 3.0;
-/// Packets of a transfer whose loss nothing but a timeout tells.
+/// Packets of a transfer whose loss only a timeout shows.
 const WAITS: f64 = 2.5;
-/// Timeouts may be longer than they need be by that factor.
+/// The factor by which timeouts may be longer than necessary.
 const WORTH: f64 = 1.4;
 
 impl Bounds {
-    /// What follows `now` for a flow whose workers have done `more`, in a network of that pace if it could be seen; `stuck` looks have seen
-    /// no transfer, but what was sent again.
+    /// The settings that follow `now`. The flow's workers have done `more`, and the network has this pace, if it could
+    /// be seen. `stuck` looks have seen no transfer, but packets that were sent again.
     pub fn next(&self, now: Adapted, more: Counts, pace: Option<Pace>, stuck: u32) -> Adapted {
         // Timeouts may be too short for a transfer that is long.
         if stuck / PATIENCE % 2 == 1 {
@@ -63,25 +64,25 @@ impl Bounds {
         Adapted { rto: if is_near { now.rto } else { rto }, max_batch }
     }
 
-    /// How long a READ of a batch and its answers take at most, so that what is late is not yet lost. Where much is lost, hardly a READ gets
-    /// through its batch without a hole.
+    /// How long a READ of a batch and its answers take at most, so that a late packet does not count as lost. Where
+    /// much is lost, hardly a READ gets through its batch without a hole.
     fn timeout(&self, pace: Pace, batch: u32, lost: f64) -> Duration {
         let packets = (f64::from(batch) / f64::from(self.mtu)).min(FAR / lost.max(1e-9));
         pace.round_trip.mul_f64(MARGIN).max(pace.round_trip * 2 + pace.packet.mul_f64(packets * LATE))
     }
 
-    /// Of packets that were needed, how many were lost; most that are sent behind a hole are not needed.
+    /// The share of lost packets among those that were needed; most packets that are sent behind a hole are not needed.
     fn lost(&self, now: Adapted, more: Counts) -> f64 {
         let needed = more.transfers as f64 * f64::from(now.max_batch) / f64::from(self.mtu);
         (more.retries as f64 / needed.max(1.0)).min(0.5)
     }
 
-    /// Half as much, in whole items.
+    /// Half of a batch, in whole items.
     fn half(&self, batch: u32) -> u32 {
         (batch / 2 / self.item_size * self.item_size).max(self.item_size)
     }
 
-    /// The batch at which round trips and what is sent in vain cost the same.
+    /// The batch at which round trips and packets sent in vain cost the same.
     fn batch(&self, now: Adapted, lost: f64, pace: Pace) -> u32 {
         let in_packets = |time: Duration| time.as_secs_f64() / pace.packet.as_secs_f64().max(1e-9);
         let trip = in_packets(pace.round_trip);
@@ -91,8 +92,9 @@ impl Bounds {
         let best = (2.0 * each / lost.max(1e-9)).sqrt();
         // Powers of two of items, and none over again while the best one is near.
         let now = now.max_batch.max(self.item_size);
-        // Where packets behind a hole are kept, the next READ fills all holes behind its own, so each of the few that a transfer takes should
-        // bring much. Half a window, since that READ goes on over what is kept.
+        // A NIC may keep packets behind a hole, and the next READ then fills all holes behind its own. Such a transfer
+        // takes few READs, so each of them should bring much. Half a window, since that READ goes on over the packets
+        // that are kept.
         let kept = f64::from(self.reorder_window / 2);
         let wanted = best.max(kept) * f64::from(self.mtu);
         if wanted < f64::from(now) / 1.5 {
@@ -117,7 +119,7 @@ mod tests {
         Bounds { own, least_rto: 160 * US, item_size: 1024, mtu: 1024, reorder_window: 0, dead_after }
     }
 
-    /// Where a flow comes to that loses one packet in `one_in`, over a network of that pace.
+    /// The settings that a flow reaches that loses one packet in `one_in`, over a network of this pace.
     fn settled(bounds: Bounds, one_in: u64, pace: Pace) -> Adapted {
         let mut now = bounds.own;
         for _ in 0..20 {
@@ -188,7 +190,7 @@ mod tests {
         let pace = Some(Pace { round_trip: 100 * US, packet: US, is_sure: false });
         let rto = |stuck| bounds.next(bounds.own, more, pace, stuck).rto.as_micros();
         assert_eq!([1, 9, 10, 19, 20].map(rto), [250, 250, 20_000, 20_000, 250]);
-        // Not so long that who does not answer is asked once before it counts as dead.
+        // Short enough that a silent member is asked more than once before it counts as dead.
         let rto = |dead_after| Bounds { dead_after, ..bounds }.next(bounds.own, more, pace, 10).rto;
         assert_eq!([2048, 20].map(|ms| rto(ms * 1000 * US)), [1000 * US, 160 * US]);
     }

@@ -10,11 +10,11 @@ use std::collections::HashSet;
 use zsr_topology::{MemoryKind, RingRole, limits::MAX_MEMBERS, rules};
 
 impl State {
-    /// `new` joins `flow`, whose registers are in pipe `home`, as a consumer, with a ring of each producer if it is a shuffle. Numbers that
-    /// it gets are added to `taken`.
+    /// `new` joins `flow`, whose registers are in pipe `home`, as a consumer. In a shuffle it gets a ring of each
+    /// producer. Its numbers are added to `taken`.
     ///
     /// # Errors
-    /// What is wrong with it, also when numbers were taken.
+    /// The rule that `new` breaks; numbers may have been taken all the same.
     pub fn add_consumer(
         &mut self,
         flow: &mut Flow,
@@ -46,7 +46,7 @@ impl State {
                 let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
                 let producer = &flow.producers[p];
                 let name = format!("{}.{}.{name}", flow.name, producer.name);
-                // As its other lanes.
+                // The same as in its other rings.
                 let memory = producer.rings.first().and_then(|r| r.memory);
                 let lane = ring_of(flow, Made { name, host: &producer.host, memory }, ids);
                 self.check_ring_name(flow, &lane)?;
@@ -95,7 +95,8 @@ impl State {
         Ok(number)
     }
 
-    /// Numbers of a ring of `worker`; `producer` is that of a producer ring. `psn`: its first PSN, if that is given.
+    /// Numbers of a ring of `worker`; `producer` is the number of a producer ring. `psn`: the ring's first PSN, if it
+    /// is given.
     fn ring_ids(
         &mut self,
         (worker, psn): (u16, Option<u32>),

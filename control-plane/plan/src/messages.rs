@@ -1,4 +1,4 @@
-//! Between the controller's types and the messages of `zsr.controller.v1`.
+//! Conversions between the controller's types and the messages of `zsr.controller.v1`.
 
 use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Host, Member, Ring};
 use crate::error::{ControllerError, ErrorKind};
@@ -35,15 +35,16 @@ pub fn new_flow(request: proto::CreateFlowRequest) -> Result<NewFlow, Controller
     })
 }
 
-/// A member asked for.
+/// A requested member.
 pub fn new_member(member: proto::Member) -> NewMember {
     NewMember { name: member.name, host: member.host, rings: member.rings, memory: member.memory }
 }
 
-/// What a ring's message says of its host: the socket for programs, and where its rings are that say nothing else.
+/// The fields about a host in a ring's message: the socket for programs, and the kind of memory of rings that declare
+/// none.
 pub type OfHost<'a> = &'a dyn Fn(&str) -> (String, MemoryKind);
 
-/// A flow, with why it waits, if it does.
+/// The message of a flow, with the reason why it waits, if it does.
 pub fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Flow {
     let state = match (&f.failed, &waits) {
         (Some(_), _) => proto::FlowState::Failed,
@@ -75,7 +76,7 @@ pub fn flow(f: &Flow, waits: Option<String>, of: OfHost<'_>) -> proto::Flow {
     }
 }
 
-/// A flow that is being made, as it was asked for: without rings.
+/// The message of a flow that is being made, as it was asked for: without rings.
 pub fn asked(new: &NewFlow) -> proto::Flow {
     let member = |m: &NewMember| proto::FlowMember {
         name: if m.name.is_empty() { m.host.clone() } else { m.name.clone() },
@@ -96,7 +97,7 @@ pub fn asked(new: &NewFlow) -> proto::Flow {
     }
 }
 
-/// What a flow does with items.
+/// The kind of a flow.
 pub fn kind(kind: FlowKind) -> proto::FlowKind {
     match kind {
         FlowKind::Shuffle => proto::FlowKind::Shuffle,
@@ -155,7 +156,7 @@ pub fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
     }
 }
 
-/// A host with what is known of its agent and its link.
+/// The message of a host, with the known state of its agent and its link.
 pub fn host(h: &Host, connected: bool, rings: u32, trouble: String) -> proto::Host {
     proto::Host {
         name: h.name.clone(),

@@ -1,6 +1,7 @@
-//! In which pipe a flow's registers are, and what goes from pipe to pipe for that. What comes in at another pipe gets there through
-//! the port that leads back into the flow's (p4/pipeline/forward.p4), which carries only so much. On a Tofino 1, what comes in at a pipe
-//! in which no flows can be takes that port of the pipe before it first (p4/arch/tna/folded.p4).
+//! The pipe that has a flow's registers, and the traffic from pipe to pipe that follows. Packets that come in at
+//! another pipe get there through the port that leads back into the flow's pipe (p4/pipeline/forward.p4), whose rate is
+//! limited. On a Tofino 1, packets that come in at a pipe without flows first take that port of the pipe before it
+//! (p4/arch/tna/folded.p4).
 
 use crate::dataplane::model::Flow;
 use crate::error::{ControllerError, ErrorKind};
@@ -10,20 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use zsr_topology::Switch;
 
 const GIGA: u64 = 1_000_000_000;
-/// Gigabits per second of a port whose speed nobody says.
+/// Gigabits per second of a port without a given speed.
 const USUAL_SPEED: u32 = 100;
 
-/// What gets from one pipe to another, bits per second.
+/// Rates at which packets get from one pipe to another, bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loops {
-    /// By the port that leads back into a pipe.
+    /// Rate of a port that leads back into a pipe.
     capacity: u64,
-    /// By a host's port.
+    /// Rate of a host's port.
     port: u64,
 }
 
 impl Loops {
-    /// Those of `switch`; `None` if nothing limits them.
+    /// The rates of `switch`; `None` if nothing limits them.
     pub fn of(switch: &Switch) -> Option<Loops> {
         let tofino = switch.kind.tofino().filter(|_| switch.pipes.cross())?;
         let speed = tofino.ports.as_ref().map_or(USUAL_SPEED, |setup| setup.speed);
@@ -32,8 +33,8 @@ impl Loops {
 }
 
 impl State {
-    /// The pipe for a flow: where least goes across, and of these the one with fewest workers. Items go across where their producer is
-    /// at another pipe; acknowledgements, which are few bytes, where a consumer is.
+    /// The pipe for a flow: where least traffic crosses pipes, and of these the one with fewest workers. Items cross
+    /// where their producer is at another pipe; acknowledgements, which are few bytes, where a consumer is.
     pub fn home_for(&self, new: &NewFlow) -> u32 {
         if !self.pipes.are_several() {
             return 0;
@@ -61,17 +62,17 @@ impl State {
         self.hosts.get(host).map(|h| self.pipes.of_port(h.station.port))
     }
 
-    /// Whether what a host sends to flows of pipe `home` comes in at `pipe` from another one.
+    /// Whether packets from a host to flows of pipe `home` come in at `pipe` from another pipe.
     fn crosses_into(&self, pipe: u32, host: &str, home: u32) -> bool {
         let Some(port) = self.hosts.get(host).map(|h| h.station.port) else { return false };
         let first = self.pipes.of_port(port);
         (pipe == first && self.pipes.is_behind(port)) || (pipe == home && pipe != first)
     }
 
-    /// Whether all that may go from pipe to pipe can get there, `flow` being as it is to be.
+    /// Whether the ports between pipes can carry all traffic, with `flow` in place.
     ///
     /// # Errors
-    /// When it can't.
+    /// When they can't.
     pub fn check_crossing(&self, flow: &Flow) -> Result<(), ControllerError> {
         let Some(loops) = self.loops else { return Ok(()) };
         self.pipes.homes().try_for_each(|pipe| self.check_crossing_into(pipe, flow, loops))
@@ -126,7 +127,7 @@ mod tests {
     use std::path::Path;
     use zsr_topology::Topology;
 
-    /// What becomes of `flows` of hosts at ports of a switch: the pipe of each flow, by its first connection.
+    /// The pipe of each of `flows`, by its first connection; their hosts are at these ports of a switch.
     fn placed(switch: &str, ports: &[u32], flows: &[&str]) -> Result<Vec<u32>, ControllerError> {
         // Cables of a chip are its own.
         let nic = |h: usize| {
@@ -191,7 +192,8 @@ mod tests {
         let (more, near) = (capped("i", "1Gbit"), "name: j, producers: [h2], consumers: [h0]");
         let e = placed(FOLDED, &[4, 8, 260, 12, 264], &[&g, &h, near, &more]).expect_err("101 Gbit/s");
         assert!(e.to_string().contains("flow `i`: up to 101 Gbit/s"), "{e}");
-        // What comes in at pipe 1 crosses to pipe 0, and from there to pipe 2 if the flow is there. Where consumers are does not matter.
+        // Packets from pipe 1 cross to pipe 0, and from there to pipe 2 if the flow is there. The places of consumers
+        // do not matter.
         let behind = |ports| placed(FOLDED, ports, &["name: k, producers: [h0, h1], consumers: [h2, h3]"]);
         assert_eq!(behind(&[4, 136, 140, 144]).expect("100 Gbit/s"), [0]);
         assert_eq!(behind(&[260, 136, 388, 392]).expect("100 Gbit/s, twice"), [2]);

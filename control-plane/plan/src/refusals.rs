@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// Refusals of one ring at one place after which its flow fails.
 const MOST: u32 = 3;
-/// Refusals of one ring, wherever, after which its flow fails: a member of a group comes further all the same, since it gets from others
-/// what it lacks.
+/// Refusals of one ring, at any places, after which its flow fails. A member of a group makes progress all the same,
+/// since it gets the items that it lacks from others.
 const MOST_IN_A_ROW: u32 = 10;
-/// After so long without one, another refusal is the first one again.
+/// After this time without a refusal, another refusal is the first one again.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Requests that NICs have refused, by ring.
@@ -21,23 +21,23 @@ pub struct Refusals(HashMap<String, Refusal>);
 struct Refusal {
     user: User,
     why: String,
-    /// Its connections have not been made anew yet.
+    /// The ring's connections have not been made anew yet.
     open: bool,
-    /// It is one of `times`.
+    /// The refusal is one of `times`.
     counted: bool,
-    /// How far the ring was, bytes, and how often it has been refused there.
+    /// The ring's progress, bytes, and how often a request was refused there.
     place: Option<u32>,
     times: u32,
     in_a_row: u32,
     last: Duration,
 }
 
-/// What is to be done about refusals of a flow whose rings are looked at.
+/// The decision about the refusals of a flow whose rings were looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its connections are made anew, and it goes on: what was refused, for people, and by whom.
+    /// The flow's connections are made anew, and it goes on: the refusals, for people, and the rings.
     Again(Vec<(User, String)>),
-    /// It fails, for this reason.
+    /// The flow fails, for this reason.
     Enough(String),
 }
 
@@ -62,7 +62,8 @@ impl Refusals {
         self.0.values().find(here).map(|r| format!("ring `{}` {}", r.user.ring, r.why))
     }
 
-    /// The flow goes on, unless it is refused too often where its rings are; `at` says how far a ring is, if that is known.
+    /// The flow goes on, unless requests are refused too often at the same place of its rings. `at` is the progress of
+    /// a ring, if it is known.
     pub fn judge(&mut self, flow: &Flow, at: impl Fn(&str) -> Option<u32>) -> Verdict {
         let mut again = Vec::new();
         let here = |r: &&mut Refusal| r.open && r.user.flow == flow.name;
@@ -101,7 +102,7 @@ impl Refusals {
         self.0.retain(|_, refusal| is_there(&refusal.user));
     }
 
-    /// Whether there is nothing to know.
+    /// Whether there are no refusals.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -139,7 +140,7 @@ mod tests {
         let mut refused = |ring: &str, at: u32| refused_at(begun, ring, at);
         let again = |ring: &str| Verdict::Again(vec![(user(ring), format!("ring `{ring}` refused"))]);
         assert_eq!([refused("a", 64), refused("a", 64)], [again("a"), again("a")]);
-        // It has moved on meanwhile, another one not.
+        // Ring `a` has moved on meanwhile, `b` has not.
         assert_eq!([refused("a", 128), refused("b", 0)], [again("a"), again("b")]);
         assert_eq!(refused("a", 128), again("a"));
         let enough = "ring `a` refused, 3 times at byte 128 of its stream".to_owned();

@@ -1,4 +1,4 @@
-//! A flow and a member as they are asked for, and the checks of them that need no state.
+//! Requests for a flow and a member, and the checks of them that need no state.
 
 use crate::dataplane::model::FlowKind;
 use crate::error::ControllerError;
@@ -10,21 +10,21 @@ use zsr_topology::{MemoryKind, rules};
 
 const MAX_NAME: usize = 63;
 
-/// A member asked for.
+/// A requested member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewMember {
-    /// Empty: the host's.
+    /// Name of the member; empty: the host's.
     pub name: String,
     /// The member's host.
     pub host: String,
-    /// Declared rings; empty: the flow makes them.
+    /// Declared rings of the member; empty: the flow makes its rings.
     pub rings: Vec<String>,
-    /// Where rings are to be that the flow makes, as a topology says it; empty: where the host says.
+    /// The memory for rings that the flow makes, as a topology writes it; empty: the memory that the host declares.
     pub memory: String,
 }
 
 impl NewMember {
-    /// Where the rings are to be that the flow makes for it.
+    /// The memory for the rings that the flow makes for the member.
     pub fn memory(&self, flow: &str) -> Result<Option<MemoryKind>, ControllerError> {
         let (host, memory) = (&self.host, &self.memory);
         if memory.is_empty() {
@@ -42,26 +42,26 @@ impl NewMember {
     }
 }
 
-/// A flow asked for.
+/// A requested flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFlow {
     /// The flow's name.
     pub name: String,
-    /// What it does with items.
+    /// The flow's kind.
     pub kind: FlowKind,
-    /// Those that push.
+    /// Members that push.
     pub producers: Vec<NewMember>,
-    /// Those that pop.
+    /// Members that pop.
     pub consumers: Vec<NewMember>,
     /// Bytes, or 0.
     pub item_size: u32,
     /// Bytes, or 0.
     pub ring_size: u32,
-    /// What is not to be as usual.
+    /// Settings that differ from the defaults.
     pub settings: proto::Settings,
     /// How producers route; empty for hash.
     pub routing: String,
-    /// What its records are; empty for anything.
+    /// The schema of its records; empty for records of any kind.
     pub schema: String,
 }
 
@@ -91,7 +91,7 @@ pub fn check_records(new: &NewFlow) -> Result<Option<Schema>, ControllerError> {
     Ok(schema)
 }
 
-/// Letters, digits, `_`, `-` and `more`, a letter first.
+/// Whether a name consists of letters, digits, `_`, `-` and `more`, with a letter first.
 pub fn check_name(what: &str, name: &str, more: &str) -> Result<(), ControllerError> {
     let sound = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.len() <= MAX_NAME

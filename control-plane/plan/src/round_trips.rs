@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a worker has done, or how much more since then.
+/// Counters of a worker, or their increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Transfers that all consumers have acknowledged.
@@ -25,29 +25,30 @@ impl Counts {
     }
 }
 
-/// What the network seems to be like, from how a worker's counters rise over some milliseconds.
+/// Readings of a worker's counters over some milliseconds, from which the pace of the network follows.
 #[derive(Clone, Debug, Default)]
 pub struct Clocking(Vec<(Duration, Counts)>);
 
 /// Times of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// From a request to a host to its answer. A READ's items are at the consumers, and these have answered, after two.
+    /// Time from a request to a host to its answer. After two round trips, a READ's items are at the consumers, and
+    /// these have answered.
     pub round_trip: Duration,
-    /// Between two packets of one transfer.
+    /// Time between two packets of one transfer.
     pub packet: Duration,
-    /// No timeout was waited for meanwhile.
+    /// Whether no timeout passed meanwhile.
     pub is_sure: bool,
 }
 
-/// So many readings show what there is to see of a network that is known, if its round trips are not longer. Pairs of more would take
-/// long to go through.
+/// The number of readings that suffice for a network of known pace, if its round trips are not longer. Pairs of more
+/// readings would take long to go through.
 pub const READS: usize = 200;
-/// Round trips of a network that is known, at least, in which its counters are read.
+/// The number of round trips, at least, over which the counters of a network of known pace are read.
 pub const WATCHED: u32 = 16;
-/// Round trips that have to lie between two readings, so that they say something of one.
+/// The number of round trips that have to lie between two readings, so that these show the time of one.
 const ROUND_TRIPS: u64 = 4;
-/// By how much round trips may seem longer than they were when the flow was last looked at.
+/// The factor by which round trips may seem longer than at the last look at the flow.
 const SLOWER: f64 = 1.25;
 /// Timeouts are no shorter than this while nothing is known of the network.
 pub const UNKNOWN: Duration = Duration::from_micros(250);
@@ -60,14 +61,14 @@ impl Clocking {
         self.0.push((at, counts));
     }
 
-    /// What was seen with timeouts of `rto`, which suit the network if that is known: the shortest times, since the others have waited
-    /// for one.
+    /// The pace that was seen with timeouts of `rto`, which suit the network if its pace is known. Only the shortest
+    /// times count, since longer times include a timeout.
     pub fn pace(&self, rto: Duration, is_known: bool) -> Option<Pace> {
         let (mut round_trip, mut packet, mut is_clean) = (None, None, false);
         let trips = round_trips(&self.0);
         let readings: Vec<_> =
             self.0.iter().zip(trips).map(|(&(at, counts), trips)| (at, counts, trips)).collect();
-        // Round trips may be shorter than a reading takes, or take hundreds.
+        // Round trips may be shorter than a reading, or as long as hundreds.
         let close = &readings[..readings.len().min(READS)];
         let spread: Vec<_> = match readings.len().div_ceil(READS) {
             0 | 1 => Vec::new(),
@@ -95,9 +96,10 @@ impl Clocking {
         Some(Pace { round_trip: round_trip?, packet: packet?, is_sure: is_clean || answer.is_some() })
     }
 
-    /// The shortest time in which a READ that was sent again led to an answer of the consumers, or `None` if that was not seen. Where
-    /// much is lost, a timeout lies between any two transfers, and this is what can be seen of the network. Longer times than those
-    /// that are `believed` have waited for a timeout, and shorter ones may be about an earlier READ, whose timeout was too short.
+    /// The shortest time in which a READ that was sent again led to an answer of the consumers; `None` if no such time
+    /// was seen. Where much is lost, a timeout lies between any two transfers, and only this time shows the pace. Times
+    /// longer than the `believed` ones include a timeout. Shorter times may be about an earlier READ, whose timeout was
+    /// too short.
     fn answer(&self, believed: Range<Duration>) -> Option<Duration> {
         let (mut shortest, mut sent_again, mut last) = (None, None, Duration::ZERO);
         for readings in self.0.windows(2) {
@@ -114,7 +116,7 @@ impl Clocking {
                 }
                 sent_again = None;
             }
-            // What is sent again at once had a NAK, and others may follow it, which are about the same items.
+            // A request that is sent again at once had a NAK, and others may follow it, which are about the same items.
             let has_waited = then.saturating_sub(last) >= believed.end;
             if has_waited && more == (Counts { transfers: 0, retries: 1, sent: 0 }) {
                 sent_again = Some(then);
@@ -127,9 +129,9 @@ impl Clocking {
     }
 }
 
-/// How many round trips there were up to each reading, at least: three of a transfer, and one of each part that was sent again. Where
-/// nothing was sent since the last one, what is sent again answers what was under way then: NAKs of several holes come one shortly
-/// after the other.
+/// The number of round trips up to each reading, at least: three for a transfer, and one for each part that was sent
+/// again. If no packet was sent since the last reading, packets sent again answer the same part: NAKs of several holes
+/// come shortly one after the other.
 fn round_trips(readings: &[(Duration, Counts)]) -> Vec<u64> {
     let (mut trips, mut is_sent) = (0, true);
     let mut out = vec![0; readings.len().min(1)];
@@ -151,9 +153,10 @@ fn shorter(a: Option<Duration>, b: Duration) -> Option<Duration> {
 }
 
 impl Pace {
-    /// What is known of a network whose timeouts were `rto` after another look found `found`. Where much is lost, all that a look sees may
-    /// have waited for timeouts. So what could be a timeout is not believed at first; and a round trip that is known becomes longer only slowly,
-    /// and only if timeouts are hardly longer than what was found: then each answer may have come behind its timeout.
+    /// The pace that is known after another look has found `found`, with timeouts of `rto`. Where much is lost, all
+    /// times that a look sees may include timeouts. So times that could be a timeout are not believed at first. A known
+    /// round trip becomes longer only slowly, and only if timeouts are hardly longer than the time that was found: then
+    /// each answer may have come behind its timeout.
     pub fn and(known: Option<Pace>, found: Option<Pace>, rto: Duration) -> Option<Pace> {
         let Some(found) = found else { return known };
         let Some(known) = known else {
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(Clocking::default().pace(US, false), None);
     }
 
-    /// Readings 20 us apart of what happens at these times, each a change of transfers, retries and packets sent.
+    /// Readings 20 us apart of these events, each a time and a change of transfers, retries and packets sent.
     fn readings(events: &[(u32, [u64; 3])]) -> Clocking {
         let mut clocking = Clocking::default();
         let end = events.last().map_or(0, |(at, _)| *at) + 20;
@@ -215,7 +218,8 @@ mod tests {
     #[test]
     fn what_is_sent_again_and_answered_tells_the_round_trip() {
         let rto = 300 * US;
-        // Two hosts, 50 us to each and back: a READ, items, and a NAK that has more read. The items of that are lost, as are questions.
+        // Two hosts, 50 us to each and back: a READ, items, and a NAK that has more read. The items of the second READ
+        // are lost, and so are questions.
         let timeouts = [(10, READ), (310, ASKED), (610, READ), (910, ASKED)];
         assert_eq!(readings(&timeouts).pace(rto, false), None, "nothing but timeouts");
         let answered = [(1210, READ), (1260, ITEMS), (1310, READ), (1610, ASKED)];
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_an_earlier_read_tells_nothing() {
-        // Timeouts are shorter than what they wait for.
+        // Timeouts are shorter than the answers that they wait for.
         let early =
             [(10, READ), (90, READ), (110, ITEMS), (170, READ), (190, ITEMS), (210, READ), (290, ASKED)];
         assert_eq!(readings(&early).answer(Duration::ZERO..US * 80), None);

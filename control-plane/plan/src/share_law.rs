@@ -1,38 +1,42 @@
-//! How much of a switch each flow gets: the law by which weights become rates. Pure; [`super::shares`] measures and writes.
+//! How much of a switch each flow gets: the law by which weights become rates. Pure; the controller's `tuning::shares`
+//! measures and writes.
 //!
-//! Flows that want more than they get share what there is in proportion to their weights, whatever it is that they compete
-//! for: a link, a NIC, the processor of a software switch. All of them are held to `unit * weight`. Who is squeezed shows in the
-//! heaviest: as long as these get as much for their weight as the others, the unit grows; when they get less, it shrinks.
+//! Flows that want more than they get share the capacity in proportion to their weights, whatever they compete for: a
+//! link, a NIC, the processor of a software switch. All of them are limited to `unit * weight`. The heaviest flows show
+//! which flows are squeezed. As long as these get as much for their weight as the others, the unit grows; when they get
+//! less, it shrinks.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What a flow may fall short of its limit and still count as reaching it.
+/// The part of its limit at which a flow counts as reaching it.
 const REACHED: f64 = 0.9;
-/// What the heaviest get for each weight, against what the others get, once limits are as high as they may be: a little less,
-/// for if they got as much nobody could tell that there is no more. More than that much more, and the others are the squeezed ones.
+/// The rate of the heaviest flows for each weight, against that of the others, at the best limits. It is a little less
+/// than equal: if it were equal, nobody could tell that the capacity is used up. Above the second value, the others are
+/// the squeezed ones.
 const EVEN: f64 = 0.97;
 const TURNED: f64 = 1.15;
-/// How fast limits follow what differs from that.
+/// How fast limits follow the difference from that.
 const GAIN_OF_LAW: f64 = 0.6;
-/// A new measurement counts that much beside those before it, unless it is that far from them.
+/// The weight of a new measurement beside those before it, unless it differs from them by the second value.
 const FRESH: f64 = 0.5;
 const ANOTHER: f64 = 0.15;
-/// Limits are that much above the exact parts, so that capacity that comes free is noticed.
+/// Limits are above the exact parts by this factor, so that capacity that comes free is noticed.
 const MARGIN: f64 = 1.005;
 /// How fast the unit grows at first and at most, per step; it gains by half in between.
 const GROWTH: (f64, f64) = (0.01, 0.1);
-/// How far limits go beyond what is reached, at most.
+/// The factor by which limits exceed the rates that are reached, at most.
 const BEYOND: f64 = 1.5;
-/// Holding others back for a flow is in vain when all together move less than this part of what they did lately, and the flow
-/// does not move that much more, for that many steps: something else limits it.
+/// Limiting others for a flow may be in vain: all together move less than this part of their recent rate, and the flow
+/// does not gain by this factor. After this number of steps, another cause limits the flow.
 const WASTE: f64 = 0.8;
 const GAIN: f64 = 1.1;
 const IN_VAIN: u32 = 3;
-/// For how many steps it then takes no part.
+/// The number of steps for which such a flow takes no part.
 const APART: u32 = 20;
-/// How many steps are lately.
+/// The number of recent steps.
 const LATELY: usize = 8;
-/// Nobody is held to less than that part of what its weight would have given it lately: a law that errs must not starve.
+/// No flow is limited to less than this part of the rate that its weight would have given it recently: a law that errs
+/// must not starve.
 const FLOOR: f64 = 0.5;
 
 /// A flow since the step before.
@@ -42,11 +46,11 @@ pub struct Demand {
     pub flow: String,
     /// The flow's weight.
     pub weight: u32,
-    /// What it moved, bytes per second.
+    /// The flow's rate, bytes per second.
     pub rate: f64,
-    /// Whether it would move more: its producers have items, and its consumers room.
+    /// Whether the flow would move more: its producers have items, and its consumers room.
     pub hungry: bool,
-    /// A rate cap of its own, bytes per second.
+    /// The flow's own rate cap, bytes per second.
     pub cap: Option<f64>,
 }
 
@@ -60,32 +64,32 @@ struct Competitor {
 }
 
 impl Competitor {
-    /// What it reaches of its limit.
+    /// The part of its limit that the flow reaches.
     fn reached(&self, unit: f64) -> f64 {
         (self.rate / (unit * f64::from(self.weight))).min(1.0)
     }
 }
 
-/// Limits, and what is remembered from step to step.
+/// Limits, and the state that is kept from step to step.
 #[derive(Clone, Debug, Default)]
 pub struct Sharing {
     /// Bytes per second and weight; 0 while nobody competes.
     unit: f64,
     growth: f64,
-    /// What there is, as far as is known: what all moved together when one did not reach its limit.
+    /// The known capacity: the rate of all flows together when one did not reach its limit.
     capacity: f64,
-    /// What those who compete moved together, lately.
+    /// The recent rates of all competing flows together.
     totals: VecDeque<f64>,
-    /// For how many steps holding others back was in vain.
+    /// The number of steps for which limiting others was in vain.
     in_vain: u32,
-    /// Those that compete.
+    /// Flows that compete.
     competing: BTreeMap<String, Competitor>,
-    /// Those that something else limits, with the steps until they are tried again.
+    /// Flows that another cause limits, with the steps until they are tried again.
     apart: HashMap<String, u32>,
 }
 
 impl Sharing {
-    /// What each flow may move, in bytes per second, until the next step; flows that are left out are not limited.
+    /// The limit of each flow, in bytes per second, until the next step; flows that are left out are not limited.
     pub fn step(&mut self, demands: &[Demand]) -> BTreeMap<String, f64> {
         self.apart.retain(|_, steps| {
             *steps -= 1;
@@ -93,7 +97,7 @@ impl Sharing {
         });
         if let Some(slow) = self.compete(demands) {
             self.apart.insert(slow, APART);
-            // What the others could have is what there was before they were held back.
+            // The others could have the capacity from before they were limited.
             self.capacity = self.most();
             self.competing.clear();
             self.compete(demands);
@@ -101,7 +105,7 @@ impl Sharing {
         self.competing.iter().map(|(flow, c)| (flow.clone(), self.unit * f64::from(c.weight))).collect()
     }
 
-    /// One step; names a flow that does not take what it is left.
+    /// A single step; returns a flow that does not take the rate that is left for it.
     fn compete(&mut self, demands: &[Demand]) -> Option<String> {
         let unit = self.unit;
         let takes_part = |d: &&Demand| {
@@ -118,7 +122,8 @@ impl Sharing {
             return None;
         }
         if !same {
-            // Who leaves leaves its part to the others, who comes gets one: what there is has not changed.
+            // A flow that leaves gives its part to the others, a flow that comes gets one: the capacity has not
+            // changed.
             self.capacity = self.capacity.max(total);
             self.unit = self.capacity / weights * MARGIN;
             self.begin(&here, total);
@@ -143,7 +148,7 @@ impl Sharing {
         self.totals.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Among those who competed before.
+    /// Adapts the unit to the rates of flows that competed before. Returns a flow that does not take its rate.
     fn adapt(&mut self, here: &[&Demand], total: f64, weights: f64) -> Option<String> {
         let unit = self.unit;
         let heaviest = here.iter().map(|d| d.weight).max().unwrap_or(1);
@@ -173,8 +178,8 @@ impl Sharing {
         self.growth = GROWTH.0;
         self.capacity = total;
         if best < REACHED {
-            // Limits are not what holds them: there is less than there was. For how long, is not known: a machine that had
-            // something else to do for a moment is not taken at its word.
+            // Limits do not hold the flows: there is less capacity than before. Nobody knows for how long, so a machine
+            // that was busy with other work for a moment is not taken at its word.
             self.unit = unit.min(self.most() / weights / REACHED);
             for d in here {
                 if let Some(c) = self.competing.get_mut(&d.flow) {
@@ -202,7 +207,7 @@ impl Sharing {
 mod tests {
     use super::*;
 
-    /// Flows in a system that has `capacity` for all, shared evenly as far as limits go, and what else limits each.
+    /// Flows in a system with `capacity` for all, shared evenly as far as limits allow, and other limits of each flow.
     struct Plant {
         capacity: f64,
         flows: Vec<(u32, f64)>,
@@ -218,7 +223,7 @@ mod tests {
             plant
         }
 
-        /// Everyone gets the same, but no more than its limits.
+        /// All flows get the same rate, but no more than their limits.
         fn share(&mut self, limits: &BTreeMap<String, f64>) {
             let most =
                 |n: usize| self.flows[n].1.min(limits.get(&n.to_string()).copied().unwrap_or(f64::MAX));
@@ -319,7 +324,7 @@ mod tests {
             let (mut moved, mut there) = ([0.0; 3], 0.0);
             let mut random = seed;
             for step in 0..200 {
-                // xorshift; what there is jumps by up to a fifth, and what a flow gets by up to a tenth.
+                // xorshift; the capacity jumps by up to a fifth, and the rate of a flow by up to a tenth.
                 let mut dice = || {
                     random ^= random << 13;
                     random ^= random >> 7;

@@ -25,16 +25,17 @@ use zsr_topology::{Pace, Pipes, RingRole, Settings, rules};
 const DEFAULT_ITEM: u32 = 32 << 10;
 const DEFAULT_RING: u32 = 1 << 20;
 
-/// Where programs of a host attach.
+/// The place where programs of a host attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramsPlace {
-    /// The agent's socket for them.
+    /// The agent's socket for programs.
     pub socket: String,
-    /// The machine that they have to run on, for that.
+    /// The machine that programs have to run on to use the socket.
     pub machine: Machine,
 }
 
-/// Who has a ring, or a number of the switch. Names may be used again, also for another ring: that has another address.
+/// The owner of a ring, or of a number of the switch. Names may be used again, also for another ring: that ring has
+/// another address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The flow.
@@ -43,7 +44,7 @@ pub struct User {
     pub member: String,
     /// The ring.
     pub ring: String,
-    /// What its agent said of it.
+    /// The agent's words about the ring.
     pub address: Option<RingAddress>,
 }
 
@@ -71,13 +72,13 @@ pub struct State {
     pub hosts: Arc<Hosts>,
     /// The switch's name.
     pub switch: String,
-    /// Times that suit the switch: what flows have that ask for nothing else.
+    /// Times that suit the switch: the settings of flows that ask for nothing else.
     pub pace: Pace,
-    /// Where programs of a host attach, as its agent says, by host.
+    /// The place where programs of a host attach, as its agent reports it, by host.
     pub places: HashMap<String, ProgramsPlace>,
-    /// First PSN of all connections, where the topology says one.
+    /// First PSN of all connections, if the topology gives one.
     pub first_psn: Option<u32>,
-    /// Where other first PSNs and secrets come from.
+    /// The source of other first PSNs and secrets.
     pub chance: Chance,
     /// Rings that the topology declares, by name.
     pub declared: BTreeMap<String, DeclaredRing>,
@@ -85,29 +86,29 @@ pub struct State {
     pub flows: BTreeMap<String, Flow>,
     /// Workers that the switch runs, by the multicast group that makes them tick.
     pub ticking: BTreeMap<u32, BTreeSet<u16>>,
-    /// Those among them that tick more rarely, since their flow moves nothing, with their group.
+    /// Workers in `ticking` that tick more rarely, since their flow moves nothing, with their group.
     pub idle: Ticks,
     /// Numbers.
     pub numbers: Allocator,
     /// The switch's pipes.
     pub pipes: Pipes,
-    /// Bits per second that get from one pipe to another.
+    /// Bits per second that can get from one pipe to another.
     pub loops: Option<Loops>,
-    /// Rings whose program died and has no successor yet, with what happened.
+    /// Rings whose program died and has no successor yet, with the reason.
     pub troubles: HashMap<String, String>,
     /// Rings that did not answer for `dead_after`, until they are heard again.
     pub silent: HashMap<String, String>,
     /// Requests that NICs have refused.
     pub refusals: Refusals,
-    /// What the switch holds flows to because of their weights.
+    /// Limits that follow from the weights of flows.
     pub limits: Arc<Limits>,
-    /// What flows that lose packets are set to.
+    /// Adapted settings of flows that lose packets.
     pub adapted: Arc<AdaptedFlows>,
-    /// No timeout of a flow is shorter, as there are so many busy workers.
+    /// The shortest timeout of a flow, as there are so many busy workers.
     pub min_timeout: Duration,
     /// Members that are to be taken out of their flows.
     pub leaving: HashSet<(String, String)>,
-    /// How many flows, of those that have not failed, have a weight.
+    /// The number of flows, of those that have not failed, with a weight.
     weights: BTreeMap<u32, u32>,
     rings: HashMap<String, User>,
     by_worker: HashMap<u16, String>,
@@ -124,7 +125,7 @@ fn exists(message: String) -> ControllerError {
 }
 
 impl State {
-    /// Without flows.
+    /// A state without flows.
     pub fn new(hosts: Vec<Host>, declared: Vec<DeclaredRing>, pace: Pace) -> Self {
         State {
             pace,
@@ -143,12 +144,12 @@ impl State {
         self.flows.get(name).ok_or_else(missing)
     }
 
-    /// Who has ring `name`.
+    /// The owner of ring `name`.
     pub fn user_of_ring(&self, name: &str) -> Option<&User> {
         self.rings.get(name)
     }
 
-    /// Whether that very ring is its user's.
+    /// Whether `user` still has its ring, and the ring its address.
     pub fn has(&self, user: &User) -> bool {
         self.rings.get(&user.ring) == Some(user)
     }
@@ -168,11 +169,11 @@ impl State {
         self.by_producer.get(&producer)
     }
 
-    /// The flow that `new` asks for, with numbers of its own. Unless it is [set](Self::set), its numbers have to be
-    /// given back.
+    /// Plans the flow that `new` asks for, with numbers of its own. Unless the flow is [set](Self::set), its numbers
+    /// have to be given back.
     ///
     /// # Errors
-    /// What is wrong with it; then no number was taken.
+    /// The rule that `new` breaks; then no number was taken.
     pub fn plan_flow(&mut self, new: &NewFlow) -> Result<Flow, ControllerError> {
         check_name("flow", &new.name, "")?;
         let name = &new.name;
@@ -251,10 +252,10 @@ impl State {
         self.check_crossing(flow)
     }
 
-    /// Flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow).
+    /// Plans flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow).
     ///
     /// # Errors
-    /// What is wrong with it; then no number was taken.
+    /// The rule that `new` breaks; then no number was taken.
     pub fn plan_member(
         &mut self,
         name: &str,
@@ -277,10 +278,10 @@ impl State {
         Ok(flow)
     }
 
-    /// Flow `name` without these members.
+    /// Plans flow `name` without these members.
     ///
     /// # Errors
-    /// When there is none of that name, or nobody would be left on its side.
+    /// When there is no member of that name, or no member would be left on its side.
     pub fn plan_removal(&self, name: &str, members: &[String]) -> Result<Flow, ControllerError> {
         let mut flow = self.flow(name)?.clone();
         if let Some(stranger) = members.iter().find(|m| flow.members().all(|n| n.name != **m)) {
@@ -313,10 +314,10 @@ impl State {
         Ok(flow)
     }
 
-    /// Flow `name` with other settings.
+    /// Plans flow `name` with other settings.
     ///
     /// # Errors
-    /// What is out of range.
+    /// The setting that is out of range.
     pub fn plan_settings(&self, name: &str, changes: &proto::Settings) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         if changes.doorbell.is_some_and(|bell| bell != flow.settings.doorbell) {
@@ -371,7 +372,7 @@ impl State {
         Ok(name.clone())
     }
 
-    /// The declared rings that a member brings, if any: right in number, role, size, owner, and free.
+    /// The declared rings that a member brings, if any: of the right number, role, size and owner, and free.
     pub fn declared_rings(
         &self,
         flow: &Flow,
@@ -421,7 +422,7 @@ impl State {
     /// Checks that the name of `ring` is free for `flow`.
     ///
     /// # Errors
-    /// Somebody else has it: who.
+    /// The owner of the name, if there is one.
     pub fn check_ring_name(&self, flow: &Flow, ring: &Ring) -> Result<(), ControllerError> {
         let user = self.rings.get(&ring.name).map(|u| u.flow.as_str());
         match user.or_else(|| flow.rings().any(|r| r.name == ring.name).then_some(&flow.name)) {
@@ -441,13 +442,13 @@ impl State {
         done
     }
 
-    /// Numbers of `flow` that the flow of that name does not have.
+    /// Numbers of `flow` that the present flow of that name does not have.
     pub fn left_over(&self, flow: &Flow) -> Vec<Number> {
         let kept = self.flows.get(&flow.name).map(Flow::numbers).unwrap_or_default();
         flow.numbers().difference(&kept).copied().collect()
     }
 
-    /// Flow `name` is this now; `None`: it is gone.
+    /// Flow `name` has this value now; `None`: it is gone.
     pub fn set(&mut self, name: &str, flow: Option<Flow>) {
         if let Some(old) = self.flows.remove(name) {
             if old.failed.is_none()
@@ -470,7 +471,7 @@ impl State {
             }
             old.workers().iter().for_each(|w| drop(self.by_worker.remove(w)));
         }
-        // Of one that has failed the switch still holds what they say.
+        // The switch still holds the entries of a flow that has failed.
         if flow.is_none() && self.limits.contains_key(name) {
             Arc::make_mut(&mut self.limits).remove(name);
         }
@@ -495,7 +496,7 @@ impl State {
         self.forget_refusals();
     }
 
-    /// Of rings that are not there any more.
+    /// Forgets troubles of rings that are not there any more.
     fn forget_refusals(&mut self) {
         if !self.refusals.is_empty() {
             let rings = &self.rings;
@@ -503,7 +504,7 @@ impl State {
         }
     }
 
-    /// Another switch is there, which knows nothing: what the flows were is known of their rings alone.
+    /// Another switch is there, without any state: the position of flows is only known from their rings.
     pub fn forget_switch(&mut self) {
         self.numbers.forget();
         self.ticking.clear();

@@ -1,25 +1,25 @@
-//! What the entries of flows depend on beside the flows.
+//! Values beside the flows that the entries of flows depend on.
 
 use crate::dataplane::flow::{AdaptedFlows, Context, Hosts, Limits};
 use crate::state::State;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the entries of flows depend on beside the flows, as it was when a change began.
+/// Values beside the flows that the entries of flows depend on, as they were when a change began.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Hosts, by name.
     pub hosts: Arc<Hosts>,
-    /// What weights hold flows to, by flow.
+    /// Limits by weight, by flow.
     pub limits: Arc<Limits>,
-    /// What losses set flows to, by flow.
+    /// Settings adapted to losses, by flow.
     pub adapted: Arc<AdaptedFlows>,
-    /// No timeout of a flow is shorter.
+    /// The shortest timeout of a flow.
     pub min_timeout: Duration,
 }
 
 impl Surroundings {
-    /// As the state has them.
+    /// The surroundings in the present state.
     pub fn of(state: &State) -> Self {
         Surroundings {
             hosts: state.hosts.clone(),
@@ -29,7 +29,7 @@ impl Surroundings {
         }
     }
 
-    /// As the planner of entries takes them; `hold` says whether producers are held.
+    /// The context for the planner of entries; `hold` says whether producers are held.
     pub fn context(&self, hold: bool) -> Context<'_> {
         Context {
             hosts: &self.hosts,

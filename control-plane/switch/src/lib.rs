@@ -1,5 +1,5 @@
-//! A switch, whatever it is and speaks. The controller says everything in P4Runtime's entities; what a Tofino has otherwise
-//! (the port that leads back, BF Runtime) is turned round here.
+//! A switch of any kind and protocol. The controller uses P4Runtime's entities; differences of a Tofino (the port that
+//! leads back, BF Runtime) are converted here.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub struct SwitchClient {
     session: Session,
     /// A chip's port that leads back into its first pipe.
     again: Option<u32>,
-    /// Where it says what it waits for.
+    /// The list in which it notes requests that it waits for.
     doings: Doings,
 }
 
@@ -77,7 +77,7 @@ impl SwitchClient {
         Ok(SwitchClient { session: Session::P4Runtime(session), again: None, doings: Doings::default() })
     }
 
-    /// Connects to `switch` of a topology, whose server is at `address`, by what it speaks.
+    /// Connects to `switch` of a topology, whose server is at `address`, by the switch's protocol.
     pub async fn open(switch: &Switch, address: &Address, election_id: u128) -> Result<Self, ClientError> {
         let Some(tofino) = switch.kind.tofino() else {
             return Self::connect(&switch.name, address, switch.device_id, election_id).await;
@@ -100,7 +100,8 @@ impl SwitchClient {
         Ok(SwitchClient { session, again, doings: Doings::default() })
     }
 
-    /// Names of its program: of `artifacts`, or of what was compiled for the chip, which has to be the same program.
+    /// Names of the switch's program: of `artifacts`, or of the program that was compiled for the chip, which has to be
+    /// the same program.
     pub fn schema(&self, artifacts: &Artifacts) -> Result<Schema, ClientError> {
         match &self.session {
             Session::P4Runtime(_) => Ok(Schema::new(&artifacts.p4info)),
@@ -129,7 +130,8 @@ impl SwitchClient {
         SwitchReader { reader, again: self.again }
     }
 
-    /// Gives the switch its program; it starts with empty tables. It says `cookie` when it is asked which program it has.
+    /// Gives the switch its program; it starts with empty tables. The switch returns `cookie` when it is asked for its
+    /// program.
     pub async fn load(&mut self, artifacts: &Artifacts, cookie: Option<u64>) -> Result<(), ClientError> {
         match &mut self.session {
             Session::P4Runtime(session) => {
@@ -143,7 +145,7 @@ impl SwitchClient {
         }
     }
 
-    /// What a switch needs beside entries.
+    /// Sets up the parts of a switch that are no entries.
     pub async fn set_up(&mut self, topology: &Topology) -> Result<(), ClientError> {
         match &mut self.session {
             Session::P4Runtime(_) => {}
@@ -153,7 +155,7 @@ impl SwitchClient {
         Ok(())
     }
 
-    /// A number for its program.
+    /// A fingerprint of the switch's program.
     pub fn fingerprint(&self, artifacts: &Artifacts) -> u32 {
         let of = |info: &P4Info, device: &[u8]| {
             let parts = [xxh3_64(&info.encode_to_vec()), xxh3_64(device)].map(u64::to_le_bytes);
@@ -176,8 +178,8 @@ impl SwitchClient {
         }
     }
 
-    /// Whether the switch still has the pipeline that it was given, with all that the program remembers: by the cookie that it kept
-    /// of it, or if it keeps none by the program.
+    /// Whether the switch still has the pipeline that it was given, with the program's registers. Compares the cookie
+    /// that it kept, or the program if it keeps none.
     pub async fn has_kept(&self, artifacts: &Artifacts, cookie: Option<u64>) -> Result<bool, ClientError> {
         let (session, (info, device)) = match &self.session {
             Session::P4Runtime(session) => (session, (&artifacts.p4info, &artifacts.json)),
@@ -192,12 +194,12 @@ impl SwitchClient {
         }
     }
 
-    /// Whether what does not depend on flows can be read back as it was written.
+    /// Whether entries that do not depend on flows can be read back as they were written.
     pub fn tells_all(&self) -> bool {
         !matches!(self.session, Session::Bfrt(_))
     }
 
-    /// Says in `doings` from now on what it waits for.
+    /// From now on, notes in `doings` which requests it waits for.
     pub fn note_in(&mut self, doings: &Doings) {
         self.doings = doings.clone();
     }
@@ -232,17 +234,17 @@ impl SwitchClient {
     pub async fn enable_digest(&mut self, digest_id: u32) -> Result<(), ClientError> {
         match &mut self.session {
             Session::P4Runtime(session) | Session::Chip(session, _) => session.enable_digest(digest_id).await,
-            // Whoever has subscribed gets all.
+            // A client that has subscribed gets all digests.
             Session::Bfrt(_) => Ok(()),
         }
     }
 
-    /// Has the switch take `packet` as one of the controller's.
+    /// Has the switch take `packet` as a packet of the controller.
     pub async fn packet_out(&mut self, packet: Vec<u8>) -> Result<(), ClientError> {
         self.packets_out(vec![packet]).await
     }
 
-    /// Has the switch take `packets` as the controller's, in order.
+    /// Has the switch take `packets` as packets of the controller, in order.
     pub async fn packets_out(&mut self, packets: Vec<Vec<u8>>) -> Result<(), ClientError> {
         let _doing = self.doings.begin("sends packets to the switch");
         match &mut self.session {
@@ -256,7 +258,7 @@ impl SwitchClient {
         }
     }
 
-    /// Ends the session, if nobody holds its digests: what is asked from now on is refused.
+    /// Ends the session, if nobody holds its digests: later requests are refused.
     pub fn hang_up(&mut self) {
         match &mut self.session {
             Session::P4Runtime(session) | Session::Chip(session, _) => session.hang_up(),
@@ -276,7 +278,8 @@ impl SwitchClient {
 }
 
 impl SwitchReader {
-    /// Ends what waits for an answer over this connection, now and from now on: the switch hangs. Calls of BF Runtime go on to wait.
+    /// Ends requests that wait for an answer over this connection, now and later: the switch hangs. Calls of BF Runtime
+    /// go on waiting.
     pub fn give_up(&self) {
         if let Reader::P4Runtime(reader) = &self.reader {
             reader.give_up();
@@ -366,7 +369,7 @@ impl Digests {
     }
 }
 
-/// Replicas that leave at a port that leads back into a pipe leave there by another number: `ports` gives both.
+/// Replaces the ports of replicas that leave at a port which leads back into a pipe: `ports` gives both numbers.
 fn renumber(group: &mut rt::MulticastGroupEntry, ports: impl Fn(u32) -> (u32, u32)) {
     let in_bytes = |(from, to): (u32, u32)| (canonical(from.into()), canonical(to.into()));
     let ports: Vec<_> = (0..pipes::MAX_PIPES).map(|pipe| in_bytes(ports(pipe))).collect();

@@ -7,9 +7,9 @@ use tokio::time::{error::Elapsed, timeout};
 /// Parts of a wait. A pause is counted as one of them at most.
 const PARTS: u32 = 8;
 
-/// As [`tokio::time::timeout`], for an answer whose absence has consequences. A machine that stands still (a virtual one that is moved
-/// or paused, one that swaps) stops who is asked, too, and wakes up with all its timers over. Such a pause is an eighth of `time` here,
-/// however long it was.
+/// As [`tokio::time::timeout`], for an answer whose absence has consequences. A machine may stand still (a virtual one
+/// that is moved or paused, one that swaps). Then the process that is asked stops, too, and all timers are over when
+/// the machine wakes up. Such a pause is an eighth of `time` here, however long it was.
 ///
 /// # Errors
 /// `future` was not ready within `time`.
@@ -37,7 +37,7 @@ mod tests {
         let waits = tokio::spawn(within(TIME, heard));
         tokio::task::yield_now().await;
         advance(TIME * 10).await;
-        // Timers are heard first.
+        // Timers are polled first.
         sleep(TIME / 1000).await;
         answer.send(7).expect("somebody waits");
         assert_eq!(waits.await.expect("it ends"), Ok(Ok(7)));

@@ -8,17 +8,17 @@ use zsr_topology::Switch;
 const P4INFO: &str = "p4info.txtpb";
 const DEVICE: &str = "device.bin";
 
-/// What the operator has compiled.
+/// The files that the operator has compiled.
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     pub(super) folder: PathBuf,
     pub(super) p4info: P4Info,
-    /// What the switch loads, in the form that its P4Runtime server takes.
+    /// The program for the switch, in the form that its P4Runtime server takes.
     pub(super) device: Vec<u8>,
 }
 
 impl Compiled {
-    /// What `artifacts` of `switch` holds.
+    /// The files in `artifacts` of `switch`.
     pub(super) fn load(switch: &Switch) -> Result<Self, BfrtError> {
         let folder = switch.artifacts.clone().ok_or_else(|| {
             let advice =

@@ -1,5 +1,5 @@
-//! What systems are made of, in one process (`run`) and as processes (`process`): a switch without a program, what a NIC is made
-//! with, a link's latency, rate and faults, and programs of zsr's own.
+//! Parts of systems in one process (`run`) and of processes (`process`): a switch without a program, a NIC's
+//! configuration, a link's latency, rate and faults, and zsr's own programs.
 
 use std::path::PathBuf;
 use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
@@ -10,13 +10,13 @@ use zsr_soft_switch::{Switch, SwitchConfig};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
 use zsr_wire::Mac;
 
-/// A program of zsr's that is not in this one: the one beside it, or else the name, for PATH.
+/// The path of another program of zsr: beside this program, or else the name, for PATH.
 pub fn own_program(name: &str) -> PathBuf {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(name));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// Why there is no switch.
+/// The reason why there is no switch.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
     /// The program that a switch runs until it is given another.
@@ -39,7 +39,7 @@ pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     Ok(switch)
 }
 
-/// A switch without timers, for whoever makes ticks otherwise.
+/// A switch without timers, for callers that make ticks otherwise.
 ///
 /// # Errors
 /// [`SwitchError::Program`].
@@ -53,8 +53,9 @@ pub fn switch_without_timers(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     Ok(Switch::new(&program, config))
 }
 
-/// What the soft NIC of host `number` is made with where a run is to be repeatable: its keys follow from its addresses. All of its packets
-/// have the priority of data. If the topology says the rate of its link, it slows down when it is told of congestion.
+/// The configuration of the soft NIC of host `number` for repeatable runs: its keys follow from its addresses. All of
+/// its packets have the priority of data. If the topology gives the rate of its link, the NIC slows down when it is
+/// told of congestion.
 pub fn nic_config(topology: &Topology, number: usize) -> NicConfig {
     let host = &topology.hosts[number];
     let line_rate = topology.link_of(number).and_then(|link| link.rate);
@@ -63,7 +64,7 @@ pub fn nic_config(topology: &Topology, number: usize) -> NicConfig {
     NicConfig { tci, line_rate, reorder_window, ..NicConfig::new(Mac(host.mac.0), host.ip) }
 }
 
-/// As [`nic_config`], for a NIC whose keys and numbers nobody is to work out.
+/// As [`nic_config`], for a NIC whose keys and numbers nobody should be able to guess.
 pub fn secret_nic_config(topology: &Topology, number: usize) -> NicConfig {
     NicConfig { seed: None, ..nic_config(topology, number) }
 }
@@ -71,7 +72,7 @@ pub fn secret_nic_config(topology: &Topology, number: usize) -> NicConfig {
 /// `port` with the latency, the rate and the faults of `link`, if it has any.
 ///
 /// # Errors
-/// A probability that is none.
+/// A probability that is out of range.
 pub fn with_faults(port: AnyPort, link: &Link, topology: &Topology) -> Result<AnyPort, FaultError> {
     let latency_ns = u64::try_from(link.latency.as_nanos()).unwrap_or(u64::MAX);
     let pace = Pace { latency_ns, rate: link.rate };

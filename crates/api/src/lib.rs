@@ -1,5 +1,6 @@
-//! What is said between a system's parts: programs and commands to the controller, the controller to agents, programs to
-//! agents. The text is in `proto/`, and says what every call and field means; `cargo xtask proto` makes the code of it.
+//! The messages between a system's parts: programs and commands to the controller, the controller to agents, programs
+//! to agents. The text is in `proto/`, and says what every call and field means; `cargo xtask proto` makes the code of
+//! it.
 //!
 //! - [`controller`][]: `zsr.controller.v1.Controller`.
 //! - [`agent`][]: `zsr.agent.v1.Agent`, and the messages of [`program`].

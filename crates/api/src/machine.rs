@@ -10,7 +10,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine of this process. What the kernel does not tell is empty.
+    /// The machine of this process. Values that the kernel does not tell are empty.
     pub fn this() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).map_or(String::new(), |t| t.trim().to_owned());
         Machine { name: read("/proc/sys/kernel/hostname"), boot: read("/proc/sys/kernel/random/boot_id") }

@@ -1,4 +1,4 @@
-//! What an agent and a program at one of its rings say to each other; see `proto/zsr/agent/v1/program.proto`.
+//! The messages between an agent and a program at one of its rings; see `proto/zsr/agent/v1/program.proto`.
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;

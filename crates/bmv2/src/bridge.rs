@@ -67,7 +67,7 @@ impl Clock {
     }
 }
 
-/// What a bridge has moved.
+/// Counts of the frames that a bridge has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BridgeStats {
     /// Frames from links into the switch.
@@ -76,8 +76,8 @@ pub struct BridgeStats {
     pub to_links: u64,
     /// Ticks.
     pub ticks: u64,
-    /// Frames that left at a port without a link, found a queue full or bmv2 without a program, or are longer than a frame
-    /// can be.
+    /// Frames that were lost: they left at a port without a link, found a queue full or bmv2 without a program, or are
+    /// longer than a frame can be.
     pub lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a bmv2.
+//! The errors of a bmv2.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub enum Bmv2Error {
     Spawn {
         /// The binary.
         binary: PathBuf,
-        /// What the system says.
+        /// The system's message.
         source: std::io::Error,
     },
     /// A program for other machines, or none at all.
@@ -43,15 +43,15 @@ pub enum Bmv2Error {
     Foreign {
         /// The binary.
         binary: PathBuf,
-        /// What the file is.
+        /// The kind of the file.
         what: String,
     },
-    /// It ended, or never began to serve.
+    /// bmv2 ended, or never began to serve.
     #[error("{} {what}{}", binary.display(), last_words(output))]
     Failed {
         /// The binary.
         binary: PathBuf,
-        /// What happened.
+        /// The failure, in words.
         what: String,
         /// The last lines that it wrote.
         output: String,
@@ -61,23 +61,23 @@ pub enum Bmv2Error {
         "bmv2's data plane at {address}: {reason}; it has to be started with `-- --dp-grpc-server-addr {address}`"
     )]
     Dataplane {
-        /// Where.
+        /// The server's address.
         address: Address,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// bmv2 serves one at a time.
     #[error("bmv2's data plane at {address}: somebody else exchanges packets with it; end that first")]
     Taken {
-        /// Where.
+        /// The server's address.
         address: Address,
     },
     /// bmv2's thrift server refused, or is not there.
     #[error("bmv2's thrift server at {address}: {reason}")]
     Thrift {
-        /// Where.
+        /// The server's address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A link.
@@ -86,9 +86,9 @@ pub enum Bmv2Error {
     /// Something of the machine's.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
-        /// What the system says.
+        /// The system's message.
         source: std::io::Error,
     },
 }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Packets go through its gRPC data plane (`--dp-grpc-server-addr`, as bmv2 has it from version 1.15 on), which needs
-//! neither root nor interfaces; a [`Bridge`] joins its ports to any [`zsr_link::Port`]. bmv2 makes no packets of its own
-//! accord, so the bridge also injects timer packets. Control is P4Runtime's business, and so not in this crate. bmv2
-//! itself is not part of this repository: the caller names the binary.
+//! neither root nor interfaces. A [`Bridge`] joins its ports to any [`zsr_link::Port`]. bmv2 makes no packets of its
+//! own accord, so the bridge also injects timer packets. Control is P4Runtime's business, and so not in this crate.
+//! bmv2 itself is not part of this repository: the caller names the binary.
 
 mod bridge;
 mod dataplane;

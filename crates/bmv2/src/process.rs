@@ -109,7 +109,7 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// What `options` ask for, ports that they leave open chosen.
+    /// The addresses that `options` ask for, with ports chosen where they leave them open.
     fn free(options: &Options) -> std::io::Result<Addresses> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         // All ports are held while they are chosen, so that they differ.
@@ -140,7 +140,7 @@ async fn is_served(address: &Address) -> bool {
     }
 }
 
-/// What the keeper and the owner share.
+/// The state that the keeper and the owner share.
 #[derive(Default)]
 struct Shared {
     child: Mutex<Option<Child>>,

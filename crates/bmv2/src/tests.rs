@@ -80,7 +80,7 @@ async fn a_bridge_moves_frames_and_numbers_its_ticks() {
     let (mut a, switch_a) = memory_link(64);
     let (mut b, switch_b) = memory_link(64);
     let links: Vec<(u16, AnyPort)> = vec![(1, Box::new(switch_a)), (2, Box::new(switch_b))];
-    // What comes in at port 1 leaves at port 2, and so do the ticks at port 1.
+    // Frames that come in at port 1 leave at port 2, and so do the ticks at port 1.
     let ticks =
         Ticks { port: 1, interval: Duration::from_micros(100), packet: vec![0xee, 0, 0], number_at: Some(1) };
     let bridge = Bridge::start(dataplane, links, Some(ticks), |_, _| ()).unwrap();
@@ -88,7 +88,7 @@ async fn a_bridge_moves_frames_and_numbers_its_ticks() {
         let mut pool = FramePool::default();
         let (mut frames, mut ticks) = (Vec::new(), Vec::new());
         while frames.is_empty() || ticks.len() < 3 {
-            // What comes before bmv2 is ready is lost, and there are no ticks before.
+            // Frames that come before bmv2 is ready are lost, and there are no ticks before.
             if ticks.len() == 1 && frames.is_empty() {
                 a.send(0, Frame::copy_from(b"hello").unwrap(), &mut pool).unwrap();
                 ticks.push(u8::MAX);

@@ -32,7 +32,7 @@ pub enum ClientError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// No controller.
-    #[error("the controller of system `{system}` does not answer at {}: {reason}; see zsr status, or start over with zsr down and zsr up", socket.display())]
+    #[error("the controller of system `{system}` does not answer at {}: {reason}; see zsr status, then run zsr restart controller", socket.display())]
     Connect {
         /// Which system.
         system: String,

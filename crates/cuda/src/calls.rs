@@ -1,4 +1,4 @@
-//! What is called of the driver, as cuda.h has it.
+//! The functions of the driver that are called, as cuda.h has them.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -44,7 +44,7 @@ pub(crate) struct Copies {
 struct State {
     /// Staged, and not sent.
     pending: Range<usize>,
-    /// What was last asked for ahead: of the control page, and of the items.
+    /// The reads that were last asked for ahead: of the control page, and of the items.
     expected: [Expected; 2],
 }
 
@@ -73,7 +73,7 @@ impl Copies {
             state: Mutex::default(),
             trouble: OnceLock::new(),
         };
-        // What is made before an error goes with `copies`.
+        // Objects that are made before an error go with `copies`.
         gpu.within(|calls| {
             let Copies { staging, stream, events: [words, items], .. } = &mut copies;
             // SAFETY: each call writes one pointer.
@@ -141,8 +141,8 @@ impl Copies {
         }
         let (to, len, half) = (self.base + start as Address, end - start, (end - start) / 2);
         let pitch = self.len + half;
-        // SAFETY: all ranges are in bounds. What is staged is written again only when the program has given its place back, so it has
-        // been copied; or with other bytes that nobody was told of.
+        // SAFETY: all ranges are in bounds. Staged bytes are written again only when the program has given their place
+        // back, so they have been copied; or with other bytes that nobody was told of.
         unsafe {
             let from = self.staging.add(start);
             if len >= SMALL || !len.is_multiple_of(2) || pitch > PITCH {
@@ -277,7 +277,7 @@ impl Bus for Copies {
                     code => self.gpu.done("cuEventQuery", code).map(|()| true),
                 }
             });
-            // What is gone needs no waiting for.
+            // Memory that is gone needs no waiting for.
             expected.is_here = asked == Ok(true);
             return asked != Ok(false);
         }

@@ -12,7 +12,7 @@ const NO_DEVICE: c_int = 100;
 /// The CUDA driver of this machine, loaded and started.
 pub struct Driver {
     name: PathBuf,
-    /// It is never unloaded: the driver has threads of its own once it runs.
+    /// The library is never unloaded: the driver has threads of its own once it runs.
     library: ManuallyDrop<Library>,
     error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     gpus: u32,

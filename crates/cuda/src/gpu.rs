@@ -1,4 +1,4 @@
-//! One GPU of this process, and its primary context, which CUDA's runtime uses as well.
+//! A GPU of this process, and its primary context, which CUDA's runtime uses as well.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -96,7 +96,7 @@ impl Gpu {
         self.uuid
     }
 
-    /// What the driver says of the GPU's `attribute`.
+    /// The driver's value of the GPU's `attribute`.
     pub(crate) fn attribute(&self, attribute: c_int) -> Result<c_int, String> {
         let mut value = 0;
         // SAFETY: the call writes one int.

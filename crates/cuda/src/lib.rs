@@ -1,8 +1,9 @@
-//! Rings in a GPU's own memory, and the CUDA driver, which is loaded when it is first asked for: nothing here needs a GPU to be built
-//! or started.
+//! Rings in a GPU's own memory, and the CUDA driver, which is loaded when it is first asked for. Nothing here needs a
+//! GPU to be built or started.
 //!
-//! An agent [makes](GpuMemory::create) the memory of a ring and hands its descriptor to a program, which [maps](GpuMemory::import) the
-//! same memory for its kernels. Processors of neither follow its addresses: all they do there are copies in the order of one stream.
+//! An agent [makes](GpuMemory::create) the memory of a ring and hands its descriptor to a program. The program
+//! [maps](GpuMemory::import) the same memory for its kernels. Processors of neither follow its addresses: all they do
+//! there are copies in the order of one stream.
 
 mod calls;
 mod copies;

@@ -34,10 +34,11 @@ unsafe impl Send for GpuMemory {}
 unsafe impl Sync for GpuMemory {}
 
 impl GpuMemory {
-    /// `bytes` zeroed bytes for control words in the given byte order, in steps of the GPU's pages (2 MiB, usually). Blocks on the GPU.
+    /// `bytes` zeroed bytes for control words in the given byte order, in steps of the GPU's pages (2 MiB, usually).
+    /// Blocks on the GPU.
     ///
     /// # Errors
-    /// What is wrong, with the GPU, sizes, and what to do.
+    /// The fault, with the GPU, sizes, and what to do.
     pub fn create(gpu: &Arc<Gpu>, bytes: usize, order: ByteOrder) -> Result<Self, String> {
         let properties = Properties::of(gpu.device, gpu.attribute(CAN_SERVE_NICS)? != 0);
         let mut step = 0;

@@ -23,7 +23,7 @@ const SPIN: Duration = Duration::from_micros(200);
 pub struct Station {
     /// The NIC.
     pub nic: Nic,
-    /// What the host's agent asks of the NIC.
+    /// Requests of the host's agent to the NIC.
     pub queue: NicQueue,
     /// The link's end at the NIC.
     pub host_end: Box<dyn Port + Send>,
@@ -59,7 +59,7 @@ impl Station {
     }
 }
 
-/// What the fabric's thread owns.
+/// The parts that the fabric's thread owns.
 pub struct Fabric {
     /// The switch.
     pub switch: Switch,
@@ -71,24 +71,24 @@ pub struct Fabric {
     pub stop: Arc<AtomicBool>,
 }
 
-/// What passed a link, in the end.
+/// Counts of the frames that passed a link, in the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkStats {
     /// The switch's port number.
     pub port: u16,
     /// Frames that the NIC sent.
     pub to_switch_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub to_switch_bytes: u64,
     /// Frames that reached the NIC.
     pub to_host_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub to_host_bytes: u64,
     /// Faults that the link made.
     pub faults: u64,
 }
 
-/// What the fabric did, in the end.
+/// Counts of the fabric's work, in the end.
 #[derive(Clone, Debug, Default)]
 pub struct FabricStats {
     /// Frames that the switch took.

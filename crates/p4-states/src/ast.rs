@@ -14,7 +14,7 @@ pub enum Type {
 
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// Of a binary operation: its sign.
+    /// The place of the expression; of a binary operation, that of its sign.
     pub place: Place,
     pub kind: ExprKind,
 }

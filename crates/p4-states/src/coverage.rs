@@ -1,4 +1,4 @@
-//! What the cases have met: arms, outcomes of comparisons, sums that wrap.
+//! The events that the cases have met: arms, outcomes of comparisons, sums that wrap.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,7 +33,7 @@ impl fmt::Display for Seen {
 
 pub type Coverage = BTreeSet<(Place, Seen)>;
 
-/// What can be met at a binary operation.
+/// The events that can be met at a binary operation.
 pub fn of_binary(sign: &str) -> &'static [Seen] {
     match sign {
         "==" | "!=" | "&&" | "||" => &[Seen::True, Seen::False],
@@ -45,8 +45,8 @@ pub fn of_binary(sign: &str) -> &'static [Seen] {
     }
 }
 
-/// What can be met in a control: both arms of each condition, written or not, and what its operations can. An arm's place is that of
-/// its condition.
+/// The events that can be met in a control: both arms of each condition, written or not, and those of its operations.
+/// An arm's place is that of its condition.
 pub fn possible(control: &Control) -> Coverage {
     let mut walk = Walk::default();
     walk.control(control);

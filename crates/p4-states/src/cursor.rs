@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         self.tokens.get(self.at + ahead)
     }
 
-    /// Of the next token, or of the last one.
+    /// The place of the next token, or of the last one.
     pub fn place(&self) -> Place {
         let token = self.peek(0).or(self.tokens.last());
         token.map_or_else(|| Place { file: "".into(), line: 0, column: 0 }, |token| token.place.clone())
@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
         Ok(statements)
     }
 
-    /// What follows a condition: a block, or one statement.
+    /// Reads the arm behind a condition: a block, or one statement.
     fn arm(&mut self) -> Result<Vec<Stmt>, String> {
         let braced = self.peek(0).is_some_and(|token| token.is("{"));
         if braced { self.block() } else { Ok(vec![self.statement()?]) }

@@ -1,5 +1,5 @@
-//! What a control finds: fields and register cells, the same for both sides of a pair. Each case has a seed; a value is made when
-//! it is first asked for, from the seed and its name.
+//! The state that a control finds: fields and register cells, the same for both sides of a pair. Each case has a seed.
+//! A value is made when it is first asked for, from the seed and its name.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ impl Inputs {
         self.fixed.get(path).copied().unwrap_or_else(|| self.value(hash(path), width))
     }
 
-    /// One word of a register's cell. Each cell has its own, so that a wrong index is seen.
+    /// A word of a register's cell. Each cell has its own, so that a wrong index is seen.
     pub fn cell(&self, name: &str, index: i128, width: u32) -> i128 {
         self.value(mix(hash(name) ^ mix(index as u64)), width)
     }

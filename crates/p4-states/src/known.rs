@@ -1,7 +1,7 @@
-//! What the pairs rely on beside their own texts. Each line is checked against the pipeline's texts; one of `UNREAD` must be needed,
-//! too.
+//! The facts that the pairs rely on beside their own texts. Each line is checked against the pipeline's texts; one of
+//! `UNREAD` must be needed, too.
 
-/// What a field holds when the pipeline asks for an operation.
+/// The value of a field when the pipeline asks for an operation.
 pub struct Given {
     pub control: &'static str,
     pub op: &'static str,
@@ -16,7 +16,7 @@ pub struct Unread {
     pub field: &'static str,
     /// A field and its value, without which the line does not hold.
     pub only_if: Option<(&'static str, i128)>,
-    /// All that ever reads the field. Whoever comes to it must look at these lines again.
+    /// All files that ever read the field. An author who adds one must look at these lines again.
     pub readers: &'static [&'static str],
 }
 

@@ -27,7 +27,7 @@ impl Linked {
             return Err("no meta_t".to_owned());
         };
         for (name, ty) in fields {
-            // What is of an architecture's own type no state control reads; if one does, it has no such field.
+            // No state control reads fields of an architecture's own type; if one does, it has no such field.
             for (word, form) in linked.layout(ty).unwrap_or_default() {
                 linked.fields.insert(format!("{name}{word}"), form);
             }

@@ -21,7 +21,7 @@ const V1MODEL: &str = "p4/arch/v1model/state.p4";
 pub struct Pairs {
     v1model: Linked,
     tna: Linked,
-    /// What tna's state controls stand on.
+    /// The texts that tna's state controls stand on.
     common: Common,
     pipeline: Pipeline,
     /// By control: the field that chooses the operation, and those that the pipeline asks for.
@@ -141,7 +141,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// What a field holds in the end. Flags are narrower on one side, their values are the same.
+    /// The value of a field in the end. Flags are narrower on one side, their values are the same.
     fn left(&self, outcome: &Outcome, field: &str, inputs: &Inputs) -> Option<i128> {
         match (outcome.fields.get(field), self.v1model.fields.get(field)) {
             (Some(value), _) => Some(value.n),
@@ -170,7 +170,7 @@ impl Pairs {
         }
     }
 
-    /// What no case has met so far: arms, outcomes of comparisons, sums that wrap.
+    /// The events that no case has met so far: arms, outcomes of comparisons, sums that wrap.
     pub fn missed(&self) -> Vec<String> {
         let mut found = Vec::new();
         for linked in [&self.v1model, &self.tna] {
@@ -188,7 +188,7 @@ impl Pairs {
         found
     }
 
-    /// What stands in `known.rs` and is not so, or was not needed in any case so far.
+    /// Lines of `known.rs` that do not hold, or were not needed in any case so far.
     pub fn unfounded(&self) -> Result<Vec<String>, String> {
         let mut found = Vec::new();
         for given in &GIVEN {
@@ -208,7 +208,7 @@ impl Pairs {
     }
 }
 
-/// What a control leaves in each word, by name and index.
+/// The words that a control leaves, by name and index.
 fn words(linked: &Linked, control: &str, left: &Outcome) -> Result<BTreeMap<(String, i128), Num>, String> {
     let mut all = BTreeMap::new();
     for ((register, index), cell) in &left.cells {

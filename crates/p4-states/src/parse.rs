@@ -1,4 +1,4 @@
-//! Declarations. What is not understood is an error that says where.
+//! Declarations. A text that is not understood is an error that says where.
 
 use crate::ast::{Control, Program, Register, RegisterAction, Table, Type};
 use crate::cursor::Cursor;
@@ -56,7 +56,7 @@ pub fn once<T>(before: Option<T>, name: &str) -> Result<(), String> {
     if before.is_some() { Err(format!("{name} is declared twice")) } else { Ok(()) }
 }
 
-/// One declaration within a control.
+/// Reads a declaration within a control.
 fn local(cursor: &mut Cursor<'_>, control: &mut Control) -> Result<(), String> {
     let Some(place) = cursor.skip_annotations()? else { return cursor.ends() };
     match cursor.word()?.as_str() {
@@ -122,7 +122,7 @@ fn types(cursor: &mut Cursor<'_>) -> Result<Vec<Type>, String> {
     Ok(found)
 }
 
-/// One key, matched exactly; constant entries; a constant default.
+/// Reads a table: one key, matched exactly; constant entries; a constant default.
 fn table(cursor: &mut Cursor<'_>) -> Result<Table, String> {
     cursor.all(&["{", "key", "=", "{"])?;
     let key = cursor.expr()?;

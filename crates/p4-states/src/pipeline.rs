@@ -1,4 +1,4 @@
-//! What the shared pipeline says of the fields that state controls read and write: who assigns them, and who reads them.
+//! The shared pipeline's use of the fields that state controls read and write: who assigns them, and who reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,8 +79,9 @@ impl Pipeline {
         self.no_init.contains(&format!("\"m.{field}\""))
     }
 
-    /// Is `field` sure to hold `value` when the pipeline asks for `op` in `do_field`? All that assigns something else to it must be
-    /// an action that asks for another operation; what is not zero, or in a header, must have been assigned.
+    /// Whether `field` is sure to hold `value` when the pipeline asks for `op` in `do_field`. Every other assignment to
+    /// it must be in an action that asks for another operation. A value that is not zero, or in a header, must have
+    /// been assigned.
     pub fn gives(&self, field: &str, value: i128, do_field: &str, op: &str) -> Result<(), String> {
         let value = value.to_string();
         let asked = |action: &Place| {

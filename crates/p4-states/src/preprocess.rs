@@ -1,4 +1,4 @@
-//! What of the preprocessor the P4 texts use: conditions, and macros with and without parameters.
+//! The part of the preprocessor that the P4 texts use: conditions, and macros with and without parameters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub type Macros = BTreeMap<String, Macro>;
 #[derive(Debug)]
 pub struct Preprocessed {
     pub tokens: Vec<Token>,
-    /// What it would include. Nothing is.
+    /// Files that the text would include. None is included.
     pub includes: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ fn expand(found: &[Token], macros: &Macros, depth: usize) -> Result<Vec<Token>, 
         if depth == MAX_DEPTH {
             return token.place.error(format_args!("macro {token} contains itself"));
         }
-        // What stands in the macro stands where it is used; arguments stay where they are.
+        // Tokens of the macro stand where it is used; arguments stay where they are.
         let moved = |t: &Token| Token { kind: t.kind.clone(), place: token.place.clone() };
         let replaced: Vec<Token> = match &called.parameters {
             None => called.body.iter().map(moved).collect(),

@@ -10,7 +10,8 @@ use crate::link::Linked;
 use crate::token::Place;
 use crate::value::{Form, Num};
 
-/// What a control leaves: fields of `m`, and cells by register and index. What it did not write is not here.
+/// The state that a control leaves: fields of `m`, and cells by register and index. Words that it did not write are not
+/// here.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub fields: BTreeMap<String, Num>,
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         Ok(words.iter().map(|(name, form)| untouched(self.inputs, name, index, *form)).collect())
     }
 
-    /// What a stateful ALU does: reads a cell, runs the action, writes the cell back, gives `out`.
+    /// Does the work of a stateful ALU: reads a cell, runs the action, writes the cell back, gives `out`.
     fn execute(&mut self, place: &Place, name: &str, index: &'a Expr) -> Result<Num, String> {
         let action = known(place, self.control.register_actions.get(name), name)?;
         let register = &action.register;

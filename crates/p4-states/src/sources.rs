@@ -8,7 +8,7 @@ use crate::link::Linked;
 use crate::pipeline::TYPES;
 use crate::preprocess::{Macros, preprocess};
 
-/// What the preprocessor knows before `main.p4`; only of tna's text it decides anything.
+/// The macro that the preprocessor knows before `main.p4`; only of tna's text it decides anything.
 const CHIP: &str = "#define __TARGET_TOFINO__ 2\n";
 
 /// All P4 texts, by path from the repository's root.
@@ -16,7 +16,7 @@ const CHIP: &str = "#define __TARGET_TOFINO__ 2\n";
 pub struct Sources(pub(crate) BTreeMap<String, String>);
 
 impl Sources {
-    /// Those below `p4` of the repository at `root`.
+    /// Reads the texts below `p4` of the repository at `root`.
     pub fn read(root: &Path) -> Result<Sources, String> {
         let mut texts = BTreeMap::new();
         let mut folders = vec!["p4".to_owned()];
@@ -62,7 +62,7 @@ impl Sources {
     }
 }
 
-/// What texts declare so far.
+/// The declarations of texts so far.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     program: Program,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// What a number is.
+/// The type of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Bits(u32),
@@ -18,7 +18,7 @@ pub struct Num {
     pub n: i128,
 }
 
-/// What a binary operation gives, and what it met on the way.
+/// The result of a binary operation, and the events that it met.
 pub struct Computed {
     pub value: Num,
     pub order: Ordering,

@@ -50,7 +50,7 @@ fn a_branch_that_no_case_took_is_named() {
     assert!(!missed.iter().any(|m| m.contains("CreditState")), "{missed:#?}");
 }
 
-/// What the comparison takes for granted is looked up in the pipeline's texts.
+/// The comparison's assumptions are looked up in the pipeline's texts.
 #[test]
 fn a_pipeline_that_breaks_an_assumption_is_found() {
     let sources = sources();
@@ -75,7 +75,7 @@ fn a_pipeline_that_breaks_an_assumption_is_found() {
     }
 }
 
-/// One change of tna's text at a time: each operator, assignment, table entry, number and operand.
+/// Makes one change of tna's text at a time: each operator, assignment, table entry, number and operand.
 #[test]
 fn a_pair_that_is_made_to_differ_is_found() {
     let sources = sources();

@@ -34,7 +34,7 @@ struct Arguments {
     /// The port of packet-ins and packet-outs
     #[arg(long, value_name = "PORT", default_value_t = SwitchConfig::default().cpu_port)]
     cpu_port: u16,
-    /// What follows when an assert or assume of the program does not hold
+    /// The consequence of an assert or assume that does not hold
     #[arg(long, value_enum, default_value_t = OnAssert::Count)]
     assert: OnAssert,
 }
@@ -146,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
         for (port, frame) in out.drain(..) {
             let hex: String = frame.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-            // Who does not listen any more does not end the switch.
+            // A reader that does not listen any more does not end the switch.
             output = output.filter(|mut output| writeln!(output, "{port} {hex}").is_ok());
             pool.put(frame);
         }

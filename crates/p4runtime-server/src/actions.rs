@@ -74,7 +74,7 @@ impl Schema {
         pb::Action { action_id: action.id, params: params.collect() }
     }
 
-    /// What an entry of a table does; the kind must fit the table's implementation.
+    /// The action of a table's entry. Its kind must fit the table's implementation.
     pub fn read_entry_action(&self, table: &Table, given: &pb::TableAction) -> Outcome<EntryAction> {
         let profile = table.profile.and_then(|id| self.profiles.get(&id));
         match (&given.r#type, profile) {

@@ -85,8 +85,9 @@ impl<'a> Builder<'a> {
         Ok(self.schema)
     }
 
-    /// Takes note that P4Info has an object that the device config lacks. p4c writes P4Info before it removes what has no
-    /// effect; where the device config in turn has a table that P4Info lacks, they come from two programs.
+    /// Takes note that P4Info has an object that the device config lacks. p4c writes P4Info before it removes objects
+    /// without effect. If the device config in turn has a table that P4Info lacks, the two come from different
+    /// programs.
     fn remove(&mut self, id: u32, kind: &str, name: &str) -> Result<(), String> {
         let known = |table: &str| {
             let named = |t: &config::Table| t.preamble.as_ref().is_some_and(|p| p.name == table);

@@ -10,7 +10,7 @@ use zsr_soft_switch::Switch;
 use zsr_soft_switch::{CounterValue, EntryAction, MeterConfig};
 use zsr_soft_switch::{ProfileId, TableId};
 
-/// What a controller wrote and the switch itself has no use for, kept to be read back as it was.
+/// Data that a controller wrote and that the switch has no use for. It is kept to be read back as it was.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     pub default_metadata: HashMap<TableId, Vec<u8>>,
@@ -74,7 +74,7 @@ fn apply(switch: &mut Switch, extras: &mut Extras, op: Op, undo: Option<&mut Vec
             }
             extras.default_metadata.insert(table, metadata);
             push(undo, move |switch, extras| {
-                // What was there a moment ago is legal.
+                // The action of a moment ago is legal.
                 let _ = match before {
                     Some(action) => switch.set_default(table, action),
                     None => switch.reset_default(table),

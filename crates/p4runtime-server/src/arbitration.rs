@@ -1,4 +1,5 @@
-//! Who is primary (specification, "Client Arbitration and Controller Replication"): a state machine without I/O.
+//! Which controller is primary (specification, "Client Arbitration and Controller Replication"): a state machine
+//! without I/O.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -50,7 +51,7 @@ impl std::fmt::Display for RoleKey {
 /// A message to be sent, and on which stream.
 pub(super) type Notice = (StreamId, pb::MasterArbitrationUpdate);
 
-/// What an accepted update leads to.
+/// The consequences of an accepted update.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// To be sent at once.

@@ -26,7 +26,7 @@ pub(super) enum DataType {
     EnumName(Vec<String>),
     /// An error, likewise.
     ErrorName(Vec<String>),
-    /// What the controller has in another form.
+    /// A value that the controller has in another form.
     Translated(Repr),
     Struct(Vec<DataType>),
     Tuple(Vec<DataType>),
@@ -107,7 +107,7 @@ impl DataType {
         }
     }
 
-    /// For messages.
+    /// The type's name, for messages.
     pub fn name(&self) -> String {
         match self {
             Self::Bits(width) => format!("bit<{width}>"),

@@ -25,7 +25,7 @@ pub(super) struct Device {
     pub sessions: Sessions,
     pub handle: SwitchHandle,
     pub config: SwitchConfig,
-    /// What packets run through; none before the first commit.
+    /// The pipeline that packets run through; none before the first commit.
     running: Mutex<Option<Arc<Pipeline>>>,
     /// Locked by Read for reading, and by whatever changes state for writing. Holds the pipeline that was saved and
     /// not yet committed.
@@ -42,7 +42,7 @@ impl Device {
         (Self { sessions: Sessions::new(id), handle, config, running, saved, feeds }, receiver)
     }
 
-    /// What packets run through.
+    /// The pipeline that packets run through.
     pub fn running(&self) -> Option<Arc<Pipeline>> {
         self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
@@ -51,7 +51,7 @@ impl Device {
         *self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(pipeline);
     }
 
-    /// What Write and Read refer to: the saved pipeline, if there is one.
+    /// The pipeline that Write and Read refer to: the saved one, if there is one.
     pub(super) fn newest(&self, saved: &Option<Arc<Pipeline>>) -> Option<Arc<Pipeline>> {
         saved.clone().or_else(|| self.running())
     }

@@ -1,4 +1,4 @@
-//! What controllers send as `p4_device_config`: bmv2's JSON, bare or as older controllers wrap it.
+//! The forms of `p4_device_config` that controllers send: bmv2's JSON, bare or as older controllers wrap it.
 
 use std::borrow::Cow;
 

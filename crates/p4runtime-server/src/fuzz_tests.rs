@@ -162,7 +162,7 @@ proptest! {
             run(pipeline, &damaged(&seeds, &first), false);
         }
         let before = everything(&pipeline);
-        // What goes well one after the other, and then one that does not.
+        // The second batch has the steps that go well one after the other, and then one that does not.
         let mut second = damaged(&seeds, &second);
         let tried = run(&copy, &second, false);
         let mut tried = tried.iter();

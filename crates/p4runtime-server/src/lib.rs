@@ -1,16 +1,17 @@
 //! A P4Runtime server (version 1.6) for a running [`Switch`](zsr_soft_switch::Switch).
 //!
-//! The switch runs in a thread of its own; the server reaches it through a [`SwitchHandle`](zsr_soft_switch::SwitchHandle) with closures that run
-//! between two packets. A pipeline is built beside the running one and put in its place in one such step.
+//! The switch runs in a thread of its own. The server reaches it through a
+//! [`SwitchHandle`](zsr_soft_switch::SwitchHandle), with closures that run between two packets. A pipeline is built
+//! beside the running one and put in its place in one such step.
 //!
 //! Choices that the specification leaves open or makes twice:
 //! - Malformed byte strings get OUT_OF_RANGE wherever they stand ("Bytestrings"), except in packet metadata.
 //! - A batch is one step, so DATAPLANE_ATOMIC is supported for every batch, and ROLLBACK_ON_ERROR is the same. If one
 //!   update is refused, the others are reported as ABORTED.
-//! - After VERIFY_AND_SAVE, Write and Read refer to the saved pipeline, packets still run through the old one, and
+//! - After VERIFY_AND_SAVE, Write and Read refer to the saved pipeline, and packets still run through the old one.
 //!   COMMIT puts the saved one in place with all that was written to it.
-//! - A role is whatever name a controller gives; without `role.config`, which this switch has no scheme for, every
-//!   role has full access, and each role's primary receives packets and notifications.
+//! - A role is whatever name a controller gives. This switch has no scheme for `role.config`; without it every role has
+//!   full access, and each role's primary receives packets and notifications.
 //! - Translated types (`@p4runtime_translation`) are translated by number, a string being the number's decimal digits.
 //! - `const` on single entries of a table without `const entries` is in neither artifact, so these can be changed.
 //! - Statuses of big batches are long, since every update has its own error: clients should allow for it

@@ -1,4 +1,4 @@
-//! What the switch tells its controllers: packets, digests, idle entries.
+//! Messages of the switch to its controllers: packets, digests, idle entries.
 
 use std::sync::{Arc, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -64,7 +64,7 @@ fn nanoseconds_since_epoch() -> i64 {
     i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What a controller hears of a notification; none if the pipeline does not have the object (any more).
+/// The message of a notification to a controller; none if the pipeline does not have the object (any more).
 fn translate(pipeline: &Pipeline, notification: Notification) -> Option<Response> {
     let schema = &pipeline.schema;
     match notification {

@@ -1,5 +1,5 @@
-//! What a Write does to the switch, translated and checked as far as that goes without looking at the switch. A
-//! batch of these runs on the thread that owns the switch, between two packets.
+//! The operations of a Write on the switch, translated and checked as far as that goes without looking at the switch. A
+//! batch of them runs on the thread that owns the switch, between two packets.
 
 use p4runtime_proto::p4::v1 as pb;
 use zsr_soft_switch::{
@@ -16,7 +16,7 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// What tells one entry of a table from the others.
+/// The properties that tell one entry of a table from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryKey {
     pub key: Vec<MatchField>,
@@ -30,7 +30,7 @@ pub(super) enum Which {
     Default,
 }
 
-/// What happens to a direct meter.
+/// The change of a direct meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeterChange {
     /// The table has none.
@@ -130,7 +130,7 @@ pub(super) enum Op {
     },
 }
 
-/// What a controller attached to an entry, as the opaque bytes that the switch keeps for it.
+/// Data that a controller attached to an entry, as the opaque bytes that the switch keeps for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attached {
     /// `action_selection_mode` and `size_semantics` of a one-shot set, as they were written.

@@ -1,5 +1,5 @@
 //! Port numbers outside of the P4 program: replicas and watch ports (specification, "Translation of Port Numbers").
-//! v1model's ports have 9 bits and are the controller's ports; the one number that differs is the CPU port.
+//! v1model's ports have 9 bits and are the controller's ports. Only the CPU port has another number.
 
 use p4runtime_proto::p4::v1 as pb;
 
@@ -9,7 +9,7 @@ use super::refusal::{Outcome, Refusal};
 /// Ports have 9 bits in v1model.
 const MAX_PORT: u32 = 511;
 
-/// What a controller may call the CPU port.
+/// The number by which a controller may call the CPU port.
 const SDN_CPU: u32 = pb::SdnPort::Cpu as i32 as u32;
 
 fn check(port: u32) -> Outcome<u16> {

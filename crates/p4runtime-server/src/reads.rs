@@ -13,7 +13,7 @@ use zsr_soft_switch::{CounterValue, DigestConfig, Group, MeterConfig};
 /// Cells that one step on the switch's thread reads, so that packets don't wait for long.
 const CELLS_PER_STEP: u32 = 4096;
 
-/// What one request of a Read gives.
+/// The entities that one request of a Read gives.
 pub(super) async fn read(pipeline: &Pipeline, request: &pb::Entity) -> Outcome<Vec<pb::Entity>> {
     let request = request.entity.as_ref().ok_or_else(|| Refusal::invalid("the request has no entity"))?;
     let entities = match request {

@@ -1,5 +1,5 @@
-//! RECONCILE_AND_COMMIT: what the running pipeline holds, written again to the new one. What packets change in counters
-//! and registers between the copy and the swap is lost; controllers can't write in between.
+//! RECONCILE_AND_COMMIT: the content of the running pipeline, written again to the new one. Changes by packets to
+//! counters and registers between the copy and the swap are lost; controllers can't write in between.
 
 use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;
@@ -25,7 +25,7 @@ async fn all(pipeline: &Pipeline, entity: Entity) -> Outcome<impl Iterator<Item 
 /// INVALID_ARGUMENT if `to` can't take it; `to` is then of no use any more.
 pub(super) async fn carry_over(from: &Pipeline, to: &Pipeline, cpu_port: u16) -> Outcome<()> {
     use pb::update::Type::{Delete, Insert, Modify};
-    // What the new program brings along gives way to what is there now.
+    // Entries that the new program brings along give way to those that are there now.
     let fresh = all(to, Entity::TableEntry(pb::TableEntry::default())).await?;
     let mut steps =
         vec![fresh.filter(|entity| !is_const(entity)).map(|entity| update(Delete, entity)).collect()];

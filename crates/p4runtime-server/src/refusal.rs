@@ -15,7 +15,7 @@ pub(super) struct Refusal {
     pub message: String,
 }
 
-/// What most of this module returns.
+/// The result of most functions of this module.
 pub(super) type Outcome<T> = Result<T, Refusal>;
 
 impl Refusal {
@@ -43,7 +43,7 @@ impl Refusal {
         Self::new(Code::Unimplemented, message)
     }
 
-    /// The same, with the place in front of the message.
+    /// The refusal with the place in front of the message.
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self

@@ -99,7 +99,7 @@ pub(super) struct Profile {
     pub actions: BTreeMap<u32, ActionId>,
 }
 
-/// What configurations a meter takes.
+/// The configurations that a meter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MeterType {
     /// RFC 2698.
@@ -171,7 +171,7 @@ pub(super) struct PacketHeader {
     pub fields: Vec<Param>,
 }
 
-/// All of it.
+/// All objects of P4Info, by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schema {
     pub tables: BTreeMap<u32, Table>,

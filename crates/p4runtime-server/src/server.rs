@@ -34,7 +34,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 pub struct BindError {
     /// The address that was asked for.
     pub address: Address,
-    /// What the system said.
+    /// The system's message.
     pub source: io::Error,
 }
 
@@ -85,13 +85,13 @@ pub fn bind_unix(path: &Path) -> Result<UnixListener, BindError> {
 
 /// Where controllers come in.
 pub enum Listener {
-    /// Whoever can reach the address.
+    /// For everybody who can reach the address.
     Tcp(TcpListener),
-    /// Whoever has a certificate, as far as its rights go.
+    /// For everybody with a certificate, as far as its rights go.
     Tls(TcpListener, Identity),
-    /// Whoever may open the socket.
+    /// For everybody who may open the socket.
     Unix(UnixListener),
-    /// Whoever was given its place, in this process.
+    /// For everybody who was given the listener's place, in this process.
     Local(LocalListener),
 }
 
@@ -128,8 +128,8 @@ impl P4RuntimeServer {
         Self { handle, device_id: device_id.into(), keep_alive: KEEPALIVE }
     }
 
-    /// How often a controller is asked whether it is alive, and how long its answer may take, until its session ends; 20 s unless
-    /// this is called.
+    /// Sets how often a controller is asked whether it is alive, and how long its answer may take until its session
+    /// ends. The default is 20 s.
     pub fn keep_alive(self, keep_alive: Duration) -> Self {
         Self { keep_alive, ..self }
     }

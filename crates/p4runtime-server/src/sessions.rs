@@ -21,7 +21,7 @@ const DATA_QUEUE: usize = 4096;
 
 type Message = Result<pb::StreamMessageResponse, Status>;
 
-/// What a stream's task keeps.
+/// The state of a stream's task.
 pub(super) struct Session {
     pub id: StreamId,
     /// Wakes when the controller has let too much wait.
@@ -61,7 +61,7 @@ impl Session {
     }
 }
 
-/// What the controller reads. Arbitration goes first.
+/// The messages that the controller reads. Arbitration goes first.
 pub(super) struct Outgoing {
     control: mpsc::Receiver<Message>,
     data: mpsc::Receiver<Message>,

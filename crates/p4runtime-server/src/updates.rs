@@ -18,7 +18,7 @@ const MAX_MULTICAST_GROUP: u32 = 0xffff;
 /// Clone sessions have 15 bits, as in bmv2.
 const MAX_CLONE_SESSION: u32 = 0x7fff;
 
-/// What updates are read against.
+/// The context in which updates are read.
 pub(super) struct Reader<'a> {
     pub schema: &'a Schema,
     pub cpu_port: u16,
@@ -36,7 +36,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One update of a Write. None for one that is legal and changes nothing.
+    /// One update of a Write. None for an update that is legal and changes nothing.
     pub fn read(&self, update: &pb::Update) -> Outcome<Option<Op>> {
         let verb = match update.r#type() {
             pb::update::Type::Insert => Verb::Insert,

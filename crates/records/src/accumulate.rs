@@ -3,14 +3,14 @@
 use crate::combine::{Field, SumError};
 use crate::model::{Column, ColumnType};
 
-/// What is kept of a column, by group.
+/// The state that is kept of a column, by group.
 enum Kept {
     /// Nothing: tuples are counted in any case.
     Count,
     /// Sums of whole numbers.
     Whole(Vec<i128>),
-    /// Sums of fractions, and what rounding has lost of each (Neumaier's summation): so the order of tuples, which no flow of several
-    /// producers has, hardly matters.
+    /// Sums of fractions, and what rounding has lost of each (Neumaier's summation). So the order of tuples hardly
+    /// matters; no flow of several producers has a fixed one.
     Fractions(Vec<f64>, Vec<f64>),
     /// Least or largest values.
     Signed(Vec<i64>),
@@ -128,7 +128,7 @@ impl Accumulator {
         Column { name, kind }
     }
 
-    /// Makes room for so many groups. What is there before the first tuple is replaced by any.
+    /// Makes room for so many groups. Any tuple replaces the value that a group has before the first.
     pub(crate) fn grow(&mut self, groups: usize) {
         let least = self.is_least();
         match &mut self.kept {
@@ -140,7 +140,7 @@ impl Accumulator {
             }
             Kept::Signed(kept) => kept.resize(groups, if least { i64::MAX } else { i64::MIN }),
             Kept::Unsigned(kept) => kept.resize(groups, if least { u64::MAX } else { 0 }),
-            // What is not a number counts as the largest, as in SQL engines.
+            // A value that is not a number counts as the largest, as in SQL engines.
             Kept::Float(kept) => kept.resize(groups, if least { f64::NAN } else { f64::NEG_INFINITY }),
             Kept::Bytes(kept) => kept.resize(groups * self.field.width, if least { 0xff } else { 0 }),
         }

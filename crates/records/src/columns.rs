@@ -3,7 +3,7 @@
 use crate::model::ColumnType;
 use crate::words::integer;
 
-/// What [`column_type`] accepts, for messages.
+/// The types that [`column_type`] accepts, for messages.
 pub const COLUMN_TYPE_HELP: &str = "i8 to i64, u8 to u64, f32, f64, decimal, date, text or bytes(N)";
 
 /// A type as it is written.
@@ -31,7 +31,7 @@ pub fn column_type(text: &str) -> Option<ColumnType> {
     }
 }
 
-/// What [`column_type`] reads.
+/// The word that [`column_type`] reads as this type.
 pub fn type_name(kind: ColumnType) -> String {
     match kind {
         ColumnType::Int(bits) => format!("i{bits}"),

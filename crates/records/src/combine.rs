@@ -14,7 +14,7 @@ use crate::schema::{Schema, TupleError};
 use crate::value::{signed, unsigned};
 use crate::words::nearest;
 
-/// What [`Combiner::new`] takes for aggregates, for messages.
+/// The aggregates that [`Combiner::new`] takes, for messages.
 pub const AGGREGATES_HELP: &str =
     "count, sum(COLUMN), min(COLUMN), max(COLUMN), avg(COLUMN), with commas between them";
 
@@ -40,7 +40,7 @@ pub(crate) struct Field {
     pub(crate) width: usize,
 }
 
-/// Takes tuples and keeps, for each group of those that are equal in some columns, their number, and sums, least, largest and
+/// Groups tuples that are equal in some columns. For each group it keeps their number, and sums, least, largest and
 /// mean values of other columns. Its memory grows with the number of groups, not with that of tuples.
 ///
 /// ```
@@ -74,11 +74,11 @@ pub struct Combiner {
 }
 
 impl Combiner {
-    /// Of tuples of `of`, whose columns all have a width. `group_by` names columns of whole numbers or bytes, with commas between them;
-    /// none: all tuples are one group. `aggregates` is as [`AGGREGATES_HELP`] says.
+    /// A combiner of tuples of `of`, whose columns all have a width. `group_by` names columns of whole numbers or
+    /// bytes, with commas between them; none: all tuples are one group. `aggregates` is as [`AGGREGATES_HELP`] says.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The fault of an argument, in words.
     pub fn new(of: &Schema, group_by: &str, aggregates: &str) -> Result<Self, Fault> {
         let Some(size) = of.tuple_size() else {
             return Err(Fault::new(
@@ -125,8 +125,9 @@ impl Combiner {
         Ok(combiner)
     }
 
-    /// What the results are: the columns of the group, then the aggregates, called `count`, `sum_COLUMN` and so on. Sums of whole numbers
-    /// are `i64` or `u64`, those of fractions and mean values `f64`, least and largest values as their column.
+    /// The schema of the results: the columns of the group, then the aggregates, called `count`, `sum_COLUMN` and so
+    /// on. Sums of whole numbers are `i64` or `u64`. Sums of fractions and mean values are `f64`. Least and largest
+    /// values have the type of their column.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }

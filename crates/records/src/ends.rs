@@ -2,10 +2,10 @@
 
 use memchr::{memchr, memchr_iter, memchr3, memrchr};
 
-/// What a text may begin with to say that it is UTF-8. It is part of no column.
+/// The mark with which a text may say that it is UTF-8. It stands at the beginning, and is part of no column.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What RFC 4180 does not allow.
+/// The kind of a breach of RFC 4180.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Something behind the quote that ends a column.
@@ -35,7 +35,7 @@ pub struct Told {
     pub line: u64,
     /// Which character of the line, from 1.
     pub column: usize,
-    /// What is there, and what to do.
+    /// The breach, and what to do about it.
     pub what: String,
 }
 
@@ -125,24 +125,24 @@ pub struct RowEnds {
 }
 
 impl RowEnds {
-    /// Of a text, from its beginning, whose columns this byte divides. `lenient`: what RFC 4180 does not allow is no error:
-    /// what stands behind quotes belongs to their column, and is text, as is a carriage return; a quote that is not closed is
-    /// closed where the input ends.
+    /// Finds rows from the beginning of a text whose columns this byte divides. `lenient`: breaches of RFC 4180 are no
+    /// errors. Then the bytes behind quotes belong to their column, and are text, as is a carriage return. A quote that
+    /// is not closed is closed where the input ends.
     pub fn new(delimiter: u8, lenient: bool) -> Self {
         let (mark, state) = (Mark::Utf8(0), State::Start);
         RowEnds { delimiter, lenient, mark, state, length: 0, opened: 0, taken: None }
     }
 
-    /// The same, from any row: what comes first is no mark.
+    /// As [`new`](Self::new), from any row: the first bytes are no mark.
     pub fn within(delimiter: u8, lenient: bool) -> Self {
         RowEnds { mark: Mark::Over, ..RowEnds::new(delimiter, lenient) }
     }
 
-    /// How many bytes of `input`, which goes on where the last one ended, belong to the row, and whether its line feed is the
-    /// last of them.
+    /// How many bytes of `input` belong to the row, and whether its line feed is the last of them. `input` goes on
+    /// where the last one ended.
     ///
     /// # Errors
-    /// What RFC 4180 does not allow, unless it is taken nevertheless. There is nothing to be fed then.
+    /// A breach of RFC 4180, unless it is taken nevertheless. There is nothing to be fed then.
     pub fn feed(&mut self, input: &[u8]) -> Result<(usize, bool), Broken> {
         let mut at = if self.mark == Mark::Over { 0 } else { self.begin(input)? };
         while let Some(&byte) = input.get(at) {
@@ -176,8 +176,8 @@ impl RowEnds {
         Ok((input.len(), false))
     }
 
-    /// Passes over text without quotes that begins at `from`: up to the row's end, to a quote that opens a column, or behind a
-    /// carriage return. Says how far, and whether the row has ended.
+    /// Passes over text without quotes that begins at `from`. The text goes up to the row's end, to a quote that opens
+    /// a column, or behind a carriage return. Says how far, and whether the row has ended.
     #[inline]
     fn text(&mut self, input: &[u8], from: usize) -> (usize, bool) {
         let mut at = from;
@@ -217,7 +217,7 @@ impl RowEnds {
                     return Err(Broken { kind: Kind::Utf16, at: 0, opened: 0 });
                 }
                 (mark, _) => {
-                    // What came of another mark was text.
+                    // The bytes that came of another mark were text.
                     if mark != Mark::Utf8(0) {
                         self.state = State::Text;
                     }
@@ -271,7 +271,7 @@ impl RowEnds {
     }
 }
 
-/// What is said of `count` things that were taken, of which one is at `place`.
+/// The message about `count` things that were taken, of which one is at `place`.
 pub fn taken_text(count: u64, place: &str) -> String {
     let (things, were) = if count == 1 { ("thing", "was") } else { ("things", "were") };
     format!(
@@ -287,13 +287,13 @@ mod tests {
 
     const CSV: Style = Style { delimiter: b',', quoted: true };
 
-    /// What was found in a text.
+    /// The rows and breaches that were found in a text.
     #[derive(Debug, PartialEq, Eq)]
     struct Found {
         rows: Vec<Vec<u8>>,
         /// How much was taken that RFC 4180 does not allow.
         taken: u64,
-        /// What ended it.
+        /// The breach that ended it.
         told: Option<Told>,
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What is wrong with a flow.
+/// A fault of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// The fault, in words.
     pub message: String,
-    /// What would have been accepted.
+    /// The values that would have been accepted.
     pub expected: String,
 }
 

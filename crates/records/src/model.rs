@@ -1,4 +1,4 @@
-//! What records are: columns, keys, routing functions, and how text or bytes divide into records.
+//! The kinds of records: columns, keys, routing functions, and how text or bytes divide into records.
 
 /// A column of a tuple schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum KeyRef {
     Bytes {
         /// First byte, from 0.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
 }
@@ -62,9 +62,9 @@ pub enum Routing {
     Hash(KeyRef),
     /// Consumer `i` gets the keys from bound `i - 1` (included) up to bound `i` (excluded).
     Range {
-        /// What is compared.
+        /// The key that is compared.
         key: KeyRef,
-        /// One fewer than consumers, ascending, all of one kind.
+        /// Bounds, ascending and all of one kind: one fewer than consumers.
         bounds: Vec<Bound>,
     },
     /// The key is the consumer's number, from 0; with [`KeyRef::Whole`], tuples go round-robin.
@@ -72,7 +72,7 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// What the routing function looks at.
+    /// The key that the routing function looks at.
     pub fn key(&self) -> &KeyRef {
         match self {
             Routing::Hash(key) | Routing::Explicit(key) | Routing::Range { key, .. } => key,
@@ -91,7 +91,7 @@ impl Routing {
     }
 }
 
-/// What the items of a flow hold.
+/// The content of a flow's items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A number each, and no records.

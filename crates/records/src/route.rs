@@ -1,8 +1,8 @@
 //! The routing function: key to consumer, the same on every host.
 //!
-//! `hash`: XXH3-64 (seed 0) of the key's bytes as they stand in the tuple, mapped to `0..consumers` by the
-//! high half of `hash × consumers`, which is as even as a remainder and needs no division. The key of a
-//! synthetic item is its sequence number, 8 bytes, least significant first.
+//! `hash`: XXH3-64 (seed 0) of the key's bytes as they stand in the tuple. The high half of `hash × consumers` maps it
+//! to `0..consumers`, which is as even as a remainder and needs no division. The key of a synthetic item is its
+//! sequence number, 8 bytes, least significant first.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -5,10 +5,10 @@ use crate::fault::Fault;
 use crate::model::{Bound, Column, ColumnType, Content, FileFormat, KeyRef, Routing};
 use crate::words::{integer, is_name, nearest};
 
-/// What [`parse_key`] accepts, for messages.
+/// The keys that [`parse_key`] accepts, for messages.
 pub const KEY_HELP: &str =
     "a column by name or by number from 1, OFFSET:LENGTH in a binary record, or * for the whole tuple";
-/// What [`parse_routing`] accepts, for messages.
+/// The routing functions that [`parse_routing`] accepts, for messages.
 pub const ROUTING_HELP: &str = "hash(COLUMN), range(COLUMN, [BOUND, ...]), explicit(COLUMN) or round-robin";
 
 /// `l_orderkey`, `3`, `0:8`, `*`.
@@ -76,11 +76,11 @@ pub fn bounds(texts: &[String]) -> Vec<Bound> {
     }
 }
 
-/// Checks that the routing function can be computed from the flow's records, and turns names of columns
-/// whose place is known into numbers or byte ranges.
+/// Checks that the routing function can be computed from the flow's records. Turns names of columns whose place is
+/// known into numbers or byte ranges.
 ///
 /// # Errors
-/// What does not agree, and what would.
+/// The part that does not agree, and what would.
 pub fn check_routing(
     routing: &Routing,
     content: Content,
@@ -108,10 +108,10 @@ pub fn check_routing(
     }
 }
 
-/// The same for a flow without a schema: nobody knows what the records of its programs are.
+/// As [`check_routing`], for a flow without a schema: nobody knows what the records of its programs are.
 ///
 /// # Errors
-/// What can't be, whatever the records are.
+/// The part that can't be, whatever the records are.
 pub fn check_any_routing(routing: &Routing, consumers: usize) -> Result<(), Fault> {
     let records = Content::Records(FileFormat::Delimited { delimiter: b',', header: false, quoted: false });
     match (routing, routing.key()) {

@@ -1,8 +1,9 @@
 //! Text in columns: where a record ends, and where its columns are, with and without the quotes of RFC 4180.
 //!
-//! Without quotes, a record is a line without its line feed, and a delimiter always divides. With quotes, a record is a row of
-//! CSV: what stands between quotes may hold delimiters, line ends and, doubled, quotes. Either way a record keeps its bytes as
-//! they were read: quotes stay, and so does a carriage return in front of the line feed, which belongs to no column of a row.
+//! Without quotes, a record is a line without its line feed, and a delimiter always divides. With quotes, a record is a
+//! row of CSV: the text between quotes may hold delimiters, line ends and, doubled, quotes. Either way a record keeps
+//! its bytes as they were read. Quotes stay, and so does a carriage return in front of the line feed, which belongs to
+//! no column of a row.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,7 +12,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator, WriteResult,
 
 pub use crate::ends::{BOM, Broken, RowEnds, Told, taken_text};
 
-/// What is said of quotes that nobody has asked to be read as such.
+/// The message about quotes that nobody has asked to be read as such.
 pub const QUOTES_HELP: &str = "there is a quote: without --csv (in a topology: format: csv) quotes are text like any other, and delimiters and line ends \
      between them divide";
 
@@ -88,7 +89,7 @@ thread_local! {
     static FIELDS: RefCell<Option<Fields>> = const { RefCell::new(None) };
 }
 
-/// What `look` makes of the columns of a row with quotes: how many there are, and each by its index.
+/// Calls `look` with the columns of a row with quotes: how many there are, and each by its index.
 fn with_fields<T>(row: &[u8], delimiter: u8, look: impl FnOnce(usize, &dyn Fn(usize) -> Vec<u8>) -> T) -> T {
     FIELDS.with_borrow_mut(|fields| {
         let fields = match fields {
@@ -173,7 +174,7 @@ impl Style {
         None
     }
 
-    /// What of a record without quotes is columns.
+    /// The part of a record without quotes that is columns.
     #[inline]
     fn plain<'r>(&self, record: &'r [u8]) -> &'r [u8] {
         if self.quoted { record.strip_suffix(b"\r").unwrap_or(record) } else { record }
@@ -210,8 +211,8 @@ impl Style {
         }
     }
 
-    /// Whether a record, read without quotes, may be a piece of CSV: where `columns` are looked at, any quote says so, else
-    /// one that is not closed.
+    /// Whether a record, read without quotes, may be a piece of CSV. Where `columns` are looked at, any quote says so,
+    /// else a quote that is not closed.
     #[inline]
     pub fn looks_quoted(record: &[u8], columns: bool) -> bool {
         if columns {

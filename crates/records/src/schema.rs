@@ -1,8 +1,9 @@
-//! Typed tuples: what a flow that has a schema carries. The switch does not look at them; programs find the schema with the
-//! flow, so that both sides agree on what its bytes mean.
+//! Typed tuples: the items of a flow that has a schema. The switch does not look at them. Programs find the schema with
+//! the flow, so that both sides agree on what its bytes mean.
 //!
 //! Where all columns have a width, a tuple is their bytes one behind the other, without gaps, numbers least significant
-//! byte first: every tuple of the flow has the same size. Else it is a line of text with a delimiter between columns.
+//! byte first. So every tuple of the flow has the same size. Else a tuple is a line of text with a delimiter between
+//! columns.
 
 use std::fmt;
 
@@ -39,9 +40,9 @@ pub enum TupleError {
     /// More or fewer columns.
     #[error("it has {}, the schema {wanted} ({schema})", columns(*.found))]
     Columns {
-        /// In the line.
+        /// Columns of the line.
         found: usize,
-        /// In the schema.
+        /// Columns of the schema.
         wanted: usize,
         /// The schema.
         schema: String,
@@ -51,17 +52,17 @@ pub enum TupleError {
     Value {
         /// The column's name.
         column: String,
-        /// What is there, shortened.
+        /// The text that is there, shortened.
         found: String,
-        /// What could be.
+        /// The values that could be there.
         wanted: String,
     },
     /// More or fewer bytes.
     #[error("it has {found} B, tuples of ({schema}) have {wanted}")]
     Size {
-        /// Of the tuple.
+        /// Bytes of the tuple.
         found: usize,
-        /// Of the schema.
+        /// Bytes of the schema's tuples.
         wanted: u32,
         /// The schema.
         schema: String,
@@ -73,17 +74,17 @@ pub enum TupleError {
     NoText {
         /// The column's name.
         column: String,
-        /// Of a tuple.
+        /// Bytes of a tuple.
         size: u32,
     },
 }
 
 impl Schema {
-    /// `NAME: TYPE, NAME: TYPE, ...`; types are those of topologies: `i8` to `i64`, `u8` to `u64`, `f32`, `f64`, `bytes(N)`, and
-    /// without a width `decimal`, `date` and `text`.
+    /// `NAME: TYPE, NAME: TYPE, ...`; types are those of topologies: `i8` to `i64`, `u8` to `u64`, `f32`, `f64`,
+    /// `bytes(N)`, and without a width `decimal`, `date` and `text`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Self, SchemaTextError> {
         let wrong = |message: String, expected: &str| SchemaTextError { message, expected: expected.into() };
         if text.len() > MAX_TEXT {
@@ -115,7 +116,7 @@ impl Schema {
         }
     }
 
-    /// Of columns that a topology has checked.
+    /// The schema of columns that a topology has checked.
     pub fn of(columns: &[Column]) -> Self {
         let size = columns.iter().map(|c| fixed_width(c.kind)).sum::<Option<u64>>();
         Schema { columns: columns.to_vec(), size: size.and_then(|s| u32::try_from(s).ok()) }

@@ -1,4 +1,4 @@
-//! One column's value: from text to its bytes, and back.
+//! A column's value: from text to its bytes, and back.
 
 use crate::model::ColumnType;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::io::Write;
 /// The bytes of `field`, behind those that are there; for a column without a width nothing but a check.
 ///
 /// # Errors
-/// What it should be.
+/// The values that the column can hold.
 pub(super) fn encode(kind: ColumnType, field: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     match kind {
         ColumnType::Int(bits) => {
@@ -68,7 +68,7 @@ pub(super) fn unsigned(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The same with a sign, of so many bits.
+/// A whole number with a sign, of so many bits.
 pub(super) fn signed(bytes: &[u8], bits: u8) -> i64 {
     (unsigned(bytes) << (64 - bits)).cast_signed() >> (64 - bits)
 }

@@ -1,6 +1,6 @@
 //! Names, numbers and values as messages and files have them.
 
-/// What [`is_name`] accepts, for messages.
+/// The names that [`is_name`] accepts, for messages.
 pub const NAME_HELP: &str = "a name of 1 to 63 letters, digits, '_' and '-' that begins with a letter";
 
 /// Names go into file names, table entries and references such as `host.ring` and `switch:port`.
@@ -36,7 +36,7 @@ pub fn nearest<'w>(typed: &str, known: impl Iterator<Item = &'w str>) -> Option<
         .map(|(_, word)| word)
 }
 
-/// What is printed of a value: its first 40 characters.
+/// The part of a value that is printed: its first 40 characters.
 pub fn shorten(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     let mut short: String = text.chars().take(40).filter(|c| !c.is_control()).collect();

@@ -20,7 +20,7 @@ use zsr_replicated_log::{Log, Party, Replica, StateMachine};
 const USAGE: &str =
     "kv create HOST... -- HOST... | begin REPLICA | rejoin REPLICA HOST | call CLIENT | delete";
 
-/// Of each key its value, and how often it was set.
+/// Each key's value, and how often it was set.
 #[derive(Default)]
 struct Store(BTreeMap<String, (String, u64)>);
 

@@ -1,4 +1,4 @@
-//! Whoever has commands carried out.
+//! The clients of a log, which have commands carried out.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use crate::error::LogError;
 use crate::message::{Answer, Entry};
 use crate::setup::Log;
 
-/// One client of a log, which has one command under way at a time.
+/// A client of a log, which has one command under way at a time.
 ///
-/// One that is dropped is taken out of the log; [`leave`](Self::leave) does not.
+/// A client that is dropped is taken out of the log; [`leave`](Self::leave) does not.
 pub struct LogClient {
     log: String,
     member: String,
@@ -50,12 +50,12 @@ impl LogClient {
         &self.member
     }
 
-    /// Has `command` carried out by all replicas, and says what the first of them answers. Waits for `time`, for room and answer
-    /// together.
+    /// Has `command` carried out by all replicas, and gives the answer of the first of them. Waits for `time`, for room
+    /// and answer together.
     ///
     /// # Errors
-    /// [`LogError::TooLong`]; [`LogError::NoAnswer`], after which the command may be carried out all the same; the flows have failed, this client was
-    /// taken out of them, or the call was cancelled.
+    /// [`LogError::TooLong`]. [`LogError::NoAnswer`], after which the command may be carried out all the same. The
+    /// flows have failed, this client was taken out of them, or the call was cancelled.
     pub fn call(&mut self, command: &[u8], time: Duration) -> Result<Vec<u8>, LogError> {
         let most = Log::MAX_MESSAGE;
         if command.len() > most {

@@ -1,4 +1,4 @@
-//! What users of a log are told when they can't go on.
+//! The errors that users of a log get when they can't go on.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zsr::{ClientError, ProgramError};
 #[allow(missing_docs, reason = "messages say what their fields are")]
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// One of the log's two flows.
+    /// An error of one of the log's two flows.
     #[error(transparent)]
     Flow(#[from] ProgramError),
     /// The controller.

@@ -1,4 +1,4 @@
-//! What travels in the two flows of a log. Numbers are little-endian.
+//! The messages in the two flows of a log. Numbers are little-endian.
 //!
 //! | flow | bytes |
 //! | --- | --- |

@@ -17,14 +17,14 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// Between two tries to take rings which a program that died has left, and which the controller is about to take away.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What is known of another replica's state.
+/// The known part of another replica's state.
 struct Asked {
     incarnation: u64,
     donor: String,
     heard: Instant,
     state: Vec<u8>,
     complete: bool,
-    /// What came behind the marker, from when it has come.
+    /// Entries that came behind the marker, from when it has come.
     behind: Option<Vec<Vec<u8>>>,
 }
 
@@ -181,7 +181,8 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the members away that a replica has only while it comes back. What can't be done now is done when it comes back again.
+    /// Takes the members away that a replica has only while it comes back. A removal that fails now is done when the
+    /// replica comes back again.
     fn leave_for_good(&self, session: &Session, replica: Party<'_>) {
         let gone = [
             (self.answers(), Log::state_member(replica.name)),

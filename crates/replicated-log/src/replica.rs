@@ -1,4 +1,4 @@
-//! Whoever carries commands out.
+//! The replicas of a log, which carry commands out.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::setup::Log;
 /// How long a replica that sends its state waits for room for a piece of it. It carries nothing out meanwhile.
 const ROOM: Duration = Duration::from_secs(5);
 
-/// One replica of a log. Dropping it takes it out of the log; [`leave`](Self::leave) does not.
+/// A replica of a log. Dropping it takes it out of the log; [`leave`](Self::leave) does not.
 pub struct Replica<S> {
     pub(crate) log: Log,
     pub(crate) member: String,
@@ -24,7 +24,7 @@ pub struct Replica<S> {
     pub(crate) numbers: Option<HashMap<u64, u64>>,
 }
 
-/// What a [`Replica::step`] has done.
+/// The outcome of a [`Replica::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Carried out so many commands.
@@ -78,7 +78,7 @@ impl<S: StateMachine> Replica<S> {
         &self.member
     }
 
-    /// Its state.
+    /// The replica's state.
     pub fn state(&self) -> &S {
         &self.state
     }
@@ -124,8 +124,8 @@ impl<S: StateMachine> Replica<S> {
         Ok(())
     }
 
-    /// Leaves the log as it is, and says what the state is: commands wait for a program that goes on. That program has to be one that
-    /// [rejoins](Log::rejoin).
+    /// Leaves the log as it is, and gives the state: commands wait for a program that goes on. That program has to be
+    /// one that [rejoins](Log::rejoin).
     ///
     /// # Errors
     /// The flow of answers has failed.
@@ -136,7 +136,7 @@ impl<S: StateMachine> Replica<S> {
     }
 }
 
-/// What a replica needs to carry out commands.
+/// The parts that a replica needs to carry out commands.
 pub(crate) struct Doing<'r, S> {
     pub(crate) member: &'r str,
     pub(crate) state: &'r mut S,

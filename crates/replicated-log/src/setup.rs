@@ -13,7 +13,7 @@ use crate::message::HEAD;
 const ITEM: u32 = 32 << 10;
 /// Bytes of a ring.
 const RING: u32 = 512 << 10;
-/// What an item has besides one record.
+/// Bytes of an item besides one record.
 const SEGMENT: usize = 64;
 
 /// A client or a replica: the name of its member in both flows, and its host.
@@ -132,7 +132,7 @@ impl Log {
     }
 }
 
-/// One of a flow's two ends.
+/// The two ends of a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Producer,

@@ -6,7 +6,7 @@ use zsr_wire::{Frame, FramePool};
 
 use crate::network::End;
 
-/// What a link is like. Both directions are alike but for their faults.
+/// The properties of a link. Both directions are alike but for their faults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkConfig {
     /// Bits per second; `None` is without limit.
@@ -52,7 +52,7 @@ pub enum LinkError {
     Faults(#[from] FaultError),
 }
 
-/// What one direction of a link has carried.
+/// Counts of the frames that one direction of a link has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkStats {
     /// Frames sent.
@@ -63,7 +63,7 @@ pub struct LinkStats {
     pub busy_ns: u64,
 }
 
-/// One direction.
+/// One direction of a link.
 pub(crate) struct Line {
     pub(crate) to: End,
     config: LinkConfig,

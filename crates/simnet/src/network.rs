@@ -13,7 +13,7 @@ use crate::node::Node;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub usize);
 
-/// One port of one node.
+/// A port of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct End {
     /// The node.
@@ -143,12 +143,12 @@ impl Network {
         }
     }
 
-    /// What the line from this port has carried.
+    /// The counts of the line from this port.
     pub fn link_stats(&self, from: End) -> Option<LinkStats> {
         Some(self.lines[self.line(from)?].stats)
     }
 
-    /// What has gone wrong on the line from this port.
+    /// The faults of the line from this port.
     pub fn fault_stats(&self, from: End) -> Option<FaultStats> {
         Some(*self.lines[self.line(from)?].fault_stats())
     }
@@ -198,7 +198,7 @@ impl Network {
             if condition(self) {
                 return Stop::Condition;
             }
-            // Whoever looks may have changed nodes.
+            // A caller may have changed nodes.
             if let Err(stop) = self.settle().and_then(|()| self.step(deadline_ns)) {
                 return stop;
             }
@@ -228,7 +228,7 @@ impl Network {
         Ok(())
     }
 
-    /// What comes next.
+    /// Takes the next step.
     fn step(&mut self, deadline_ns: u64) -> Result<(), Stop> {
         let timers =
             self.nodes.iter().enumerate().filter_map(|(i, slot)| Some((slot.timer?.max(self.now), i)));

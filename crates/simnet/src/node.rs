@@ -1,4 +1,4 @@
-//! What takes part in a simulated network.
+//! The nodes of a simulated network.
 
 use std::any::Any;
 

@@ -1,5 +1,5 @@
-//! What one packet costs: READ responses and WRITEs made and taken, per MTU, in nanoseconds of this machine. Medians
-//! over rounds of 64 KiB, so that whatever else the machine does matters little.
+//! The cost of one packet, in nanoseconds of this machine: READ responses and WRITEs made and taken, per MTU. Medians
+//! over rounds of 64 KiB, so that other load of the machine matters little.
 //!
 //! `cargo run --release -p zsr-soft-nic --example nic_cost [ROUNDS [MTU]]`
 

@@ -1,12 +1,13 @@
 //! Copies between frames and memory that other threads use at the same time, as a NIC's DMA engine would make them.
 //!
 //! * Up to [`SMALL`] bytes (control words, small items): every naturally aligned word is one atomic access. Loads are
-//!   acquire and ascending. Stores are release and ascending, except that of up to [`RECORD`] bytes the first word is stored last:
-//!   a record's first word publishes the rest.
-//! * Longer: a plain copy, ordered before its own last word, as NICs write in ascending order, and before every later small
-//!   store. Whoever reads or writes the other bytes at the same time gets garbage, as with hardware; the ring protocol never does,
-//!   since items change hands only by control words. No reference to the memory is ever made, so no reference can be
-//!   invalidated. Under Miri the long copies are made of relaxed atomics too, so that it can watch the rest.
+//!   acquire and ascending. Stores are release and ascending. Stores of up to [`RECORD`] bytes differ: their first word
+//!   is stored last, since a record's first word publishes the rest.
+//! * Longer: a plain copy, ordered before its own last word, as NICs write in ascending order, and before every later
+//!   small store. Other threads that read or write the other bytes at the same time get garbage, as with hardware. The
+//!   ring protocol never does so, since items change hands only by control words. No reference to the memory is ever
+//!   made, so no reference can be invalidated. Under Miri the long copies are made of relaxed atomics too, so that it
+//!   can watch the rest.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -49,7 +50,7 @@ pub(crate) unsafe fn load(src: *const u8, dst: &mut [u8]) {
     }
 }
 
-/// What an atomic operation makes of a word.
+/// The new value that an atomic operation gives a word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     /// The sum, modulo 2⁶⁴.
@@ -61,7 +62,8 @@ pub(crate) enum Change {
 /// Changes the 8 bytes at `at`, a number in this machine's byte order. Gives what they were before.
 ///
 /// # Safety
-/// `at` must be a multiple of 8, valid for reads and writes of 8 bytes, and not be part of a Rust reference in use.
+/// `at` must be a multiple of 8, and valid for reads and writes of 8 bytes. It must not be part of a Rust reference in
+/// use.
 pub(crate) unsafe fn change(at: *mut u8, change: Change) -> u64 {
     // SAFETY: as promised by the caller.
     let word = unsafe { AtomicU64::from_ptr(at.cast()) };

@@ -1,9 +1,10 @@
-//! Requests that came before one that is missing. They are kept until it comes, so that it alone has to come again, and a queue pair whose
-//! packets come in another order waits for late ones before it reports them.
+//! Requests that came before one that is missing. They are kept until it comes, so that only the missing one has to
+//! come again. A queue pair whose packets come in another order waits for late ones before it reports them.
 //!
-//! A missing packet is reported at once at first (IBTA vol. 1, 9.7.5). When it comes, what comes next tells why it had been missing: packets are sent
-//! again from it on, so if the one behind it comes a second time, it was lost. If something new comes, or it itself comes again, it had only been late:
-//! from then on as many packets may overtake one, and as much time may pass, as did there. A loss halves what is allowed, so where packets are lost and
+//! At first a missing packet is reported at once (IBTA vol. 1, 9.7.5). Packets are sent again from the missing one on.
+//! So the packet after it tells why it had been missing. If the one behind it comes a second time, the packet was lost.
+//! If something new comes, or the packet itself comes again, it had only been late. From then on as many packets may
+//! overtake one, and as much time may pass, as did there. A loss halves what is allowed. So where packets are lost and
 //! keep their order, they are reported at once. RFC 8985 (RACK) learns of reordering from duplicates, too.
 
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ struct Came {
     is_followed: bool,
 }
 
-/// What a responder holds behind a missing packet, and what it knows of late ones.
+/// The packets that a responder holds behind a missing one, and its measure of late ones.
 #[derive(Default)]
 pub(crate) struct Ahead {
     /// In order of their PSNs.
@@ -112,7 +113,7 @@ impl Ahead {
         if is_due { self.frames.pop_front() } else { None }
     }
 
-    /// All that could be taken has been taken, up to before `expected`. What is left waits for another one.
+    /// All that could be taken has been taken, up to before `expected`. The packets that are left wait for another one.
     pub(crate) fn taken(&mut self, now: u64, expected: Psn) {
         if let Some(came) = &mut self.came {
             came.is_followed = expected.since(came.psn) > 1;

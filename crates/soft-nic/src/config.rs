@@ -1,4 +1,4 @@
-//! What a NIC and its connections are told.
+//! The settings of a NIC and its connections.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,15 +8,15 @@ use zsr_wire::Mac;
 /// Most packets that a queue pair keeps behind a missing one.
 pub const MAX_WINDOW: u16 = 1024;
 
-/// What a NIC is made with.
+/// The settings with which a NIC is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NicConfig {
     /// The NIC's MAC address.
     pub mac: Mac,
     /// The NIC's IP address.
     pub ip: Ipv4Addr,
-    /// Seed of remote keys and queue pair numbers: the same seed and the same calls give the same numbers, which whoever knows the seed
-    /// can work out. `None`: they come from the system's generator.
+    /// Seed of remote keys and queue pair numbers. The same seed and the same calls give the same numbers, so everybody
+    /// who knows the seed can work them out. `None`: the numbers come from the system's generator.
     pub seed: Option<u64>,
     /// Shortest time between two congestion notifications of one queue pair, in nanoseconds.
     pub cnp_interval_ns: u64,
@@ -25,14 +25,15 @@ pub struct NicConfig {
     pub line_rate: Option<u64>,
     /// Tag of all frames that it sends ([`zsr_wire::vlan::tci`]); 0: none. It takes frames of that VLAN only.
     pub tci: u16,
-    /// Packets behind a missing one that a queue pair keeps until it comes, at most [`MAX_WINDOW`]. 0: none, as NICs do it that don't repeat
-    /// selectively.
+    /// Packets behind a missing one that a queue pair keeps until it comes, at most [`MAX_WINDOW`]. 0: none, like NICs
+    /// that don't repeat selectively.
     pub reorder_window: u16,
 }
 
 impl NicConfig {
-    /// A NIC for tests and simulations, with these addresses and seeded by them, on no VLAN, at a link of no known rate, and with a congestion
-    /// notification at most every 50 µs per queue pair, that keeps 256 packets behind a missing one.
+    /// A NIC for tests and simulations, with these addresses and seeded by them. It is on no VLAN, at a link of no
+    /// known rate. It sends a congestion notification at most every 50 µs per queue pair, and keeps 256 packets behind
+    /// a missing one.
     pub fn new(mac: Mac, ip: Ipv4Addr) -> NicConfig {
         let [a, b, c, d, e, f] = mac.0;
         let seed = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) ^ u64::from(u32::from(ip)) << 32;
@@ -98,7 +99,7 @@ impl fmt::Display for Mtu {
     }
 }
 
-/// What a memory region or a queue pair allows. Combine with [`Access::with`].
+/// The accesses that a memory region or a queue pair allows. Combine with [`Access::with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Access(u8);
 

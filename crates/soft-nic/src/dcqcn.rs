@@ -1,8 +1,10 @@
-//! DCQCN at the sender: the rate of a queue pair that was told of congestion (Zhu et al., "Congestion Control for Large-Scale RDMA
-//! Deployments", SIGCOMM 2015, section 3.1). Rates are in bit/s, times in nanoseconds of the NIC's clock.
+//! DCQCN at the sender: the rate of a queue pair that was told of congestion. The algorithm is that of Zhu et al.,
+//! "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1. Rates are in bit/s, times in
+//! nanoseconds of the NIC's clock.
 //!
-//! A congestion notification cuts the rate by half of `alpha`, the estimated share of marked packets. Then the rate rises again in
-//! steps, one per [`TIMER_NS`] and one per [`COUNTER_BYTES`]: first half-way back to where it was, later beyond that.
+//! A congestion notification cuts the rate by half of `alpha`, the estimated share of marked packets. Then the rate
+//! rises again in steps, one per [`TIMER_NS`] and one per [`COUNTER_BYTES`]. The first steps go half-way back to the
+//! rate before the cut, later ones beyond that.
 
 /// Time without a notification after which `alpha` falls, and shortest time between two cuts: notifications of several members of a group
 /// may come together.
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(d.free_at(), 1600);
         d.sent(1600, 1000);
         assert_eq!(d.free_at(), 3200);
-        // What was not sent in time is not made up for.
+        // Bytes that were not sent in time are not made up for.
         d.sent(10_000, 1000);
         assert_eq!(d.free_at(), 11_600);
     }

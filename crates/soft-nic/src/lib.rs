@@ -15,13 +15,14 @@
 //! pairs whose next response is an acknowledgement go first; the others share the transmitter round-robin, one
 //! packet each. READ responses are made one packet at a time, straight from memory, when the transmitter asks.
 //!
-//! A queue pair that gets congestion notifications sends more slowly for a while (DCQCN), if the NIC knows the rate of its link
-//! ([`NicConfig::line_rate`]); marked packets are answered with notifications in any case.
+//! A queue pair that gets congestion notifications sends more slowly for a while (DCQCN), if the NIC knows the rate of
+//! its link ([`NicConfig::line_rate`]). Marked packets are answered with notifications in any case.
 //!
-//! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), as NICs do that repeat selectively.
+//! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), as at NICs that repeat
+//! selectively.
 //!
-//! Knowingly not there: SEND, shared receive queues, path migration. A SEND is answered with a NAK "invalid request" (0x61), as by a responder that
-//! does not support it.
+//! Knowingly not there: SEND, shared receive queues, path migration. A SEND is answered with a NAK "invalid request"
+//! (0x61), as by a responder that does not support it.
 
 mod access;
 mod ahead;

@@ -11,8 +11,8 @@ use crate::access;
 /// Memory that a NIC may reach while it is registered.
 ///
 /// # Safety
-/// For as long as the value lives, `base` returns the same pointer, valid for reads and writes of `len` bytes, and
-/// those bytes are reached through raw pointers or atomics only: the NIC changes them whenever the peer wishes. Where
+/// For as long as the value lives, `base` returns the same pointer, valid for reads and writes of `len` bytes. Those
+/// bytes are reached through raw pointers or atomics only: the NIC changes them whenever the peer wishes. Where
 /// [`Reach::Bus`] is the way, the NIC does not follow `base`.
 pub unsafe trait MemoryRegion: Send + Sync {
     /// First byte. Eight-byte alignment is needed for control words to be atomic.

@@ -73,7 +73,7 @@ impl Nic {
         }
     }
 
-    /// What it was made with.
+    /// The settings with which the NIC was made.
     pub fn config(&self) -> &NicConfig {
         &self.config
     }
@@ -116,7 +116,7 @@ impl Nic {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair. What was posted to it never completes.
+    /// Destroys a queue pair. Requests that were posted to it never complete.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), QpError> {
         let (slot, mut qp) = self.qps.destroy(qpn).ok_or(QpError::Unknown(qpn))?;
         self.sched.forget(slot);

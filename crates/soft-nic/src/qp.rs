@@ -43,7 +43,7 @@ impl Default for QpCaps {
     }
 }
 
-/// What makes a queue pair ready to receive.
+/// The attributes that make a queue pair ready to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtrAttr {
     /// The peer's queue pair.
@@ -86,7 +86,7 @@ impl RtrAttr {
     }
 }
 
-/// What makes a queue pair ready to send.
+/// The attributes that make a queue pair ready to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtsAttr {
     /// PSN of the first request.
@@ -127,7 +127,7 @@ pub enum Modify {
     Error,
 }
 
-/// What can be asked about a queue pair.
+/// The properties of a queue pair that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpInfo {
     /// State.
@@ -173,7 +173,7 @@ pub enum QpError {
         name: &'static str,
         /// Value given.
         value: u64,
-        /// What is allowed.
+        /// The values that are allowed.
         expected: &'static str,
     },
 }
@@ -291,7 +291,7 @@ struct Slot {
     generation: u32,
 }
 
-/// All queue pairs of a NIC. A number is a slot (low bits) and the slot's generation, so that the number of a destroyed
+/// All queue pairs of a NIC. A number is a slot (low bits) and the slot's generation. So the number of a destroyed
 /// queue pair comes back only after 1022 others in its place.
 pub(crate) struct QpTable {
     slots: Vec<Slot>,

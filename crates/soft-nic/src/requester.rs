@@ -1,7 +1,7 @@
 //! The requester side of a queue pair: work requests in, requests out, completions back (IBTA vol. 1, 9.7.3 and 9.7.6).
 //!
-//! Work requests get their PSNs when they are posted. `una` is the oldest PSN without an answer, `cursor` the next
-//! packet to be sent, `high` the end of what has been sent at least once. Every repair is "go back": the cursor
+//! Work requests get their PSNs when they are posted. `una` is the oldest PSN without an answer. `cursor` is the next
+//! packet to be sent. `high` is the end of what has been sent at least once. Every repair is "go back": the cursor
 //! returns to `una`, and for a READ to its first missing response.
 
 use std::collections::VecDeque;
@@ -215,7 +215,7 @@ impl Requester {
         self.cursor = (0, k);
     }
 
-    /// One more retry because of loss; breaks the queue pair when there were too many.
+    /// Counts a retry because of loss; breaks the queue pair when there were too many.
     fn retry(&mut self, env: &mut Env<'_>, qpn: Qpn) -> Result<(), Broken> {
         if self.retries >= self.attr.retry_count {
             return Err(self.break_at(env, qpn, 0, Status::RetryExceeded));

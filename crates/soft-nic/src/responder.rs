@@ -16,7 +16,7 @@ use crate::work::{Completion, CompletionKind, CompletionQueue, Status};
 /// Acknowledgements and NAKs that may wait in a response queue. More than one waits only behind READs.
 const MAX_ACKS: usize = 16;
 
-/// What the state machines of a queue pair may use of the NIC.
+/// The parts of the NIC that the state machines of a queue pair may use.
 pub(crate) struct Env<'a> {
     pub(crate) mrs: &'a MrTable,
     pub(crate) stats: &'a mut Stats,
@@ -47,11 +47,11 @@ pub(crate) struct ReadJob {
     pub(crate) msn: u32,
     /// Carried out before; does not count against what the peer may have outstanding.
     pub(crate) again: bool,
-    /// Its memory may have to be waited for.
+    /// Whether the memory may have to be waited for.
     pub(crate) waits: bool,
 }
 
-/// What an atomic operation found, to be sent.
+/// The word that an atomic operation found, to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AtomicAnswer {
     pub(crate) psn: Psn,
@@ -97,7 +97,7 @@ pub(crate) struct Responder {
     reported: bool,
     write: Option<WriteCursor>,
     queue: VecDeque<Response>,
-    /// What atomic operations found: the last ones, as many as the peer may have outstanding (responder resources).
+    /// The words that the last atomic operations found, as many as the peer may have outstanding (responder resources).
     answers: VecDeque<AtomicAnswer>,
     /// READs and answers to atomic operations in the queue, and duplicates among them.
     reads: usize,
@@ -152,7 +152,7 @@ impl Responder {
         &mut self.recvs
     }
 
-    /// What is to be sent next.
+    /// The response to be sent next.
     #[inline]
     pub(crate) fn front(&self) -> Option<&Response> {
         self.queue.front()
@@ -269,8 +269,8 @@ impl Responder {
         }
     }
 
-    /// A request that has been executed (IBTA vol. 1, 9.7.5): a READ is carried out again, an atomic operation gets its answer again, anything else
-    /// is only acknowledged again.
+    /// Repeats a request that has been executed (IBTA vol. 1, 9.7.5). A READ is carried out again, and an atomic
+    /// operation gets its answer again. Any other request is only acknowledged again.
     #[cold]
     fn duplicate(&mut self, env: &mut Env<'_>, mtu: Mtu, rights: Access, packet: &Packet<&[u8]>) {
         env.stats.duplicates += 1;

@@ -180,7 +180,7 @@ fn take_kept(env: &mut Env<'_>, qp: &mut Qp, pool: &mut FramePool) -> usize {
     while let (true, Some(conn)) = (qp.receives(), &qp.conn) {
         let mtu = conn.mtu;
         let Some((psn, frame)) = qp.resp.ahead.next(qp.resp.expected) else { break };
-        // What a READ reaches over has been answered by it.
+        // Packets that a READ reaches over have been answered by it.
         if psn == qp.resp.expected
             && let Ok(packet) = Packet::new_checked(frame.bytes())
         {

@@ -1,4 +1,4 @@
-//! Who transmits next.
+//! The choice of the queue pair that transmits next.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What a NIC has seen and done.
+//! Counters of a NIC.
 
 use std::fmt;
 
@@ -106,7 +106,7 @@ pub struct Stats {
     pub cnps_sent: u64,
     /// Times that the requester went back to send again, for whatever reason.
     pub retries: u64,
-    /// Of these, those for which only a timer could tell.
+    /// Retries for which only a timer could tell.
     pub timeouts: u64,
     dropped: [u64; DropReason::ALL.len()],
 }

@@ -3,7 +3,7 @@
 use zsr_wire::roce::{BTH_AT, EXT_AT, IP_AT, Path, UDP_AT};
 use zsr_wire::{Frame, Opcode, Psn, Qpn, bth, ethernet, icrc, ipv4, udp};
 
-/// What differs from packet to packet.
+/// The fields that differ from packet to packet.
 pub(crate) struct Head {
     pub(crate) opcode: Opcode,
     pub(crate) psn: Psn,
@@ -13,7 +13,7 @@ pub(crate) struct Head {
 }
 
 /// Ethernet, IPv4, UDP and BTH of one connection. The fields that the ICRC takes for ones *are* ones, until
-/// [`Open::seal`] has computed it and puts their real values in: that takes one run of the CRC and no copy.
+/// [`Open::seal`] has computed it and puts their real values in. So an ICRC takes one run of the CRC and no copy.
 #[derive(Clone)]
 pub(crate) struct Template {
     bytes: [u8; EXT_AT],
@@ -32,7 +32,7 @@ pub(crate) struct Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    /// What follows the BTH: extension, payload, pad, room for the ICRC.
+    /// The bytes behind the BTH: extension, payload, pad, room for the ICRC.
     #[inline]
     pub(crate) fn rest(&mut self) -> &mut [u8] {
         &mut self.packet[EXT_AT..]

@@ -21,7 +21,7 @@ pub struct Sge {
     pub len: u32,
 }
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// RDMA READ: remote memory into local memory.
@@ -30,8 +30,8 @@ pub enum Operation {
     Write,
     /// RDMA WRITE that uses up a receive of the peer and gives it these 32 bits.
     WriteImm(u32),
-    /// Atomic: adds this to the remote word, modulo 2⁶⁴. What the word was before goes to local memory. Both are 8 bytes at an address that is a
-    /// multiple of 8, in their host's byte order.
+    /// Atomic: adds this to the remote word, modulo 2⁶⁴. The word's value before goes to local memory. Both are 8 bytes
+    /// at an address that is a multiple of 8, in their host's byte order.
     FetchAdd(u64),
     /// Atomic: likewise, but stores `swap` if the word is `compare`.
     CompareSwap {
@@ -60,7 +60,7 @@ impl Operation {
 pub struct WorkRequest {
     /// Given back in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Local memory; its length is the message's.
     pub local: Sge,
@@ -93,7 +93,7 @@ pub enum Status {
     Flushed,
 }
 
-/// What a completion is about.
+/// The subject of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionKind {
     /// A READ, WRITE or atomic operation posted by `post_send`.
@@ -133,7 +133,7 @@ pub enum PostError {
         qpn: Qpn,
         /// The queue pair's state.
         state: QpState,
-        /// What it should be.
+        /// The state that is needed.
         expected: &'static str,
     },
     /// The queue is full.
@@ -167,7 +167,7 @@ pub enum PostError {
     LocalMemory {
         /// Key given.
         lkey: Rkey,
-        /// What was to be done.
+        /// The operation that was to be done.
         operation: Operation,
         /// Length in bytes.
         len: u32,

@@ -1,5 +1,5 @@
-//! How many packets per second one core of this machine takes through a program: the given one with the given
-//! frame, or the transport rewrite of the tests.
+//! Measures how many packets per second one core of this machine takes through a program. The program and the frame are
+//! the given ones, or the transport rewrite of the tests.
 //!
 //!     cargo run --release -p zsr-soft-switch --example rate [packets]
 

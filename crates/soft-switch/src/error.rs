@@ -12,7 +12,7 @@ pub enum LoadError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What the JSON reader says.
+        /// The message of the JSON reader.
         reason: String,
     },
     /// JSON, but not the form of a bmv2 program.
@@ -20,7 +20,7 @@ pub enum LoadError {
     Malformed {
         /// Path in the JSON, such as `parsers[0].parse_states[2] 'start'`.
         place: String,
-        /// What is wrong.
+        /// The fault, in words.
         reason: String,
     },
     /// A construct that this switch does not have.
@@ -39,7 +39,7 @@ pub enum ControlError {
     /// No object has that id or index.
     #[error("there is no {kind} {id}")]
     NotFound {
-        /// What was looked for: "table", "member", "register cell", ...
+        /// The kind of object that was looked for: "table", "member", "register cell", ...
         kind: &'static str,
         /// The object's id or index.
         id: u64,
@@ -53,21 +53,21 @@ pub enum ControlError {
     /// The object exists already.
     #[error("this {kind} exists already")]
     Duplicate {
-        /// What exists: "table entry", "member", "group", ...
+        /// The kind of object that exists: "table entry", "member", "group", ...
         kind: &'static str,
     },
     /// The program forbids changing this.
     #[error("{what} is const in the P4 program")]
     Const {
-        /// What: "the entries of the table", "the default action of the table".
+        /// The const part of the program: "the entries of the table", "the default action of the table".
         what: &'static str,
     },
     /// No room.
     #[error("{kind} is full: it holds {size}")]
     Full {
-        /// What is full.
+        /// The kind of object that is full.
         kind: &'static str,
-        /// How many it holds.
+        /// The most objects that it holds.
         size: usize,
     },
     /// The key has the wrong number of fields.
@@ -91,7 +91,7 @@ pub enum ControlError {
     TooWide {
         /// "key field", "parameter", "register value", ...
         what: &'static str,
-        /// Which one.
+        /// Number of the field, parameter or cell.
         index: usize,
         /// Width in bits.
         width: u32,
@@ -101,7 +101,7 @@ pub enum ControlError {
     BadKey {
         /// Index of the field.
         field: usize,
-        /// What is wrong.
+        /// The fault, in words.
         reason: &'static str,
     },
     /// Ternary, range and optional tables need a priority above 0, others none.

@@ -92,9 +92,9 @@ pub(crate) type FieldLists = HashMap<u64, Box<[(R, u8)]>>;
 pub(crate) struct Image {
     pub info: ProgramInfo,
     pub code: Vec<Op>,
-    /// What fused copies and arguments name.
+    /// Pairs of slots that fused copies and arguments name.
     pub pairs: Vec<(R, R)>,
-    /// The same as machine code, once it is compiled; `None` in it if this host can't have it.
+    /// The code as machine code, once it is compiled; `None` in it if this host can't have it.
     pub native: OnceLock<Option<Native>>,
     pub registers: Vec<Register>,
     pub counters: Vec<Range<usize>>,

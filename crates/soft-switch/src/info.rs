@@ -1,5 +1,5 @@
-//! What a loaded program consists of, by name: the contract between the artifact, P4Info and the control API.
-//! Ids are indices into the lists of [`ProgramInfo`]; they are stable for one program, not across programs.
+//! The parts of a loaded program, by name: the contract between the artifact, P4Info and the control API. Ids are
+//! indices into the lists of [`ProgramInfo`]; they are stable for one program, not across programs.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -121,7 +121,7 @@ pub struct TableInfo {
     pub idle_timeout: bool,
 }
 
-/// What a meter counts.
+/// The unit that a meter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Packets.
@@ -157,7 +157,7 @@ pub struct MeterInfo {
     pub name: String,
     /// Number of cells.
     pub size: usize,
-    /// What it counts.
+    /// The unit that the meter counts.
     pub unit: MeterUnit,
 }
 
@@ -253,8 +253,8 @@ impl ProgramInfo {
         self.tables.iter().enumerate().filter(move |(_, t)| of(t)).map(|(i, _)| TableId(i as u32))
     }
 
-    /// The action of that name that members of `profile` may use (the same name in another table of the same
-    /// profile is the same action to a member).
+    /// The action of that name that members of `profile` may use. To a member, the same name in another table of the
+    /// same profile is the same action.
     pub fn profile_action(&self, profile: ProfileId, name: &str) -> Option<ActionId> {
         self.profile_tables(profile).find_map(|t| self.table_action(t, name))
     }

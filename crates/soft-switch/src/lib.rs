@@ -9,14 +9,15 @@
 //!             └──── resubmitted, recirculated ◄──────────────┘
 //! ```
 //!
-//! A [`Program`] is loaded once and is immutable. A [`Switch`] runs it: bytes and a time in, bytes out; it does no
-//! I/O and reads no clock. Header fields, constants and temporaries are slots of one array of `u64`; actions,
-//! conditions and the parser are instructions on slots; headers, hashes and checksums are plans of loads and stores
-//! computed at load. Where cranelift knows the host, all of that becomes machine code; elsewhere it is interpreted.
-//! A packet costs no allocation, no lock and no string. Behaviour is that of bmv2's
-//! `simple_switch`; what this switch does not know, it refuses at load, by name and place.
+//! A [`Program`] is loaded once and is immutable. A [`Switch`] runs it: bytes and a time in, bytes out; it does no I/O
+//! and reads no clock. Header fields, constants and temporaries are slots of one array of `u64`. Actions, conditions
+//! and the parser are instructions on slots. Headers, hashes and checksums are plans of loads and stores computed at
+//! load. Where cranelift knows the host, all of that becomes machine code; elsewhere it is interpreted. A packet costs
+//! no allocation, no lock and no string. The switch behaves like bmv2's `simple_switch`. It refuses at load, by name
+//! and place, every construct that it does not know.
 //!
-//! Controllers reach a switch through a [`SwitchHandle`] from other threads; `zsr-p4runtime-server` serves P4Runtime by it.
+//! Controllers reach a switch through a [`SwitchHandle`] from other threads; `zsr-p4runtime-server` serves P4Runtime by
+//! it.
 
 mod compile;
 pub mod control;

@@ -12,12 +12,12 @@ const BURST: usize = 64;
 /// Hears of assertions that do not hold.
 type Tell = Box<dyn FnMut(&AssertReport) + Send>;
 
-/// A switch and the requests of its control plane, to be driven over links: make the queue with a waker's
+/// A switch and the requests of its control plane, to be driven over links. The queue is made with a waker's
 /// [`wake`](zsr_link::Waker::wake), and the loop with the same waker.
 pub struct SwitchNode {
     /// The switch.
     pub switch: Switch,
-    /// What other threads ask of it.
+    /// The requests of other threads to the switch.
     pub control: ControlQueue,
     timers: TimerShare,
     tell_failed: Option<Tell>,

@@ -1,5 +1,5 @@
-//! The instruction set. Operands are 16-bit slot numbers: header fields, constants, temporaries and header validity
-//! all live in one array of 65536 `u64` slots, so that no operand needs a bounds check.
+//! The instruction set. Operands are 16-bit slot numbers. Header fields, constants, temporaries and header validity all
+//! live in one array of 65536 `u64` slots, so no operand needs a bounds check.
 
 /// A slot number.
 pub(crate) type R = u16;

@@ -35,9 +35,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the JSON that `p4c-bm2-ss` wrote for v1model. What this switch does not know, it refuses by name and
-    /// place; damaged input is an error, never a panic. A text that was loaded before, and whose program is still there, is not
-    /// loaded again.
+    /// Loads the JSON that `p4c-bm2-ss` wrote for v1model. A construct that this switch does not know is refused by
+    /// name and place; damaged input is an error, never a panic. A text whose program was loaded before and is still
+    /// there is not loaded again.
     pub fn from_json(text: &str) -> std::result::Result<Program, LoadError> {
         static LOADED: Mutex<Vec<(Box<str>, Weak<Image>)>> = Mutex::new(Vec::new());
         let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl Program {
         self.image.native.wait().is_some()
     }
 
-    /// What the program declares, by name.
+    /// The objects that the program declares, by name.
     pub fn info(&self) -> &ProgramInfo {
         &self.image.info
     }

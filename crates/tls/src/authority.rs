@@ -20,7 +20,7 @@ use crate::caller::{FLOW, NAME, ROLE, Role};
 use crate::identity::{IdentityError, REVOKED, certificates, not_a_list, revocations};
 use crate::{CONTROLLER, agent_name, switch_name};
 
-/// What the authority is called in its certificate.
+/// The authority's name in its certificate.
 const COMMON_NAME: &str = "zsr development authority";
 /// Clocks of other machines may be behind.
 const BEFORE: Duration = Duration::from_secs(600);
@@ -33,18 +33,18 @@ const AUTHORITY: Duration = Duration::from_secs(10 * 365 * 86400);
 pub enum AuthorityError {
     /// A file.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         source: io::Error,
     },
     /// A file is there already.
     Exists(PathBuf),
     /// The authority's key can't be used, or a name can't be in a certificate.
     Certificate {
-        /// Whose.
+        /// The file of the key or certificate.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -73,12 +73,12 @@ impl From<IdentityError> for AuthorityError {
     }
 }
 
-/// Whom a certificate is for.
+/// The holder of a certificate.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// For people; of an agent its host, of a switch its name in the topology.
     pub name: String,
-    /// What it may do.
+    /// The role of the certificate.
     pub role: Role,
     /// Flows that it is confined to (`etl-*`: whose names begin so); none: all.
     pub flows: Vec<String>,
@@ -92,7 +92,7 @@ impl Subject {
         Subject { name: name.to_owned(), role, flows: Vec::new(), addresses: Vec::new() }
     }
 
-    /// Its file, without the ending.
+    /// The certificate's file, without the ending.
     pub fn file(&self) -> String {
         match self.role {
             Role::Controller | Role::Switch => self.role.word().to_owned(),
@@ -194,8 +194,9 @@ impl Authority {
         Ok(path)
     }
 
-    /// Takes the certificate back whose file is `name`.pem, and returns the file with the list of all that were. Whoever has that list
-    /// beside the authority's certificate does not believe it any more. Taking one back again changes nothing.
+    /// Takes the certificate back whose file is `name`.pem, and returns the file with the list of all that were. A
+    /// process that has that list beside the authority's certificate does not believe it any more. Taking a certificate
+    /// back again changes nothing.
     ///
     /// # Errors
     /// There is no such certificate, or the list can't be read or written.
@@ -246,7 +247,7 @@ impl Authority {
     }
 }
 
-/// What the authority's certificate says. Issuing needs its name and key only, so it does not have to be read back.
+/// The authority's certificate. Issuing needs its name and key only, so it does not have to be read back.
 fn own(valid: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
     let now = OffsetDateTime::now_utc();

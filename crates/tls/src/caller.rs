@@ -1,7 +1,7 @@
-//! Who is at the other end of a connection, as the certificate there says.
+//! The client or server at the other end of a connection, as the certificate there says.
 //!
-//! A certificate says it in URIs among its subject alternative names: `zsr:role/operator`, `zsr:name/alice`, and for each flow that
-//! it is confined to `zsr:flow/rows`, or `zsr:flow/etl-*` for all whose names begin so.
+//! A certificate says it in URIs among its subject alternative names: `zsr:role/operator`, `zsr:name/alice`, and for
+//! each flow that it is confined to `zsr:flow/rows`, or `zsr:flow/etl-*` for all whose names begin so.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tonic::{Extensions, Status};
 
 use crate::rights::{self, Right};
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A system's controller.
@@ -64,7 +64,7 @@ pub(crate) const FLOW: &str = "zsr:flow/";
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// For people.
+    /// The name, for people.
     pub name: String,
     /// None: the certificate names none, or several, and may do nothing.
     pub role: Option<Role>,
@@ -73,7 +73,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whom a certificate stands for. Whether it is to be believed was found out before.
+    /// The caller that a certificate stands for. Whether it is to be believed was found out before.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Caller {
         let mut caller = Caller { name: "?".into(), role: None, flows: Vec::new() };
         let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return caller };
@@ -117,7 +117,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Refuses a call about a flow that its caller is not to know. Whoever came through a socket of its own user's may know all.
+/// Refuses a call about a flow that its caller is not to know. A caller at a socket of its own user's may know all.
 ///
 /// # Errors
 /// PERMISSION_DENIED.

@@ -1,4 +1,5 @@
-//! What a process has under way, for people who ask why it does not answer. Calls of a server are there by themselves, as a layer of it.
+//! The work that a process has under way, for people who ask why it does not answer. Calls of a server are there by
+//! themselves, as a layer of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,14 +13,14 @@ use tokio::time::Instant;
 use tonic::codegen::http::Request;
 use tower::{Layer, Service};
 
-/// All of it. Clones are the same.
+/// The list of all that is under way. Clones are the same list.
 #[derive(Clone, Debug, Default)]
 pub struct Doings(Arc<Mutex<All>>);
 
 #[derive(Debug, Default)]
 struct All {
     newest: u64,
-    /// What, and since when, by number.
+    /// The work, and since when it is under way, by number.
     open: BTreeMap<u64, (Cow<'static, str>, Instant)>,
 }
 
@@ -46,7 +47,8 @@ impl Doings {
         Doing { all: self.clone(), number }
     }
 
-    /// What is under way: its number, which nothing else ever has, what it is, and for how long. The oldest comes first.
+    /// All that is under way: its number, which nothing else ever has, its name, and for how long. The oldest comes
+    /// first.
     pub fn list(&self) -> Vec<(u64, String, Duration)> {
         let all = self.lock();
         all.open.iter().map(|(number, (what, since))| (*number, what.to_string(), since.elapsed())).collect()

@@ -1,5 +1,5 @@
-//! Holds the calls of a server to the table of rights. Whoever came through a socket of its own user's, or through this process,
-//! has no certificate and may do everything.
+//! Holds the calls of a server to the table of rights. A caller at a socket of its own user's, or in this process, has
+//! no certificate and may do everything.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::caller::Role;
 
-    /// What a call answers: its gRPC status, if that comes from the guard, and its message.
+    /// The answer to a call: its gRPC status, if that comes from the guard, and its message.
     fn call(caller: Option<Role>, path: &str) -> Option<(String, String)> {
         let answer = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) };
         let mut service = Guard.layer(tower::service_fn(answer));
@@ -113,12 +113,12 @@ mod tests {
                 }
             }
         }
-        // What is not in the table is nobody's.
+        // A call that is not in the table is nobody's.
         assert!(call(Some(Role::Operator), "/zsr.controller.v1.Controller/Format").is_some());
         assert!(call(Some(Role::Controller), "/").is_some());
     }
 
-    /// Who may do what, said once more.
+    /// The rights of each role, said once more.
     #[test]
     fn readers_change_nothing_and_nobody_but_the_controller_sees_keys() {
         for (service, name, _) in rights::CALLS {

@@ -17,7 +17,7 @@ const LOOK: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_mi
 #[derive(Debug)]
 pub(crate) struct Held<S> {
     stream: S,
-    /// Of the certificate at the other end.
+    /// The serial number of the certificate at the other end.
     serial: Vec<u8>,
     identity: Identity,
     looked: Instant,

@@ -21,12 +21,12 @@ pub const REVOKED: &str = "ca.crl";
 /// gRPC is HTTP/2, and says so in the handshake.
 const PROTOCOL: &[u8] = b"h2";
 
-/// What is wrong with a certificate's files.
+/// A fault of a certificate's files.
 #[derive(Debug)]
 pub struct IdentityError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// What is wrong, and what to do.
+    /// The fault, and what to do.
     pub reason: String,
 }
 
@@ -51,12 +51,12 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 struct Loaded {
-    /// Of the files when they were looked at last, whether or not they could be used.
+    /// The files' stamps when they were looked at last, whether or not they could be used.
     stamp: [Stamp; 4],
     material: Material,
 }
 
-/// What files that fit together make.
+/// The settings of TLS that files which fit together make.
 #[derive(Clone, Debug)]
 struct Material {
     server: Arc<ServerConfig>,
@@ -64,7 +64,7 @@ struct Material {
     revoked: Arc<[CertRevocationList<'static>]>,
 }
 
-/// What changes when a file is written or replaced: inode, length, time.
+/// The properties of a file that change when it is written or replaced: inode, length, time.
 type Stamp = (u64, u64, i64, i64);
 
 impl PartialEq for Identity {
@@ -76,8 +76,8 @@ impl PartialEq for Identity {
 impl Eq for Identity {}
 
 impl Identity {
-    /// The certificate in the file NAME.pem, its key in NAME.key, and beside them the authority in ca.pem, and in ca.crl what it has taken
-    /// back, if there is such a file.
+    /// The certificate in the file NAME.pem, and its key in NAME.key. Beside them are the authority in ca.pem and, if
+    /// there is such a file, the list of what it has taken back in ca.crl.
     ///
     /// # Errors
     /// A file is not there, is not what it should be, or others can read the key.
@@ -95,7 +95,7 @@ impl Identity {
         &self.0.files[0]
     }
 
-    /// What the files say now; what they said before as long as they can't be used.
+    /// The content of the files now; their content before as long as they can't be used.
     fn now(&self) -> Material {
         let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.0.files);

@@ -1,7 +1,8 @@
-//! Who may do what in a system whose parts are on several machines: mutual TLS (1.3, rustls), roles in certificates, and one table of
-//! rights (docs/security.md).
+//! The rights in a system whose parts are on several machines: mutual TLS (1.3, rustls), roles in certificates, and one
+//! table of rights (docs/security.md).
 //!
-//! - [`Identity`][]: a certificate, its key, the authority and what it has taken back, read again when the files change.
+//! - [`Identity`][]: a certificate, its key, the authority and what it has taken back, read again when the files
+//!   change.
 //! - [`incoming`] and [`Peer`][]: the two ends of a connection.
 //! - [`Caller`][]: who is at the other end of one, and what that certificate may do.
 //! - [`rights`][]: which call needs which right.

@@ -26,7 +26,7 @@ pub struct Peer {
     pub address: String,
     /// The name that its certificate has to have.
     pub name: String,
-    /// What is shown to it, and whom it is believed for.
+    /// The identity that is shown to the server, and by whose authority the server is believed.
     pub identity: Identity,
 }
 
@@ -77,8 +77,9 @@ impl Peer {
             let own = own.clone();
             Box::pin(async move {
                 let mut stream = own.stream().await?;
-                // In TLS 1.3 it is from the server's first byte, which is of its settings of HTTP/2, that a client learns whether its
-                // certificate was taken. Who writes before that may see a broken pipe, and no reason.
+                // In TLS 1.3 a client learns from the server's first byte whether its certificate was taken. That byte
+                // is of the server's settings of HTTP/2. A client that writes before may see a broken pipe, and no
+                // reason.
                 let first = tokio::time::timeout(ANSWER, stream.read_u8()).await;
                 let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();

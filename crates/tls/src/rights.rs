@@ -2,7 +2,7 @@
 
 use crate::caller::Role;
 
-/// What somebody may be allowed to do.
+/// The permission for a kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Look at the system: flows, rings, figures, events.
@@ -33,7 +33,7 @@ impl Right {
     }
 }
 
-/// What a role may do.
+/// The rights of a role.
 pub fn of(role: Role) -> &'static [Right] {
     match role {
         Role::Controller => &[Right::Read, Right::Rings, Right::Entries],
@@ -75,7 +75,7 @@ pub const CALLS: [(&str, &str, Right); 37] = [
     ("zsr.agent.v1.Agent", "ResumeRings", Right::Rings),
     ("zsr.agent.v1.Agent", "ReadItems", Right::Rings),
     ("zsr.agent.v1.Agent", "AdmitProgram", Right::Rings),
-    // What it says of a ring has its key.
+    // Its answer about a ring has the ring's key.
     ("zsr.agent.v1.Agent", "GetRing", Right::Rings),
     ("zsr.agent.v1.Agent", "ListRings", Right::Rings),
     ("zsr.agent.v1.Agent", "WatchEvents", Right::Rings),

@@ -64,7 +64,8 @@ impl Greeter {
         Greeter { at, greeted }
     }
 
-    /// Whom the server takes `identity` for, and the certificate that it has shown; or why there is no connection.
+    /// The caller that the server takes `identity` for, and the certificate that it has shown; or why there is no
+    /// connection.
     async fn meet(
         &mut self,
         name: &str,
@@ -232,7 +233,7 @@ fn a_certificate_that_was_taken_back_is_good_for_nothing() {
         assert!(why.contains("Revoked"), "{why}");
         server.meet(CONTROLLER, &bob).await.unwrap();
 
-        // What is no list changes nothing, and is not written over.
+        // A file that is no list changes nothing, and is not written over.
         let good = std::fs::read(&list).unwrap();
         std::fs::write(&list, "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
         assert!(server.meet(CONTROLLER, &alice).await.is_err());

@@ -24,7 +24,7 @@ pub(crate) enum NodeRef {
     Host(usize),
 }
 
-/// What the `defaults` section sets.
+/// The values that the `defaults` section sets.
 pub(crate) struct Defaults {
     pub mtu: u32,
     pub item_size: u32,

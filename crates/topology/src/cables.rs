@@ -1,4 +1,4 @@
-//! What nodes and links of the real world are: interfaces, RDMA devices, sockets, a bmv2; and whether they fit together.
+//! Nodes and links of the real world: interfaces, RDMA devices, sockets, a bmv2; and whether they fit together.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What flows carry: schema, workload, and their agreement with the routing function.
+//! The data of flows: schema, workload, and their agreement with the routing function.
 
 use zsr_records::{
     COLUMN_TYPE_HELP, Column, ColumnType, Content, Fault, FileFormat, KEY_HELP, KeyRef, NAME_HELP, Routing,
@@ -79,7 +79,7 @@ impl Builder<'_> {
         let schema = schema.unwrap_or_else(|| default_schema(&workload));
         if declared {
             self.check_schema(flow, &schema, &workload);
-            // What programs of a running system bring are tuples of it.
+            // Items that programs of a running system bring are tuples of the schema.
             let schema = Schema::of(&schema);
             let place = flow.place_of("schema");
             if let Some(size) = schema.tuple_size().filter(|_| item_size != 0 && !is_binary(&workload)) {
@@ -286,7 +286,7 @@ impl Builder<'_> {
 }
 
 impl Workload {
-    /// What the items of a flow hold that carries it.
+    /// The content of the items of a flow that carries this workload.
     pub fn content(&self) -> Content {
         match self {
             Workload::Synthetic { .. } => Content::Numbers,
@@ -316,7 +316,7 @@ pub(crate) fn fits_item(record_size: u32, item_size: u32) -> Result<(), String> 
     }
 }
 
-/// What [`parse_delimiter`] accepts, for messages.
+/// The delimiters that [`parse_delimiter`] accepts, for messages.
 pub(crate) const DELIMITER_HELP: &str = "one ASCII character (such as ',' or '|'), or tab";
 
 /// A delimiter byte.

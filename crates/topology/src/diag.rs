@@ -14,14 +14,14 @@ pub struct Place {
     pub width: u32,
 }
 
-/// One error in a topology: its place, what is wrong, and what was expected there.
+/// An error in a topology: its place, the fault, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// The place in the file.
     pub place: Place,
-    /// What is wrong, naming the object and the value.
+    /// The fault. The message names the object and the value.
     pub message: String,
-    /// What would have been accepted.
+    /// The values that would have been accepted.
     pub expected: String,
 }
 
@@ -54,7 +54,7 @@ impl Diagnostics {
         Diagnostics { file: file.to_owned(), lines, list, left_out }
     }
 
-    /// One error that concerns the file as a whole.
+    /// An error that concerns the file as a whole.
     pub(crate) fn whole_file(file: &Path, message: impl Into<String>, expected: impl Into<String>) -> Self {
         let one = Diagnostic { place: Place::default(), message: message.into(), expected: expected.into() };
         Diagnostics::new(file, "", vec![one])

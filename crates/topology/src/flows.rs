@@ -95,7 +95,7 @@ impl Builder<'_> {
         });
     }
 
-    /// What the format has words for and this version can't do: refused, never ignored.
+    /// Refuses keys that the format has and this version does not support. They are never ignored.
     fn unsupported(&mut self, table: &Table<'_>) {
         self.reader.opt(table, "description", "text", |_| Some(()));
         for key in ["groups", "order"] {
@@ -193,7 +193,7 @@ impl Builder<'_> {
     }
 }
 
-/// What the rings that a flow makes look like.
+/// The shape of the rings that a flow makes.
 pub(crate) struct Members<'f> {
     pub flow: &'f str,
     pub place: Place,

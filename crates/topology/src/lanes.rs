@@ -39,7 +39,7 @@ pub(crate) fn lanes(chip: Chip, speed: u32) -> Vec<u32> {
     modes(chip).iter().filter(|mode| mode.0 == speed).map(|mode| mode.1).collect()
 }
 
-/// What can correct the errors of ports of that speed with so many lanes.
+/// The codes that can correct the errors of ports of that speed with so many lanes.
 pub(crate) fn corrections(chip: Chip, speed: u32, lanes: u32) -> &'static [Fec] {
     modes(chip).iter().find(|mode| (mode.0, mode.1) == (speed, lanes)).map_or(&[], |mode| mode.2)
 }

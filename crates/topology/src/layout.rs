@@ -11,10 +11,10 @@ use super::settings::Settings;
 /// The interface of a host in its namespace.
 pub const HOST_INTERFACE: &str = "eth0";
 
-/// What `zsr up` is told beside the topology. All processes of a system are given the same.
+/// The options of `zsr up` beside the topology. All processes of a system are given the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// What runs the switch, in place of what the file says.
+    /// The program that runs the switch, in place of the file's.
     pub switch: Option<SwitchKind>,
     /// Every host in a network namespace of its own, behind a veth pair.
     pub netns: bool,
@@ -54,7 +54,7 @@ impl Topology {
     /// Lays this topology out as told.
     ///
     /// # Errors
-    /// What does not go together, naming the object.
+    /// Parts that do not go together. The message names the object.
     pub fn lay_out(&mut self, layout: &Layout) -> Result<(), String> {
         if let Some(standby) = self.standby()
             && (layout.switch.as_ref().is_some_and(|kind| *kind != SwitchKind::Soft) || layout.netns)
@@ -149,7 +149,7 @@ impl Topology {
         Ok(())
     }
 
-    /// What `zsr run` can't do, if it is asked for: everything is inside one process there.
+    /// The part of the topology that `zsr run` can't do, if there is one: everything is inside one process there.
     pub fn needs_processes(&self) -> Option<String> {
         let switch = self.switches.iter().find(|s| s.kind != SwitchKind::Soft);
         let switch = switch.map(|s| {

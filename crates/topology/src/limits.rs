@@ -1,4 +1,4 @@
-//! What the P4 program has room for (`p4/common/types.p4`). Number 0 of everything is nobody's.
+//! The sizes of tables in the P4 program (`p4/common/types.p4`). Number 0 of everything is nobody's.
 
 /// Workers: one per consumer ring, or per replicate flow.
 pub const MAX_WORKERS: usize = 16384 - 1;

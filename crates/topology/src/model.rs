@@ -1,4 +1,4 @@
-//! What a topology says, checked and with every default filled in.
+//! A topology, checked and with every default filled in.
 //!
 //! Objects refer to each other by index into the lists of [`Topology`]; every index is in range.
 
@@ -46,7 +46,7 @@ pub struct Topology {
     pub flows: Vec<Flow>,
 }
 
-/// What runs a switch.
+/// The kind of machine or program that runs a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SwitchKind {
     /// The software switch of this repository.
@@ -65,7 +65,7 @@ pub enum Bmv2 {
         /// The program; `None`: `simple_switch_grpc` on PATH.
         binary: Option<PathBuf>,
     },
-    /// It runs already.
+    /// The bmv2 runs already.
     Running {
         /// bmv2's P4Runtime server.
         address: SocketAddr,
@@ -101,8 +101,9 @@ impl SwitchKind {
         if let SwitchKind::Tofino(tofino) = self { Some(tofino) } else { None }
     }
 
-    /// What suits it. bmv2 moves some thousand packets a second, the software switch some million; it has room for 64 packets in
-    /// a queue, and for 32 in the buffer of an interface that takes segments of any size.
+    /// The pace that suits the switch. bmv2 moves some thousand packets a second, the software switch some million.
+    /// bmv2 has room for 64 packets in a queue, and for 32 in the buffer of an interface that takes segments of any
+    /// size.
     pub fn pace(&self) -> Pace {
         let (us, ms) = (Duration::from_micros, Duration::from_millis);
         let batch = 1 << 20;
@@ -148,7 +149,7 @@ pub struct Switch {
     pub name: String,
     /// Whether it takes over when the other switch dies.
     pub standby: bool,
-    /// What runs it.
+    /// The kind of the switch.
     pub kind: SwitchKind,
     /// Pipes of the switch.
     pub pipes: Pipes,
@@ -188,7 +189,7 @@ pub enum ByteOrder {
     Big,
 }
 
-/// What a host's RDMA NIC is.
+/// The kind of a host's RDMA NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NicKind {
     /// The software NIC of this repository.
@@ -196,7 +197,7 @@ pub enum NicKind {
         /// Where its cable is; `None`: on the sockets of its link.
         interface: Option<Interface>,
     },
-    /// An RDMA device that libibverbs knows. What is `None` is chosen.
+    /// An RDMA device that libibverbs knows. Values that are `None` are chosen.
     Verbs {
         /// The device's name, as `rdma link` shows it.
         device: Option<String>,
@@ -229,7 +230,7 @@ pub struct Host {
     pub memory: MemoryKind,
     /// Records per second of a CPU that takes its producers' and consumers' place in `zsr run`, where no program for its own device is there.
     pub stand_in: Option<u32>,
-    /// What the NIC is.
+    /// The kind of the NIC.
     pub nic: NicKind,
     /// Where its agent listens, if that runs on another machine, in a guest or in a container, and is started there.
     pub agent: Option<SocketAddr>,
@@ -258,9 +259,9 @@ pub struct Link {
     pub port: u32,
     /// The largest RoCE path MTU that the link carries, equal to the host's.
     pub mtu: u32,
-    /// What it is made of.
+    /// The cable of the link.
     pub cable: Cable,
-    /// What the link does to frames.
+    /// The link's faults on frames.
     pub faults: Faults,
     /// How long it takes from one end to the other.
     pub latency: Duration,
@@ -277,7 +278,7 @@ impl Link {
     }
 }
 
-/// What a link is made of, as seen from the switch.
+/// The kind of cable of a link, as seen from the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cable {
     /// Sockets in the system's folder, or memory: both ends belong to this system. At a switch whose ports are its own
@@ -356,7 +357,7 @@ pub struct Ring {
     pub place: Place,
 }
 
-/// What a flow does with items.
+/// The way in which a flow passes items on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowKind {
     /// Each item goes to the consumer that the routing function names (1:1, N:1, N:M).
@@ -412,15 +413,15 @@ pub enum MaxBatch {
 pub struct Flow {
     /// Unique among flows.
     pub name: String,
-    /// What it does with items.
+    /// The kind of the flow.
     pub kind: FlowKind,
-    /// Those that push, at least one.
+    /// Members that push, at least one.
     pub producers: Vec<Endpoint>,
-    /// Those that pop, at least one.
+    /// Members that pop, at least one.
     pub consumers: Vec<Endpoint>,
     /// Bytes of an item in all of its rings.
     pub item_size: u32,
-    /// What can be changed while it runs. `doorbell` is as the file says, or as a flow has it that asks for nothing.
+    /// Settings that can be changed while the flow runs. `doorbell` is as the file says, or the default.
     pub settings: Settings,
     /// `max_batch` as written, to be evaluated again when the item size changes.
     pub max_batch_rule: MaxBatch,
@@ -448,7 +449,7 @@ pub enum TpchTable {
 pub enum Workload {
     /// Generated rows of a TPC-H table in `tbl` form, an equal share of them at each producer.
     Tpch {
-        /// Which table.
+        /// The table.
         table: TpchTable,
         /// Scale factor, 0.001 to 1000.
         scale: f64,

@@ -130,7 +130,7 @@ impl Builder<'_> {
         let P4Runtime { listen, mut device_id, keep_alive, keep_primary, dead_after } =
             self.p4runtime(&table, &kind, index);
         if let Some(tofino) = kind.tofino() {
-            // What their servers call the only device that they have, unless told otherwise.
+            // The servers' number for the only device that they have, unless told otherwise.
             let usual = u64::from(tofino.api == TofinoApi::P4Runtime);
             device_id =
                 self.reader.integer(&table, "device_id", 0..=u32::MAX.into()).map_or(usual, |at| at.value);
@@ -181,7 +181,7 @@ impl Builder<'_> {
 
     /// The switch's P4Runtime server, and the controller's session with it.
     fn p4runtime(&mut self, table: &Table<'_>, kind: &SwitchKind, index: usize) -> P4Runtime {
-        // That of a bmv2 that was not told one.
+        // The number of a bmv2 that was not told one.
         let least = u64::from(*kind == SwitchKind::Soft);
         let mut out = P4Runtime {
             listen: None,

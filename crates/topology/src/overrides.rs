@@ -1,4 +1,4 @@
-//! What command line options change in a topology.
+//! The changes that command line options make in a topology.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub struct Overrides {
     pub key: Option<String>,
     /// Bytes of a binary record.
     pub record_size: Option<u64>,
-    /// This many synthetic items per flow.
+    /// Synthetic items per flow.
     pub items: Option<u64>,
     /// Bytes of an item.
     pub item_size: Option<u64>,

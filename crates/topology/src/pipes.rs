@@ -12,7 +12,8 @@ const PORT_BITS: u32 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipes {
     count: u32,
-    /// From one in which flows can be to the next: behind each of them a Tofino 1 has one that holds the second half of ingress.
+    /// The distance from one pipe in which flows can be to the next. On a Tofino 1 each such pipe has another behind
+    /// it, which holds the second half of ingress.
     step: u32,
 }
 
@@ -23,7 +24,7 @@ impl Default for Pipes {
 }
 
 impl Pipes {
-    /// Those of a switch that has `pipes` of them.
+    /// The pipes of a switch that has `pipes` of them.
     pub(crate) fn of(kind: &SwitchKind, pipes: u32) -> Pipes {
         match kind.tofino().map(|tofino| tofino.chip) {
             Some(Chip::Tofino) => Pipes { count: pipes, step: 2 },

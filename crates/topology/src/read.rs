@@ -29,7 +29,7 @@ pub(crate) struct Reader {
 /// A map whose keys have been checked against the known ones.
 pub(crate) struct Table<'n> {
     pub place: Place,
-    /// What the map describes, for messages: `switch 's1'`.
+    /// The object that the map describes, for messages: `switch 's1'`.
     pub what: String,
     entries: &'n [(Key, Node)],
 }
@@ -214,7 +214,7 @@ impl Reader {
         })
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub fn choice<T: Copy>(&mut self, table: &Table<'_>, key: &str, choices: &[(&str, T)]) -> Option<At<T>> {
         let node = table.get(key)?;
         let words: Vec<&str> = choices.iter().map(|(w, _)| *w).collect();

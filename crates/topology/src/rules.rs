@@ -1,5 +1,6 @@
-//! What a flow may be, whoever asks for it: a topology (`flows.rs`, `members.rs`) or a client of the controller
-//! (`control-plane/plan/src/state.rs`). Each rule is here, once, with its words, those of settings in `settings.rs`; a topology adds the line and column.
+//! The rules for flows, for everybody who asks for one: a topology (`flows.rs`, `members.rs`) or a client of the
+//! controller (`control-plane/plan/src/state.rs`). Each rule is here, once, with its words. The rules for settings are
+//! in `settings.rs`. A topology adds the line and column.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -138,7 +139,7 @@ pub fn tuples(what: &str, size: u32, item_size: u32) -> Result<(), Fault> {
     })
 }
 
-/// One path MTU for all.
+/// All hosts of a flow have one path MTU.
 pub fn mtu(what: &str, (host, mtu): (&str, u32), others: u32) -> Result<(), Fault> {
     if mtu == others {
         return Ok(());

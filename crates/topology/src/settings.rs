@@ -31,7 +31,7 @@ pub const LATENCY_POLL: Duration = Duration::from_micros(20);
 
 const BATCH_HELP: &str = "bytes (such as 64KiB) or items (such as '1 item'), at most 4 MiB";
 
-/// What a flow optimizes for.
+/// The goal that a flow optimizes for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hint {
     /// Many bytes per transfer.
@@ -41,45 +41,52 @@ pub enum Hint {
     Latency,
 }
 
-/// What happens when a member is silent or its program dies.
+/// The consequence of a member that is silent or whose program dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
     /// The flow waits for it.
     #[default]
     Wait,
-    /// It is taken out of the flow.
+    /// The member is taken out of the flow.
     DropMember,
     /// The flow ends for all.
     Abort,
 }
 
-/// The table of settings. It calls the macro that it is given with a row for each: documentation (options of commands have it, too), the field
-/// of [`Settings`] and of `zsr.controller.v1.Settings`, its type, its default (`max_batch`: for small items), the key in topologies, how
-/// commands read it (a function of `control-plane/cli/src/settings.rs`), and its name and value there.
+/// The table of settings. It calls the given macro with a row for each setting. A row has the documentation, which options of
+/// commands show, too; the field of [`Settings`] and of `zsr.controller.v1.Settings`; its type; its default (of `max_batch`: for small
+/// items); its key in topologies; the function of `control-plane/cli/src/settings.rs` that reads it; its option and value.
 #[macro_export]
 macro_rules! for_each_setting {
     ($with:ident) => {
         $with! {
-            /// Share against other flows that want more than they get, 1 to 1000: bytes per second are in proportion to it [default: 1]
+            /// Share against other flows that want more than they get, 1 to 1000 [default: 1]
+            ///
+            /// The bytes per second of these flows are in proportion to their weights.
             weight: u32 = 1, "weight", number("weight", "N");
-            /// At most so much, such as 400Mbit; 0 for no cap
+            /// Highest rate of the flow, such as 400Mbit; 0 is no cap
             rate_cap_bps: u64 = 0, "rate_cap", rate("rate-cap", "RATE");
-            /// How often a producer without items is looked at [default: 100us]
+            /// Time between two polls of a producer without items [default: 100us]
             poll_interval_us: u64 = 100, "poll_interval", micros("poll-interval", "TIME");
-            /// When an unanswered look is repeated [default: 5ms]
+            /// Time after which an unanswered poll is repeated [default: 5ms]
             poll_timeout_us: u64 = 5_000, "poll_timeout", micros("poll-timeout", "TIME");
-            /// When a transfer without progress is retried for the first time; sooner while packets are lost [default: 20ms]
+            /// Time after which a transfer without progress is retried for the first time [default: 20ms]
+            ///
+            /// The time is shorter while packets are lost.
             rto_us: u64 = 20_000, "rto", micros("rto", "TIME");
-            /// After how long a silent member counts as dead [default: 10s]
+            /// Time after which a silent member counts as dead [default: 10s]
             dead_after_us: u64 = 10_000_000, "dead_after", micros("dead-after", "TIME");
-            /// Most bytes of one transfer; fewer while packets are lost [default: 1MiB]
+            /// Most bytes of one transfer [default: 1MiB]
+            ///
+            /// Transfers have fewer bytes while packets are lost.
             max_batch: u32 = 1 << 20, "max_batch", batch_size("max-batch", "B");
-            /// Whether producers ring when items come into an empty ring, so that latency does not depend on the poll interval. Chosen when
-            /// the flow is created [default: true]
+            /// Whether producers ring a doorbell when items come into an empty ring [default: true]
+            ///
+            /// With doorbells, latency does not depend on the poll interval. The setting is chosen when the flow is created.
             doorbell: bool = true, "doorbell", flag("doorbell", "BOOL");
-            /// What the flow optimizes for [default: bandwidth]
+            /// Goal that the flow optimizes for [default: bandwidth]
             hint: $crate::Hint = $crate::Hint::Bandwidth, "hint", hint("hint", "HINT");
-            /// What happens when a member is silent, its program dies or its agent ends [default: wait]
+            /// Reaction to a member that is silent, or whose program or agent ends [default: wait]
             policy: $crate::Policy = $crate::Policy::Wait, "policy", policy("policy", "POLICY");
         }
     };
@@ -106,13 +113,13 @@ macro_rules! settings {
 for_each_setting!(settings);
 
 impl Settings {
-    /// What a flow has that asks for nothing else.
+    /// The settings of a flow that asks for nothing else.
     pub fn of_items(item_size: u32) -> Self {
         let common = Settings::default();
         Settings { max_batch: common.max_batch.max(item_size), ..common }
     }
 
-    /// What a flow has that asks for nothing else, on a switch that `pace` suits.
+    /// The settings of a flow that asks for nothing else, on a switch that `pace` suits.
     pub fn on(pace: &Pace, item_size: u32) -> Self {
         let us = |time: std::time::Duration| time.as_micros() as u64;
         Settings {
@@ -181,7 +188,7 @@ fn check_max_batch(bytes: u64, item_size: u32) -> Result<u32, Fault> {
     Ok(bytes as u32)
 }
 
-/// As settings have times. What is shorter than a microsecond is one.
+/// As settings have times. A shorter time than a microsecond counts as one.
 fn micros(time: Duration) -> u64 {
     time.as_micros().max(1) as u64
 }
@@ -200,7 +207,7 @@ fn parse_batch(text: &str) -> Option<MaxBatch> {
 /// The batch in bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the batch.
 pub(crate) fn batch_bytes(rule: MaxBatch, item_size: u32) -> Result<u32, Fault> {
     let bytes = match rule {
         MaxBatch::Bytes(bytes) => u64::from(bytes),

@@ -56,7 +56,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Gives each host a link to the standby like its first one, unless the file has one, and reports what does not go with a standby.
+    /// Gives each host a link to the standby like its first one, unless the file has one. Reports what does not go with
+    /// a standby.
     pub(crate) fn second_links(&mut self) {
         let Some(standby) = self.topology.switches.iter().position(|s| s.standby) else { return };
         if let Some(third) = self.topology.switches.get(2) {

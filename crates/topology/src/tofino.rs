@@ -13,11 +13,11 @@ use super::read::Table;
 /// Where a Tofino is, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tofino {
-    /// Which of the two.
+    /// The generation of the chip.
     pub chip: Chip,
-    /// What its control server speaks.
+    /// The API of its control server.
     pub api: TofinoApi,
-    /// That server.
+    /// The address of the control server.
     pub address: SocketAddr,
     /// The program's name on the switch (BF Runtime).
     pub program: String,
@@ -40,7 +40,7 @@ pub enum Chip {
 /// A control API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TofinoApi {
-    /// That of the chip's driver (`bf_switchd`).
+    /// The API of the chip's driver (`bf_switchd`).
     BfRuntime,
     /// As Stratum serves it.
     P4Runtime,
@@ -140,7 +140,7 @@ const SPEEDS: [(&str, u32); 7] =
 const CORRECTIONS: [(&str, Fec); 3] = [("none", Fec::None), ("fc", Fec::Firecode), ("rs", Fec::ReedSolomon)];
 
 impl Builder<'_> {
-    /// What a Tofino's entry says beside `kind`; `None` when something is wrong, which was said.
+    /// Reads a Tofino's entry beside `kind`; `None` when something is wrong, which was said.
     pub(crate) fn tofino(&mut self, table: &Table<'_>) -> Option<Tofino> {
         if table.get("chip").is_none() {
             let message = format!("{} does not say which chip it is", table.what);
@@ -324,7 +324,7 @@ impl Builder<'_> {
     }
 }
 
-/// Those that take hosts.
+/// The pipes that take hosts.
 fn pipes_of(pipes: &Pipes) -> String {
     let numbers: Vec<String> = pipes.with_hosts().map(|pipe| pipe.to_string()).collect();
     match numbers.as_slice() {

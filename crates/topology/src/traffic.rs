@@ -7,7 +7,8 @@ use super::model::{Cable, NicKind};
 use super::read::Table;
 use super::yaml::Node;
 
-/// What set-ups of RoCE take for data unless they are told otherwise: DSCP 26, which their switches and NICs map to priority 3.
+/// The mark of data in set-ups of RoCE, unless they are told otherwise: DSCP 26, which their switches and NICs map to
+/// priority 3.
 const DATA: Mark = Mark { dscp: 26, priority: 3 };
 /// ECN bits of a sender that heeds marks: ECT(0).
 const ECN_CAPABLE: u8 = 2;
@@ -26,9 +27,10 @@ pub struct Mark {
 /// Marks of all packets between the switch and its hosts, but for congestion notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// Of data connections: items, their READs, commits, tails and acknowledgements, whose order queues must keep.
+    /// The mark of data connections: items, their READs, commits, tails and acknowledgements, whose order queues must
+    /// keep.
     pub data: Mark,
-    /// Of poll connections.
+    /// The mark of poll connections.
     pub polls: Mark,
     /// Whether hosts say of what they send on data connections that it may be marked in place of dropped.
     pub ecn: bool,
@@ -41,7 +43,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// That of a connection.
+    /// The mark of a connection.
     pub fn of(&self, is_poll: bool) -> Mark {
         if is_poll { self.polls } else { self.data }
     }

@@ -1,5 +1,5 @@
-//! Who can reach the servers of a system: at UNIX sockets its user alone, at addresses whoever has a certificate (`tls`), or, if the
-//! file says so (`insecure`), everybody.
+//! The reach of a system's servers. At UNIX sockets it is the system's user alone, at addresses everybody with a
+//! certificate (`tls`). If the file says so (`insecure`), it is everybody.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::build::Builder;
 use super::model::{Bmv2, SwitchKind, Topology};
 use super::read::Table;
 
-/// What to do about an address where anybody could command a part of the system.
+/// The remedy for an address where anybody could command a part of the system.
 pub const TRUST_HELP: &str = "tls: FOLDER at the top of the topology (`zsr ca TOPOLOGY` makes its certificates), or insecure: true there, if whoever can \
                               reach the address may do everything";
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// What [`size`] accepts, for messages.
+/// The sizes that [`size`] accepts, for messages.
 pub const SIZE_HELP: &str = "a number of bytes, or one with KiB, MiB or GiB (such as 64KiB)";
-/// What [`duration`] accepts, for messages.
+/// The durations that [`duration`] accepts, for messages.
 pub(crate) const DURATION_HELP: &str = "a number with ns, us, ms or s (such as 20us)";
-/// What [`rate`] accepts, for messages.
+/// The rates that [`rate`] accepts, for messages.
 pub(crate) const RATE_HELP: &str = "a number with bit, Kbit, Mbit or Gbit per second (such as 10Gbit)";
 
 /// Splits `12.5MiB` into its number and unit. Underscores between digits are allowed.

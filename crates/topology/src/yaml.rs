@@ -1,20 +1,19 @@
 //! YAML text to a tree of nodes that know their place.
 //!
-//! Built on the event stream of `saphyr-parser`. serde-based readers lose the place of a value, or stop at
-//! the first error, and `serde_yaml` is no longer maintained; a tree of our own keeps line and column of
-//! every key and value, notices duplicate keys, and refuses what a topology has no use for and what makes
-//! YAML dangerous to read: aliases (a few lines can stand for gigabytes), tags, several documents,
-//! boundless depth or size.
+//! The reader is built on the event stream of `saphyr-parser`. serde-based readers lose the place of a value, or stop
+//! at the first error, and `serde_yaml` is no longer maintained. A tree of our own keeps line and column of every key
+//! and value, and notices duplicate keys. It refuses what a topology has no use for, and what makes YAML dangerous to
+//! read: aliases (a few lines can stand for gigabytes), tags, several documents, boundless depth or size.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::diag::{Diagnostic, Place};
 
-/// A topology file may have this many bytes.
+/// Most bytes of a topology file.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// And this many levels of lists and maps.
+/// Most levels of lists and maps.
 const MAX_DEPTH: usize = 24;
-/// And this many keys in one map.
+/// Most keys in one map.
 const MAX_KEYS: usize = 1024;
 
 /// One value and its place.
@@ -24,7 +23,7 @@ pub(crate) struct Node {
     pub value: Value,
 }
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Debug)]
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
@@ -45,7 +44,7 @@ pub(crate) struct Key {
 }
 
 impl Node {
-    /// What the node is, for "found ..." in messages.
+    /// The kind of the node, for "found ..." in messages.
     pub fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".into(),

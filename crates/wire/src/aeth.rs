@@ -55,7 +55,7 @@ impl Syndrome {
         }
     }
 
-    /// What the byte means; `None` for reserved values.
+    /// The meaning of the byte; `None` for reserved values.
     #[inline]
     pub const fn from_code(code: u8) -> Option<Syndrome> {
         match code {

@@ -53,10 +53,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
-/// What an ARP packet asks or says.
+/// The kind of an ARP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// The question who has the target address.
     Request,
     /// The sender has the sender address.
     Reply,

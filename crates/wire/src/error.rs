@@ -1,4 +1,4 @@
-//! What can be wrong with bytes or with a value to be written as bytes.
+//! The faults of bytes, and of values to be written as bytes.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ pub enum ParseError {
         field: &'static str,
         /// The value found.
         value: u32,
-        /// What would have been accepted.
+        /// The values that would have been accepted.
         expected: &'static str,
     },
     /// The IPv4 header checksum does not fit.
@@ -111,7 +111,7 @@ pub enum EmitError {
         opcode: &'static str,
         /// Payload bytes asked for.
         len: usize,
-        /// What the opcode accepts.
+        /// The lengths that the opcode accepts.
         expected: &'static str,
     },
 }

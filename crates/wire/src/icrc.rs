@@ -1,10 +1,10 @@
 //! The invariant CRC of RoCEv2: CRC-32 over a masked copy of everything from the IPv4 header to the end of the pad
 //! (IBTA vol. 1, 7.8.1 and A17.3). Stored little-endian behind the pad.
 //!
-//! The CRC comes from `crc32fast`. Measured against `crc-fast` 1.10 on an AMD EPYC with AVX-512 VPCLMULQDQ: on plain
-//! blocks of 1 KiB the latter is ahead (28 ns against 36) and at 4 KiB the two are equal (73 and 74), but on what an
-//! ICRC covers, which is a block and 40 to 56 bytes of headers, it is behind: 60 B 17 ns against 9, 1064 B 59 against
-//! 40, 4136 B 92 against 78.
+//! The CRC comes from `crc32fast`. It was measured against `crc-fast` 1.10 on an AMD EPYC with AVX-512 VPCLMULQDQ. On
+//! plain blocks of 1 KiB `crc-fast` is ahead (28 ns against 36), and at 4 KiB the two are equal (73 and 74). But an
+//! ICRC covers a block and 40 to 56 bytes of headers, and there `crc-fast` is behind: 60 B 17 ns against 9, 1064 B 59
+//! against 40, 4136 B 92 against 78.
 
 pub use crate::preserve::{Layout, Rewriter, xor_tables};
 
@@ -29,8 +29,8 @@ pub fn crc32(state: u32, bytes: &[u8]) -> u32 {
 /// CRC-32 of eight bytes of ones, which stand for the masked local route header.
 const AFTER_ONES: u32 = 0x2144_df1c;
 
-/// Which bits of IPv4, UDP and BTH count as ones: type of service, time to live, both checksums and BTH's reserved
-/// byte, since routers may change them.
+/// Which bits of IPv4, UDP and BTH count as ones, since routers may change them: type of service, time to live, both
+/// checksums and BTH's reserved byte.
 const MASK: [u8; BASE] = {
     let mut mask = [0; BASE];
     let fields = [1, 8, 10, 11, 26, 27, 32];
@@ -112,8 +112,8 @@ pub fn verify(packet: &[u8]) -> bool {
     }
 }
 
-/// As [`verify`], for an Ethernet frame that holds an IPv4 packet without options: the IPv4 total length says where
-/// the packet ends, so padding behind it does no harm.
+/// As [`verify`], for an Ethernet frame that holds an IPv4 packet without options. The IPv4 total length says where the
+/// packet ends, so padding behind it does no harm.
 pub fn verify_frame(frame: &[u8]) -> bool {
     let Some(ip) = frame.get(crate::ethernet::LEN..) else { return false };
     if ip.len() < BASE + LEN {
@@ -122,8 +122,8 @@ pub fn verify_frame(frame: &[u8]) -> bool {
     ip.get(..usize::from(u16_at(ip, 2))).is_some_and(verify)
 }
 
-/// Writes the ICRC over `packet` (from the IPv4 header to the end of the pad) into its last four bytes, which are
-/// the room for the trailer. `false`, and nothing written, if it is too short.
+/// Writes the ICRC over `packet` (from the IPv4 header to the end of the pad) into its last four bytes, the room for
+/// the trailer. `false`, and nothing written, if the packet is too short.
 #[inline]
 pub fn write(packet: &mut [u8]) -> bool {
     let Some((covered, trailer)) = packet.split_last_chunk_mut::<LEN>() else { return false };

@@ -52,8 +52,8 @@ impl Psn {
         self.0.wrapping_sub(earlier.0) & MASK24
     }
 
-    /// Signed distance from `other`: positive when `self` is ahead. In -2²³ ..= 2²³ - 1, so it is only meaningful
-    /// within half the number space, which is also what a responder calls its valid and duplicate regions.
+    /// Signed distance from `other`: positive when `self` is ahead. It lies in -2²³ ..= 2²³ - 1, so it is only
+    /// meaningful within half the number space. A responder divides its valid and duplicate regions in the same way.
     #[inline]
     pub const fn since(self, other: Psn) -> i32 {
         ((self.0.wrapping_sub(other.0) << 8) as i32) >> 8

@@ -1,11 +1,11 @@
 //! RoCEv2 packets, ICRC and the ring ABI. No I/O, no allocation on the packet path.
 //!
-//! Per layer there are two things: `Packet`, a bounds-checked view of bytes that came from somewhere, and `Repr`, a
-//! value that can only be legal, with `parse` and `emit` between them. [`roce`] puts the layers of one RoCEv2 frame
-//! together and checks them in one pass.
+//! Each layer has two types, with `parse` and `emit` between them. `Packet` is a bounds-checked view of bytes that came
+//! from somewhere; `Repr` is a value that can only be legal. [`roce`] puts the layers of one RoCEv2 frame together and
+//! checks them in one pass.
 //!
-//! Why not a general packet crate: the ICRC needs the offsets and the raw header bytes of all layers at once, and
-//! the packet path wants one pass that also yields BTH and its extensions, which such crates do not know.
+//! Why not a general packet crate: the ICRC needs the offsets and the raw header bytes of all layers at once. The
+//! packet path wants one pass that also yields BTH and its extensions, which such crates do not know.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What one RoCEv2 packet says: opcode and extension headers together, so that only legal pairs exist.
+//! The content of one RoCEv2 packet: opcode and extension headers together, so that only legal pairs exist.
 
 use crate::aeth;
 use crate::atomic;

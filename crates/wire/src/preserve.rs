@@ -1,8 +1,8 @@
 //! Keeping an ICRC valid when the headers in front of an untouched payload change.
 //!
 //! CRC-32 is affine over GF(2): the old trailer stays right if the CRC state after the new headers equals the state
-//! after the old ones. The IPv4 identification and the UDP source port are free to choose and together have 32 bits,
-//! and the map from them to the CRC state has full rank for each layout here. So exactly one choice fits:
+//! after the old ones. The IPv4 identification and the UDP source port are free to choose and together have 32 bits.
+//! The map from them to the CRC state has full rank for each layout here. So exactly one choice fits:
 //!
 //! ```text
 //! (ident << 16 | sport) = M⁻¹ · (crc(old headers) ^ crc(new headers with ident = sport = 0))
@@ -50,7 +50,7 @@ fn zero_byte(mut state: u32) -> u32 {
     state
 }
 
-/// What each free bit (ident, then sport, most significant first) does to the CRC state after the headers.
+/// The effect of each free bit (ident, then sport, most significant first) on the CRC state after the headers.
 fn columns(layout: Layout) -> [u32; 32] {
     let prefix = 8 + BASE + layout.extension_len();
     let mut columns = [0; 32];
@@ -123,8 +123,8 @@ impl Rewriter {
             ^ self.tables[3][usize::from(d)]
     }
 
-    /// Sets identification, source port and IPv4 checksum of `new` (IPv4 header to the end of the extension) so that
-    /// the trailer which belonged behind `old` headers and the same payload belongs behind `new`. `false`, and
+    /// Sets identification, source port and IPv4 checksum of `new` (IPv4 header to the end of the extension). Then the
+    /// trailer that belonged behind `old` headers and a payload belongs behind `new` and the same payload. `false`, and
     /// nothing changed, if `new` has not the length of the layout or `old` is shorter than IPv4, UDP and BTH.
     pub fn rewrite(&self, old: &[u8], new: &mut [u8]) -> bool {
         if new.len() != self.headers {

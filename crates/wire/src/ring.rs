@@ -152,14 +152,14 @@ impl ControlWord {
     }
 }
 
-/// What the switch writes at the start of a consumer ring: the new head, and whose items it covers.
+/// The record that the switch writes at the start of a consumer ring: the new head, and whose items it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CommitRecord {
     /// The consumer ring's head and flags: the first 8 bytes, which publish the rest.
     pub head: ControlWord,
     /// The producer whose items the newest head covers.
     pub producer_id: u32,
-    /// What that producer's tail becomes, in bytes modulo 2³².
+    /// The new tail of that producer, in bytes modulo 2³².
     pub producer_tail: u32,
 }
 

@@ -189,7 +189,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .flatten()
     }
 
-    /// What the word of an atomic operation was before, if this is the answer to one.
+    /// The word of an atomic operation before it, if this is the answer to one.
     #[inline]
     pub fn original(&self) -> Option<u64> {
         (self.opcode == Opcode::AtomicAcknowledge).then(|| u64_at(self.b(), EXT_AT + aeth::LEN))
@@ -306,7 +306,7 @@ pub struct Repr {
     pub fecn: bool,
     /// Backward congestion notification.
     pub becn: bool,
-    /// What the packet says.
+    /// The content of the packet.
     pub message: Message,
 }
 

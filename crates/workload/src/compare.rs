@@ -5,7 +5,7 @@ use super::tally::Tally;
 use super::verify::Verification;
 use zsr_topology::FlowKind;
 
-/// What one consumer received, by producer.
+/// The items that one consumer received, by producer.
 pub(crate) struct Received<'a> {
     /// The consumer's ring.
     pub ring: &'a str,

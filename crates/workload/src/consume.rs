@@ -14,14 +14,14 @@ use super::tally::{Tally, follow};
 use super::verify::Verification;
 use zsr_topology::FlowKind;
 
-/// What a consumer knows of one producer.
+/// A consumer's account of one producer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// What arrived from it.
+    /// Counts of what arrived from the producer.
     pub tally: Tally,
     /// Items that are missing in front of one that came.
     pub missed: u64,
-    /// Of a stream that is divided among consumers: first number and length of each piece that came here.
+    /// Pieces that came here of a stream that is divided among consumers: first number and length.
     pub runs: Vec<(u64, u64)>,
     /// The number of the item that comes next; `None` for synthetic items when none is left.
     next: Option<u64>,
@@ -221,7 +221,7 @@ impl<'a> Intake<'a> {
         }
         let found = expected + ahead;
         if self.prepared.flow == FlowKind::LoadBalance {
-            // Those between went to other consumers.
+            // Items between went to other consumers.
             peer.extend_run(found);
             peer.next = router.next_item_for(self.number, found + 1, peer.end);
             return;

@@ -84,7 +84,7 @@ pub struct FlowInput<'a> {
     pub flow: usize,
     /// The flow's workload.
     pub prepared: &'a Prepared,
-    /// What its producers push.
+    /// The segments that its producers push.
     pub stock: Stock,
     /// Handles of each producer's rings, in the order of the flow's lists.
     pub producers: Vec<Vec<Producer>>,
@@ -96,7 +96,7 @@ pub struct FlowInput<'a> {
     pub consumer_paces: Vec<Option<u32>>,
 }
 
-/// What one ring carried, as its PU counted.
+/// The load that one ring carried, as its PU counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingOutcome {
     /// Index of the ring in the topology.
@@ -107,16 +107,16 @@ pub struct RingOutcome {
     pub stats: RingStats,
 }
 
-/// What became of a flow.
+/// The outcome of a flow.
 #[derive(Debug, Default)]
 pub struct FlowOutcome {
     /// Index of the flow in the topology.
     pub flow: usize,
     /// From the start of the threads to the end of the last consumer.
     pub elapsed: Duration,
-    /// What producer rings took in.
+    /// The load that producer rings took in.
     pub producer_rings: Vec<RingOutcome>,
-    /// What consumer rings gave out.
+    /// The load that consumer rings gave out.
     pub consumer_rings: Vec<RingOutcome>,
     /// Both ends compared.
     pub verification: Verification,
@@ -126,7 +126,7 @@ pub struct FlowOutcome {
     pub error: Option<WorkloadError>,
 }
 
-/// What a thread hands back.
+/// The result of a thread.
 enum Done {
     Producer {
         flow: usize,
@@ -309,7 +309,7 @@ enum Job<'a> {
         number: usize,
         parts: usize,
         prepared: &'a Prepared,
-        /// Its segments; for synthetic items there are none.
+        /// The producer's segments; for synthetic items there are none.
         feed: Option<Feed>,
         lanes: Vec<(usize, Lane)>,
         pace: Option<u32>,
@@ -327,7 +327,7 @@ enum Job<'a> {
     },
 }
 
-/// One job per endpoint of a flow.
+/// Makes one job per endpoint of a flow.
 fn jobs_of<'a>(
     topology: &Topology,
     input: FlowInput<'a>,

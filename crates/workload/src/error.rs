@@ -1,4 +1,4 @@
-//! What can go wrong while a workload runs.
+//! The errors of a workload that runs.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub enum WorkloadError {
     Open {
         /// The input.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         cause: std::io::Error,
     },
     /// The input is a pipe, a folder or a device, of which producers can't read their shares.
@@ -26,7 +26,7 @@ pub enum WorkloadError {
     NotAFile {
         /// The input.
         path: PathBuf,
-        /// What the input is instead.
+        /// The kind of the input.
         what: &'static str,
     },
     /// The input can't be read.
@@ -34,9 +34,9 @@ pub enum WorkloadError {
     Read {
         /// The input.
         path: PathBuf,
-        /// Where.
+        /// The byte at which reading failed.
         offset: u64,
-        /// What the system says.
+        /// The system's message.
         cause: std::io::Error,
     },
     /// The header line has no such column.
@@ -70,7 +70,7 @@ pub enum WorkloadError {
     Broken {
         /// Line and column.
         place: String,
-        /// What is there, and what to do.
+        /// The breach, and what to do about it.
         what: String,
     },
     /// A file of binary records ends within one.
@@ -92,7 +92,7 @@ pub enum WorkloadError {
          {max}; give the flow a bigger item_size (--item-size)"
     )]
     RecordTooLong {
-        /// Which record.
+        /// The record.
         place: String,
         /// Where in it a quote is that is not closed so far.
         open: String,
@@ -106,17 +106,17 @@ pub enum WorkloadError {
     /// A record has no key.
     #[error("{place}: {cause}")]
     Key {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: KeyError,
     },
     /// A key has no consumer.
     #[error("{place}: {cause}")]
     Route {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: RouteError,
     },
     /// Items of this size can't tell so many producers apart.
@@ -130,7 +130,7 @@ pub enum WorkloadError {
         producers: usize,
         /// Bytes of its items.
         item_size: u32,
-        /// As many as fit.
+        /// The most producers that fit.
         max: usize,
     },
     /// Attached rings are not those of the flow.
@@ -138,9 +138,9 @@ pub enum WorkloadError {
     WrongRings {
         /// The flow.
         flow: String,
-        /// What was given.
+        /// The rings that were given.
         found: String,
-        /// What it needs.
+        /// The rings that the flow needs.
         wanted: String,
     },
     /// A ring refuses an item.
@@ -148,15 +148,15 @@ pub enum WorkloadError {
     Push {
         /// The ring.
         ring: String,
-        /// Why.
+        /// The reason.
         cause: PushError,
     },
     /// A record goes into no segment.
     #[error("{place}: {cause}")]
     Record {
-        /// Which record.
+        /// The record.
         place: String,
-        /// Why.
+        /// The reason.
         cause: SegmentPushError,
     },
     /// A flow's items can't hold segments.
@@ -164,7 +164,7 @@ pub enum WorkloadError {
     Segments {
         /// The flow.
         flow: String,
-        /// Why.
+        /// The reason.
         cause: SegmentSetupError,
     },
     /// A ring gives no item.
@@ -172,10 +172,10 @@ pub enum WorkloadError {
     Pop {
         /// The ring.
         ring: String,
-        /// Why.
+        /// The reason.
         cause: PopError,
     },
-    /// What was received can't be written.
+    /// Received records can't be written.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// A thread of the workload panicked, which is a defect of zsr.
@@ -184,9 +184,9 @@ pub enum WorkloadError {
     /// No thread can be started.
     #[error("cannot start a thread for {name}: {cause}")]
     Thread {
-        /// What it was for.
+        /// The purpose of the thread.
         name: String,
-        /// What the system says.
+        /// The system's message.
         cause: std::io::Error,
     },
 }
@@ -197,8 +197,8 @@ impl WorkloadError {
         matches!(self, WorkloadError::NoSuchColumn { .. } | WorkloadError::NoColumn { .. })
     }
 
-    /// How likely this is the cause of the others: a thread that was cancelled, or whose ring's other end
-    /// went away, only echoes what happened elsewhere.
+    /// How likely this is the cause of the others. A thread that was cancelled, or whose ring's other end went away,
+    /// only echoes what happened elsewhere.
     pub(crate) fn rank(&self) -> u8 {
         let push = |cause: &PushError| match cause {
             PushError::Cancelled => 0,

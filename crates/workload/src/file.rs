@@ -27,7 +27,7 @@ pub(crate) enum Division {
     Fixed(usize),
 }
 
-/// What is to be said of quotes, for all who read shares of a file.
+/// Notes about quotes, for all who read shares of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quotes {
     /// Whether columns are looked at.
@@ -123,7 +123,7 @@ impl Records {
         Ok(records)
     }
 
-    /// The same, looking for what is to be said of quotes on the way.
+    /// The records, with notes about quotes taken on the way.
     pub fn watching(mut self, quotes: Quotes) -> Self {
         self.quotes = quotes;
         self
@@ -356,8 +356,8 @@ pub(crate) fn mark(path: &Path) -> Result<u64, WorkloadError> {
     Ok(if begin == BOM { BOM.len() as u64 } else { 0 })
 }
 
-/// Where each of `parts` shares of a file of rows begins, and the end: only reading it from its begin tells which line feeds
-/// stand between quotes.
+/// Where each of `parts` shares of a file of rows begins, and the end. Only reading the file from its begin tells which
+/// line feeds stand between quotes.
 pub(crate) fn cuts(
     path: &Path,
     division: Division,

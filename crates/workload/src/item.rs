@@ -1,8 +1,8 @@
 //! Synthetic items: bare, numbered, and with contents that can be checked.
 //!
-//! An item of 4 bytes holds the producer's number (8 bits) above the sequence number (24 bits); longer ones
-//! the producer (16 bits) above the sequence (48 bits) in 8 bytes, then 8-byte words made from both and the
-//! seed. All least significant byte first. Sequence numbers count a producer's items over all consumers.
+//! An item of 4 bytes holds the producer's number (8 bits) above the sequence number (24 bits). Longer items hold the
+//! producer (16 bits) above the sequence (48 bits) in 8 bytes, then 8-byte words made from both and the seed. All least
+//! significant byte first. Sequence numbers count a producer's items over all consumers.
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -1,4 +1,4 @@
-//! What flows carry: where tuples come from, which consumer they go to, and proof that they arrived.
+//! The data of flows: where tuples come from, which consumer they go to, and proof that they arrived.
 //!
 //! ```text
 //!  producer host, before the clock starts                     consumer host
@@ -8,10 +8,10 @@
 //!                              └───────────────── verify ─────────┘
 //! ```
 //!
-//! [`Stock`] makes what producers push, and [`run_flow`] drives one flow over attached rings: one thread per endpoint, each doing
-//! nothing but local memory operations. Every item carries its producer and sequence number, and both ends keep a running hash
-//! of the contents per pair of producer and consumer; comparing them tells lost, doubled, misordered,
-//! misrouted and altered items, in memory that does not grow with their number.
+//! [`Stock`] makes the segments that producers push. [`run_flow`] drives one flow over attached rings: one thread per
+//! endpoint, each doing nothing but local memory operations. Every item carries its producer and sequence number. Both
+//! ends keep a running hash of the contents per pair of producer and consumer. Comparing them tells lost, doubled,
+//! misordered, misrouted and altered items, in memory that does not grow with their number.
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ pub enum OutputError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         cause: std::io::Error,
     },
     /// A file is there already.
@@ -40,7 +40,7 @@ pub enum OutputError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         cause: std::io::Error,
     },
 }

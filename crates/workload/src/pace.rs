@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use zsr_ring::Cancel;
 
-/// What the machine could not give in time is caught up with, if it is not more than this.
+/// The longest delay that is caught up with, if the machine could not push or take a record in time.
 const LAG: Duration = Duration::from_millis(50);
 
 /// When the next record may be pushed or taken.

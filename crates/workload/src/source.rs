@@ -13,7 +13,7 @@ use super::file::{self, Division, Quotes, Records};
 use super::item;
 use super::tpch::{self, Rows, Texts};
 
-/// What progress is counted in.
+/// The unit that progress is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of an input file.
@@ -27,9 +27,9 @@ pub enum Unit {
 /// How much there is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// In what.
+    /// The unit.
     pub unit: Unit,
-    /// How many.
+    /// The number of units.
     pub total: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Estimate {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) name: String,
-    /// What becomes of its items.
+    /// The kind of the flow.
     pub(crate) flow: FlowKind,
     pub(crate) kind: Kind,
     pub(crate) router: Router,
@@ -192,7 +192,7 @@ fn check_number(
     Err(WorkloadError::NoColumn { path: input.path.clone(), column, found: columns.len() })
 }
 
-/// One producer's share of the records.
+/// A producer's share of the records.
 pub(crate) enum Source {
     Tpch(Box<Rows>),
     File(Box<Records>),
@@ -256,7 +256,7 @@ impl Prepared {
         }
     }
 
-    /// What is to be said of rows that RFC 4180 does not allow, and that were taken.
+    /// The message about rows that RFC 4180 does not allow, and that were taken.
     pub fn taken(&self) -> Option<String> {
         let Kind::File { quotes, division: Division::Rows { .. }, .. } = &self.kind else { return None };
         quotes.place.get().map(|place| taken_text(quotes.taken.load(Relaxed), place))

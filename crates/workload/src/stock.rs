@@ -1,7 +1,7 @@
-//! What producers push, made before the clock starts: rows read or made, routed, packed into segments and hashed.
+//! The stock of producers, made before the clock starts: rows read or made, routed, packed into segments and hashed.
 //!
-//! Each producer has a thread that makes its segments and runs ahead as far as there is memory for; the rest is made while the
-//! first ones move. So moving is copying bytes that are there, and memory does not grow with the input.
+//! Each producer has a thread that makes its segments and runs ahead as far as there is memory for. The rest is made
+//! while the first ones move. So moving is copying bytes that are there, and memory does not grow with the input.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::Duration;
@@ -20,17 +20,17 @@ const BLOCK: usize = 1 << 20;
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// What hashes of both ends are compared of: a segment's records as they lie, and its number.
+/// The hash that both ends compare: of a segment's records as they lie, and its number.
 #[inline]
 pub(crate) fn hash(records: &[u8], sequence: u64) -> u64 {
     xxh3_64_with_seed(records, sequence)
 }
 
-/// What a flow's producers push; nothing for synthetic items, which are numbers.
+/// The segments that a flow's producers push; none for synthetic items, which are numbers.
 #[derive(Debug, Default)]
 pub struct Stock {
     feeds: Vec<Feed>,
-    /// What is wrong with the input, as far as it was looked at before anything moved.
+    /// The fault of the input, as far as it was looked at before anything moved.
     error: Option<WorkloadError>,
 }
 
@@ -48,8 +48,8 @@ impl Stock {
         Ok(Stock { feeds: feeds.collect::<Result<_, _>>()?, error: None })
     }
 
-    /// Returns when everything is made, or as much as is kept, or when there is something wrong with it, or when somebody wants it
-    /// to end.
+    /// Returns when everything is made, or as much as is kept. Also returns when there is something wrong with it, or
+    /// when somebody wants it to end.
     pub fn wait(&mut self, control: &Control) {
         for feed in &mut self.feeds {
             if let Err(error) = feed.wait(control) {
@@ -68,7 +68,7 @@ impl Stock {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     pub lane: usize,
-    /// Of its item as far as it is used.
+    /// Bytes of the item that are used.
     pub length: usize,
     pub records: u64,
     /// Bytes of the records without framing.
@@ -118,7 +118,7 @@ enum Step {
     End,
 }
 
-/// What one producer pushes.
+/// The segments that one producer pushes.
 #[derive(Debug)]
 pub(crate) struct Feed {
     steps: Receiver<Step>,
@@ -168,7 +168,7 @@ impl Feed {
 /// Where a maker's blocks go.
 struct Outlet {
     push: SyncSender<Step>,
-    /// Who waits until as much is made as is kept.
+    /// The caller that waits until as much is made as is kept.
     tell: Option<SyncSender<Result<(), WorkloadError>>>,
 }
 
@@ -208,7 +208,7 @@ impl Maker {
             Err(error) if outlet.tell.is_some() => return outlet.ready(Err(error)),
             Err(error) => Step::Failed(error),
         };
-        // Whoever does not want it any more needs no end.
+        // A caller that does not want the blocks any more needs no end.
         let _ = outlet.step(last);
         outlet.ready(Ok(()));
     }

@@ -1,4 +1,5 @@
-//! What went through a pair of producer and consumer, small enough to compare and exact enough to prove.
+//! A summary of all that went through a pair of producer and consumer, small enough to compare and exact enough to
+//! prove.
 
 use zsr_topology::FlowKind;
 
@@ -11,8 +12,9 @@ pub struct Tally {
     pub records: u64,
     /// Bytes of the records without any framing.
     pub bytes: u64,
-    /// Of the hashes of all segments, in order: each is mixed into what came of those before; a sum where the stream is divided
-    /// among consumers. Synthetic items, whose contents are checked one by one, leave it 0.
+    /// The chain of the hashes of all segments, in order: each is mixed into what came of those before. Where the
+    /// stream is divided among consumers, it is a sum. Synthetic items, whose contents are checked one by one, leave it
+    /// 0.
     pub chain: u64,
 }
 

@@ -14,7 +14,7 @@ fn topology(flow: &str, workload: &str) -> Topology {
     Topology::parse(Path::new("t.yaml"), text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the switch does with item `n` of a pair, and its bytes.
+/// The fate that the switch gives item `n` of a pair, and its bytes.
 type Meddle = fn(n: u64, item: &mut [u8]) -> Fate;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -221,7 +221,7 @@ fn what_is_not_kept_is_made_on_the_way() {
     assert!(outcome.error.is_none() && outcome.complete, "{:?}", outcome.error);
     assert!(outcome.verification.is_exact(), "{:?}", outcome.verification);
     assert_eq!(outcome.verification.delivered.records, 60_000);
-    // What is wrong behind that is found when some has moved; what is wrong in what is kept, before.
+    // A fault behind what is kept is found when some has moved; a fault in what is kept, before.
     text += &"z".repeat(5000);
     std::fs::write(&path, &text).unwrap();
     for (kept, moved) in [(0, true), (KEPT, false)] {

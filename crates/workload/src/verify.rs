@@ -5,23 +5,23 @@ use super::tally::Tally;
 /// Discrepancies that are kept word for word; all are counted.
 const KEPT: usize = 10;
 
-/// One thing that is wrong with what a consumer received.
+/// A fault of what a consumer received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discrepancy {
     /// The consumer ring.
     pub ring: String,
     /// The producer, if the item names one of the flow's.
     pub producer: Option<String>,
-    /// What is wrong, for people.
+    /// The fault, for people.
     pub what: String,
 }
 
 /// The verdict over a flow or a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// What producers pushed.
+    /// Items and records that producers pushed.
     pub pushed: Tally,
-    /// What consumers popped.
+    /// Items and records that consumers popped.
     pub delivered: Tally,
     /// Items that never came, by the numbers of those around them and at the end of streams.
     pub lost: u64,
@@ -84,7 +84,7 @@ impl Verification {
         self.pushed.add(pushed);
         self.delivered.add(delivered);
         if delivered.items < pushed.items {
-            // Those missed in the middle were counted when the next one came.
+            // Items missed in the middle were counted when the next one came.
             let missing = pushed.items - delivered.items;
             if missing > missed {
                 self.lost += missing - missed;

@@ -6,15 +6,15 @@ use crate::nic::QpTarget;
 /// A ring to connect to the new switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeRing {
-    /// Its name.
+    /// The ring's name.
     pub name: String,
     /// The switch's end for items, tail words and commit records.
     pub data: QpTarget,
     /// The switch's end for READs of the word that the processing unit writes.
     pub poll: QpTarget,
-    /// Of a producer ring: everything in front of it was taken, bytes modulo 2^32.
+    /// The tail of a producer ring: everything in front of it was taken, bytes modulo 2^32.
     pub tail: Option<u32>,
-    /// Of a consumer ring that lacks items: its head behind them, bytes modulo 2^32, and the items.
+    /// The lack of a consumer ring: its head behind the missing items, bytes modulo 2^32, and these items.
     pub lacks: Option<(u32, Vec<u8>)>,
 }
 

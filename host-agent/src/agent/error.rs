@@ -21,7 +21,7 @@ pub enum AgentError {
     Geometry {
         /// The ring.
         name: String,
-        /// What is wrong.
+        /// The fault of the sizes.
         source: GeometryError,
     },
     /// An argument is missing or out of range.
@@ -29,7 +29,7 @@ pub enum AgentError {
     Argument {
         /// The ring.
         name: String,
-        /// What is wrong and what was expected.
+        /// The fault, and what was expected.
         message: String,
     },
     /// No memory.
@@ -37,7 +37,7 @@ pub enum AgentError {
     Memory {
         /// The ring.
         name: String,
-        /// What is wrong.
+        /// The fault of the ring.
         source: RingError,
     },
     /// No memory of the kind asked for.
@@ -53,7 +53,7 @@ pub enum AgentError {
     Lost {
         /// The ring.
         name: String,
-        /// What happened to which device, and what to do.
+        /// The failure and its device, and what to do.
         trouble: String,
     },
     /// The agent's own limit.
@@ -78,7 +78,7 @@ pub enum AgentError {
         name: String,
         /// The queue pair's state.
         state: &'static str,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
     /// Items that are not in the ring like that.
@@ -86,7 +86,7 @@ pub enum AgentError {
     Items {
         /// The ring.
         name: String,
-        /// What is wrong.
+        /// The fault of the items.
         source: NotInRing,
     },
     /// The NIC refused.
@@ -94,7 +94,7 @@ pub enum AgentError {
     Nic {
         /// The ring.
         name: String,
-        /// What the NIC said.
+        /// The NIC's refusal.
         source: NicError,
     },
     /// No handle.

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::watch;
 
-/// By the ring's number.
+/// Programs that hold rings, by the ring's number.
 #[derive(Default)]
 pub(super) struct Holders(Mutex<BTreeMap<u64, Holder>>);
 

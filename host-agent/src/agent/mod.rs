@@ -82,7 +82,7 @@ pub enum RingState {
     Aborted,
 }
 
-/// One of a ring's two queue pairs.
+/// One of the two queue pairs of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePair {
     /// Number at this NIC.
@@ -91,7 +91,7 @@ pub struct QueuePair {
     pub remote: Option<QpTarget>,
 }
 
-/// What the agent knows about a ring.
+/// The agent's knowledge of a ring.
 #[derive(Debug, Clone)]
 pub struct RingInfo {
     /// The ring's name.
@@ -102,11 +102,11 @@ pub struct RingInfo {
     pub ring: Arc<Ring>,
     /// Remote key of its memory, which lies at I/O virtual address 0.
     pub rkey: Rkey,
-    /// For items, tail words and commit records.
+    /// The queue pair for items, tail words and commit records.
     pub data: QueuePair,
-    /// For READs of the word that the processing unit writes.
+    /// The queue pair for READs of the word that the processing unit writes.
     pub poll: QueuePair,
-    /// How far it is.
+    /// The state of the ring.
     pub state: RingState,
     /// Secret of its doorbell, if it has one (a producer ring).
     pub doorbell: Option<u32>,
@@ -120,7 +120,7 @@ impl RingInfo {
     }
 }
 
-/// What happened to a ring.
+/// The kind of an event at a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Memory, key and queue pairs were made.
@@ -129,7 +129,7 @@ pub enum EventKind {
     Connected,
     /// Both queue pairs were reset.
     Disconnected,
-    /// It was given up.
+    /// The ring was given up.
     Aborted,
     /// Key and queue pairs are gone.
     Destroyed,
@@ -144,9 +144,9 @@ pub enum EventKind {
 /// Something happened to a ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentEvent {
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// To which ring.
+    /// The ring's name.
     pub name: String,
     /// The ring's number.
     pub id: u64,
@@ -239,7 +239,7 @@ impl Agent {
         self.0.passes.ask_for();
     }
 
-    /// Whoever shows `pass` may attach to a ring, once and within a minute.
+    /// Lets a program that shows `pass` attach to a ring, once and within a minute.
     ///
     /// # Errors
     /// [`AgentError::NotFound`].
@@ -263,7 +263,7 @@ impl Agent {
         self.0.nic.info()
     }
 
-    /// What happens to rings from now on.
+    /// Events at rings from now on.
     pub fn events(&self) -> broadcast::Receiver<AgentEvent> {
         self.0.events.subscribe()
     }
@@ -279,7 +279,7 @@ impl Agent {
         let _ = self.0.late.send(text.to_owned());
     }
 
-    /// What is under way, for people. Takes no lock that is held for long.
+    /// The work under way, for people. Takes no lock that is held for long.
     pub fn under_way(&self) -> Vec<String> {
         let since =
             |(_, what, time): (u64, String, Duration)| format!("{what}, for {:.1} s", time.as_secs_f64());
@@ -420,7 +420,7 @@ impl Agent {
             info.state = RingState::Registered;
             Ok(Some(EventKind::Disconnected))
         })?;
-        // What the NIC has refused for it is looked into like this: nobody has to wait for the reason.
+        // Here the agent looks into refusals by the NIC for the ring: nobody has to wait for the reason.
         self.note_trouble(&info);
         Ok(info)
     }
@@ -467,7 +467,7 @@ impl Agent {
 
     fn destroy(&self, info: &RingInfo) -> Result<(), AgentError> {
         let result = self.0.nic.destroy(info.at_nic());
-        // Whoever waits in the ring would wait for ever. An end that the switch wrote before stands.
+        // A program that waits in the ring would wait for ever. An end that the switch wrote before stands.
         info.ring.abort("the ring was destroyed");
         self.emit(EventKind::Destroyed, info, "");
         result.map_err(|source| AgentError::Nic { name: info.name.clone(), source })
@@ -488,7 +488,7 @@ impl Agent {
         result
     }
 
-    /// One ring.
+    /// The ring of this name.
     ///
     /// # Errors
     /// [`AgentError::NotFound`].
@@ -505,7 +505,7 @@ impl Agent {
         Ok(self.table()?.rings.values().cloned().collect())
     }
 
-    /// Those of these rings that there are.
+    /// The rings of these names, as far as there are any.
     ///
     /// # Errors
     /// [`AgentError::ShuttingDown`].
@@ -526,7 +526,7 @@ impl Agent {
         Ok(producer)
     }
 
-    /// What rings for a ring, if it is to ring and its NIC can: the switch polls rings that do not.
+    /// The doorbell of a ring, if it is to ring and its NIC can: the switch polls rings that do not.
     fn bell_of(&self, info: &RingInfo) -> Option<Box<dyn Doorbell>> {
         let (Some(secret), Some(target)) = (info.doorbell, &info.poll.remote) else { return None };
         match self.0.nic.doorbell(target, secret) {
@@ -621,7 +621,7 @@ fn reachable(name: &str, ring: &Ring) -> Result<(), AgentError> {
 fn disconnect(nic: &dyn NicBackend, info: &mut RingInfo) -> Result<(), AgentError> {
     let result = nic.reset(info.at_nic());
     (info.data.remote, info.poll.remote) = (None, None);
-    // What the switch has written is there from now on, and nothing comes behind it.
+    // Everything that the switch has written is there from now on, and nothing comes behind it.
     if let Some(bus) = info.ring.memory().bus() {
         // Memory that is gone is told of by `note_trouble`.
         let _ = bus.settle();

@@ -14,7 +14,7 @@ const MOST: usize = 16;
 
 /// A pass, and until when it is good.
 type Given = (Vec<u8>, Instant);
-/// By the ring's number.
+/// Passes by the ring's number.
 type ByRing = BTreeMap<u64, Vec<Given>>;
 
 /// Passes that were given and not used.
@@ -31,7 +31,7 @@ impl Passes {
         self.asked_for.store(true, Ordering::Relaxed);
     }
 
-    /// Whoever shows `pass` may attach to a ring, once.
+    /// Lets a program that shows `pass` attach to a ring, once.
     pub(super) fn give(&self, ring: u64, pass: Vec<u8>) {
         let (mut given, now) = (self.lock(), Instant::now());
         given.retain(|_, passes| {
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(fit(1), [false, true, false]);
         tokio::time::advance(GOOD).await;
         assert_eq!(fit(1), [false; 3]);
-        // Those that are never used do not pile up.
+        // Passes that are never used do not pile up.
         for n in 0..=MOST as u8 {
             passes.give(1, vec![n]);
         }

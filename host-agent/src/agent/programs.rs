@@ -1,5 +1,5 @@
-//! Programs in other processes: each gets a ring's memory as a descriptor, and keeps a connection open for as long as the
-//! ring is its own ([`zsr_api::program`]).
+//! Programs in other processes. Each gets a ring's memory as a descriptor, and keeps a connection open for as long as
+//! the ring is its own ([`zsr_api::program`]).
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -31,8 +31,8 @@ const LONGEST_COMMAND: usize = 80;
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Agent {
-    /// Lets programs of other processes attach at `listener`, until `shutdown` resolves. Whoever can open the socket can
-    /// write the rings: it belongs into a folder of the owner's alone.
+    /// Lets programs of other processes attach at `listener`, until `shutdown` resolves. Every process that can open
+    /// the socket can write the rings: it belongs into a folder of the owner's alone.
     pub async fn serve_programs(&self, listener: UnixListener, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         let mut look = tokio::time::interval(LOOK);
@@ -78,7 +78,7 @@ impl Agent {
         true
     }
 
-    /// One connection, from its greeting to its end.
+    /// Serves a connection, from its greeting to its end.
     async fn program(self, mut stream: UnixStream) {
         let Ok(Ok(attach)) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else { return };
         let pid = stream.peer_cred().ok().and_then(|cred| cred.pid());
@@ -223,7 +223,7 @@ impl Agent {
     }
 }
 
-/// What a program gets: ring, lease, descriptor, and what rings for it.
+/// The parts that a program gets: ring, lease, descriptor, and doorbell.
 type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
 
 /// Why a program without leave of the controller can't have a ring, and what to do.

@@ -362,7 +362,7 @@ async fn forward(
             () = to_client.closed() => return,
             // Fails only when the agent has gone, and with it the events.
             Ok(()) = link.changed() => Ok(convert::link(&link.borrow_and_update())),
-            // What was missed of it is old.
+            // Missed messages of it are old.
             Ok(text) = late.recv() => Ok(proto::Event { event: Some(Told::Late(text)) }),
             event = events.recv() => event.map(convert::event),
         };

@@ -9,8 +9,8 @@ use zsr_ring::memory::{HostMemory, Memory, SharedMemory};
 
 use super::MemoryBackend;
 
-/// Host memory which the program at the ring pins and maps for its GPU (`cuMemHostRegister`): a mapping for a device belongs
-/// to the process that made it. The agent makes sure that there is such a GPU.
+/// Host memory which the program at the ring pins and maps for its GPU (`cuMemHostRegister`). A mapping for a device
+/// belongs to the process that made it. The agent makes sure that there is such a GPU.
 pub(super) struct PinnedLater {
     shared: bool,
 }

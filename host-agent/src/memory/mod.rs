@@ -1,4 +1,4 @@
-//! Who makes the memory of rings: one [`MemoryBackend`] for each kind of memory that a topology can name.
+//! The makers of rings' memory: one [`MemoryBackend`] for each kind of memory that a topology can name.
 
 mod gpu;
 mod pci;
@@ -20,7 +20,7 @@ pub enum MemoryRefusal {
     /// This machine can't give what was asked for.
     #[error("there is no memory `{kind}` for it on this machine: {reason}")]
     Device {
-        /// What was asked for.
+        /// The kind that was asked for.
         kind: MemoryKind,
         /// Why not, and what to do.
         reason: String,
@@ -29,8 +29,8 @@ pub enum MemoryRefusal {
 
 /// Makes memory of one kind.
 pub trait MemoryBackend: Send + Sync {
-    /// At least `bytes` zeroed bytes for control words in the given byte order. The memory is given back when the last reference to
-    /// it is dropped; as long as a program has a ring there, the agent keeps one. May block on the device.
+    /// At least `bytes` zeroed bytes for control words in the given byte order. The memory is given back when the last
+    /// reference to it is dropped. The agent keeps one as long as a program has a ring there. May block on the device.
     ///
     /// # Errors
     /// Why there is none, with device and sizes, and what to do.
@@ -46,7 +46,7 @@ pub struct Memories {
 }
 
 impl Memories {
-    /// Those of this machine. `shared`: programs in other processes can map host memory, too.
+    /// The memories of this machine. `shared`: programs in other processes can map host memory, too.
     pub fn of_this_machine(shared: bool) -> Self {
         Self::with(shared, "/sys/bus/pci/devices", zsr_cuda::LIBRARY)
     }
@@ -86,7 +86,8 @@ impl Memories {
         })
     }
 
-    /// The device's backend, opened when it is first asked for and kept from then on. What failed is tried again.
+    /// The device's backend, opened when it is first asked for and kept from then on. An attempt that failed is
+    /// repeated.
     fn backend(&self, kind: MemoryKind) -> Result<Arc<dyn MemoryBackend>, String> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let name = kind.to_string();

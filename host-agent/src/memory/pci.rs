@@ -21,12 +21,12 @@ const IS_MEMORY: u64 = 0x200;
 /// The windows that agents of this process have open: an agent for each host of a topology may be here.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Bar>>> = Mutex::new(BTreeMap::new());
 
-/// One window of one device, all of which is for rings. No other process has rings there.
+/// A window of a device, all of which is for rings. No other process has rings there.
 pub(super) struct Bar {
     at: PciBar,
     folder: PathBuf,
-    /// What rings are mapped from: `resourceN` or `resourceN_wc`. Locked, and handed to programs, so that the lock lasts for as long
-    /// as any of them could still write.
+    /// The file that rings are mapped from: `resourceN` or `resourceN_wc`. It is locked, and handed to programs, so
+    /// that the lock lasts for as long as any of them could still write.
     file: File,
     /// Locked as well: a mapping of the other kind.
     _other: Option<File>,

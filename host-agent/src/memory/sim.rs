@@ -1,5 +1,5 @@
-//! Memory of a verilated design, which the soft NIC reaches as over PCIe: writes are posted, and a read comes back behind the writes
-//! that were sent before it. The design reaches it at once, as its own.
+//! Memory of a verilated design, which the soft NIC reaches as over PCIe. Writes are posted, and a read comes back
+//! behind the writes that were sent before it. The design reaches the memory at once, as its own.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -188,7 +188,7 @@ mod tests {
         Simulated::before(Arc::new(memory)).expect("a thread")
     }
 
-    /// What the design sees.
+    /// The byte that the design sees.
     fn there(memory: &Simulated, offset: usize) -> u8 {
         // SAFETY: in bounds.
         unsafe { memory.base().as_ptr().add(offset).read_volatile() }
@@ -204,7 +204,7 @@ mod tests {
                     memory.write(0, &[round]).expect("it is there");
                 }
             });
-            // Whoever sees the last write of a round sees those before it, and none twice.
+            // A reader that sees the last write of a round sees those before it, and none twice.
             let mut before = 0;
             while !sender.is_finished() {
                 let round = there(&memory, 0);

@@ -18,7 +18,7 @@ pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::Memory;
 
-/// What a NIC is, for [`NicBackend::info`].
+/// The properties of a NIC, for [`NicBackend::info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicInfo {
     /// Name of the device.
@@ -72,12 +72,12 @@ pub struct RingPart {
     pub poll: Qpn,
 }
 
-/// What kind of failure a [`NicError`] is, for whoever decides what to do.
+/// The kind of failure of a [`NicError`], for callers that decide what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NicErrorKind {
     /// The NIC's tables are full.
     Exhausted,
-    /// What was asked for is against the rules.
+    /// The request is against the rules.
     Invalid,
     /// The NIC has stopped.
     Stopped,
@@ -88,9 +88,9 @@ pub enum NicErrorKind {
 /// A NIC refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: NicErrorKind,
-    /// What was tried and why it failed.
+    /// The attempt, and why it failed.
     pub message: String,
 }
 
@@ -109,8 +109,8 @@ pub trait NicBackend: Send + Sync + 'static {
     /// Name, addresses, limits.
     fn info(&self) -> NicInfo;
 
-    /// Registers all of `memory` at I/O virtual address 0 for READ and WRITE by the peer, and makes two queue pairs in state RESET; all
-    /// of it or nothing.
+    /// Registers all of `memory` at I/O virtual address 0 for READ and WRITE by the peer. Makes two queue pairs in
+    /// state RESET. Does all of it or nothing.
     ///
     /// # Errors
     /// [`NicError`]: tables full, NIC stopped.
@@ -134,8 +134,9 @@ pub trait NicBackend: Send + Sync + 'static {
     /// The first [`NicError`]: unknown queue pair or key, NIC stopped. The others are gone all the same.
     fn destroy(&self, ring: RingPart) -> Result<(), NicError>;
 
-    /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do. To be called now and then: a NIC
-    /// mends first what it can, and so goes on when its address has been taken away and given again. May block for a second.
+    /// Why nothing passes the NIC's port at this moment, if the NIC can tell, and what to do. To be called now and
+    /// then: a NIC mends first what it can. So it goes on when its address has been taken away and given again. May
+    /// block for a second.
     fn trouble(&self) -> Option<NicError> {
         None
     }

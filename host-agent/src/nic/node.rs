@@ -13,14 +13,16 @@ const WAITING: usize = 64;
 /// A link that takes nothing for so long has nobody at its end.
 const DEAD_NS: u64 = 50_000_000;
 
-/// A NIC and the requests of its agent, to be driven over one link, or one to each of several switches: make the queue with a waker's
-/// [`wake`](zsr_link::Waker::wake), and the loop with the same waker. A frame leaves by the link to the switch that it is addressed to. A
-/// queue pair is connected to one switch, and takes nothing from another ([`zsr_soft_nic`] drops and counts it), so the NIC listens to
-/// the switch that it sends to.
+/// A NIC and the requests of its agent, to be driven over one link, or one to each of several switches. The queue is
+/// made with a waker's [`wake`](zsr_link::Waker::wake), and the loop with the same waker. A frame leaves by the link to
+/// the switch that it is addressed to.
+///
+/// A queue pair is connected to one switch, and takes nothing from another ([`zsr_soft_nic`] drops and counts it). So
+/// the NIC listens to the switch that it sends to.
 pub struct NicNode {
     /// The NIC.
     pub nic: Nic,
-    /// What the agent asks of it.
+    /// Requests of the agent to the NIC.
     pub queue: NicQueue,
     /// By port. Empty with one link.
     links: Vec<Link>,
@@ -85,7 +87,8 @@ impl Node for NicNode {
             return Some(frame);
         }
         loop {
-            // What the NIC sends next may be for a link that is slow: it waits for that. For one at which nobody is, nothing waits.
+            // The NIC's next frame may be for a link that is slow: it waits for that. For a link at which nobody is,
+            // nothing waits.
             if self.links.iter().any(|link| link.is_full() && !link.is_dead(now_ns)) {
                 return None;
             }

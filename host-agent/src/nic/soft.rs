@@ -212,7 +212,7 @@ impl Steps for Nic {
 /// Registers all of `memory` with a soft NIC in the caller's hand, for READs and WRITEs of the switch.
 ///
 /// # Errors
-/// What the NIC refuses. So for the following.
+/// The NIC's refusal. So for the following.
 pub fn register(nic: &mut Nic, memory: Arc<dyn Memory>) -> Result<Rkey, MrError> {
     nic.register_mr(Arc::new(Region(memory)), 0, REMOTE)
 }

@@ -1,4 +1,4 @@
-//! What a ring takes of a NIC, step by step: each call of a [`NicBackend`](super::NicBackend) is some of them, all or nothing.
+//! The steps of a ring at a NIC. Each call of a [`NicBackend`](super::NicBackend) is some of them, all or nothing.
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ fn target(qpn: u32) -> proto::QpTarget {
     }
 }
 
-/// One queue pair of the peer, connected to one of the agent's, and memory to read into and write from.
+/// A queue pair of the peer, connected to one of the agent's, and memory to read into and write from.
 struct Remote {
     qpn: Qpn,
     memory: Arc<HostMemory>,
@@ -225,7 +225,7 @@ fn items_move(memory: &str) {
         tx.try_push(42).expect("room");
         tx.close();
 
-        // What the switch does: poll, read, write, commit, free.
+        // The work of the switch: poll, read, write, commit, free.
         let le = ByteOrder::Little;
         let word = a_poll.read(&pair, a.rkey, 0, 8).expect("polled");
         let word = ControlWord::from_bytes(word.try_into().expect("8 B"), le);

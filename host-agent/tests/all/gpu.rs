@@ -51,7 +51,7 @@ impl Ends {
         }
     }
 
-    /// What a NIC reads in answer to a READ.
+    /// The bytes that a NIC reads in answer to a READ.
     fn fetched(&self, offset: usize, bytes: &mut [u8]) {
         self.bus().expect(offset, bytes.len());
         while !self.bus().is_here(offset, bytes.len()) {
@@ -61,7 +61,7 @@ impl Ends {
     }
 }
 
-/// That of a ring in memory of GPU 1, for an RDMA device.
+/// The key of a ring in memory of GPU 1, for an RDMA device.
 fn key(standin: &Standin) -> (Ends, Result<MemoryKey, String>) {
     let ends = Ends::of(standin, 1);
     let key = ends.memory.key();
@@ -140,7 +140,7 @@ fn a_read_is_behind_what_was_written_and_what_kernels_stored_before() {
         ends.store(4096 + 100, &[!round; 5000]);
         ends.bus().read(4096 + 100, &mut items).expect("there");
         assert!(items.iter().all(|b| *b == !round), "{round}");
-        // What lies between two writes stays.
+        // Bytes that lie between two writes stay.
         ends.store(4096 + 200, &[round ^ 0x33; 100]);
         ends.bus().write(4096 + 100, &[1; 100]).expect("there");
         ends.bus().write(4096 + 300, &[2; 100]).expect("there");

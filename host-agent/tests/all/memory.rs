@@ -37,7 +37,7 @@ fn programs_at_rings_of_one_window_see_what_is_theirs() {
     for (mapping, file) in [("", "resource2"), (":wc", "resource2_wc")] {
         let (pair, devices) = (Pair::start(), tempfile::tempdir().expect("a folder"));
         device(devices.path());
-        // What was there before: a ring is zeroed when it is made.
+        // The window has bytes from before: a ring is zeroed when it is made.
         let window = File::options().read(true).write(true).open(devices.path().join(ADDRESS).join(file));
         let window = window.expect("the window");
         window.write_all_at(&vec![0xee; BAR as usize], 0).expect("written");
@@ -247,7 +247,7 @@ fn a_gpus_memory_is_given_back_and_its_end_is_told() {
             let info = agent.create_ring(request(name, Role::Producer, 4096, "gpu:1")).expect("it fits");
             let memory = info.ring.memory();
             assert!(memory.describe().contains("GPU 1 (stand-in 1, GPU-a0a0"), "{}", memory.describe());
-            // What was there before: a ring is zeroed when it is made.
+            // The memory had bytes from before: a ring is zeroed when it is made.
             assert_eq!(info.ring.items_at(0, 4096).expect("items"), [0; 4096], "round {round}");
         }
         let full = refusal(&agent, 4096, "gpu:1");

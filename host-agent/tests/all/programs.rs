@@ -103,7 +103,7 @@ fn attach_raw(socket: &Path, ring: &str) -> UnixStream {
     stream
 }
 
-/// What the agent answers.
+/// The agent's answer.
 fn answer(stream: &mut UnixStream) -> proto::Attached {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("an answer");
@@ -197,7 +197,7 @@ fn an_item_that_was_begun_is_begun_for_the_next_program() {
         found
     };
     assert_eq!(visit(Some(7)), 0);
-    // Whoever does not care leaves it as it is.
+    // A consumer that does not care leaves it as it is.
     assert_eq!(visit(None), 7);
     assert_eq!(visit(Some(0)), 7);
     assert_eq!(visit(None), 0);
@@ -231,7 +231,7 @@ fn consumers_attach_too_and_learn_of_an_abort() {
     host.agent.close_rings(&["rx".into(), "unknown".into()], "flow `f` was deleted", false).expect("closed");
     let error = rx.pop(&mut [0; 64]).expect_err("aborted");
     assert!(error.to_string().contains("aborted"), "{error}");
-    // Who was given up has not died.
+    // A program that was given up has not died.
     drop(rx);
     host.next(EventKind::Left);
 }

@@ -1,5 +1,5 @@
-//! Where the process gets its random numbers from: from the seed, not from the kernel. The standard library's hash maps and tokio's
-//! `select!` ask for them, so that their order is a part of the schedule, and the same in every run of a seed.
+//! Random numbers of the process: they come from the seed, not from the kernel. The standard library's hash maps and
+//! tokio's `select!` ask for them. So their order is a part of the schedule, and the same in every run of a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ pub fn seed(seed: u64) {
     STATE.store(seed, Ordering::Relaxed);
 }
 
-/// In the place of the C library's function, which the standard library would call.
+/// Replaces the C library's function, which the standard library would call.
 ///
 /// # Safety
 /// As getrandom(2): `buffer` has room for `len` bytes.

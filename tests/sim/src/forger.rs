@@ -1,5 +1,5 @@
-//! Hosts that send the switch what they have no right to send: packets of others, old packets of their own, packets of the switch to
-//! itself, noise. Nothing may come of it.
+//! Hosts that send forbidden packets to the switch: packets of others, old packets of their own, packets of the switch
+//! to itself, noise. These packets must have no effect.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -12,9 +12,9 @@ use zsr_topology::Pipes;
 use zsr_wire::icrc;
 use zsr_wire::roce::IP_AT;
 
-/// Frames that forgers know, at most.
+/// The most frames that forgers know.
 const KNOWN: usize = 256;
-/// Frames that one of them sends at one time, at most.
+/// The most frames that one of them sends at one time.
 const AT_ONCE: u64 = 4;
 /// Numbers of workers, rings and connections that there may be.
 const NUMBERS: u64 = 24;
@@ -52,13 +52,13 @@ impl Forger {
         };
     }
 
-    /// Connections are made anew under PSNs that they had before: what was seen would pass for their own, as it does not where PSNs are
-    /// drawn.
+    /// Forgets the seen frames. Connections are made anew under PSNs that they had before, so old frames would pass for
+    /// new ones. Where PSNs are drawn, that does not happen.
     pub fn forget(&mut self) {
         self.seen.borrow_mut().clear();
     }
 
-    /// Those who forge do so.
+    /// Has each forging host send some frames.
     pub fn step(&mut self, sim: &mut Controlled) {
         for host in self.hosts.clone() {
             for _ in 0..self.rng.below(AT_ONCE) {
@@ -80,9 +80,9 @@ impl Forger {
             0 => self.reset().packet(Pipes::default()),
             1 => admin::close(self.number(), Pipes::default()),
             2 => admin::retry(self.number(), Pipes::default()),
-            // What the host itself has sent, once more.
+            // A frame of the host itself, once more.
             3 => self.known(|from| from == host)?,
-            // What another one has sent, as it was or with other content.
+            // A frame of another host, unchanged or with other content.
             4 | 5 => self.known(|from| from != host)?,
             6 => {
                 let mut frame = self.known(|from| from != host)?;
@@ -93,7 +93,7 @@ impl Forger {
                 }
                 frame
             }
-            // What it has sent itself, damaged.
+            // A frame of the host itself, damaged.
             7..10 => {
                 let mut frame = self.known(|from| from == host)?;
                 let behind_ip = frame.len().saturating_sub(IP_AT) as u64;
@@ -117,7 +117,7 @@ impl Forger {
         }
     }
 
-    /// One that is `whose`: first of all one of the lengths that there are, since there are few kinds of each.
+    /// A frame of a host for which `whose` holds. Its length is drawn first, since there are few kinds of each length.
     fn known(&mut self, whose: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
         let known = self.seen.borrow();
         let theirs = || known.iter().filter(|(from, _)| whose(*from)).map(|(_, frame)| frame);

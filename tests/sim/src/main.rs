@@ -1,5 +1,5 @@
-//! `zsr-sim`: the whole system in virtual time. The controller, agents, NICs, switch and P4 program that users run, under schedules of
-//! faults; a seed says everything, so that what has gone wrong once goes wrong again.
+//! `zsr-sim`: the whole system in virtual time. It runs the controller, agents, NICs, switch and P4 program of users,
+//! under schedules of faults. A run depends on its seed alone, so a failure can be repeated.
 
 mod entropy;
 mod forger;
@@ -117,7 +117,7 @@ fn passes(seed: u64, keep: impl Fn(usize) -> bool) -> bool {
     apart(Schedule::new(seed).keeping(keep), false).is_some()
 }
 
-/// Runs a schedule, and says in one line what is wrong first.
+/// Runs a schedule, and prints the first error in one line.
 fn says_why(seed: u64) -> bool {
     let said = std::sync::atomic::AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {

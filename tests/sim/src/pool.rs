@@ -1,5 +1,5 @@
-//! Runs schedules in processes of their own: each begins in the same state whatever ran before, and one that panics, hangs or eats
-//! memory harms no other.
+//! Runs schedules in processes of their own. Each begins in the same state, whatever ran before. A schedule that
+//! panics, hangs or takes too much memory does not harm the others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ pub enum Outcome {
     Passed,
     /// A guarantee was broken, or something panicked.
     Failed,
-    /// It did not end in time.
+    /// The schedule did not end in time.
     Hung,
 }
 
@@ -19,8 +19,8 @@ pub enum Outcome {
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Runs `work` for every seed, `jobs` at a time, and calls `done` with each outcome until it returns `false`. The caller must be the
-/// process's only thread.
+/// Runs `work` for every seed, `jobs` at a time, and calls `done` with each outcome until `done` returns `false`. The
+/// caller must be the process's only thread.
 pub fn run(
     seeds: impl Iterator<Item = u64>,
     jobs: usize,

@@ -1,4 +1,4 @@
-//! The programs at the rings: what they push, what they pop, and whether that is what the guarantees say.
+//! The programs at the rings: the items that they push and pop, and whether these keep the guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use crate::schedule::NewFlow;
 /// Most items that a program pushes or pops at one time.
 const AT_ONCE: u64 = 8;
 
-/// Where a ring's memory has the words that its program writes: a producer's, and a consumer's.
+/// Offsets of the words that a ring's program writes: a producer's, and a consumer's.
 const HEAD: usize = 0;
 const TAIL: usize = 64;
 
-/// What one producer ring was given, and what of it has arrived.
+/// Items pushed into a producer ring, and those that have arrived.
 #[derive(Debug)]
 struct Lane {
     flow: usize,
@@ -25,44 +25,45 @@ struct Lane {
     host: usize,
     pushed: u32,
     closed: bool,
-    /// What programs have popped of it: of a load balance, by item.
+    /// Items that programs have popped: their number, and, in a load balance, the consumer of each.
     arrived: u32,
     seen: BTreeMap<u32, String>,
-    /// It was given up, and its program was told so.
+    /// The ring was given up, and its program was told so.
     told: bool,
 }
 
-/// What the consumers of a flow have got.
+/// Items that the consumers of a flow have got.
 #[derive(Debug)]
 struct Book {
     asked: NewFlow,
-    /// Of a replicate: all items in the order of the first consumer that popped them.
+    /// In a replicate: all items in the order of the first consumer that popped them.
     order: Vec<(u32, u32)>,
-    /// Of a replicate: consumers from the beginning that no program has come to yet.
+    /// In a replicate: consumers from the beginning that no program has come to yet.
     founders: BTreeSet<String>,
-    /// So many want to end it or to take somebody out: nothing is pushed meanwhile.
+    /// Number of operators that want to end the flow or take a member out: nothing is pushed meanwhile.
     paused: u32,
-    /// It was deleted, or lost members, though nothing was to be lost: all that was pushed has to arrive.
+    /// The flow was deleted, or lost members, but no item may be lost: all pushed items have to arrive.
     whole: bool,
-    /// Why items of this flow may be missing.
+    /// The reason why items of this flow may be missing.
     excused: Option<String>,
-    /// A consumer has died with its host, which may have popped what no other one has got.
+    /// A consumer has died with its host. It may have popped items that no other consumer has got.
     buried: bool,
-    /// A program of its wrote nonsense: what comes out of it is nobody's concern. Into which ring, by host and number.
+    /// A program of the flow wrote nonsense into the control word of this ring, by host and number. Items of the flow
+    /// no longer matter.
     nonsense: Option<(Nonsense, (usize, u64))>,
-    /// What was told that consumers who were taken out may have consumed.
+    /// Reports about items that consumers who were taken out may have consumed.
     doubts: Vec<proto::Doubt>,
-    /// Items of a load balance that came once more: lane, number, and who had it before.
+    /// Items of a load balance that came once more: lane, number, and the first consumer.
     twice: Vec<(u32, u32, String)>,
-    /// The one order of a group has become another one.
+    /// The one order of a group has changed.
     reordered: bool,
 }
 
-/// A consumer ring: how far its programs are.
+/// A consumer ring and the progress of its programs.
 #[derive(Debug, Default)]
 struct Sink {
-    /// Of a replicate: its next item's place in the order, once that is known; until then, what it has got. Who has joined a group does
-    /// not know where.
+    /// In a replicate: the place of its next item in the order, once it is known. Until then the consumer's items are
+    /// in `unplaced`: a consumer that has joined a group does not know its place.
     place: Option<usize>,
     unplaced: Vec<(u32, u32)>,
     /// The last item of every lane.
@@ -86,7 +87,7 @@ struct Handle {
 }
 
 impl Handle {
-    /// What was looked at is as it was, and goes back.
+    /// Gives the items that were looked at back to the ring, and checks that they have not changed.
     fn give_back(&mut self) {
         let End::Pop(consumer, _) = &mut self.end else { return };
         let items = self.kept.len() / consumer.spec().item_size() as usize;
@@ -105,16 +106,16 @@ impl Handle {
     }
 }
 
-/// A program has written nonsense into its control word.
+/// The kind of nonsense that a program has written into its control word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// The switch can tell, and has to end the flow.
+    /// The switch can detect it, and has to end the flow.
     Beyond,
-    /// It may as well be a counter.
+    /// The nonsense could be a valid counter.
     Unknown,
 }
 
-/// All programs, and what they know.
+/// All programs and their state.
 pub struct Programs {
     rng: Rng,
     books: BTreeMap<usize, Book>,
@@ -124,12 +125,12 @@ pub struct Programs {
     /// Rings, by host and number, that some program has or has had to its end.
     taken: BTreeSet<(usize, u64)>,
     paused: BTreeSet<usize>,
-    /// Whatever flows say, programs push as fast as they can.
+    /// Programs push as fast as they can, whatever their flows say.
     hurry: bool,
-    /// A switch has died, and with it what it knew of transfers under way.
+    /// A switch has died, and with it its state of transfers under way.
     switch_died: bool,
     leaving: BTreeSet<(usize, String)>,
-    /// Consumers, by flow, that were told that it is over.
+    /// Consumers, by flow, that were told that the flow is over.
     aborted: BTreeSet<(usize, String)>,
     /// Flows of which a consumer has seen the end.
     ended: BTreeSet<usize>,
@@ -137,14 +138,14 @@ pub struct Programs {
     pub popped: u64,
 }
 
-/// Flow and members that a ring's name says.
+/// Flow and members in a ring's name.
 fn parts(ring: &str) -> (usize, &str, Option<&str>) {
     let mut parts = ring.split('.');
     let flow = parts.next().and_then(|f| f[1..].parse().ok()).unwrap_or(usize::MAX);
     (flow, parts.next().unwrap_or(""), parts.next())
 }
 
-/// An item says which it is, and shows damage.
+/// Fills an item with its lane and number. The other bytes follow from both, so that damage shows.
 fn fill(lane: u32, number: u32, item: &mut [u8]) {
     item[..4].copy_from_slice(&lane.to_le_bytes());
     item[4..8].copy_from_slice(&number.to_le_bytes());
@@ -174,7 +175,7 @@ impl Programs {
         }
     }
 
-    /// Somebody has asked for a flow.
+    /// An operator has asked for a flow.
     pub fn know(&mut self, flow: &NewFlow) {
         let founders = flow.consumers.iter().map(|host| format!("c{host}")).collect();
         let book = Book {
@@ -204,19 +205,19 @@ impl Programs {
         self.books.get(&flow)?.excused.as_deref()
     }
 
-    /// Nothing is pushed into a flow, until as many have said that it may as have said that it must not.
+    /// Stops and starts pushing into a flow. It starts again after as many calls with `false` as with `true`.
     pub fn pause_flow(&mut self, flow: usize, paused: bool) {
         if let Some(book) = self.books.get_mut(&flow) {
             book.paused = if paused { book.paused + 1 } else { book.paused.saturating_sub(1) };
         }
     }
 
-    /// Rings of the flow have gone, though nothing was to be lost with them.
+    /// Rings of the flow have gone, though no item was to be lost with them.
     pub fn went_in_peace(&mut self, flow: usize) {
         self.books.get_mut(&flow).into_iter().for_each(|book| book.whole = true);
     }
 
-    /// What was lost with rings that were to go in peace.
+    /// Items that were lost with rings of which no item was to be lost.
     pub fn lost(&self) -> Option<String> {
         let book = |lane: &Lane| self.books.get(&lane.flow).is_some_and(|b| b.whole && b.excused.is_none());
         let lane = self.lanes.iter().find(|lane| book(lane) && lane.arrived != lane.pushed)?;
@@ -224,8 +225,8 @@ impl Programs {
         Some(format!("{arrived} of {pushed} items of {ring:?} in f{flow} have arrived, which nobody gave up"))
     }
 
-    /// It was told what a consumer that was taken out may have consumed.
-    /// `again`: it may have been told before.
+    /// Notes a report about items that a consumer who was taken out may have consumed. `again`: it may have been
+    /// reported before.
     pub fn doubted(&mut self, flow: usize, doubts: &[proto::Doubt], again: bool) {
         if let Some(book) = self.books.get_mut(&flow) {
             let news = doubts.iter().filter(|doubt| !again || !book.doubts.contains(doubt));
@@ -234,7 +235,7 @@ impl Programs {
         }
     }
 
-    /// What has come twice, or in two orders, and nobody has told that it may.
+    /// Items that came twice, or in two orders, without a report that they may.
     pub fn unsaid(&self) -> Option<String> {
         self.books.iter().find_map(|(flow, book)| {
             if book.reordered && book.doubts.is_empty() {
@@ -282,7 +283,7 @@ impl Programs {
         };
     }
 
-    /// A host has died, and its programs with it. Whatever flow had a member there may have lost items.
+    /// A host has died, and its programs with it. Each flow with a member there may have lost items.
     pub fn bury(&mut self, host: usize) {
         let flows: BTreeSet<usize> = self.handles.iter().filter(|h| h.host == host).map(|h| h.flow).collect();
         let members =
@@ -298,7 +299,7 @@ impl Programs {
         }
         self.taken.retain(|(h, _)| *h != host);
         self.sinks.retain(|(h, _), _| *h != host);
-        // Its next agent counts its rings from 1 again.
+        // The host's next agent counts its rings from 1 again.
         self.lanes.iter_mut().filter(|l| l.host == host).for_each(|l| l.host = usize::MAX);
     }
 
@@ -339,7 +340,8 @@ impl Programs {
         }
     }
 
-    /// A program of a host writes nonsense into the control word of one of its rings, and is gone. Its flow, if there is one.
+    /// A program of a host writes nonsense into the control word of one of its rings, and is gone. Returns its flow, if
+    /// there is one.
     pub fn spoil(&mut self, host: usize) -> Option<(usize, Nonsense)> {
         let here: Vec<usize> =
             self.handles.iter().enumerate().filter(|(_, h)| h.host == host).map(|(at, _)| at).collect();
@@ -371,7 +373,7 @@ impl Programs {
         Some((flow, nonsense))
     }
 
-    /// Whether a program of the flow has written what the switch can tell, into one of these rings.
+    /// Whether a program of the flow has written nonsense that the switch can detect into one of these rings.
     pub fn is_spoilt(&self, flow: usize, rings: &[(usize, RingInfo)]) -> bool {
         let nonsense = self.books.get(&flow).and_then(|book| book.nonsense);
         nonsense.is_some_and(|(nonsense, place)| {
@@ -387,17 +389,18 @@ impl Programs {
         self.ended.contains(&flow)
     }
 
-    /// Consumers of a flow that were told that it is over, though it may not be.
+    /// Consumers of a flow that were told that the flow is over, though it may not be.
     pub fn aborted(&self, flow: usize) -> impl Iterator<Item = &str> {
         self.aborted.iter().filter(move |(of, _)| *of == flow).map(|(_, member)| member.as_str())
     }
 
-    /// A program of a flow that has a ring of its.
+    /// A program of the flow that has one of its rings.
     pub fn present(&self, flow: usize) -> Option<String> {
         self.handles.iter().find(|h| h.flow == flow).map(|h| format!("{} on h{}", h.member, h.host))
     }
 
-    /// A consumer that has not seen the end of its stream, though all of the flow's producers have ended theirs, and all has arrived.
+    /// A consumer that has not seen the end of its stream, though all of the flow's producers have ended theirs, and
+    /// all items have arrived.
     pub fn unended(&self, flow: usize) -> Option<String> {
         let book = self.books.get(&flow).filter(|book| book.asked.closes && book.paused == 0)?;
         let mut lanes = self.lanes.iter().filter(|l| l.flow == flow && !l.told).peekable();
@@ -462,11 +465,11 @@ impl Programs {
         self.handles.push(Handle { host, end, flow, member: member.to_owned(), kept: Vec::new() });
     }
 
-    /// Every program does a little. Those that have pushed everything end their streams, where they do.
+    /// Lets every program do a little. Programs that have pushed all items end their streams, where they do.
     pub fn step(&mut self) {
         let mut gone = Vec::new();
         for at in 0..self.handles.len() {
-            // Its place is filled again at once; the others are there meanwhile.
+            // Another handle fills the place at once; the other programs are there meanwhile.
             let mut handle = self.handles.swap_remove(at);
             if !self.paused.contains(&handle.host) && !self.work(&mut handle) {
                 gone.push(at);
@@ -504,7 +507,7 @@ impl Programs {
         }
     }
 
-    /// In a flow in which somebody wrote nonsense: whatever comes, programs go on.
+    /// A step in a flow with nonsense: whatever the program gets, it goes on.
     fn work_in_vain(&mut self, handle: &mut Handle) -> bool {
         match &mut handle.end {
             End::Push(producer, _) => !producer.is_aborted(),
@@ -586,7 +589,7 @@ impl Programs {
         true
     }
 
-    /// Whether the program stays for all that.
+    /// Whether the program stays after this error.
     fn no_item(&mut self, flow: usize, number: (usize, u64), member: &str, why: &PopError) -> bool {
         let sink = self.sinks.entry(number).or_default();
         match why {
@@ -644,14 +647,14 @@ impl Programs {
         }
     }
 
-    /// Puts what a consumer of a group has got into the one order, which is that of the others.
+    /// Adds the items that a consumer of a group has got to the one order of the group.
     fn place(&mut self, flow: usize, sink: (usize, u64), place: &str) {
         let others = self.furthest_other(flow, sink);
         let (book, sink) =
             (self.books.get_mut(&flow).expect("a known flow"), self.sinks.entry(sink).or_default());
         let Some(first) = sink.unplaced.first() else { return };
-        // From where on nobody else knows the order any more: those who had got more have died, and so has the switch, before it could
-        // bring it to the others.
+        // The place from which on no other consumer knows the order any more. Those that had got more have died, and so
+        // has the switch, before it could bring the items to the others.
         let forgotten = (self.switch_died && book.buried).then(|| others.unwrap_or(0));
         let known = sink.place.or_else(|| book.order.iter().position(|item| item == first));
         // Without others, nobody will ever say.
@@ -676,7 +679,7 @@ impl Programs {
         sink.place = Some(at);
     }
 
-    /// The place in the flow's order of the consumer other than `sink` that is furthest, if one knows its place.
+    /// The furthest place in the flow's order of a consumer other than `sink`, if a consumer knows its place.
     fn furthest_other(&self, flow: usize, sink: (usize, u64)) -> Option<usize> {
         let others = self.handles.iter().filter(|h| h.flow == flow).filter_map(|h| match &h.end {
             End::Pop(_, other) if *other != sink => self.sinks.get(other)?.place,
@@ -685,7 +688,7 @@ impl Programs {
         others.max()
     }
 
-    /// What has been pushed into a flow, and has not arrived; `None`: nothing. Rings that are not there any more do not count.
+    /// Items that were pushed into a flow and have not arrived; `None`: none. Rings that are gone do not count.
     pub fn lacking(&mut self, flow: usize) -> Option<String> {
         let unplaced: Vec<(usize, u64)> = self
             .handles

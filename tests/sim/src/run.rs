@@ -1,4 +1,4 @@
-//! One schedule in one system: carries the steps out, lets the programs work, and looks whether every guarantee holds.
+//! A schedule in one system: carries the steps out, lets the programs work, and checks every guarantee.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -21,17 +21,18 @@ use crate::schedule::{HOSTS, NewFlow, Schedule, Step, TURN_US, What};
 
 /// Virtual time between two turns of the programs.
 const STEP: Duration = Duration::from_micros(TURN_US);
-/// The same when something has been waited for so long: it will hardly come.
+/// The same after a long wait in vain: the event will hardly come.
 const RARELY: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(5);
 /// Turns of the programs between two looks for rings without a program.
 const LOOK: u64 = 5;
-/// Between two attempts to start a controller.
+/// Time between two attempts to start a controller.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long after the last fault everything has to have arrived, and again, everything that was deleted be gone.
+/// Time after the last fault within which all items have to arrive; after the same time again, all deleted flows have
+/// to be gone.
 pub const DRAINED: Duration = Duration::from_secs(60);
 
-/// What a schedule has shown.
+/// The result of a schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub items: u64,
@@ -39,11 +40,11 @@ pub struct Summary {
     /// Equal hashes mean equal runs.
     pub hash: u64,
     pub virtual_time: Duration,
-    /// From the last fault until everything had arrived.
+    /// Time from the last fault until all items had arrived.
     pub drained_in: Duration,
 }
 
-/// What the operator was told of a flow.
+/// The answer that the operator got about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Exists,
@@ -67,10 +68,10 @@ impl fmt::Display for Summary {
 
 type Events = tokio::sync::broadcast::Receiver<proto::Event>;
 
-/// Something that the operator has asked for.
+/// A call of the operator.
 struct Wish {
     what: What,
-    /// Whether nothing is pushed into its flow meanwhile.
+    /// Whether no item is pushed into its flow meanwhile.
     pauses: bool,
     task: Task<Result<Option<Flow>, ControllerError>>,
 }
@@ -82,17 +83,17 @@ struct Run<'s> {
     store: MemoryStore,
     controller: Option<Controller>,
     starting: Option<Task<Result<Controller, StartError>>>,
-    /// Whether there is to be a controller, and when it is tried (again) to start one.
+    /// Whether there should be a controller, and when its start is tried (again).
     wanted: Option<Duration>,
     events: Option<Events>,
     asked: Vec<Wish>,
     told: BTreeMap<usize, Told>,
-    /// Why flows have failed, as operators were told.
+    /// Reasons why flows have failed, as operators were told.
     reasons: BTreeMap<usize, String>,
-    /// Flows of which nobody knows whether somebody joined or left as was asked.
+    /// Flows of which nobody knows whether a requested member joined or left.
     unsure: BTreeSet<usize>,
     turn: u64,
-    /// Nothing goes wrong but packets: no flow has a reason to end.
+    /// Only packets are lost or damaged: no flow has a reason to end.
     blameless: bool,
     forger: Option<Forger>,
     trace: bool,
@@ -102,8 +103,8 @@ fn host(number: usize) -> String {
     format!("h{number}")
 }
 
-/// The switch and, if it has a standby, that; then the switch counts as dead when it has been silent for so long. Where there are several
-/// pipes, each host is at the next one.
+/// The switch and, if it has a standby, the standby; then the switch counts as dead after this silence. Where there are
+/// several pipes, each host is at the next one.
 fn switches(schedule: &Schedule) -> String {
     let (pipes, names) = (schedule.pipes, if schedule.standby { &["s1", "s2"][..] } else { &["s1"] });
     let (dead_after, standby) = match schedule.standby {
@@ -159,7 +160,7 @@ fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
     }
 }
 
-/// Runs a schedule. Panics with what is wrong, if anything is. `trace` prints what happens.
+/// Runs a schedule. Panics with the error, if there is one. `trace` prints each event.
 pub fn run(schedule: &Schedule, trace: bool) -> Summary {
     let link = LinkConfig { bandwidth_bps: Some(schedule.bandwidth_bps), ..LinkConfig::FAST };
     let mut sim = Controlled::new(&topology(schedule), link.with_faults(schedule.rates), schedule.seed);
@@ -260,7 +261,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets time pass until `lacking` says that nothing is.
+    /// Lets time pass until `lacking` returns `None`.
     fn until(&mut self, what: &str, mut lacking: impl FnMut(&mut Self) -> Option<String>) {
         let (begun, end) = (self.now(), self.now() + DRAINED);
         loop {
@@ -278,7 +279,7 @@ impl Run<'_> {
         }
     }
 
-    /// Virtual time passes, the programs do a little, and what has ended meanwhile is looked at.
+    /// Lets virtual time pass, lets the programs do a little, and handles calls that have ended meanwhile.
     fn turn(&mut self) {
         self.turn_of(STEP);
     }
@@ -381,7 +382,7 @@ impl Run<'_> {
         }
     }
 
-    /// What programs and forgers know of connections is over.
+    /// Connections known to programs and forgers are over.
     fn switch_died(&mut self) {
         self.programs.switch_died();
         if self.schedule.first_psn.is_some() {
@@ -400,7 +401,7 @@ impl Run<'_> {
         self.reasons.insert(flow, why.to_owned());
     }
 
-    /// Whether a host's agent may have seemed to be gone: that its connections break says nothing of it.
+    /// Whether a host's agent may have seemed to be gone: broken connections alone do not count.
     fn agent_is_away(&self, name: &str) -> bool {
         let is = |at: usize| host(at) == name;
         let mut held_up = 0;
@@ -415,7 +416,8 @@ impl Run<'_> {
         })
     }
 
-    /// Whether nothing ever kept a member's host from answering the switch. On links that always lose every tenth frame nobody knows.
+    /// Whether nothing ever kept a member's host from answering the switch. On links that always lose every tenth
+    /// frame, that is unknown.
     fn answers(&self, member: &str) -> bool {
         if self.schedule.rates.loss + self.schedule.rates.corrupt >= 0.1 {
             return false;
@@ -428,7 +430,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the operator may have taken somebody out of the flow.
+    /// Whether the operator may have taken a member out of the flow.
     fn is_removed(&self, flow: usize) -> bool {
         let removes = |what: &What| matches!(what, What::Remove { flow: of, .. } if *of == flow);
         self.schedule.steps.iter().any(|step| removes(&step.what))
@@ -483,7 +485,7 @@ impl Run<'_> {
         }
     }
 
-    /// The operator asks for something, if there is somebody to ask.
+    /// The operator makes a call, if there is a controller.
     fn ask(&mut self, what: &What) {
         let Some(controller) = self.controller.clone() else { return };
         let name = |flow: &usize| format!("f{flow}");
@@ -513,7 +515,7 @@ impl Run<'_> {
                 let known = controller.get_flow(&name(&flow));
                 let member =
                     known.ok().and_then(|f| f.members().map(|m| m.name.clone()).find(|m| at.contains(m)));
-                // Who pushes to a consumer that leaves is told, and need not know before.
+                // A producer is told that a consumer leaves, and need not know before.
                 let surprises = member.as_ref().is_some_and(|m| m.starts_with('c')) && self.programs.coin();
                 pauses = !surprises;
                 self.sim.begin(async move {
@@ -534,7 +536,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was asked for has been done, or refused, or nobody will ever say.
+    /// Handles a call that has ended: it is done, or refused, or nobody will ever answer.
     fn ended(&mut self, Wish { what, pauses, task }: Wish) {
         let result = self.sim.result(task);
         match &result {
@@ -570,7 +572,7 @@ impl Run<'_> {
                 self.told.insert(*flow, Told::Gone);
             }
             (What::Delete { flow }, None) => drop(self.told.insert(*flow, Told::Nothing)),
-            // What could not be finished is, by the next controller.
+            // The next controller completes a deletion that could not be finished.
             (What::Delete { flow }, Some(Err(e))) if e.kind == ErrorKind::Unavailable => {
                 self.told.insert(*flow, Told::Nothing);
             }
@@ -578,7 +580,7 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing is wrong from now on.
+    /// From now on there are no faults.
     fn heal(&mut self) {
         self.programs.hurry();
         for number in 0..HOSTS {
@@ -602,7 +604,7 @@ impl Run<'_> {
         }
     }
 
-    /// The controller, if there is one and nothing that it was asked for is under way.
+    /// The controller, if there is one and no call to it is under way.
     fn idle(&self) -> Result<Controller, String> {
         if let Some(Wish { what, .. }) = self.asked.first() {
             return Err(format!("{what:?} is under way"));
@@ -610,7 +612,7 @@ impl Run<'_> {
         self.controller.clone().ok_or_else(|| "there is no controller".to_owned())
     }
 
-    /// What keeps the system from being at rest.
+    /// The reason why the system is not at rest.
     fn lacking(&mut self) -> Option<String> {
         let controller = match self.idle() {
             Ok(controller) => controller,
@@ -647,7 +649,7 @@ impl Run<'_> {
         self.programs.lost().or_else(|| self.programs.untold(&there))
     }
 
-    /// What operators and programs were told is so.
+    /// Checks that operators and programs were told the truth.
     fn check_told(&self) {
         let Some(controller) = &self.controller else { return };
         let flows = controller.list_flows();
@@ -662,7 +664,7 @@ impl Run<'_> {
                 Told::Nothing => {}
             }
         }
-        // What could not be written is not known to the next controller.
+        // The next controller does not know what could not be written.
         let is_unwritten = |step: &Step| matches!(step.what, What::JournalFull(_) | What::JournalCut(_));
         for (number, why) in self.reasons.iter().filter(|_| !self.schedule.steps.iter().any(is_unwritten)) {
             let flow = flows.iter().find(|f| f.name == format!("f{number}"));
@@ -675,7 +677,7 @@ impl Run<'_> {
         let rings = self.rings();
         for flow in flows.iter().filter(|f| f.failed.is_none()) {
             let number = flow.name[1..].parse().unwrap_or(usize::MAX);
-            // Who is taken out sees the end of its stream.
+            // A consumer that is taken out sees the end of its stream.
             if self.programs.excused(number).is_none()
                 && !self.unsure.contains(&number)
                 && let Some(member) = self.programs.aborted(number).next()
@@ -688,7 +690,8 @@ impl Run<'_> {
         }
     }
 
-    /// The operator takes members out, by force, whose rings are gone and for whom flows wait. Whether there are any.
+    /// The operator takes members out by force whose rings are gone and for whom flows wait. Returns whether there are
+    /// any.
     fn take_out_lost(&mut self) -> bool {
         let Some(controller) = self.controller.clone() else { return false };
         let there = self.rings();
@@ -718,7 +721,7 @@ impl Run<'_> {
         agents.flat_map(|(n, a)| a.rings().unwrap_or_default().into_iter().map(move |r| (n, r))).collect()
     }
 
-    /// Deletes the flows that are left; says which still are.
+    /// Deletes the flows that are left; returns those that still are.
     fn delete_all(&mut self) -> Option<String> {
         let controller = match self.idle() {
             Ok(controller) => controller,
@@ -738,7 +741,7 @@ impl Run<'_> {
         (!names.is_empty()).then(|| format!("there are {names:?}"))
     }
 
-    /// What is, for whoever has to find out why nothing goes on.
+    /// The state of the system, to find out why nothing goes on.
     fn picture(&self) -> String {
         let mut out = String::new();
         if let Some(controller) = &self.controller {

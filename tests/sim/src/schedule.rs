@@ -1,5 +1,5 @@
-//! A schedule: which flows there are, and what happens to whom and when. A seed says all of it; a list of steps, so that a schedule
-//! that fails can be made shorter step by step.
+//! A schedule: the flows, and the events with their times and objects. All of it follows from a seed. It is a list of
+//! steps, so that a schedule that fails can be made shorter step by step.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,15 +26,15 @@ pub struct NewFlow {
     pub closes: bool,
     /// Items that each producer ring gets.
     pub items: u32,
-    /// A program pushes at one of so many turns: with 1 as fast as it can, with more until the faults are over.
+    /// A program pushes at one of this number of turns: with 1 as fast as it can, with more until the faults are over.
     pub every: u32,
-    /// Bits per second that it may move, if there is a limit.
+    /// Rate cap in bits per second, if there is one.
     pub rate_cap: Option<u64>,
-    /// After how long a silent member counts as dead, in microseconds, if not after the default's 10 s.
+    /// Time after which a silent member counts as dead, in microseconds, if not the default's 10 s.
     pub dead_after_us: Option<u64>,
 }
 
-/// What happens.
+/// The kind of an event.
 #[derive(Clone, Debug)]
 pub enum What {
     Create(NewFlow),
@@ -84,7 +84,7 @@ pub enum What {
     /// Whether controller and a switch reach each other.
     SwitchReachable(usize, bool),
     JournalFull(bool),
-    /// The controller dies while it writes the next line of its journal, of which this part is written.
+    /// The controller dies while it writes the next line of its journal; this part of the line is written.
     JournalCut(f64),
     /// The programs of a host do nothing for a while, or go on.
     ProgramsPause(usize, bool),
@@ -92,16 +92,16 @@ pub enum What {
     ProgramsChange(usize),
     /// A program of a host writes nonsense into its ring's control word.
     Nonsense(usize),
-    /// A host sends the switch what it has no right to, or stops to.
+    /// A host begins or stops to send forbidden packets to the switch.
     Forges(usize, bool),
     /// The clock of the controller alone jumps ahead.
     ControllerJumps(Duration),
-    /// The same of a host's agent.
+    /// The clock of a host's agent alone jumps ahead.
     AgentJumps(usize, Duration),
 }
 
 impl What {
-    /// The flow that an operator's wish is about.
+    /// The flow that an operator's call is about.
     pub fn flow(&self) -> Option<usize> {
         match self {
             What::Create(flow) => Some(flow.name),
@@ -114,7 +114,8 @@ impl What {
         }
     }
 
-    /// Whether an operator asks for it, or only packets and connections suffer: nothing that could end a flow.
+    /// Whether the event is a call of an operator, or harms only packets and connections: nothing that could end a
+    /// flow.
     pub fn is_asked_for(&self) -> bool {
         let operation = matches!(
             self,
@@ -131,7 +132,7 @@ impl What {
     }
 }
 
-/// Something happens at a time.
+/// An event with its time.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub at: Duration,
@@ -144,7 +145,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is to happen in a system, and how its links are from the beginning.
+/// The events in a system, and its links at the beginning.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub seed: u64,
@@ -155,20 +156,20 @@ pub struct Schedule {
     pub first_psn: Option<u32>,
     /// Hosts whose control words are big-endian.
     pub big_endian: Vec<usize>,
-    /// How long a packet takes for another pass through the switch, in nanoseconds; 0: it has it at once.
+    /// How long a packet takes for another pass through the switch, in nanoseconds; 0: no time.
     pub pass_ns: u64,
     /// Whether a second switch stands by.
     pub standby: bool,
     /// Pipes of the switch: each host is at the next one.
     pub pipes: u32,
-    /// From when on nothing more goes wrong, and everything has to come to its end.
+    /// Time from which on there are no faults, and everything has to come to its end.
     pub calm: Duration,
     pub steps: Vec<Step>,
 }
 
-/// Held back this long, a frame is overtaken by many.
+/// Delay after which many frames overtake a frame.
 const LATE_NS: u64 = 20_000;
-/// And so long, by whole transfers.
+/// Delay after which whole transfers overtake a frame.
 const VERY_LATE_NS: u64 = 1_000_000;
 const FLOWS: u64 = 4;
 /// Time between two turns of the programs.
@@ -196,7 +197,7 @@ impl Maker {
         (0..n).map(|_| all.remove(self.rng.below(all.len() as u64) as usize)).collect()
     }
 
-    /// Any time, or shortly behind something else that happens: most of what can go wrong takes milliseconds.
+    /// Any time, or shortly after another event: most faults take milliseconds.
     fn time(&mut self) -> Duration {
         if !self.steps.is_empty() && self.rng.chance(0.4) {
             let step = self.rng.below(self.steps.len() as u64) as usize;
@@ -211,7 +212,7 @@ impl Maker {
         self.steps.push(Step { at, what });
     }
 
-    /// Begins, and ends after a while, which is mostly short.
+    /// An event that begins, and ends after a while, which is mostly short.
     fn passing(&mut self, begin: What, end: What) {
         let at = self.time();
         let longest = self.pick(&[2_000, 20_000, 200_000, 3_000_000]);
@@ -293,7 +294,7 @@ impl Maker {
         }
     }
 
-    /// What hosts and clocks do that they should not.
+    /// Misbehaviour of hosts and clocks.
     fn misuse(&mut self, flows: usize) {
         let host = self.host();
         match self.rng.below(6) {
@@ -326,7 +327,7 @@ impl Maker {
         }
     }
 
-    /// What happens to one of two switches.
+    /// A fault of one of two switches.
     fn switch_fault(&mut self) {
         let number = self.rng.below(2) as usize;
         match self.rng.below(4) {
@@ -336,8 +337,8 @@ impl Maker {
         }
     }
 
-    /// A switch dies, or hangs until another one has its flows, while members of a flow are at different places: one does not pop, another
-    /// one's link loses packets.
+    /// A switch dies, or hangs until another one has its flows, while members of a flow are at different places. One
+    /// does not pop, the link of another loses packets.
     fn torn(&mut self, name: usize, standby: bool) {
         let (at, us) = (self.time(), Duration::from_micros);
         let mut flow = NewFlow { policy: Policy::Wait, dead_after_us: None, items: 300, ..self.flow(name) };
@@ -428,7 +429,7 @@ impl Schedule {
                 flow.rate_cap = Some(8_000_000 << maker.rng.below(8));
             }
         }
-        // What moves nothing any more is not harmed by faults that come later.
+        // Faults that come later do not harm flows that move nothing any more.
         for step in &mut maker.steps {
             if let What::Create(flow) = &mut step.what
                 && maker.rng.chance(0.6)

@@ -1,5 +1,6 @@
-//! A whole system under one seed and one virtual clock: the controller that users run, its P4Runtime session, agents, NICs, the switch
-//! with the shipped program, and links with faults. Nothing runs beside the caller: no thread, no socket, no real time.
+//! A whole system under one seed and one virtual clock. It has the controller that users run with its P4Runtime
+//! session, agents, NICs, the switch with the shipped program, and links with faults. Nothing runs beside the caller:
+//! no thread, no socket, no real time.
 //!
 //! ```text
 //!  network: switch, NICs ── a span of virtual time ─► calls to the switch ─► controller, agents, servers: up to the same time ─► again
@@ -46,11 +47,11 @@ use relay::Way;
 pub use process::Process;
 pub use store::MemoryStore;
 
-/// Virtual time that the network runs before controller and agents have their turn, in nanoseconds: what a call between them and the
-/// switch takes at least. Longer while they have nothing to say to each other.
+/// Virtual time that the network runs before controller and agents have their turn, in nanoseconds: the least time of a
+/// call between them and the switch. It is longer while they exchange no messages.
 const SPAN: u64 = 20_000;
 const QUIET_SPAN: u64 = 200_000;
-/// Spans without a word after which it is quiet.
+/// Spans without a message after which the system counts as quiet.
 const QUIET: u32 = 50;
 /// The same where it has been quiet for long.
 const SILENT_SPAN: u64 = 1_000_000;
@@ -60,8 +61,8 @@ const QUEUED: usize = 4096;
 /// Turns that the processes may have at one time.
 const TURNS: usize = 64;
 
-/// Loads the program, and that of a switch which was not given one, and has machine code made of them. As long as the result is there,
-/// systems are made in a fraction of the time. No other thread is at work any more.
+/// Loads the program, and that of a switch without one, and compiles them to machine code. As long as the result is
+/// there, systems are made in a fraction of the time. No other thread is at work any more.
 pub fn load() -> [Program; 2] {
     let shipped = Program::from_json(std::str::from_utf8(&program().json).expect("text"));
     let programs = [shipped.expect("a sound program"), empty_program().expect("the empty program")];
@@ -75,7 +76,7 @@ pub fn load() -> [Program; 2] {
 struct HeldNic {
     /// `None` while the host is dead.
     nic: Option<Arc<Mutex<Nic>>>,
-    /// The switches that its ports lead to, in their order.
+    /// The switches that the NIC's ports lead to, in their order.
     switches: Vec<Mac>,
 }
 
@@ -116,7 +117,7 @@ struct SwitchSide {
     control: ControlQueue,
     server: Option<Process>,
     way: Way,
-    /// It does not run at the moment.
+    /// The switch does not run at the moment.
     hangs: bool,
 }
 
@@ -126,7 +127,7 @@ struct HostSide {
     port: u16,
     way: Way,
     process: Option<Process>,
-    /// How often it was started.
+    /// How often the host was started.
     lives: u64,
 }
 
@@ -134,7 +135,7 @@ struct HostSide {
 pub struct Controlled {
     /// The network.
     pub net: Network,
-    /// Its hosts' agents, in the topology's order; of a dead host, the last one.
+    /// The agents of the hosts, in the topology's order; of a dead host, the last one.
     pub agents: Vec<Agent>,
     topology: Topology,
     seed: u64,
@@ -145,16 +146,17 @@ pub struct Controlled {
     relay: Process,
     carried: Arc<AtomicU64>,
     silent_spans: u32,
-    /// The controller's, while there is one.
+    /// The controller's process, while there is one.
     controller: Option<Process>,
-    /// Who does not run at the moment: hosts, and the controller.
+    /// Hosts that do not run at the moment.
     stalled: BTreeSet<usize>,
     controller_stalled: bool,
     pass_ns: u64,
 }
 
 impl Controlled {
-    /// Everything but the controller. `yaml` is a topology with one switch, and perhaps its standby; all links are as `link`.
+    /// The system without a controller. `yaml` is a topology with one switch, and perhaps its standby; all links are as
+    /// `link`.
     pub fn new(yaml: &str, link: LinkConfig, seed: u64) -> Controlled {
         let topology =
             Topology::parse(Path::new("sim.yaml"), yaml.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
@@ -205,8 +207,8 @@ impl Controlled {
         sim
     }
 
-    /// Has the switch queue what goes round, and each packet take so long for a pass, in nanoseconds, while others come in: a chip rather
-    /// than a thread. To be called before anything else.
+    /// Has the switch queue packets for another pass, each of which takes this time in nanoseconds, while others come
+    /// in. So the switch is like a chip rather than a thread. Must be called before anything else.
     pub fn set_pass_time(&mut self, ns: u64) {
         self.pass_ns = ns;
         (0..self.switches.len()).for_each(|number| self.start_switch(number));
@@ -233,7 +235,7 @@ impl Controlled {
         node
     }
 
-    /// A switch that knows nothing.
+    /// A switch without any state.
     fn start_switch(&mut self, number: usize) {
         let (handle, control) = control_queue(|| ());
         *self.switch_number(number) = self.fresh_switch(number);
@@ -251,7 +253,7 @@ impl Controlled {
         (self.switches[number].server, self.switches[number].hangs) = (None, false);
     }
 
-    /// A switch that has died is there again, with nothing.
+    /// A switch that has died is there again, without any state.
     pub fn return_switch(&mut self, number: usize) {
         if self.switches[number].server.is_none() {
             self.start_switch(number);
@@ -265,7 +267,7 @@ impl Controlled {
         self.switches[number].hangs = hangs && lives;
     }
 
-    /// A NIC and an agent, both without a memory of what was.
+    /// A NIC and an agent, both without earlier state.
     fn start_host(&mut self, number: usize) -> Agent {
         let host = &self.topology.hosts[number];
         let mut config = nic_config(&self.topology, number);
@@ -284,14 +286,14 @@ impl Controlled {
         agent
     }
 
-    /// A host dies: its NIC, its agent, and the memory of its rings. Programs there have nothing left either.
+    /// A host dies: its NIC, its agent, and the memory of its rings. Its programs have lost their rings, too.
     pub fn kill_host(&mut self, number: usize) {
         let side = &mut self.hosts[number];
         side.process = None;
         self.net.node_mut::<HeldNic>(side.node).expect("a NIC").nic = None;
     }
 
-    /// A host that has died is there again, with nothing.
+    /// A host that has died is there again, without any state.
     pub fn return_host(&mut self, number: usize) {
         if self.hosts[number].process.is_none() {
             self.agents[number] = self.start_host(number);
@@ -308,7 +310,7 @@ impl Controlled {
         self.hosts[number].process.is_some()
     }
 
-    /// A host's agent does not run for a while, or does again. Its NIC, like one of hardware, goes on.
+    /// Stalls a host's agent, or lets it go on. Its NIC, like one of hardware, goes on.
     pub fn stall_host(&mut self, number: usize, stalls: bool) {
         match stalls {
             true => self.stalled.insert(number),
@@ -316,17 +318,17 @@ impl Controlled {
         };
     }
 
-    /// The controller does not run for a while, or does again.
+    /// Stalls the controller, or lets it go on.
     pub fn stall_controller(&mut self, stalls: bool) {
         self.controller_stalled = stalls;
     }
 
-    /// The controller's clock, and no other one, jumps ahead.
+    /// Lets the controller's clock alone jump ahead.
     pub fn jump_controller(&mut self, by: Duration) {
         self.controller.iter_mut().for_each(|process| process.jump(by));
     }
 
-    /// The clock of a host's agent, and no other one, jumps ahead.
+    /// Lets the clock of a host's agent alone jump ahead.
     pub fn jump_agent(&mut self, number: usize, by: Duration) {
         self.hosts[number].process.iter_mut().for_each(|process| process.jump(by));
     }
@@ -339,7 +341,7 @@ impl Controlled {
         }
     }
 
-    /// Calls `seen` with each frame that comes in at the switch or its standby, and the host that it is from.
+    /// Calls `seen` with each frame that comes in at the switch or its standby, and the host of the frame.
     pub fn observe(&mut self, mut seen: impl FnMut(usize, &[u8]) + 'static) {
         let ports: Vec<u16> = self.hosts.iter().map(|host| host.port).collect();
         let switches: Vec<NodeId> = self.switches.iter().map(|side| side.node).collect();
@@ -381,7 +383,7 @@ impl Controlled {
     /// A controller, with its journal in `store`. An earlier one must have ended, or is killed.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// The error of its start.
     pub fn controller(&mut self, store: Option<Box<dyn Store>>) -> Result<Controller, StartError> {
         let starting = self.begin_controller(store);
         self.finish(starting)
@@ -445,12 +447,12 @@ impl Controlled {
         self.relay.spawn(work)
     }
 
-    /// Where a host's agent listens.
+    /// The address of a host's agent.
     pub fn agent_place(&self, number: usize) -> Local {
         self.hosts[number].way.place.clone()
     }
 
-    /// Where the switch's P4Runtime server listens.
+    /// The address of the switch's P4Runtime server.
     pub fn p4runtime_place(&self) -> Local {
         self.switches[0].way.place.clone()
     }
@@ -462,7 +464,7 @@ impl Controlled {
         self.relay.result(task).expect("its process lives")
     }
 
-    /// What a task that has ended returned; `None` if its process was killed before.
+    /// The result of a task that has ended; `None` if its process was killed before.
     pub fn result<R>(&self, task: Task<R>) -> Option<R> {
         self.relay.result(task)
     }
@@ -520,7 +522,7 @@ impl Controlled {
         self.silent_spans = if said { 0 } else { self.silent_spans.saturating_add(1) };
     }
 
-    /// What switch `number` has been given: entries by table, and multicast groups with their members.
+    /// The entries of switch `number` by table, and its multicast groups with their members.
     pub fn switch_holds(&mut self, number: usize) -> BTreeMap<String, usize> {
         let switch = &self.switch_number(number).switch;
         let tables = switch.info().tables.iter().enumerate();

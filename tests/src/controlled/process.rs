@@ -10,21 +10,23 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What timers of tokio are exact to, in nanoseconds from the start of their runtime: none ends between two of these ticks.
+/// The resolution of tokio's timers, in nanoseconds from the start of their runtime: none ends between two of these
+/// ticks.
 const TICK: u64 = 1_000_000;
 
-/// Tasks, and their clock, which goes on only when it is told to. To drop it is to kill the process: its tasks vanish where they are.
+/// Tasks and their clock, which goes on only when it is told to. Dropping the value kills the process: its tasks vanish
+/// where they are.
 #[derive(Debug)]
 pub struct Process {
     runtime: Runtime,
     metrics: RuntimeMetrics,
     began: Instant,
     began_ns: u64,
-    /// How far its clock has jumped ahead.
+    /// How far the process's clock has jumped ahead.
     jumped: Duration,
-    /// The tick at which its tasks had their turn last.
+    /// The tick at which the process's tasks had their last turn.
     tick: Cell<u64>,
-    /// Told when all of its tasks wait.
+    /// Notified when all of the process's tasks wait.
     rest: Arc<Notify>,
 }
 
@@ -54,17 +56,17 @@ impl Process {
         self.runtime.spawn(work)
     }
 
-    /// Its clock, and no other one, jumps ahead.
+    /// Lets the process's clock alone jump ahead.
     pub fn jump(&mut self, by: Duration) {
         self.jumped += by;
     }
 
-    /// Lets the tasks run until they wait, with the clock at `now_ns`. A process that was not called for a while has stalled, and its
-    /// clock jumps. Costs next to nothing while there is nothing to do.
+    /// Lets the tasks run until they wait, with the clock at `now_ns`. If the process was not called for a while it has
+    /// stalled, and its clock jumps. The call costs next to nothing while there is nothing to do.
     pub fn advance(&self, now_ns: u64) {
         let age = self.jumped + Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
         let tick = age.as_nanos() as u64 / TICK;
-        // The tasks all wait. Whoever wakes one from outside puts it into the global queue; a timer ends at a tick.
+        // The tasks all wait. A wake-up from outside puts a task into the global queue; a timer ends at a tick.
         if tick == self.tick.get() && self.metrics.global_queue_depth() == 0 {
             return;
         }
@@ -79,7 +81,7 @@ impl Process {
         });
     }
 
-    /// What a task, of this or another process, has returned; `None` if its process was killed before.
+    /// The result of a task, of this or another process; `None` if its process was killed before.
     pub fn result<R>(&self, task: JoinHandle<R>) -> Option<R> {
         match self.runtime.block_on(task) {
             Ok(result) => Some(result),

@@ -1,4 +1,5 @@
-//! The network between controller, agents and switch: connections between servers' places, which it can hold up or break.
+//! The network between controller, agents and switch: it connects clients to servers, and can hold connections up or
+//! break them.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ const CHUNK: usize = 16 << 10;
 /// The way to one server, which may be started anew.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Where clients connect to.
+    /// The address for clients.
     pub place: Local,
     server: Arc<Mutex<Option<Local>>>,
     open: watch::Sender<bool>,
@@ -25,7 +26,8 @@ pub struct Way {
 }
 
 impl Way {
-    /// A way to nobody, and what carries it, to be run as a task. Counts the bytes that pass in `carried`.
+    /// A way without a server, and the future that carries it, to be run as a task. Counts the bytes that pass in
+    /// `carried`.
     pub fn new(carried: Arc<AtomicU64>) -> (Way, impl Future<Output = ()> + Send + 'static) {
         let (place, listener) = local();
         let (server, open, breaks) = (Arc::default(), watch::Sender::new(true), watch::Sender::new(0));
@@ -40,12 +42,12 @@ impl Way {
         listener
     }
 
-    /// Whether bytes pass. While they do not, they wait.
+    /// Whether bytes pass. Otherwise they wait.
     pub fn set_open(&self, open: bool) {
         self.open.send_replace(open);
     }
 
-    /// The connections that there are break, with what is under way in them.
+    /// Breaks the present connections, with the bytes under way in them.
     pub fn break_all(&self) {
         self.breaks.send_modify(|breaks| *breaks += 1);
     }
@@ -62,7 +64,7 @@ impl Way {
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
-                        // Its sender is `way`.
+                        // The sender is part of `way`.
                         _ = breaks.changed() => {}
                         _ = way.pass(from, to) => {}
                     }
@@ -80,7 +82,7 @@ impl Way {
         let mut chunk = vec![0; CHUNK];
         loop {
             let len = from.read(&mut chunk).await?;
-            // Its sender is `self`.
+            // The sender is part of `self`.
             let _ = open.wait_for(|open| *open).await;
             self.carried.fetch_add(1, Ordering::Relaxed);
             if len == 0 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zsr_controller::store::Store;
 
-/// The journal; it outlives its controllers. Clones are the same one.
+/// The journal; it outlives its controllers. All clones are the same journal.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Mutex<Disk>>);
 
@@ -31,8 +31,8 @@ impl MemoryStore {
         self.disk().full = full;
     }
 
-    /// Of the next line only this part (0 to 1) is written, and nothing behind it: [`died`](Self::died) says when that has happened,
-    /// and whoever has the controller then kills it.
+    /// Only this part (0 to 1) of the next line is written, and nothing behind it. [`died`](Self::died) returns whether
+    /// that has happened; the caller then kills the controller.
     pub fn cut_next(&self, part: f64) {
         self.disk().cut = Some(part);
     }
@@ -47,7 +47,7 @@ impl MemoryStore {
         std::mem::take(&mut self.disk().dead)
     }
 
-    /// What is written.
+    /// The text that is written.
     pub fn text(&self) -> Vec<u8> {
         self.disk().text.clone()
     }

@@ -13,14 +13,14 @@ use zsr_system::capture::{Annotator, Names};
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool};
 
-/// A topology file: taken, or refused with places and words.
+/// A topology file: accepted, or refused with places and words.
 pub fn topology(bytes: &[u8]) {
     if let Err(wrong) = Topology::parse(Path::new("fuzz.yaml"), bytes) {
         assert!(!wrong.to_string().is_empty(), "an error says what is wrong");
     }
 }
 
-/// The controller's store: what is read from it is what is read from it again.
+/// The controller's store: the contents are the same when they are written and read again.
 pub fn journal(bytes: &[u8]) {
     static FILE: LazyLock<PathBuf> =
         LazyLock::new(|| std::env::temp_dir().join(format!("zsr-fuzz-{}.journal", std::process::id())));
@@ -29,7 +29,7 @@ pub fn journal(bytes: &[u8]) {
     if let Ok((journal, first)) = Journal::open(path) {
         drop(journal);
         let (_, again) = Journal::open(path).expect("what it wrote itself is sound");
-        // What was under way is so until it is said what came of it.
+        // Unfinished changes stay unfinished until the store has their outcome.
         assert_eq!((first.flows, first.unfinished), (again.flows, again.unfinished));
     }
     let _ = std::fs::remove_file(path);
@@ -60,7 +60,7 @@ pub fn p4info(bytes: &[u8]) {
     }
 }
 
-/// What a process that owns a link streams to `zsr pcap`, and frames of any content in it.
+/// The stream of a process that owns a link to `zsr pcap`, and frames of any content in it.
 pub fn capture(bytes: &[u8]) {
     static NAMES: LazyLock<Names> = LazyLock::new(names);
     let (mut annotator, mut rest, now, mut frames) = (Annotator::default(), bytes, Instant::now(), 0);
@@ -75,7 +75,8 @@ pub fn capture(bytes: &[u8]) {
     assert_eq!(std::iter::from_fn(|| annotator.next_noted(now, true)).count(), frames);
 }
 
-/// A flow from ring 1 at 10.0.0.1 (queue pairs 1 and 2 to the switch, 3 and 4 to the NIC) to ring 2 at 10.0.0.2 (5 to 8).
+/// A flow from ring 1 at 10.0.0.1 to ring 2 at 10.0.0.2. Ring 1 has queue pairs 1 and 2 to the switch, 3 and 4 to the
+/// NIC; ring 2 has 5 to 8.
 fn names() -> Names {
     let member = |host: &str, role: proto::Role, first: u32| proto::FlowMember {
         name: host.into(),

@@ -1,5 +1,5 @@
-//! What parses bytes that others wrote, each as one function of any bytes that must not panic, hang, or break its promises.
-//! Run by `fuzz/` without end, and by `tests/tests/all/fuzz.rs` on damaged copies of sound input.
+//! Functions that parse bytes of others, each for any bytes: they must not panic, hang, or break their guarantees.
+//! `fuzz/` runs them without end, and `tests/tests/all/fuzz.rs` on damaged copies of sound input.
 
 mod files;
 mod packets;

@@ -1,4 +1,4 @@
-//! Packets at the switch, from hosts that have nothing to do with the flow that is watched.
+//! Packets at the switch, from hosts that are not members of the flow that is watched.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Inputs that one system gets.
 const INPUTS: u32 = 500;
 
-/// Flow `mine` from h1 to h2, and flow `theirs` from h3 to h4, whose hosts are those of an enemy.
+/// Flow `mine` from h1 to h2, and flow `theirs` from h3 to h4, which are the hosts of an attacker.
 struct Attacked {
     sim: Controlled,
     controller: Controller,
@@ -76,7 +76,7 @@ impl Attacked {
         attacked
     }
 
-    /// The enemy's own flow moves, as long as it lives.
+    /// Moves the attacker's own flow, as long as it lives.
     fn theirs_goes_on(&mut self) {
         if self.controller.get_flow("theirs").is_ok_and(|flow| flow.failed.is_some()) {
             self.theirs = None;
@@ -89,7 +89,7 @@ impl Attacked {
         while rx.try_pop(&mut [0; 64]).is_ok() {}
     }
 
-    /// Items of the other flow come, once and in order.
+    /// Checks that items of the other flow come once and in order.
     fn delivers(&mut self, items: u64) {
         let (goal, end) = (self.next[1] + items, self.sim.net.now() + LIMIT.as_nanos() as u64);
         let mut item = [0; 64];
@@ -125,7 +125,7 @@ impl Attacked {
         self.delivers(ITEMS);
     }
 
-    /// A frame that was seen, with some bytes changed, and headers and ICRC made right again if so wanted.
+    /// A frame that was seen, with some bytes changed; headers and ICRC are made right again if wanted.
     fn changed(&self, how: u8, at: usize, changes: &[u8]) -> Vec<u8> {
         let seen = self.seen.borrow();
         let mut frame = seen[usize::from(how & 0x3f) % seen.len()].clone();
@@ -142,8 +142,8 @@ impl Attacked {
     }
 }
 
-/// Frames of any bytes, and frames that were seen, changed, at the ports of two hosts: a flow between two others delivers each item once,
-/// in order, and soon. Their own flow may fail.
+/// Frames of any bytes, and seen frames with changes, at the ports of two hosts. A flow between two other hosts
+/// delivers each item once, in order, and soon. The two hosts' own flow may fail.
 pub fn switch(bytes: &[u8]) {
     thread_local!(static HELD: RefCell<Option<Attacked>> = const { RefCell::new(None) });
     HELD.with_borrow_mut(|held| {

@@ -1,4 +1,4 @@
-//! What programs say to an agent at its socket.
+//! Messages of programs to an agent at its socket.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown};
@@ -13,7 +13,7 @@ use zsr_ring::Role;
 use zsr_soft_nic::{Nic, NicConfig};
 use zsr_wire::Mac;
 
-/// An agent with a ring `r`, and where programs attach to it.
+/// An agent with a ring `r`, and the socket at which programs attach to the ring.
 struct Host {
     socket: PathBuf,
 }
@@ -49,7 +49,7 @@ impl Host {
         Host { socket }
     }
 
-    /// Says these bytes and nothing more; returns what is answered until the agent ends the connection.
+    /// Sends these bytes and nothing more; returns the answers until the agent ends the connection.
     fn say(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = UnixStream::connect(&self.socket).expect("an agent");
         // An agent that has heard enough closes its end.
@@ -63,7 +63,7 @@ impl Host {
 /// A program that attaches to ring `r` as its producer, and leaves in good order.
 pub const ATTACH: &[u8] = &[7, 0, 0, 0, 0x08, 1, 0x12, 1, b'r', 0x18, 1, 0];
 
-/// What a program says to an agent: whatever it was, the next one can attach.
+/// Any message of a program to an agent: the next program can attach all the same.
 pub fn programs(bytes: &[u8]) {
     static HOST: LazyLock<Host> = LazyLock::new(Host::start);
     HOST.say(bytes);

@@ -1,16 +1,17 @@
-//! What users write of their records: schemas, routing functions, keys, rows of text and of CSV.
+//! Texts of users about their records: schemas, routing functions, keys, rows of text and of CSV.
 
 use zsr_records::rows::{self, RowEnds, Style, Told};
 use zsr_records::{Content, FileFormat, KeyReader, Router, Schema, parse_routing};
 
-/// Up to the next line feed, and what is behind it.
+/// The text up to the next line feed, and the text behind it.
 fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
 }
 
-/// A line with a schema, one with a routing function, and rows. Refusals have words; a row that is taken becomes a tuple, which becomes
-/// a row, which becomes the same tuple; a key goes to a consumer that there is; rows end in the same places however they are cut.
+/// A line with a schema, one with a routing function, and rows. Refusals have words. An accepted row becomes a tuple,
+/// which becomes a row, which becomes the same tuple. A key goes to a consumer that exists. Rows end in the same places
+/// however the text is cut.
 pub fn records(bytes: &[u8]) {
     let Some((&how, rest)) = bytes.split_first() else { return };
     let style = Style { delimiter: [b',', b'|', b'\t', b';'][usize::from(how & 3)], quoted: how & 4 != 0 };
@@ -107,7 +108,7 @@ fn rows_of(text: &[u8], style: Style, piece: usize, lenient: bool) -> Result<(Ve
     Ok((found, taken))
 }
 
-/// One column after the other is what all at once are.
+/// Columns read one after the other are equal to all columns read at once.
 fn columns(row: &[u8], style: Style) {
     let all = style.columns(row);
     for (index, column) in all.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is in a ring's memory, where a processing unit, a NIC and a switch write.
+//! Contents of a ring's memory, where a processing unit, a NIC and a switch write.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use zsr_ring::memory::{Memory, MemoryKey, Visibility};
 use zsr_ring::segment::{SegmentConfig, SegmentReadError, SegmentReader, SegmentWriter};
 use zsr_ring::{ByteOrder, Cancel, Consumer, Producer, Ring, RingSpec, Role};
 
-/// Items of 128 B in a consumer's ring, as segments: each is one, is refused, or is the end.
+/// Items of 128 B in a consumer's ring, as segments: each is valid, is refused, or is the end.
 pub fn segments(bytes: &[u8]) {
     const ITEM: usize = 128;
     let spec = RingSpec::new(ITEM as u64, 4096).expect("powers of two");
@@ -33,7 +33,7 @@ pub fn segments(bytes: &[u8]) {
 const ITEM: usize = 64;
 const RING: usize = 1024;
 
-/// Memory that ends where it ends: what reads or writes beyond it meets AddressSanitizer's guards.
+/// Memory with an exact end: reads and writes beyond it meet AddressSanitizer's guards.
 #[derive(Debug)]
 struct Heap {
     base: NonNull<u8>,
@@ -89,7 +89,7 @@ unsafe impl Memory for Heap {
     }
 }
 
-/// As whoever has the ring's memory may: a program that has mapped it, a NIC or a switch gone wrong.
+/// Access to the ring's memory, as of a program that has mapped it, or of a faulty NIC or switch.
 fn scribble(ring: &Ring, at: usize, bytes: &[u8]) {
     let memory = ring.memory();
     for (i, byte) in bytes.iter().enumerate() {
@@ -99,7 +99,7 @@ fn scribble(ring: &Ring, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Takes arguments off the input; 0 where it has ended.
+/// Takes arguments from the input; 0 where it has ended.
 struct Script<'b>(&'b [u8]);
 
 impl<'b> Script<'b> {
@@ -118,8 +118,9 @@ impl<'b> Script<'b> {
     }
 }
 
-/// Programs at a producer ring and at a consumer ring, and what is found in the memory of these, in any order. Calls come back at once,
-/// with items of the ring and of nothing else, or with words; control words that can't be are never followed out of the ring.
+/// Programs at a producer ring and at a consumer ring, and any contents of their memory, in any order. Calls return at
+/// once, with items of the ring and of nothing else, or with an error. Impossible control words are never followed out
+/// of the ring.
 pub fn rings(bytes: &[u8]) {
     let mut script = Script(bytes);
     let how = script.byte();
@@ -256,7 +257,7 @@ fn pop(handle: &mut Option<Consumer>, ring: &Arc<Ring>, script: &mut Script<'_>)
     }
 }
 
-/// What the agent does with a ring.
+/// The agent's accesses to a ring.
 fn look(ring: &Arc<Ring>, script: &mut Script<'_>) {
     match script.byte() % 8 {
         0 => {

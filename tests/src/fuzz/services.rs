@@ -1,5 +1,5 @@
-//! What the clients of controller, agents and switch say: messages of any bytes, through gRPC, into the services that users run. The system
-//! that they talk to is whole, and runs in virtual time.
+//! Messages of clients to controller, agents and switch: any bytes, through gRPC, into the services that users run. The
+//! system behind them is whole, and runs in virtual time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ pub(super) const CONTROLLER: &str = "zsr.controller.v1.Controller";
 pub(super) const AGENT: &str = "zsr.agent.v1.Agent";
 pub(super) const P4RUNTIME: &str = "p4.v1.P4Runtime";
 
-/// Virtual time that a call may take. Some wait for others by design: a barrier, a member that leaves, whoever watches events.
+/// Virtual time that a call may take. Some calls wait by design: a barrier, a member that leaves, a watch of events.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Virtual time in which everything that waits has to be over, or given back.
+/// Virtual time in which all waiting calls have to be over, or given back.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Inputs that one system gets.
 const INPUTS: u32 = 500;
@@ -39,7 +39,7 @@ pub(super) fn calls(service: &str) -> Vec<&'static str> {
     CALLS.iter().filter(|(s, ..)| *s == service).map(|(_, call, _)| *call).collect()
 }
 
-/// The calls that an input stands for: which one (a byte), its length (two, the least first), the message.
+/// The calls in an input: number of the call (a byte), length (two bytes, the least first), message.
 fn script(service: &str, mut bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let calls = calls(service);
     let mut said = Vec::new();
@@ -53,7 +53,7 @@ fn script(service: &str, mut bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     said
 }
 
-/// Messages as the bytes that they are.
+/// Messages as raw bytes.
 #[derive(Clone, Copy)]
 struct Raw;
 
@@ -91,7 +91,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Makes a call of one message, whatever its kind; returns the bytes of all that is answered.
+/// Makes a call of one message, of any kind; returns the bytes of all answers.
 async fn say<S>(to: S, service: &str, call: &str, message: Vec<u8>) -> Result<usize, Status>
 where
     S: GrpcService<Body>,
@@ -123,7 +123,7 @@ fn wait<R>(sim: &mut Controlled, task: Task<R>, time: Duration) -> Option<R> {
     None
 }
 
-/// A refusal says why; one that says that something inside has ended early is none.
+/// Checks that a refusal has a reason; one that says that something inside has ended early is a failure.
 fn judge(call: &str, said: &Result<usize, Status>) {
     if let Err(status) = said {
         let text = status.message();
@@ -133,7 +133,7 @@ fn judge(call: &str, said: &Result<usize, Status>) {
     }
 }
 
-/// Runs `entry` with the thread's system of this kind, which it may want no more.
+/// Runs `entry` with the thread's system of this kind, which it may give up.
 fn with<T: 'static>(
     held: &'static std::thread::LocalKey<RefCell<Option<(T, u32)>>>,
     make: impl FnOnce() -> T,
@@ -147,7 +147,7 @@ fn with<T: 'static>(
     });
 }
 
-/// A system of three hosts, and what its switch holds without flows.
+/// A system of three hosts, and the entries of its switch without flows.
 struct Commanded {
     sim: Controlled,
     controller: Controller,
@@ -155,11 +155,11 @@ struct Commanded {
 }
 
 thread_local! {
-    /// As long as it is loaded, systems are made in a fraction of the time.
+    /// As long as the program is loaded, systems are made in a fraction of the time.
     static PROGRAMS: [zsr_soft_switch::Program; 2] = crate::controlled::load();
 }
 
-/// Has the program stay loaded.
+/// Keeps the program loaded.
 pub(super) fn keep_program() {
     PROGRAMS.with(|_| ());
 }
@@ -173,7 +173,7 @@ impl Commanded {
         Commanded { sim, controller, empty }
     }
 
-    /// What it was told; whether it can be told more.
+    /// Carries out the calls in `bytes`; returns whether the system can take more.
     fn take(&mut self, bytes: &[u8]) -> bool {
         for (call, message) in script(CONTROLLER, bytes) {
             let to = ControllerServer::new(self.controller.clone());
@@ -188,7 +188,7 @@ impl Commanded {
         true
     }
 
-    /// Whatever it was told: every flow can be deleted, and then nothing is left of any.
+    /// Checks that, after any calls, every flow can be deleted, and that nothing is left of any.
     fn all_is_given_back(&mut self) {
         let end = self.sim.net.now() + LIMIT.as_nanos() as u64;
         loop {
@@ -196,7 +196,7 @@ impl Commanded {
                 let controller = self.controller.clone();
                 let deletion = async move { controller.delete_flow(&flow.name, true).await };
                 let task = self.sim.begin(deletion).expect("a controller");
-                // One that is under way already is refused.
+                // A deletion that is under way already is refused.
                 wait(&mut self.sim, task, LIMIT);
             }
             let left = (self.controller.list_flows().len(), self.sim.hosts_hold(), self.sim.switch_holds(0));
@@ -209,15 +209,15 @@ impl Commanded {
     }
 }
 
-/// What clients say to the controller. It refuses with words, or does it; afterwards every flow can be deleted, and agents and switch
-/// hold nothing more.
+/// Messages of clients to the controller. The controller refuses with words, or does it. Afterwards every flow can be
+/// deleted, and agents and switch hold nothing more.
 pub fn controller(bytes: &[u8]) {
     thread_local!(static HELD: RefCell<Option<(Commanded, u32)>> = const { RefCell::new(None) });
     with(&HELD, Commanded::new, |system| system.take(bytes));
 }
 
-/// What somebody who passes for a controller says to an agent. It refuses with words, or does it; afterwards every ring can be
-/// destroyed, and its NIC holds nothing more.
+/// Messages to an agent from a client that passes for a controller. The agent refuses with words, or does it.
+/// Afterwards every ring can be destroyed, and the NIC holds nothing more.
 pub fn agent(bytes: &[u8]) {
     thread_local!(static HELD: RefCell<Option<((Controlled, Channel), u32)>> = const { RefCell::new(None) });
     let make = || {
@@ -276,7 +276,7 @@ impl Programmed {
             let said = tokio_stream::wrappers::ReceiverStream::new(said);
             let mut answers = client.stream_channel(said).await.expect("a stream").into_inner();
             answers.message().await.expect("an answer").expect("a primary");
-            // They are not read, as by a client that is too slow.
+            // The answers are not read, as by a client that is too slow.
             tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
             client.set_forwarding_pipeline_config(config).await.expect("a sound program");
             channel
@@ -312,7 +312,7 @@ impl Programmed {
         let mut client = P4RuntimeClient::new(self.channel.clone());
         let task = self.sim.outside(async move {
             let group = |kind: pb::update::Type| super::seeds::write(kind, super::seeds::group(0x7777));
-            // It may be there.
+            // The group may exist.
             let _ = client.write(group(pb::update::Type::Delete)).await;
             client.write(group(pb::update::Type::Insert)).await?;
             let mut read = client.read(super::seeds::read(super::seeds::group(0x7777))).await?.into_inner();
@@ -327,10 +327,11 @@ impl Programmed {
     }
 }
 
-/// The primary's.
+/// The election id of the primary.
 pub(super) const ELECTION: pb::Uint128 = pb::Uint128 { high: 0, low: 1 };
 
-/// What clients say to the switch's P4Runtime server. It refuses with words, or does it; the primary goes on writing and reading.
+/// Messages of clients to the switch's P4Runtime server. The server refuses with words, or does it; the primary goes on
+/// writing and reading.
 pub fn p4runtime(bytes: &[u8]) {
     thread_local!(static HELD: RefCell<Option<(Programmed, u32)>> = const { RefCell::new(None) });
     with(&HELD, Programmed::new, |system| system.take(bytes));

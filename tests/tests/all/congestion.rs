@@ -67,8 +67,8 @@ fn nobody_is_told_of_queues_that_are_short() {
     assert_eq!(cnps, vec![(0, 0); PRODUCERS + 2]);
 }
 
-/// Eight hosts push to one. What each flow brought, and the longest queue at the switch in front of the consumer, in packets, in the last
-/// 20 of 60 ms.
+/// Eight hosts push to one. Returns the bytes of each flow, and the longest queue at the switch in front of the
+/// consumer, in packets, in the last 20 of 60 ms.
 fn incast(link: &str) -> (Vec<u64>, usize) {
     const SENDERS: u16 = 8;
     let link_of = |h| format!("  - {{from: h{h}, to: 's1:{h}'{link}}}\n");

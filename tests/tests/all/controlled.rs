@@ -248,7 +248,7 @@ fn shown(sim: &mut Controlled, controller: &Controller, name: &str) -> proto::Fl
     sim.drive(async move { Service::get_flow(&controller, request).await }).expect("a flow").into_inner()
 }
 
-/// Nothing passes h1's link, in either direction. Its agent can be reached all the same.
+/// Cuts h1's link in both directions. Its agent can be reached all the same.
 fn deaf_h1(seed: u64) -> (Controlled, Controller, broadcast::Receiver<proto::Event>) {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, seed);
     sim.switch().cut(Some(1));
@@ -309,7 +309,7 @@ fn a_host_that_was_started_anew_is_known_to_have_lost_its_rings() {
     for (name, policy) in [("waits", proto::Policy::Wait), ("ends", proto::Policy::Abort)] {
         sim.create(&controller, with(policy, shuffle(name, &["h1"], &["h2"])));
     }
-    // It is back before anybody has missed it.
+    // The host is back before anybody has missed it.
     sim.kill_host(0);
     sim.return_host(0);
     let failed = until(&mut sim, &mut events, proto::EventKind::FlowFailed);
@@ -554,7 +554,7 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
     sim.run_for(MS * 10);
     let member = NewMember { name: "late".into(), host: "h3".into(), ..NewMember::default() };
     let adding = controller.clone();
-    // It comes first, as soon as there is a switch again.
+    // The member comes first, as soon as there is a switch again.
     let asked = sim.begin(async move { adding.add_member("f", RingRole::Producer, &member).await });
     sim.return_switch(0);
     let asked = asked.expect("a controller");
@@ -566,7 +566,8 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
     assert!(why.contains("has ended"), "{why}");
 }
 
-/// A switch that only hung comes back with all that it knew, and its controller has died while the standby took over: at whatever moment, the next
+/// A switch that only hung comes back with all its state, and its controller has died while the standby took over.
+/// Whenever that happens, the next controller does not take it for the switch that has the flows.
 /// one does not take it for the switch that has the flows.
 #[test]
 fn a_switch_that_was_given_up_stays_given_up_whenever_its_controller_dies() {
@@ -657,7 +658,7 @@ fn balance(sim: &mut Controlled, controller: &Controller) -> (Producer, [Consume
     (sim.producer(&flow, 0), [sim.consumer(&flow, 1), sim.consumer(&flow, 2)])
 }
 
-/// Items are in a transfer to a member that is taken out. They are those that its producer still has.
+/// Items are in a transfer to a member that is taken out. Their producer still has them.
 #[test]
 fn what_a_consumer_was_to_get_goes_to_others_when_it_is_taken_out() {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 21);
@@ -692,8 +693,8 @@ fn what_a_consumer_was_to_get_goes_to_others_when_it_is_taken_out() {
     assert_eq!(popped, (0..300).collect::<Vec<_>>());
 }
 
-/// One consumer has the last transfer of a producer that is taken out, the other has not: neither can go on as if it were where the
-/// other one is.
+/// One consumer has the last transfer of a producer that is taken out, the other has not: neither can go on at the
+/// other's place.
 #[test]
 fn a_producer_that_some_consumers_lack_items_of_is_not_taken_out() {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 22);
@@ -715,7 +716,8 @@ fn a_producer_that_some_consumers_lack_items_of_is_not_taken_out() {
         pop_all(&mut whole, &mut popped[0]);
         assert!(sim.net.now() - begun < 2_000_000_000, "{popped:?} of {pushed} in 2 s");
     }
-    // What h3 lacks could only come from h1. What has left h1 already is over before h3 is reached again.
+    // Items that h3 lacks could only come from h1. Packets that have left h1 already are over before h3 is reached
+    // again.
     sim.set_faults(0, lost);
     sim.run_for(MS);
     sim.set_faults(2, FaultRates::NONE);
@@ -738,8 +740,8 @@ fn a_producer_that_some_consumers_lack_items_of_is_not_taken_out() {
     assert_eq!(popped, [100, 100]);
 }
 
-/// The record of a consumer that got nothing since its producer's counter went round once, 4 GiB ago, looks like one of items that were
-/// delivered just now.
+/// The record of a consumer that got nothing since its producer's counter wrapped once, 4 GiB ago, looks like a record
+/// of items that were delivered just now.
 #[test]
 fn a_record_that_is_a_wrap_old_says_nothing_of_the_items_that_are_there() {
     const PRODUCER_TAIL: usize = zsr_wire::ring::COMMIT_RECORD as usize + 12;

@@ -1,5 +1,6 @@
-//! Two failures at a time, of switch, hosts and controller: what comes twice or in another order is told, and only what was told does.
-//! In each schedule a consumer pops an item a moment after it has come, and what knows of that is lost: the switch, which has not heard
+//! Two failures at a time, of switch, hosts and controller: items that come twice or in another order are reported, and
+//! no others come so. In each schedule a consumer pops an item a moment after it has come, and all that know of that
+//! are lost: the switch, which has not heard it yet, and the host with its rings.
 //! it yet, and the host with its rings.
 
 use std::collections::BTreeMap;
@@ -28,12 +29,12 @@ struct System {
     store: MemoryStore,
     controller: Controller,
     events: broadcast::Receiver<proto::Event>,
-    /// What a controller that was started anew has told until it was there.
+    /// Events of a restarted controller until it was ready.
     past: Vec<proto::Event>,
-    /// By member: the program, and how much it has pushed.
+    /// By member: the program, and the number of items it has pushed.
     producers: BTreeMap<String, (Producer, u32)>,
     consumers: BTreeMap<String, Consumer>,
-    /// What consumers have popped: by whom, of whom, which.
+    /// Items that consumers have popped: consumer, ring, number.
     log: Vec<(String, String, u32)>,
 }
 
@@ -133,7 +134,7 @@ impl System {
         })
     }
 
-    /// Who has popped an item, and how often.
+    /// The consumers that have popped an item, once for each time.
     fn who(&self, ring: &str, number: u32) -> Vec<&str> {
         self.log.iter().filter(|(_, r, n)| r == ring && *n == number).map(|(by, ..)| by.as_str()).collect()
     }
@@ -209,7 +210,7 @@ fn other(consumer: &str) -> &'static str {
     if consumer == "h3" { "h4" } else { "h3" }
 }
 
-/// What is told of a consumer that may have had up to `items` of h1.
+/// The report about a consumer that may have had up to `items` of h1.
 fn doubt(consumer: &str, items: u32) -> proto::Doubt {
     let (producer, ring) = ("h1".into(), "f.h1".into());
     proto::Doubt { consumer: consumer.into(), producer, ring, items }
@@ -221,7 +222,7 @@ fn a_transfer_to_a_consumer_that_is_lost_with_its_switch_waits_for_it_and_comes_
     let who = all.switch_and_consumer_die("f.h1", 1);
     let waits = all.event(EventKind::FlowChanged);
     assert_eq!(waits.doubts, [doubt(&who, 1)], "{waits:?}");
-    // Its producer waits, and says for whom; the other one does not.
+    // The item's producer waits, and says for which consumer; the other producer does not.
     all.push("f.h1", 2);
     all.push("f.h2", 60);
     all.until("the other producer goes on", |s| s.has("f.h2", 59));
@@ -239,7 +240,7 @@ fn a_transfer_to_a_consumer_that_is_lost_with_its_switch_waits_for_it_and_comes_
     let (kind, why) = all.remove(&[&who], false).expect_err("an item may come twice");
     assert_eq!(kind, ErrorKind::NotNow);
     assert!(why.contains("may have consumed 1 item of producer `h1`") && why.contains("--force"), "{why}");
-    // Whoever is the controller.
+    // Holds under the next controller, too.
     all.next_controller();
     all.run(MS * 100);
     assert!(all.past.iter().all(|event| event.doubts.is_empty()), "{:?}", all.past);
@@ -317,7 +318,7 @@ fn was_only_away(then: EventKind) {
     all.run(MS * 5);
     let flow = all.controller.get_flow("f").expect("it is there");
     assert!(flow.lost.is_empty() && flow.held.is_empty(), "{flow:?}");
-    // It moves items again.
+    // The flow moves items again.
     all.push("f.h1", 60);
     all.push("f.h2", 60);
     all.until("both get some", |s| (s.who("f.h1", 61).len() + s.who("f.h2", 59).len() == 2).then_some(()));
@@ -378,7 +379,7 @@ fn a_transfer_that_is_given_up_with_its_consumer_is_told() {
         let mut all = System::new(FlowKind::LoadBalance, policy);
         all.push("f.h1", 1);
         let who = all.popped("f.h1", 0);
-        // What it has answered is lost, and then the host.
+        // The answer of the consumer is lost, and then its host.
         all.sim.switch().cut(Some(number(&who) as u16 + 1));
         all.run(MS);
         all.kill_host(&who);

@@ -1,5 +1,5 @@
-//! What somebody forges at a port of the switch while a flow runs, one kind after another: nothing leaves the switch for it, no register
-//! changes, it is counted under its cause, and all items arrive, once and in order.
+//! Forged packets at a port of the switch while a flow runs, one kind after another. Nothing leaves the switch for
+//! them, no register changes, each is counted under its cause, and all items arrive, once and in order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ fn other_address(spec: Spec) {
         let mut own = [0; 4];
         own.copy_from_slice(&frame[at..at + 4]);
         let any = u32::from_be_bytes(own) ^ (1 + rng.below(u64::from(u32::MAX) - 1) as u32);
-        // That of the switch itself, too.
+        // The address of the switch itself, too.
         let switch = [frame[at + 4], frame[at + 5], frame[at + 6], frame[at + 7]];
         vec![(port, with(frame, at, &any.to_be_bytes())), (port, with(frame, at, &switch))]
     });
@@ -149,7 +149,7 @@ fn wrong_source_mac() {
     forged(16, names::DROP_SOURCE, |rng, port, frame| {
         let mut any = frame.to_vec();
         any[SRC_AT + rng.below(6) as usize] ^= 1 << rng.below(8);
-        // That of the switch itself, too.
+        // The address of the switch itself, too.
         let mut switch = frame.to_vec();
         switch.copy_within(..SRC_AT, SRC_AT);
         vec![(port, any), (port, switch)]
@@ -180,7 +180,7 @@ fn opcodes_that_nobody_asked_for() {
     let answers = [13, 14, 15, 16, 17];
     forged(5, names::DROP_UNKNOWN_QP, |_, port, frame| {
         let all = (0..=255u8).filter(|code| Opcode::from_code(*code).is_some() && !answers.contains(code));
-        // What notifies of congestion is believed of a consumer, and slows its producer down (docs/security.md).
+        // A congestion notification of a consumer is believed, and slows its producer down (docs/security.md).
         all.filter(|code| *code != Opcode::Cnp.code())
             .map(|code| (port, with(frame, BTH_AT, &[code])))
             .collect()
@@ -222,7 +222,7 @@ fn replays() {
     let mut old: Vec<(u16, Vec<u8>)> = Vec::new();
     forged(8, names::DROP_STALE, |rng, port, frame| {
         old.push((port, frame.to_vec()));
-        // What is so long ago has been answered, and its transfer is over.
+        // Such old packets have been answered, and their transfers are over.
         let Some(over) = old.len().checked_sub(100) else { return Vec::new() };
         (0..3).map(|_| old[rng.below(over as u64 + 1) as usize].clone()).collect()
     });
@@ -290,8 +290,8 @@ fn between(to: [u8; 6], from: [u8; 6], tagged: bool, kind: u16, rest: &[u8]) -> 
     [&to[..], &from, tag, &kind.to_be_bytes(), rest, &[0; 40]].concat()
 }
 
-/// What a host sends to another one in its own name passes; what it sends in that of the switch, of the other or of nobody is dropped,
-/// also behind a tag, and whatever is behind several of which one is of VLAN 0.
+/// Frames of a host to another one in its own name pass. Frames in the name of the switch, of the other host or of
+/// nobody are dropped, also behind a tag. Frames with several tags, one of them of VLAN 0, are dropped, too.
 #[test]
 fn hosts_speak_to_each_other_in_their_own_names_only() {
     let mut system = System::new(SPEC);
@@ -393,7 +393,7 @@ fn doorbells_with_wrong_secrets_ports_and_addresses() {
     let mut guesses: Vec<u32> = (0..32).map(|bit| secret ^ 1 << bit).collect();
     guesses.extend((0..200).map(|_| rng.bits() as u32).filter(|guess| *guess != secret));
     for guess in guesses {
-        // It says that there is much to fetch.
+        // The doorbell says that there is much to fetch.
         comes_to_nothing(rig.switch(), now, port, &ring(guess, 4096), names::DROP_UNKNOWN_QP);
     }
     let mut stranger = ring(secret, 4096);
@@ -401,7 +401,7 @@ fn doorbells_with_wrong_secrets_ports_and_addresses() {
     comes_to_nothing(rig.switch(), now, port, &stranger, names::DROP_SOURCE);
     for other in [2, 3] {
         comes_to_nothing(rig.switch(), now, other, &ring(secret, 4096), names::DROP_SOURCE);
-        // That host itself, who knows the secret.
+        // Packets of that host itself, which knows the secret.
         let mut own = ring(secret, 4096);
         own[SRC_AT + 5] = other as u8;
         own[SRC_IP_AT + 3] = other as u8;

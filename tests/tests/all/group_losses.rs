@@ -1,4 +1,5 @@
-//! What a replicate flow loses: members say what they have, and only what one of them lacks is read and sent again.
+//! Losses of a replicate flow: members report the items that they have, and only items that one of them lacks are read
+//! and sent again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,8 +32,8 @@ const LONG: Spec =
     Spec { item_size: 4096, ring_size: 1 << 18, max_batch: 1 << 17, mtu: 256, items: 600, ..SPEC };
 const NEEDED_LONG: u64 = LONG.items as u64 * 16 * MEMBERS;
 
-/// Runs a flow of which packets are lost on their way to the first member: what `lost` says of those, by where in its transfer each comes.
-/// Gives how many fragments the transfer had in which something was lost first, the ports that were asked, and the system.
+/// Runs a flow whose packets to the first member are lost if `lost` says so, by their place in the transfer. Returns
+/// the number of fragments of the first transfer with a loss, the ports that were asked, and the system.
 fn lose(spec: Spec, lost: impl Fn(u64, Kind) -> bool + 'static) -> (u64, Vec<u16>, System) {
     let mut system = System::new(spec);
     let (first, other) = (FragmentNumber::default(), FragmentNumber::default());

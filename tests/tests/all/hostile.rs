@@ -57,7 +57,7 @@ fn inject_at_nic(system: &mut System, nic: usize, bytes: &[u8]) {
     nic.0.handle(now, frame, &mut FramePool::default());
 }
 
-/// What came in at the switch, as (port, bytes).
+/// Frames that came in at the switch, as (port, bytes).
 fn arrivals<'a>(system: &System, frames: &'a [Delivered]) -> Vec<(u16, &'a [u8])> {
     let switch = system.switch.0;
     frames.iter().filter(|f| f.0 == switch).map(|f| (f.1, &f.2[..])).collect()
@@ -178,7 +178,8 @@ fn old_packets() {
     assert!(system.drops(STALE) > 100);
 }
 
-/// What the switch once asked comes again to the NIC, which answers with the PSN of the newest request that it has executed.
+/// An old request of the switch comes again to the NIC, which answers with the PSN of the newest request that it has
+/// executed.
 #[test]
 fn old_requests() {
     for (seed, batch) in [(38, 4096), (39, 256)] {

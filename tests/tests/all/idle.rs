@@ -1,5 +1,5 @@
-//! Flows that move nothing, under the controller that users run, in virtual time: how seldom their rings are polled, beside a flow that
-//! moves and on a switch that rests, and how soon an item is found all the same.
+//! Flows that move nothing, under the controller that users run, in virtual time. How seldom are their rings polled,
+//! beside a flow that moves and on a switch that rests, and how soon is an item found all the same?
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn a_flow_that_moves_nothing_beside_a_busy_one_is_polled_rarely_and_an_item_is_f
             polls(sim, &controller, "f") - before
         };
         let first = polled(&mut sim);
-        // Whoever rings need not be asked.
+        // Producers that ring need not be asked.
         assert_eq!(first > 1000, !doorbell, "{first} polls in the first 200 ms");
         while sim.net.now() < 2_000_000_000 {
             polled(&mut sim);

@@ -125,7 +125,8 @@ workload: {kind: synthetic, items: 1}
     }
 }
 
-/// What lies in a ring when its flow begins does not wait for a rare poll, however long the switch has been at rest.
+/// An item that lies in a ring when its flow begins does not wait for a rare poll, however long the switch has been at
+/// rest.
 #[test]
 fn what_is_there_already_does_not_wait() {
     let mut rig = idle("doorbell: false", LinkConfig::FAST, 1_000 * MS);
@@ -141,8 +142,8 @@ fn a_doorbell_does_not_wait_for_polls() {
     assert!(times[0] < 50_000 && times[0].abs_diff(times[1]) <= 4_000, "{times:?}");
 }
 
-/// Items that follow one another at once, each when the one before has arrived: none comes at a moment at which neither the bell
-/// nor a poll tells of it.
+/// Items that follow one another at once, each when the one before has arrived. No item comes at a moment at which
+/// neither the bell nor a poll finds it.
 #[test]
 fn no_item_misses_both_bell_and_poll() {
     let yaml = "
@@ -163,7 +164,7 @@ workload: {kind: synthetic, items: 1}
     }
 }
 
-/// What a doorbell says is where the ring's head is: a wrong one would have the switch read what was never pushed.
+/// A doorbell has the position of the ring's head: with a wrong one the switch would read items that were never pushed.
 #[test]
 fn damaged_doorbells_are_not_believed() {
     let yaml = "

@@ -103,8 +103,8 @@ fn a_whole_transfer_and_what_repeats_it() {
     }
 }
 
-/// Behind these comes nothing that would make the consumer say what it lacks. They are read again twice, and where READs are lost, too,
-/// it is asked.
+/// Behind these packets comes none that would make the consumer report what it lacks. They are read again twice, and
+/// where READs are lost, too, the consumer is asked.
 #[test]
 fn the_end_of_a_transfer_and_what_asks_for_it() {
     let end = [(Kind::Write(Opcode::WriteLast), 3), (Kind::Commit, 3)];
@@ -197,8 +197,8 @@ fn a_path_that_takes_three_packets_at_once() {
     assert!(system.switch().wire.repeated_reads > 0);
 }
 
-/// The kernel's soft-RoCE (rxe, Linux 6.1) answers a duplicate with the PSN that it executed last, and 0xffffff if it has executed nothing, whatever
-/// PSN it expects first. The switch can't use that answer, and reads again.
+/// The kernel's soft-RoCE (rxe, Linux 6.1) answers a duplicate with the PSN that it executed last. If it has executed
+/// nothing, it answers with 0xffffff, whatever PSN it expects first. The switch can't use that answer, and reads again.
 #[test]
 fn a_consumer_that_has_executed_nothing_answers_a_probe_with_a_strange_psn() {
     const READS_LOST: usize = 3;
@@ -239,7 +239,7 @@ fn a_consumer_that_has_executed_nothing_answers_a_probe_with_a_strange_psn() {
     assert_eq!(system.switch().wire.repeated_reads, READS_LOST as u64);
 }
 
-/// What the producer sends is no sign of life of the consumer.
+/// Packets of the producer are no sign of life of the consumer.
 #[test]
 fn a_consumer_that_only_answers_polls_is_retried_ever_less_often_after_seven_retries() {
     const RETRIES: usize = 12;

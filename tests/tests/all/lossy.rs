@@ -1,5 +1,6 @@
-//! What the controller makes of losses, in virtual time: a flow that loses packets waits for round trips and not for the timeouts that its
-//! settings allow, and has its settings again when nothing is lost any more. What that gains is measured by `bench/benches/loss.rs`.
+//! The controller's answer to losses, in virtual time. A flow that loses packets waits for round trips and not for the
+//! timeouts that its settings allow, and gets its settings back when nothing is lost any more. `bench/benches/loss.rs`
+//! measures the gain.
 
 use std::time::Duration;
 

@@ -70,7 +70,7 @@ fn the_next_controller_says_why_a_flow_has_failed() {
     assert_eq!((flow.state(), flow.reason), (proto::FlowState::Failed, failed.text));
 }
 
-/// Its network breaks connections twice in a moment, so that the first one to be made anew breaks, too.
+/// The agent's network breaks connections twice in a moment, so that the first new connection breaks, too.
 #[test]
 fn an_agent_whose_connections_break_is_not_lost() {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, 14);

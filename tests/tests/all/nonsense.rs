@@ -1,5 +1,5 @@
-//! A program that writes nonsense into the control words of its own ring: its flow ends with an event that says so, and others, also those
-//! between the same hosts, lose nothing.
+//! A program that writes nonsense into the control words of its own ring: its flow ends with an event that says so.
+//! Other flows, also between the same hosts, lose nothing.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn broken(seed: u64, break_it: impl Fn(&mut Rng, &Ring, &Ring)) -> Option<String
     let (tx, rx) = (sim.producer(&other, 0), sim.consumer(&other, 1));
     let (mut rng, mut failed) = (Rng::new(seed), None);
     let mut two = Two { events: controller.events(None).1, sim, tx, rx, next: [0; 2] };
-    // It runs at first.
+    // The flow runs at first.
     for _ in 0..20 {
         let _ = push.try_push(&[1; 64]);
         two.step();

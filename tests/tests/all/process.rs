@@ -1,5 +1,5 @@
-//! The `zsr` program where its surroundings fail: what it says, and what it leaves behind. What needs no more than arguments is
-//! tested beside the program (control-plane/cli/tests/cli.rs).
+//! The `zsr` program where its surroundings fail: its messages, and the state that it leaves behind. Tests that need
+//! only arguments are beside the program (control-plane/cli/tests/cli.rs).
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};

@@ -1,5 +1,5 @@
-//! What a system in virtual time repairs: requests that NICs refuse, agents that hang, members that die together, switches that die
-//! again while they are taken over, and with them hosts and controllers.
+//! Repairs by a system in virtual time: NICs refuse requests, agents hang, members die together, and switches die again
+//! while they are taken over, and with them hosts and controllers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -313,7 +313,7 @@ fn a_request_that_is_refused_again_and_again_at_one_place_fails_its_flow() {
             let ring = flow.rings().nth(at.min(flow.rings().count() - 1)).expect("a ring");
             let host: usize = ring.host[1..].parse().expect("a number");
             let info = sim.agents[host - 1].ring(&ring.name).expect("it is there");
-            // Its key is gone, whatever queue pair asks.
+            // The ring's key is gone, whatever queue pair asks.
             let nic = sim.nic(host - 1).expect("it lives");
             nic.lock().expect("nobody panics").deregister_mr(info.rkey).expect("a key");
             let failed = until(&mut sim, &mut programs, &mut events, EventKind::FlowFailed);
@@ -328,7 +328,7 @@ fn a_request_that_is_refused_again_and_again_at_one_place_fails_its_flow() {
     }
 }
 
-/// What the operator asks for, one after the other, of a flow on h3 and h4.
+/// Calls of the operator, one after the other, for a flow on h3 and h4.
 async fn operate(controller: Controller) {
     controller.create(request("g", FlowKind::Shuffle, &["h3"], &["h4"])).await.expect("created");
     let changes = proto::Settings { weight: Some(3), ..Default::default() };
@@ -361,7 +361,7 @@ fn an_agent_that_hangs_holds_nobody_up_who_does_not_need_it() {
     sim.run_for(MS * 10);
     sim.drive(operate(controller.clone()));
     assert!(asked.iter().all(|task| !task.is_finished()), "they do not need the agent");
-    // What is over is over: the name is free, but for the rings that the agent has still.
+    // A flow that has ended is over: its name is free, but for the rings that the agent still has.
     assert!(four.get_flow("a").is_err());
     sim.stall_host(0, false);
     for task in asked {
@@ -445,7 +445,7 @@ fn members_that_died_in_one_transfer_with_each_other_go_by_one_command() {
             sim.drive(async move { Service::remove_member(&others, tonic::Request::new(request)).await });
         let left = removed.expect("both go").into_inner();
         assert_eq!((left.producers.len(), left.consumers.len()), (1, 1));
-        // Those who are left go on; what the dead had pushed may be missing.
+        // Members that are left go on; items that the dead ones had pushed may be missing.
         let end = programs[0].producers[0].pushed + 500;
         let newest = |p: &Programs| p.consumers[0].2.iter().rfind(|i| i.0 == 1).map_or(0, |i| i.1 + 1);
         pump_until(&mut sim, &mut programs, end, |now| newest(&now[0]) == end);
@@ -497,7 +497,7 @@ fn the_next_switch_may_die_while_it_is_taken_over() {
     }
 }
 
-/// Who dies.
+/// The part that dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Switch,

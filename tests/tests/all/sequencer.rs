@@ -1,5 +1,5 @@
-//! Tickets of a sequencer in the switch, and of FETCH_ADD at a host, under contention: unique, without gaps, in the order of real time; with and
-//! without faults on the links.
+//! Tickets of a sequencer in the switch, and of FETCH_ADD at a host, under contention: unique, without gaps, in the
+//! order of real time. With and without faults on the links.
 
 use zsr_plan::p4::names;
 use zsr_simnet::{FaultRates, LinkConfig};

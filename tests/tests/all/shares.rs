@@ -1,4 +1,4 @@
-//! What flows and their members get of what they compete for, in virtual time.
+//! Shares of flows and their members in the resources that they compete for, in virtual time.
 
 use zsr_simnet::LinkConfig;
 use zsr_tests::rig::Rig;
@@ -71,7 +71,7 @@ workload: {{kind: synthetic, items: 1}}
     }
 }
 
-/// Whoever looks first when the rate allows a transfer must not be the same every time.
+/// The worker that looks first when the rate allows a transfer must not be the same every time.
 #[test]
 fn consumers_of_a_capped_flow_share_equally() {
     for (cap, batch, consumers, time) in [

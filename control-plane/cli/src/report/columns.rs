@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// Wherever a terminal does not say how wide it is.
+/// Width where a terminal does not report it.
 const USUAL: u16 = 80;
 /// Between two columns.
 const GAP: usize = 2;
@@ -22,8 +22,8 @@ impl Room {
         Room(Some(if characters == 0 { USUAL } else { characters }))
     }
 
-    /// That of standard output: a terminal's width, unless everything is wanted. Programs that read the output find each row in
-    /// one line, with all of its columns.
+    /// The room on standard output: a terminal's width, unless all columns are wanted. Programs that read the output
+    /// find each row in one line, with all of its columns.
     pub fn of_output(everything: bool) -> Room {
         let out = std::io::stdout();
         if everything || !out.is_terminal() {
@@ -97,7 +97,7 @@ pub const fn numbers(rank: u8, name: &'static str) -> Column {
 pub struct Columns {
     columns: Vec<Column>,
     table: Table,
-    /// Between two columns a line has a character of its own.
+    /// Whether a line between two columns takes a character of its own.
     ruled: bool,
 }
 
@@ -139,7 +139,7 @@ impl Columns {
         let total =
             |shown: &[usize]| shown.iter().map(|n| widths[*n] + GAP).sum::<usize>().saturating_sub(GAP);
         while !room.fits(total(&shown)) {
-            // Of those that are worth the same the last one goes first.
+            // Of columns with the same number the last one goes first.
             let least = shown.iter().copied().filter(|n| self.columns[*n].rank > 0);
             let Some(least) = least.max_by_key(|n| (self.columns[*n].rank, *n)) else { break };
             shown.retain(|n| *n != least);

@@ -1,7 +1,7 @@
-//! From packets per connection, which the switch counts, to what they were for.
+//! Purposes of packets, from the switch's packet counts per connection.
 //!
-//! A producer's data connection gets a READ and a tail WRITE per transfer and answers with items and an
-//! acknowledgement; a consumer's gets items and a commit and answers with an acknowledgement. All but the
+//! A producer's data connection gets a READ and a tail WRITE per transfer, and answers with items and an
+//! acknowledgement. A consumer's gets items and a commit, and answers with an acknowledgement. All packets but the
 //! items have fixed lengths.
 
 use super::figures::SwitchCounts;
@@ -29,8 +29,8 @@ pub struct ConnectionCounts {
 }
 
 impl SwitchCounts {
-    /// A producer ring, with the transfers out of it. Each ended with a tail WRITE and its ACK; what else was sent to it
-    /// are READs, and where requests were repeated, those that were.
+    /// A producer ring, with the transfers out of it. Each transfer ended with a tail WRITE and its ACK. All other
+    /// packets to the ring are READs, and repeated requests.
     pub fn of_producer(c: &ConnectionCounts, transfers: u64) -> Self {
         let tails = transfers.min(c.sent);
         let acks = tails.min(c.received);
@@ -48,7 +48,7 @@ impl SwitchCounts {
         }
     }
 
-    /// A consumer ring, with what its worker counted. Every commit is acknowledged, items are not.
+    /// A consumer ring, with its worker's counters. Commits are acknowledged, items are not.
     pub fn of_consumer(c: &ConnectionCounts, transfers: u64, retries: u64) -> Self {
         let commits = c.received.min(c.sent);
         SwitchCounts {

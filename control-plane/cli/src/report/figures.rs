@@ -11,13 +11,13 @@ use zsr_workload::{FlowOutcome, Verification};
 pub enum Outcome {
     /// Every item arrived exactly once, at the right consumer, in order per producer.
     Delivered,
-    /// Someone stopped it; what was pushed by then arrived exactly, unless the text says otherwise.
+    /// Somebody stopped the run; items pushed by then arrived exactly, unless the text says otherwise.
     Interrupted,
-    /// It went wrong.
+    /// The run failed.
     Failed(String),
 }
 
-/// What the switch counted for a flow or a ring.
+/// Counts of the switch for a flow or a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCounts {
     /// Transfers completed.
@@ -53,9 +53,9 @@ pub struct RingReport {
     pub name: String,
     /// The ring's host's name.
     pub host: String,
-    /// Which side fills it.
+    /// The side that fills the ring.
     pub role: RingRole,
-    /// Bytes of items that it has room for.
+    /// Bytes of items that the ring has room for.
     pub size: u32,
     /// Items pushed or popped.
     pub items: u64,
@@ -63,9 +63,9 @@ pub struct RingReport {
     pub records: u64,
     /// Bytes of those records, without framing.
     pub bytes: u64,
-    /// How often the PU found it full (producer) or empty (consumer).
+    /// How often the PU found the ring full (producer) or empty (consumer).
     pub blocked: u64,
-    /// What the switch counted for this ring, where it counts by ring.
+    /// Counts of the switch for this ring, where it counts by ring.
     pub switch: Option<SwitchCounts>,
 }
 
@@ -88,13 +88,13 @@ pub struct FlowReport {
     pub max_batch: u32,
     /// From the first push to the end of the last consumer.
     pub elapsed: Duration,
-    /// What the switch counted for the flow.
+    /// Counts of the switch for the flow.
     pub switch: SwitchCounts,
     /// Network operations that PUs executed to push and pop.
     pub pu_communication_operations: u64,
     /// The flow's rings, producers' first.
     pub rings: Vec<RingReport>,
-    /// Both ends compared.
+    /// The comparison of both ends.
     pub verification: Verification,
 }
 

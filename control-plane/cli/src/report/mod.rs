@@ -1,4 +1,4 @@
-//! What a run reports: the typed figures, the table on the terminal, the JSON object, and progress.
+//! The report of a run: the typed figures, the table on the terminal, the JSON object, and progress.
 
 mod columns;
 mod connections;

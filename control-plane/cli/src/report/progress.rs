@@ -12,7 +12,7 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 /// How often a bar is drawn at least.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Where a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Records delivered.
@@ -27,19 +27,19 @@ impl From<&Meter> for Snapshot {
     }
 }
 
-/// Someone who is told how far a run is.
+/// A receiver of a run's progress.
 pub trait Progress {
     /// A new phase begins: "bringing up 4 hosts", "tearing down".
     fn phase(&mut self, text: &str);
-    /// Something that whoever started the run should know, also if they do not want to see progress.
+    /// A message that the user should get, also without progress.
     fn warn(&mut self, text: &str) {
         say(&mut std::io::stderr(), text);
     }
-    /// Moving data begins; this much is expected.
+    /// Moving data begins; this amount is expected.
     fn start(&mut self, expected: Estimate);
-    /// So much was delivered.
+    /// This amount was delivered so far.
     fn update(&mut self, now: Snapshot);
-    /// What else there is to say: retries, and what is waited for.
+    /// Further details: retries, and the reasons for waiting.
     fn details(&mut self, _text: &str) {}
     /// Moving data is over.
     fn finish(&mut self, now: Snapshot);
@@ -56,7 +56,7 @@ pub fn progress(quiet: bool) -> Box<dyn Progress> {
     }
 }
 
-/// Says nothing.
+/// Prints nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -129,12 +129,12 @@ impl Drop for Terminal {
     }
 }
 
-/// One line per phase, and one every two seconds while data moves.
+/// Prints a line per phase, and a line every two seconds while data moves.
 #[derive(Debug)]
 pub struct Lines<W: Write> {
     to: W,
     expected: Option<(Estimate, Instant)>,
-    /// When a line was printed, and what was delivered by then.
+    /// The time of the last line, and the amount delivered by then.
     last: Option<(Instant, u64)>,
     details: String,
 }
@@ -145,7 +145,7 @@ impl<W: Write> Lines<W> {
         Lines { to, expected: None, last: None, details: String::new() }
     }
 
-    /// A line, whenever the last one was.
+    /// Prints a line, whenever the last one was printed.
     pub(crate) fn now(&mut self, now: Snapshot) {
         self.line(now, false);
     }
@@ -210,7 +210,7 @@ fn position(unit: Unit, now: Snapshot) -> u64 {
     }
 }
 
-/// A line to someone who may have gone away.
+/// Prints a line to a reader that may have gone away.
 fn say(to: &mut impl Write, text: &str) {
     let _ = writeln!(to, "{text}");
 }

@@ -80,7 +80,7 @@ fn lines(report: &Report, room: Room) -> String {
     out
 }
 
-/// What the kinds of the flows promise.
+/// The guarantees of the flows' kinds.
 fn promise(report: &Report) -> &'static str {
     let mut kinds: Vec<&str> = report.flows.iter().map(|f| f.kind).collect();
     kinds.dedup();
@@ -91,7 +91,7 @@ fn promise(report: &Report) -> &'static str {
     }
 }
 
-/// What was and was not delivered.
+/// Amounts that were and were not delivered.
 fn delivered(report: &Report) -> String {
     let (mut pushed, mut arrived, mut records) = (0, 0, 0);
     for flow in &report.flows {

@@ -12,14 +12,14 @@ const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// No item holds a longer record.
 const LONGEST: usize = 1 << 20;
 
-/// Where records end.
+/// The end of a record.
 #[derive(Clone, Debug)]
 pub(super) enum Records {
-    /// At a line feed, which is not part of them. The last one may lack it.
+    /// At a line feed, which is not part of the record. The last record may lack it.
     Lines,
     /// At a line feed that does not stand between quotes.
     Rows(RowEnds),
-    /// After so many bytes.
+    /// After this number of bytes.
     Fixed(usize),
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Input {
     number: u64,
     /// The line in which the row at hand begins, from 1.
     line: u64,
-    /// How much that RFC 4180 does not allow was taken, and where the first of it is.
+    /// The number of breaches of RFC 4180 that were taken, and the place of the first one.
     taken: Option<(u64, String)>,
     cancel: Cancel,
     is_first: bool,
@@ -71,12 +71,12 @@ impl Input {
         Input { from, records, record, number: 0, line: 1, taken: None, cancel, is_first: true }
     }
 
-    /// What is to be said of rows that RFC 4180 does not allow, and that were taken.
+    /// The warning about rows that RFC 4180 does not allow, and that were taken.
     pub(super) fn taken(&self) -> Option<String> {
         self.taken.as_ref().map(|(count, place)| rows::taken_text(*count, place))
     }
 
-    /// The names in the first record, which counts as none.
+    /// The names in the first record, which does not count as a record.
     pub(super) fn header(&mut self, style: Style) -> Result<Vec<String>, Stop> {
         let header = self.next(&mut || Ok(()))?.map(|(header, _)| style.names(header));
         self.number = 0;
@@ -141,13 +141,14 @@ impl Input {
         (&self.record, self.number - 1)
     }
 
-    /// What RFC 4180 does not allow in the row at hand.
+    /// The error for a row that RFC 4180 does not allow.
     fn refused(&self, broken: &Broken) -> Stop {
         let Told { line, column, what } = broken.tell(&self.record, self.line);
         Stop::Input(format!("line {line}, column {column}: {what}"))
     }
 
-    /// Takes away what is not part of the record. Says whether anything is: lines without anything are records, rows are not.
+    /// Removes bytes that are not part of the record. Returns whether any are left: empty lines are records, empty rows
+    /// are not.
     fn cut(&mut self) -> bool {
         if let Records::Rows(ends) = &mut self.records {
             if let Some((count, first)) = ends.taken() {
@@ -191,7 +192,7 @@ impl Input {
         }
     }
 
-    /// Waits until reading does not have to. Whatever was pushed before is on its way by then.
+    /// Waits until a read does not block. Records that were pushed before are on their way by then.
     fn wait(&mut self, pause: &mut dyn FnMut() -> Result<(), Stop>) -> Result<(), Stop> {
         let ready = |time: Timespec| {
             let mut look = [PollFd::new(self.from.get_ref(), PollFlags::IN)];

@@ -26,13 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 enum Stop {
     /// The command or the flow does not allow it.
     Usage(String),
-    /// What comes in is not what the flow takes; flow and rings are well.
+    /// The input is not what the flow takes; flow and rings are well.
     Input(String),
-    /// What comes out can't be written; flow and rings are well.
+    /// The output can't be written; flow and rings are well.
     Output(String),
     /// Something failed.
     Failed(String),
-    /// Something failed, which was said when it did.
+    /// An operation failed, and the error was reported at that time.
     Told,
     /// A signal, or a reader that has gone away.
     Quietly,
@@ -78,7 +78,7 @@ fn exit(result: Result<(), Stop>) -> u8 {
     }
 }
 
-/// The first signal ends the stream in good order, the second one does not wait for anything either.
+/// The first signal ends the stream in good order; the second one ends it without waiting.
 fn cancelled_by_signals() -> Result<(Cancel, Cancel), Stop> {
     let (cancel, hurry) = (Cancel::new(), Cancel::new());
     let by_signal = (cancel.clone(), hurry.clone());

@@ -78,7 +78,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         Ok(()) | Err(Stop::Quietly | Stop::Input(_) | Stop::Usage(_)) => {
             lost |= told(&screen, producer.leave())?;
         }
-        // Its handles go without an end: the stream is broken, and says so.
+        // The producer's handles go without an end: the stream is broken, and reports that.
         Err(_) => drop(producer),
     }
     let pushed = counts.records();
@@ -96,7 +96,7 @@ fn push_all(args: &ProduceArgs) -> Result<(), Stop> {
         Err(stop) => Err(stop),
         Ok(()) => {
             screen.end("pushed", &format!(": {}", delivery(pushed, &held, &why, lost)));
-            // Who does without members that die has said so.
+            // A flow that goes on without members that die has reported that.
             match lost && flow.settings.is_none_or(|s| s.policy() != proto::Policy::DropMember) {
                 true => Err(Stop::Told),
                 false => Ok(()),
@@ -112,7 +112,7 @@ fn impaired(session: &Session, name: &str) -> String {
     flow.ok().filter(|f| f.state() == proto::FlowState::Impaired).map(|f| f.reason).unwrap_or_default()
 }
 
-/// A sentence on what became of `pushed` records; `why`: for what those that are held wait, if not for room.
+/// A sentence on the fate of `pushed` records; `why`: the reason why the held ones wait, if not for room.
 fn delivery(pushed: u64, held: &[Held], why: &str, lost: bool) -> String {
     if lost {
         return format!("some of what was pushed is lost, as said ({pushed} records)");
@@ -128,7 +128,7 @@ fn delivery(pushed: u64, held: &[Held], why: &str, lost: bool) -> String {
     format!("of {pushed} records, {held} wait for room and are delivered when there is some")
 }
 
-/// Whether records pushed before are lost, which is said at once: the others can still be delivered.
+/// Whether records pushed before are lost. The loss is reported at once: the others can still be delivered.
 fn told(screen: &Screen, pushed: Result<(), ProgramError>) -> Result<bool, Stop> {
     match pushed {
         Ok(()) => Ok(false),
@@ -148,13 +148,14 @@ struct Push {
     tuples: Option<Schema>,
     style: Style,
     tuple: Vec<u8>,
-    /// Until somebody was warned of quotes: whether columns are looked at.
+    /// Whether columns are looked at: until the user was warned of quotes.
     quotes: Option<bool>,
     lost: bool,
 }
 
 impl Push {
-    /// Everything behind the first `skip` records. `asked` is the key of the command line: it is wrong if the first record lacks it.
+    /// Pushes all records behind the first `skip`. `asked` is the key of the command line: it is wrong if the first
+    /// record lacks it.
     fn all(&mut self, input: &mut Input, skip: u64, asked: Option<&str>) -> Result<(), Stop> {
         let mut seen = 0;
         while let Some((record, number)) = input.next(&mut || self.pause())? {
@@ -178,7 +179,7 @@ impl Push {
         Ok(())
     }
 
-    /// Whoever waits for more must not keep what there is.
+    /// Flushes: a program that waits for more input must not keep records.
     fn pause(&mut self) -> Result<(), Stop> {
         self.producer.counts().wait_for("input");
         self.lost |= told(&self.screen, self.producer.flush())?;
@@ -213,7 +214,7 @@ impl Push {
         Ok(())
     }
 
-    /// Waits for what was pushed to be delivered, as long as it moves; says what waits on.
+    /// Waits for pushed records to be delivered, as long as they move; returns the records that still wait.
     fn settle(&mut self, hurry: &Cancel) -> Result<Vec<Held>, Stop> {
         loop {
             match self.producer.settle(PATIENCE, hurry) {
@@ -224,7 +225,7 @@ impl Push {
     }
 }
 
-/// The names in the header, if there is to be one. It says the same as the schema.
+/// The names in the header, if the input has one. The header has to agree with the schema.
 fn header(
     args: &ProduceArgs,
     input: &mut Input,

@@ -1,4 +1,4 @@
-//! What a program shows of itself on standard error: on a terminal a line that is drawn again and again, and at the end a summary.
+//! Output of a program on standard error: on a terminal a line that is drawn again and again, and at the end a summary.
 
 use super::super::complain;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,7 +12,7 @@ use zsr_topology::show_size;
 
 /// Time between two drawings of the line.
 const DRAWN: Duration = Duration::from_millis(200);
-/// Over how many drawings the rate is taken: a second.
+/// Number of drawings over which the rate is taken: a second.
 const WINDOW: usize = 5;
 
 /// The line, as long as it is shown.
@@ -31,7 +31,8 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// `line`: whether a line may be drawn, if standard error is a terminal; `quiet`: nothing is said but errors and warnings.
+    /// `line`: whether a line may be drawn, if standard error is a terminal; `quiet`: only errors and warnings are
+    /// printed.
     pub(super) fn new(counts: Arc<Counts>, line: bool, quiet: bool) -> Self {
         let begun = Instant::now();
         let shown =
@@ -39,7 +40,7 @@ impl Screen {
         Screen { counts, begun, quiet, shown }
     }
 
-    /// Says something beside the line.
+    /// Prints a message beside the line.
     pub(super) fn say(&self, text: impl std::fmt::Display) {
         match &self.shown {
             Some(shown) => shown.bar.suspend(|| complain(text)),
@@ -47,7 +48,7 @@ impl Screen {
         }
     }
 
-    /// Takes the line away, and says what was done in all: `verb` so many records, and `more`.
+    /// Removes the line, and prints a summary: `verb` so many records, and `more`.
     pub(super) fn end(&mut self, verb: &str, more: &str) {
         self.clear();
         if !self.quiet {
@@ -56,11 +57,11 @@ impl Screen {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&mut self) {
         if let Some(shown) = self.shown.take() {
             drop(shown.end);
-            // It does nothing that could fail.
+            // The thread does nothing that could fail.
             let _ = shown.thread.join();
             shown.bar.finish_and_clear();
         }
@@ -73,7 +74,7 @@ impl Drop for Screen {
     }
 }
 
-/// Draws the line in a thread of its own, as the program waits in others' calls. `None`: no room for a thread.
+/// Draws the line in a thread of its own, as the program waits in calls of the library. `None`: no room for a thread.
 fn show(counts: Arc<Counts>) -> Option<Shown> {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {

@@ -1,5 +1,6 @@
-//! One question to an agent, put again while the connection breaks: on a machine with too much to do, a connection can be given up
-//! though the agent is well. Which questions are not answered yet is there for whoever asks what a change waits for.
+//! One question to an agent, asked again while the connection breaks. On a machine with too much to do, a connection
+//! can be given up though the agent is well. [`Questions`] lists the questions that are not answered yet, for callers
+//! that ask why a change waits.
 
 pub(crate) use crate::times::call::PATIENCE;
 use crate::times::call::{AGAIN, LATE};
@@ -14,8 +15,8 @@ use tonic::{Code, Response, Status};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::patience::within;
 
-/// What the system says where nobody is to be reached. It accepts connections in the place of a process that has no time, so that
-/// trying again would not help.
+/// Errors of the operating system where no process listens. A process that has no time still has its connections
+/// accepted, so a second attempt would not help here.
 const NOT_THERE: [io::ErrorKind; 6] = [
     io::ErrorKind::ConnectionRefused,
     io::ErrorKind::NotFound,
@@ -32,7 +33,7 @@ pub(crate) struct Questions(Mutex<Asked>);
 #[derive(Debug, Default)]
 struct Asked {
     newest: u64,
-    /// What was asked, and when, by number.
+    /// Text of each open question and the time when it was asked, by number.
     open: BTreeMap<u64, (String, Instant)>,
 }
 
@@ -60,12 +61,12 @@ impl Questions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them, and for how long.
+    /// All open questions, and for how long each has been open.
     pub(crate) fn open(&self) -> Vec<(String, Duration)> {
         self.lock().open.values().map(|(text, since)| (text.clone(), since.elapsed())).collect()
     }
 
-    /// What agents were asked that have not answered for a moment.
+    /// Questions that have been open for longer than [`LATE`].
     pub(crate) fn unanswered(&self) -> Vec<String> {
         let all = self.lock();
         let mut late: Vec<String> = all
@@ -84,12 +85,12 @@ impl Questions {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whom<'w> {
     pub(crate) host: &'w str,
-    /// Where it is, as a URI.
+    /// The agent's address, as a URI.
     pub(crate) uri: &'w str,
 }
 
-/// The answer to `call`, which is made again while the connection breaks, until [`PATIENCE`] is over. `what` goes behind "to": what
-/// the agent is asked for.
+/// The answer to `call`. The call is made again while the connection breaks, until [`PATIENCE`] is over. `what` is the
+/// agent's task, in words that follow "to".
 ///
 /// # Errors
 /// The agent's refusal; that it is not there, or has not answered in time.
@@ -152,7 +153,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// What did not come from the agent has a cause here.
+    /// A status with a cause was made here, not by the agent.
     fn of(status: &Status) -> Option<Self> {
         let mut cause = status.source()?;
         let (mut words, mut is_final) = (Vec::new(), false);

@@ -70,12 +70,12 @@ impl Agents {
         Ok(Agents(Arc::new(Inner { clients, questions: Questions::default(), farewells, heard })))
     }
 
-    /// What agents were asked that have not answered for a moment.
+    /// Questions to agents that have been open for a while.
     pub(crate) fn unanswered(&self) -> Vec<String> {
         self.0.questions.unanswered()
     }
 
-    /// What agents were asked that have not answered, and for how long.
+    /// Questions that agents have not answered yet, and for how long.
     pub(crate) fn asked(&self) -> Vec<(String, Duration)> {
         self.0.questions.open()
     }
@@ -99,7 +99,7 @@ impl Agents {
         answer
     }
 
-    /// Those of `hosts` whose agents answer within `time`.
+    /// The hosts in `hosts` whose agents answer within `time`.
     pub(crate) async fn answering(&self, hosts: BTreeSet<String>, time: Duration) -> BTreeSet<String> {
         let mut calls = JoinSet::new();
         for host in hosts {
@@ -269,9 +269,9 @@ impl Agents {
         Ok(())
     }
 
-    /// Has the agents destroy rings, which `told` waits for; programs in them are told `reason`, or, if they pop and
-    /// the ring has `finished`, that the stream ends behind what is in it. Agents that do not answer are passed over: what
-    /// they had is gone with them, or is found when they are met again.
+    /// Has the agents destroy rings; `told` waits for that. Programs in the rings are told `reason`. If they pop and
+    /// the ring has `finished`, they are told that the stream ends behind the items in it. Agents that do not answer
+    /// are passed over: their rings are gone with them, or are found when the agents are met again.
     pub fn close<'r>(&self, rings: impl Iterator<Item = &'r Ring>, reason: &str, finished: bool) {
         for (host, rings) in by_host(rings) {
             let names = rings.iter().map(|r| r.name.clone()).collect();
@@ -319,7 +319,8 @@ impl Agents {
         self.ask(host, &format!("admit a program to ring `{ring}`"), admit).await.map(|_| ())
     }
 
-    /// Makes both connections of a ring anew, under the first PSNs that its numbers say. Its memory and its program stay.
+    /// Connects both connections of a ring anew, from the first PSNs of its numbers. The ring's memory and program
+    /// stay.
     ///
     /// # Errors
     /// The agent's refusal.
@@ -350,7 +351,7 @@ impl Agents {
                         let request = request.clone();
                         async move { client.abort_ring(request).await }
                     };
-                    // One that does not answer would not answer for the next ring either; a ring may be gone.
+                    // An agent that does not answer would not answer for the next ring either; a ring may be gone.
                     let done = own.ask(&whom, "abort rings", abort).await;
                     if done.is_err_and(|e| e.kind == ErrorKind::Unavailable) {
                         break;
@@ -360,7 +361,8 @@ impl Agents {
         }
     }
 
-    /// What the agents say about rings, by name. Those of agents that do not answer are left out, with the refusal.
+    /// The agents' words about rings, by name. Rings of agents that do not answer are left out, and the refusal is
+    /// returned.
     pub async fn look<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring>,

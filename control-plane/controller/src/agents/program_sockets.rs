@@ -1,4 +1,5 @@
-//! Where programs of each host attach: only its agent knows, which may be on another machine.
+//! The sockets for programs of each host: only the host's agent knows its socket, and the agent may be on another
+//! machine.
 
 use crate::Controller;
 use crate::agents::answer;
@@ -27,7 +28,7 @@ impl Controller {
         told.or_else(|| own().map(|p| p.display().to_string())).unwrap_or_default()
     }
 
-    /// What a ring's message says of its host.
+    /// The fields about a host in the message of a ring: its socket for programs and its kind of memory.
     pub(crate) fn of_ring(&self, host: &str) -> (String, MemoryKind) {
         let memory = self.state().hosts.get(host).map(|h| h.memory).unwrap_or_default();
         (self.programs_of(host), memory)

@@ -1,5 +1,5 @@
-//! Barriers by name: programs on any hosts wait for each other. Nothing of them is stored: who waits when a controller ends
-//! is told so, and asks its successor.
+//! Barriers by name: programs on any hosts wait for each other. Barriers are not stored: programs that wait when a
+//! controller ends are told so, and ask its successor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use zsr_records::{NAME_HELP, is_name};
 /// Most who can wait for each other.
 const MAX: u32 = 65_536;
 
-/// Those that somebody waits at.
+/// Barriers at which a program waits.
 #[derive(Debug, Default)]
 pub struct Barriers(Mutex<HashMap<String, Meeting>>);
 
@@ -18,11 +18,11 @@ pub struct Barriers(Mutex<HashMap<String, Meeting>>);
 struct Meeting {
     participants: u32,
     here: u32,
-    /// Turns true when all are here. Whoever waits knows its meeting by it, as a name is used again and again.
+    /// Turns true when all are here. The pointer identifies the meeting, as a name is used again and again.
     all: Arc<watch::Sender<bool>>,
 }
 
-/// Somebody who waits; gone from the barrier when it is dropped.
+/// A place in a meeting; given up when it is dropped.
 struct Waiting<'b> {
     barriers: &'b Barriers,
     name: &'b str,
@@ -34,8 +34,8 @@ impl Barriers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves when as many as `participants` wait at the barrier `name`, this one included. Whoever drops the future waits
-    /// no longer.
+    /// Resolves when as many as `participants` wait at the barrier `name`, this caller included. A caller that drops
+    /// the future no longer waits.
     ///
     /// # Errors
     /// No name, no number; others wait there for another number.
@@ -140,7 +140,7 @@ mod tests {
         assert!(look(pin!(barriers.meet("x", 2))).is_ready());
         let mut next = pin!(barriers.meet("x", 2));
         assert!(look(next.as_mut()).is_pending());
-        // It was let go, and goes without having looked.
+        // The late caller was let go, and leaves without having looked.
         drop(late);
         assert!(look(pin!(barriers.meet("x", 2))).is_ready());
         assert!(look(next).is_ready());

@@ -1,4 +1,5 @@
-//! Counters of flows and rings: what the switch counts by connection, worker and producer ring, and the rings' own words.
+//! Counters of flows and rings: the switch counts by connection, worker and producer ring, agents read the rings' own
+//! words.
 
 use crate::Controller;
 use crate::agents::CLOSED;
@@ -19,8 +20,8 @@ use zsr_switch::Cell;
 const CELLS: usize = 6;
 
 impl Controller {
-    /// Counters of flow `name`, or of all if it is empty. Of agents that do not answer, and of a switch that does not, what was last
-    /// known, with its age.
+    /// Counters of flow `name`, or of all flows if it is empty. For agents or a switch that do not answer, these are
+    /// the last known values, with their age.
     ///
     /// # Errors
     /// When there is no such flow.
@@ -30,7 +31,7 @@ impl Controller {
         let rings: Vec<&Ring> = flows.iter().flat_map(|f| f.rings()).collect();
         let cells: Vec<(u32, u16)> = rings.iter().flat_map(|r| cells_of(r, counters)).collect();
         let reader = self.reader();
-        // Those that are known to be away are not waited for.
+        // Agents that are known to be away are not waited for.
         let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
         let there = rings.iter().copied().filter(|r| !is_away(&r.host));
         let (counted, (seen, _)) = tokio::join!(
@@ -69,7 +70,7 @@ impl Controller {
         Ok(stats)
     }
 
-    /// Sets what is counted for `numbers` back to zero, for whoever has them next.
+    /// Sets the counters of `numbers` back to zero, for the next owners of these numbers.
     pub(crate) fn zeros(&self, numbers: &[Number]) -> Result<Vec<rt::Update>, PlanError> {
         let [received, sent, transfers, producer, retries] = self.counters()?;
         let cells = numbers.iter().flat_map(|&number| match number {
@@ -105,22 +106,22 @@ fn cells_of(ring: &Ring, [received, sent, transfers, producer, retries]: [u32; 5
     [(received, data), (sent, data), (received, poll), (sent, poll), transfers, (retries, worker)]
 }
 
-/// What was last counted of rings, by name.
+/// The last counters of rings, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Last(Mutex<HashMap<String, Known>>);
 
-/// What was last known of a ring.
+/// The last known counters of a ring.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The ring that was counted: one of that name may have been made anew.
+    /// Address of the ring that was counted: a ring of the same name may have been made anew.
     ring: Option<RingAddress>,
-    /// By the switch, and when.
+    /// Counters of the switch, and when they were read.
     cells: ([Cell; CELLS], Instant),
-    /// By the agent, and when.
+    /// Words of the agent, and when they were read.
     words: (Words, Instant),
 }
 
-/// What an agent says of a ring.
+/// An agent's words about a ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Words {
     bytes: u64,
@@ -130,7 +131,7 @@ struct Words {
 }
 
 impl Known {
-    /// Nothing yet.
+    /// Counters of a ring that was not counted yet.
     fn of(ring: &Ring, since: Instant) -> Self {
         Known {
             ring: ring.address,
@@ -139,7 +140,7 @@ impl Known {
         }
     }
 
-    /// Takes in what there is to know `now`; says whether that is all.
+    /// Takes in the counters that were read `now`; whether both halves were read.
     fn learn(&mut self, cells: Option<&[Cell]>, seen: Option<&zsr_api::agent::Ring>, now: Instant) -> bool {
         if let Some(cells) = cells.and_then(|c| <[Cell; CELLS]>::try_from(c).ok()) {
             self.cells = (cells, now);
@@ -153,7 +154,7 @@ impl Known {
         cells.is_some() && seen.is_some()
     }
 
-    /// How old the older half is.
+    /// When the older half was read.
     fn since(&self) -> Instant {
         self.cells.1.min(self.words.1)
     }

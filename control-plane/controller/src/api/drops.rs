@@ -1,4 +1,4 @@
-//! What the switch has dropped, by cause (`DROP_*` in p4/common/types.p4).
+//! Packets that the switch has dropped, by cause (`DROP_*` in p4/common/types.p4).
 
 use crate::Controller;
 use crate::times::drops::PATIENCE;

@@ -1,4 +1,4 @@
-//! What happened, numbered, remembered for a while, and told to whoever watches.
+//! Events: numbered, remembered for a while, and sent to all watchers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the controller is asked and tells: its gRPC service, events, counters.
+//! The interface to clients: the gRPC service, events, counters.
 
 pub(crate) mod barriers;
 pub(crate) mod counters;

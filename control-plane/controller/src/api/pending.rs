@@ -1,4 +1,4 @@
-//! Changes that are under way, for whoever asks: what each is, and what it waits for.
+//! Changes that are under way, and for each the reason why it waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::MutexGuard as Turn;
 use tokio::time::Instant;
 use zsr_api::controller as proto;
 
-/// All of them.
+/// All changes that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Mutex<Changes>);
 
@@ -26,14 +26,14 @@ struct Change {
     begun: Instant,
 }
 
-/// What is being done to a flow.
+/// The kind of a change.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// It is being made; this is what was asked for.
+    /// The flow is being made, as this message asked.
     Create(Box<proto::Flow>),
-    /// It is being deleted.
+    /// The flow is being deleted.
     Delete,
-    /// Something else, in words that go before the flow's name.
+    /// Another change, in words that go before the flow's name.
     Other(String),
 }
 
@@ -60,7 +60,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl UnderWay<'_> {
-    /// What this change waits for from now on; empty: for nothing of its own.
+    /// Notes why this change waits from now on; empty: for no reason of its own.
     pub(crate) fn waits_for(&self, what: impl Into<String>) {
         if let Some(change) = self.all.lock().changes.get_mut(&self.number) {
             change.waits_for = what.into();
@@ -92,14 +92,14 @@ impl Pending {
         UnderWay { all: self, number }
     }
 
-    /// What the change of `flow` under way waits for, said by who does not have its [`UnderWay`].
+    /// Notes why the change of `flow` under way waits, for callers that do not have its [`UnderWay`].
     pub(crate) fn waits_for(&self, flow: &str, what: &str) {
         for change in self.lock().changes.values_mut().filter(|c| c.flow == flow) {
             what.clone_into(&mut change.waits_for);
         }
     }
 
-    /// All of them; those that wait for nothing of their own wait for `agents`.
+    /// All changes under way; changes without a reason of their own wait for `agents`.
     pub(crate) fn list(&self, agents: &[String]) -> Vec<proto::Pending> {
         let all = self.lock();
         let message = |c: &Change| proto::Pending {

@@ -23,27 +23,28 @@ use zsr_topology::RingRole;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// Serves `controller` on `listener` until somebody asks it to end, and all calls under way are answered. Whoever can
-/// open the socket can do everything.
+/// Serves `controller` on `listener` until the controller is asked to end and all calls under way are answered. Any
+/// program that can open the socket can do everything.
 ///
 /// # Errors
-/// The transport's.
+/// The error of the transport.
 pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(), tonic::transport::Error> {
     serve_incoming(controller, UnixListenerStream::new(listener)).await
 }
 
-/// As [`serve`], at an address, for programs on other machines. Whoever can reach the address can do everything.
+/// As [`serve`], at an address, for programs on other machines. Any program that can reach the address can do
+/// everything.
 ///
 /// # Errors
-/// The transport's.
+/// The error of the transport.
 pub async fn serve_tcp(controller: Controller, listener: TcpListener) -> Result<(), tonic::transport::Error> {
     serve_incoming(controller, TcpListenerStream::new(listener)).await
 }
 
-/// As [`serve_tcp`], with TLS: whoever has a certificate can do what its rights say.
+/// As [`serve_tcp`], with TLS: the rights in a client's certificate say what the client may do.
 ///
 /// # Errors
-/// The transport's.
+/// The error of the transport.
 pub async fn serve_tls(
     controller: Controller,
     listener: TcpListener,
@@ -80,7 +81,7 @@ const MAX_STREAMS: u32 = 1 << 16;
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Controller {
-    /// Carries out `change` whether or not anybody waits for it.
+    /// Carries out `change`, also when its caller no longer waits.
     async fn to_its_end<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, ControllerError>> + Send + 'static,
@@ -188,7 +189,7 @@ impl Service for Controller {
             pid: std::process::id(),
             newest_event: inner.events.newest(),
             pending,
-            // They name rings of all flows.
+            // The questions name rings of all flows.
             unanswered: if confined.is_none() { inner.agents.unanswered() } else { Vec::new() },
             journal_trouble: inner.unwritten.borrow().clone().unwrap_or_default(),
         }))
@@ -358,7 +359,7 @@ impl Service for Controller {
     }
 
     async fn shutdown(&self, request: Request<proto::ShutdownRequest>) -> Answer<proto::ShutdownResponse> {
-        // It ends all flows.
+        // The call ends all flows.
         if let Some(caller) = confined(request.extensions()) {
             let message = format!("{caller} lacks the right `end`: its certificate is for some flows only");
             return Err(Status::permission_denied(message));
@@ -369,22 +370,22 @@ impl Service for Controller {
     }
 }
 
-/// As [`check_flow`]; who names none asks for all, and is told of those that it may [know](knows).
+/// As [`check_flow`]; a caller that names no flow asks for all, and gets the flows that it may [know](knows).
 fn check_flow_if_named(extensions: &Extensions, flow: &str) -> Result<(), Status> {
     if flow.is_empty() { Ok(()) } else { check_flow(extensions, flow) }
 }
 
-/// Whether a caller may hear of a flow. One that is confined to some hears nothing that is about none.
+/// Whether a caller may hear of a flow. A caller that is confined to some flows hears no events without a flow.
 fn knows(confined: &Option<Arc<Caller>>, flow: &str) -> bool {
     confined.as_ref().is_none_or(|caller| !flow.is_empty() && caller.knows(flow))
 }
 
-/// What a caller may and wants to hear.
+/// The events that a caller may and wants to hear.
 struct Wanted {
     confined: Option<Arc<Caller>>,
-    /// Empty: of all.
+    /// Name of the flow; empty: all flows.
     flow: String,
-    /// None: all.
+    /// Kinds of events; none: all kinds.
     kinds: Vec<i32>,
 }
 

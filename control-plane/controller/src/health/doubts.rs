@@ -1,7 +1,7 @@
-//! What a consumer may have consumed though nobody knows it any more: a switch has died with a transfer under way to it, or has not heard
-//! the end of one, and the consumer's ring is gone, too, whose commit record would have said it. What is found out is in
-//! [`crate::recovery::resume`] and [`crate::turn::quiesce`]; here is how it is told. A producer's next items are not given to another consumer before
-//! that one is taken out ([`Flow::held`]).
+//! Items that a consumer may have consumed, though nobody knows it any more. A switch has died with a transfer under
+//! way to the consumer, or has not heard the end of one. The consumer's ring with the commit record is gone, too.
+//! [`crate::recovery::resume`] and [`crate::turn::quiesce`] find such items; this module reports them. A producer's
+//! next items are not given to another consumer before the consumer in doubt is taken out ([`Flow::held`]).
 
 use crate::Controller;
 use crate::api::events::of_flow;
@@ -9,8 +9,8 @@ use zsr_api::agent as words;
 use zsr_api::controller::{self as proto, EventKind};
 use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Ring};
 
-/// `consumer` may have consumed what was under way to its ring of `room` bytes, from a producer ring of which this is known; `None`: it
-/// holds nothing.
+/// The doubt that `consumer` has consumed the transfer under way to its ring of `room` bytes, from a producer ring with
+/// these `words`. `None`: the producer ring holds nothing.
 pub(crate) fn doubt(
     flow: &Flow,
     (consumer, room): (&str, u32),
@@ -37,7 +37,7 @@ fn of(flow: &Flow, consumer: &str, producer: &Ring, items: u32) -> Doubt {
     }
 }
 
-/// What one transfer may have been of, for people; `None`: of nothing.
+/// The items that one transfer may have had, for people; `None`: no items.
 fn amounts(doubts: &[&Doubt]) -> Option<String> {
     let one = |doubt: &&Doubt| {
         let items =
@@ -60,7 +60,7 @@ fn by_consumer(doubts: &[Doubt]) -> Vec<(&str, Vec<&Doubt>)> {
     out
 }
 
-/// What consumers who are taken out may have consumed, for people: empty if nothing.
+/// The items that consumers who are taken out may have consumed, for people; empty: no items.
 pub(crate) fn consumed(kind: FlowKind, doubts: &[Doubt]) -> String {
     let what = match kind {
         FlowKind::Replicate => {
@@ -76,7 +76,7 @@ pub(crate) fn consumed(kind: FlowKind, doubts: &[Doubt]) -> String {
     by_consumer(doubts).into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// Who waits for consumers that are lost, for people; `None`: nobody.
+/// The members that wait for lost consumers, for people; `None`: no member waits.
 pub(crate) fn waiting(flow: &Flow) -> Option<String> {
     let of = |lost: &zsr_plan::dataplane::model::Lost| {
         let member = flow.consumers.iter().find(|m| m.rings.iter().any(|r| r.name == lost.ring))?;
@@ -100,7 +100,7 @@ pub(crate) fn waiting(flow: &Flow) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// As an event has it.
+/// Doubts as an event has them.
 pub(crate) fn told(doubts: &[Doubt]) -> Vec<proto::Doubt> {
     let one = |d: &Doubt| proto::Doubt {
         consumer: d.consumer.clone(),
@@ -112,7 +112,7 @@ pub(crate) fn told(doubts: &[Doubt]) -> Vec<proto::Doubt> {
 }
 
 impl Controller {
-    /// Tells once more what an earlier controller may have died before it could tell it.
+    /// Reports once more the doubts that an earlier controller may not have reported before it died.
     pub(crate) fn tell_again(&self) {
         for flow in self.list_flows() {
             for (consumer, own) in by_consumer(&flow.told) {

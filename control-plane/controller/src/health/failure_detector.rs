@@ -1,6 +1,6 @@
-//! Which member of a flow has failed: it does not answer the switch for `dead_after`. The switch only says that a transfer does not move,
-//! once per retry, when a third of `dead_after` is over. The member that was asked twice and not heard in the rest of that time is silent; an
-//! event says so once.
+//! Finds the member of a flow that has failed: the member does not answer the switch for `dead_after`. The switch only
+//! reports that a transfer does not move, once per retry, when a third of `dead_after` is over. A member that was asked
+//! twice and not heard in the rest of that time is silent; one event says so.
 
 use crate::Controller;
 use crate::api::events::of_flow;
@@ -21,24 +21,25 @@ use zsr_plan::state::User;
 const TAIL: u8 = 3;
 const CLOSING: u8 = 4;
 
-/// Received and sent so far, by connection.
+/// Packets received and sent so far, by connection.
 type Packets = HashMap<u16, (u64, u64)>;
 
-/// What was heard of the members of transfers that did not move, by worker.
+/// Answers from the members of transfers that did not move, by worker.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(HashMap<u16, Transfer>);
 
 #[derive(Debug)]
 struct Transfer {
     flow: String,
-    /// Of its consumers, which says which transfer it is.
+    /// PSN of the consumers, which identifies the transfer.
     psn: u32,
     phase: u8,
-    /// When its first report was here.
+    /// When its first report arrived.
     since: Instant,
     connections: HashMap<u16, Connection>,
-    /// The members whose silence was told, and when. While a transfer waits for them, the others are asked again and again and may be late, as on a
-    /// machine that is busy: they have `dead_after` from then on, as they would have in a transfer of their own.
+    /// The members whose silence was reported, and when. While a transfer waits for them, the others are asked again
+    /// and again. They may be late, as on a busy machine, so they have `dead_after` from then on, as in a transfer of
+    /// their own.
     told: Option<(Vec<User>, Instant)>,
 }
 
@@ -55,7 +56,7 @@ struct Connection {
     is_asked: bool,
 }
 
-/// One request or its answer may be lost: only who leaves two of them unanswered is silent.
+/// One request or its answer may be lost: only a member that leaves two requests unanswered is silent.
 const ASKED: u32 = 2;
 
 impl Connection {
@@ -79,7 +80,8 @@ impl Transfer {
         (&self.flow, self.psn, self.phase) == (&other.flow, other.psn, other.phase)
     }
 
-    /// Who is silent, by what was counted at another report; `None`: as was told, or it is too early to say.
+    /// The members that are silent, by the counters at another report. `None`: the same members as last time, or it is
+    /// too early to say.
     fn silent(
         &mut self,
         suspects: Vec<(User, u16)>,
@@ -116,7 +118,7 @@ impl Transfer {
     }
 }
 
-/// Who may be keeping a transfer, and their connections.
+/// The members that may be keeping a transfer, and their connections.
 fn suspects(flow: &Flow, report: &Report) -> Vec<(User, u16)> {
     let may = |ring: &Ring| match ring.ids.is_producer {
         true => ring.ids.id == report.producer && report.phase != CLOSING,
@@ -127,7 +129,7 @@ fn suspects(flow: &Flow, report: &Report) -> Vec<(User, u16)> {
 }
 
 impl Controller {
-    /// A transfer does not move: who is silent, and what the flow's policy says to that.
+    /// Handles a transfer that does not move: finds the silent members and applies the flow's policy.
     pub(crate) async fn no_progress(&self, report: &Report, heard: &mut Heard) {
         let (flow, dead_after, suspects) = {
             let state = self.state();
@@ -162,7 +164,7 @@ impl Controller {
         self.members_gone(&flow, &silent, Leave::Dead, &why).await;
     }
 
-    /// What was received and sent on connections so far.
+    /// Packets received and sent on connections so far.
     async fn packets(&self, connections: &[u16]) -> Result<Packets, ControllerError> {
         let counter = |name| self.0.plane.schema().counter(name).map_err(PlanError::from);
         let (received, sent) = (counter(RECEIVED)?, counter(SENT)?);
@@ -174,19 +176,19 @@ impl Controller {
     }
 }
 
-/// Who was asked and heard while a transfer waited for somebody.
+/// The connections that were asked and heard while a transfer waited for a member.
 #[derive(Debug)]
 pub(crate) struct Listening {
     since: Instant,
     dead_after: Duration,
     first: Packets,
     last: Packets,
-    /// In how many looks a connection had been asked since the one before.
+    /// At how many looks a connection had been asked since the look before.
     asked: HashMap<u16, u32>,
 }
 
 impl Listening {
-    /// For as long as it takes for somebody to count as dead.
+    /// Listens until a silent member counts as dead.
     pub(crate) fn new(dead_after_us: u64) -> Self {
         Listening {
             since: Instant::now(),
@@ -218,7 +220,7 @@ impl Listening {
 }
 
 impl Controller {
-    /// Listens for a while; false if that was long enough.
+    /// Listens for a while; false if that was long enough for a silent member to count as dead.
     pub(crate) async fn listen(&self, flow: &str, listening: &mut Listening) -> bool {
         let connections: Vec<u16> = match self.state().flows.get(flow) {
             Some(flow) => flow.rings().map(|r| r.ids.data.index).collect(),
@@ -245,7 +247,8 @@ mod tests {
         silent.into_iter().map(|u| u.member).collect()
     }
 
-    /// Reports a second apart, at each of which a producer `p` and a consumer `c` were asked, and have answered so often.
+    /// Reports that are a second apart. At each one, a producer `p` and a consumer `c` were asked, and have answered so
+    /// often.
     fn reports(begun: Instant, answers: impl Fn(u64) -> (u64, u64)) -> impl Fn(u64) -> (Instant, Packets) {
         move |n| {
             let (p, c) = answers(n);
@@ -297,7 +300,7 @@ mod tests {
             listening.note(Packets::from([(1, (5 + look, 7 + look)), (2, (5, 7 + look)), (3, (5, 7))]));
         }
         assert_eq!([1, 2, 3].map(|qp| listening.is_silent(qp)), [false, true, false]);
-        // It was only slow.
+        // The connection was only slow.
         listening.note(Packets::from([(1, (8, 10)), (2, (6, 10)), (3, (5, 7))]));
         assert!(!listening.is_silent(2));
     }
@@ -313,7 +316,7 @@ mod tests {
         let begun = Instant::now();
         let all = || vec![suspect("p", 1), suspect("c", 2), suspect("idle", 3)];
         let mut transfer = of_a_transfer(begun);
-        // They are asked by turns, and `idle` never is. Neither answers.
+        // The members are asked by turns, and `idle` never is. No member answers.
         let mut silent = |n: u64| {
             let packets = Packets::from([(1, (5, n / 2)), (2, (5, n.div_ceil(2))), (3, (5, 7))]);
             transfer

@@ -1,4 +1,5 @@
-//! Frames that are not those of their port's host: the program drops them and counts them by port, and here they become events.
+//! Frames that their port's host should not send: the program drops and counts them by port, and here they become
+//! events.
 
 use crate::Controller;
 use crate::times::foreign_frames::{AGAIN, LOOK};
@@ -8,7 +9,7 @@ use zsr_api::controller::{self as proto, EventKind};
 use zsr_plan::dataplane::Station;
 use zsr_plan::p4::names::counter::{OTHER_SOURCE, OTHER_VLAN};
 
-/// What is wrong with them.
+/// The reason why a frame is foreign.
 struct Fault {
     counter: &'static str,
     kind: EventKind,
@@ -20,7 +21,7 @@ const FAULTS: [Fault; 2] = [
     Fault { counter: OTHER_SOURCE, kind: EventKind::WrongSource, explain: other_source },
 ];
 
-/// What was counted at a port when it was last told, and when that was.
+/// The count of each port at its last event, and the time of that event.
 type Told = BTreeMap<u32, (u64, Instant)>;
 
 /// A fault that is looked for: the cells of its counter, by host.
@@ -31,7 +32,7 @@ struct Watched {
 }
 
 impl Controller {
-    /// Tells of such frames, for ever.
+    /// Emits events about such frames, for ever.
     pub(crate) async fn watch_strangers(&self) {
         let hosts = self.state().hosts.clone();
         let schema = self.0.plane.schema();

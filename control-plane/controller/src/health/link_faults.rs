@@ -1,5 +1,5 @@
-//! LinkFaults that carry nothing: an interface that is down or gone, a NIC without its port. The owners of the ends say so, the
-//! switch's process and the agents; here it becomes state and events.
+//! Links that carry nothing: an interface that is down or gone, a NIC without its port. The owners of the ends report
+//! them, the switch's process and the agents; here they become state and events.
 
 use crate::Controller;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl LinkFaults {
         topology.links.iter().map(port).collect()
     }
 
-    /// What is wrong at a host's end; empty if nothing is.
+    /// The fault at a host's end; empty: no fault.
     pub(crate) fn at_host(&self, host: &str) -> String {
         self.lock().get(&End::Host(host.to_owned())).cloned().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What is watched while flows run.
+//! Watchers that run while flows move: agents, links, members, and whether flows move at all.
 
 pub(crate) mod doubts;
 pub(crate) mod failure_detector;

@@ -1,6 +1,7 @@
-//! A NIC has refused a request: its queue pair is in error, and the worker that asked has stopped. That need not be for good, so the
-//! worker's connections are made anew ([`crate::recovery::resume`]), and the flow goes on from what its rings hold. What is refused again and
-//! again at the same place, such as a memory key that is gone, fails the flow.
+//! A NIC has refused a request: its queue pair is in error, and the worker that asked has stopped. The cause need not
+//! last, so the worker's connections are made anew ([`crate::recovery::resume`]), and the flow goes on from what its
+//! rings hold. A request that is refused again and again at the same place, such as for a memory key that is gone,
+//! fails the flow.
 
 use crate::Controller;
 use crate::api::events::of_flow;
@@ -12,8 +13,8 @@ use zsr_plan::state::User;
 use zsr_switch::ClientError;
 
 impl Controller {
-    /// The NIC of `who` has refused a request of `worker`: that worker, and those that share its rings, wait until their connections
-    /// have been made anew.
+    /// The NIC of `who` has refused a request of `worker`. That worker, and workers that share its rings, wait until
+    /// their connections have been made anew.
     pub(crate) async fn refused(&self, worker: u16, who: User, why: String) {
         let mut work = self.work_at_last().await;
         let running = {
@@ -22,7 +23,7 @@ impl Controller {
             flow.filter(|f| !f.adrift_workers.contains(&worker)).cloned()
         };
         let Some(running) = running else { return };
-        // It may be one of several reports, and what it is about be mended. A switch that does not answer is watched.
+        // This may be one of several reports, and the cause be mended. A switch that does not answer is watched.
         if !self.ask(&mut work, worker).await.is_ok_and(|state| state.has_stopped()) {
             return;
         }
@@ -40,7 +41,8 @@ impl Controller {
         self.0.adrift.notify_one();
     }
 
-    /// A ring of the flow was only away that had been taken for lost: what it holds says what it was given, so all look once more.
+    /// A ring that the flow took for lost was only away. The ring's words say which items it was given, so all rings
+    /// are looked at once more.
     pub(crate) async fn found_again(&self, flow: &str) {
         let mut work = self.work_at_last().await;
         let running = self.state().flows.get(flow).filter(|f| f.failed.is_none()).cloned();
@@ -64,10 +66,10 @@ impl Controller {
         had.retain(|worker, _| waiting.adrift_workers.contains(worker));
         self.run_workers(work, &had, &Ticks::new()).await?;
         let around = zsr_plan::surroundings::Surroundings::of(&self.state());
-        // Those that are held have none.
+        // Rings that are held have no doorbells.
         let newly =
             |ring: &Ring| waiting.waits(ring) && !running.waits(ring) && !running.held.contains(&ring.name);
-        // That program and controller fit is known.
+        // An error would have shown at the start: program and controller fit.
         let bells = self.0.plane.doorbells(running, &around.context(false), newly).unwrap_or_default();
         work.switch.update(Diff::between(bells, Vec::new()).removals().into_iter()).await
     }

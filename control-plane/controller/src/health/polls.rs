@@ -1,6 +1,6 @@
-//! Members that are polled and do not answer. No transfer waits for them, so the switch reports nothing: the controller compares
-//! what the switch has sent to each ring and heard from it. A ring that is slow has answered by the next look or the one behind
-//! it, and a ring that is hardly polled has not been asked.
+//! Members that are polled and do not answer. No transfer waits for them, so the switch reports nothing. The controller
+//! compares the packets that the switch has sent to each ring and heard from it. A ring that is slow has answered by
+//! the next look or the one after. A ring that is hardly polled has not been asked.
 
 use crate::api::events::of_flow;
 use crate::times::polls::{IDLE, SHORTEST};
@@ -17,10 +17,10 @@ use zsr_plan::state::User;
 
 /// Looks at a flow in the time after which a silent member counts as dead.
 const LOOKS: u32 = 4;
-/// How much longer than a look the time until the next one is, at least: a switch that takes long to say what it has counted takes no
-/// changes meanwhile.
+/// The time until the next look is at least so many times the length of a look: a switch that is slow to return its
+/// counters takes no changes meanwhile.
 pub(crate) const REST: u32 = 3;
-/// Polls that all got lost are no proof of silence when there were fewer.
+/// Fewer polls that all got lost are no proof of silence.
 const ASKED: u64 = 5;
 
 /// A ring to look at.
@@ -30,7 +30,7 @@ struct Looked {
     data: u16,
 }
 
-/// What was counted on a ring's connections: polls, their answers, and what else came from its NIC.
+/// Packets counted on a ring's connections: polls, their answers, and other packets from its NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     sent: u64,
@@ -38,18 +38,18 @@ struct Counts {
     data: u64,
 }
 
-/// What is known of a ring.
+/// The last look at a ring.
 #[derive(Debug)]
 struct Known {
     user: User,
     answers: u64,
-    /// Since when it has not been heard, and what had been counted then.
+    /// Time since when the ring has not been heard, and the counters at that time.
     unheard: Option<(Instant, Counts)>,
 }
 
 impl Known {
-    /// At a look at which nothing new was heard on its poll connection: how long it has been silent and how many polls that were,
-    /// if that is too long.
+    /// Called when a look found no new packet on the ring's poll connection. Returns for how long and over how many
+    /// polls the ring has been silent, if that is too long.
     fn silent(&mut self, now: Instant, counts: Counts, dead_after: Duration) -> Option<(Duration, u64)> {
         let (since, then) = *self.unheard.get_or_insert((now, counts));
         if then.data != counts.data {
@@ -84,7 +84,7 @@ impl Watched {
             }
             self.next.insert(flow.name.clone(), again);
             let rings = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
-            // Those that are held answer nobody.
+            // Rings that are held answer nobody.
             let (held, rings): (Vec<_>, Vec<_>) = rings.partition(|(_, r)| flow.held.contains(&r.name));
             held.iter().for_each(|(_, r)| drop(self.rings.remove(&r.ids.poll.index)));
             let rings = rings.into_iter().map(|(m, r)| Looked {
@@ -97,7 +97,7 @@ impl Watched {
         due
     }
 
-    /// When a flow is due, at the latest.
+    /// Time until a flow is due, at the latest.
     fn next(&self, now: Instant) -> Duration {
         self.next
             .values()
@@ -169,7 +169,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Tells of those of whom it is not known yet, and does what the flow's policy says.
+    /// Emits events for rings that were not known to be silent, and applies the flow's policy.
     fn members_silent(&self, flow: String, silent: Vec<(User, String)>) {
         let news: Vec<_> = silent.into_iter().filter(|(user, what)| self.note_silence(user, what)).collect();
         if news.is_empty() {
@@ -186,7 +186,7 @@ impl Controller {
         let why = news.iter().map(|(_, what)| what.as_str()).collect::<Vec<_>>().join("; ");
         let gone: Vec<User> = news.into_iter().map(|(user, _)| user).collect();
         let own = self.clone();
-        // It may wait for others, while more fall silent.
+        // The removal may wait for others, while more members fall silent.
         tokio::spawn(async move { own.members_gone(&flow, &gone, Leave::Dead, &why).await });
     }
 
@@ -211,7 +211,8 @@ mod tests {
 
     const DEAD_AFTER: Duration = Duration::from_secs(4);
 
-    /// When a ring counts as silent, of which this was counted second by second while its poll connection was not heard.
+    /// The second at which a ring counts as silent, given its counters second by second while its poll connection was
+    /// not heard.
     fn silent_at(counted: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
         let user = User { flow: "f".into(), member: "p".into(), ring: "f.p".into(), address: None };
         let mut known = Known { user, answers: 7, unheard: None };
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn who_is_not_polled_is_not_silent() {
         assert_eq!(silent_at((0..60).map(|_| (100, 3))), None);
-        // One poll, at the end of a transfer, whose answer got lost.
+        // A single poll, at the end of a transfer, whose answer got lost.
         assert_eq!(silent_at((0..60).map(|n| (100 + n / 30, 3))), None);
     }
 

@@ -1,5 +1,6 @@
-//! Whether flows move. All rings are looked at now and then: a flow whose consumer rings are all closed has ended, and one with
-//! something in its rings in which nothing has changed for a while is stalled, by whoever is named. That, and its end, are events.
+//! Whether flows move. All rings are looked at now and then. A flow whose consumer rings are all closed has ended. A
+//! flow with items in its rings in which nothing has changed for a while is stalled; the event names the members that
+//! it waits for. The end of a stall is an event, too.
 
 use crate::Controller;
 use crate::agents::CLOSED;
@@ -16,25 +17,25 @@ use zsr_api::{
 use zsr_plan::dataplane::model::{Flow, FlowKind, Ring};
 use zsr_topology::show_size;
 
-/// Rings that are named as waited for.
+/// Most rings that an event names as waited for.
 const NAMED: usize = 3;
 
 /// How flows were at the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     flows: Mutex<HashMap<String, Seen>>,
-    /// Look now.
+    /// Notified to ask for a look now.
     pub(crate) nudge: tokio::sync::Notify,
 }
 
 /// Whether a flow moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// It does, or has nothing to move.
+    /// The flow moves, or has no items to move.
     Moves,
-    /// Nothing has moved for a while, and who is waited for.
+    /// Nothing has moved for a while; the text names the rings that the flow waits for.
     Stalled(String),
-    /// The flow's streams have ended; what is still in consumer rings, in words.
+    /// The flow's streams have ended; the text names the items still in consumer rings.
     Ended(String),
 }
 
@@ -42,12 +43,12 @@ pub(crate) enum Motion {
 struct Seen {
     /// Head and tail, by ring.
     words: BTreeMap<RingKey, (u32, u32)>,
-    /// When one of them has changed, or there was nothing to move.
+    /// When one of these words has changed, or the rings were empty.
     moved: Instant,
     motion: Motion,
 }
 
-/// A ring's name and epoch: one that was made anew under its name is another.
+/// A ring's name and epoch: a ring that was made anew under the same name is another ring.
 type RingKey = (String, Option<u16>);
 
 fn key(ring: &Ring) -> RingKey {
@@ -55,14 +56,14 @@ fn key(ring: &Ring) -> RingKey {
 }
 
 impl Seen {
-    /// Whether it is this flow's, and not one's that had its name before.
+    /// Whether this was seen of `flow`, and not of an earlier flow of the same name.
     fn is_of(&self, flow: &Flow) -> bool {
         flow.rings().any(|ring| self.words.contains_key(&key(ring)))
     }
 }
 
 impl Stalls {
-    /// Whether a flow moves, as far as it is known. One of the same name that is gone says nothing about it.
+    /// Whether a flow moves, as far as it is known. An earlier flow of the same name does not count.
     pub(crate) fn of(&self, flow: &Flow) -> Option<Motion> {
         let known = self.lock();
         known.get(&flow.name).filter(|seen| seen.is_of(flow)).map(|seen| seen.motion.clone())
@@ -114,7 +115,7 @@ fn change(before: &Motion, now: &Motion) -> Option<(EventKind, String)> {
     }
 }
 
-/// What a flow's rings say; `None` if some are not known.
+/// State of a flow by the words of its rings; `None` if some words are not known.
 fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Instant) -> Option<Seen> {
     let of = |ring: &Ring| {
         held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
@@ -139,7 +140,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
         .flat_map(|m| &m.rings)
         .filter_map(|r| Some((r, of(r)?)))
         .filter(|(r, h)| {
-            // Where no consumer's ring has room, it is the consumer who is waited for.
+            // Where no consumer's ring has room, the flow waits for the consumer.
             let full = |(c, h): &(&Ring, &Held)| c.size - fill(h).min(c.size) < flow.item_size;
             let blocked = match flow.kind {
                 FlowKind::LoadBalance => consumers.iter().all(full),
@@ -165,7 +166,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     Some(Seen { words, moved, motion })
 }
 
-/// What a consumer ring holds, and who has to take it.
+/// The items that a consumer ring holds, and the program that has to take them.
 fn at_consumer(ring: &Ring, held: &Held) -> String {
     let size = show_size(held.head.wrapping_sub(held.tail).into());
     match held.attached {
@@ -174,7 +175,7 @@ fn at_consumer(ring: &Ring, held: &Held) -> String {
     }
 }
 
-/// The first of them, and how many more there are.
+/// The first of these rings, and how many more there are.
 fn some(mut texts: Vec<String>) -> String {
     let more = texts.len().saturating_sub(NAMED);
     texts.truncate(NAMED);
@@ -204,7 +205,7 @@ impl Controller {
         }
     }
 
-    /// What the agents of flows' hosts have, by ring.
+    /// The rings that the agents of flows' hosts have, by name.
     async fn all_rings(&self, flows: &[Flow]) -> HashMap<String, Held> {
         let hosts: std::collections::BTreeSet<&str> =
             flows.iter().flat_map(|f| f.members()).map(|m| m.host.as_str()).collect();
@@ -291,7 +292,7 @@ mod tests {
         };
         let stays = held(64, 0, true, 0);
         assert_eq!(kinds(&stays, 10), []);
-        // One event, however long it lasts, and whoever can't be asked meanwhile.
+        // A stall is one event, however long it lasts, and whichever agents cannot be asked meanwhile.
         assert_eq!(kinds(&stays, 20), [EventKind::FlowStalled]);
         assert_eq!(kinds(&stays, 25), []);
         assert_eq!(kinds(&HashMap::new(), 30), []);
@@ -311,7 +312,7 @@ mod tests {
         let mut again = flow();
         again.rings_mut().filter_map(|r| r.address.as_mut()).for_each(|address| address.epoch += 1);
         assert_eq!(stalls.of(&again), None);
-        // Nor while its agents do not answer.
+        // Nor does a flow stall while its agents do not answer.
         stalls.note(std::slice::from_ref(&again), &HashMap::new(), now);
         assert_eq!(stalls.of(&again), None);
     }

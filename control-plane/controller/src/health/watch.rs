@@ -1,5 +1,5 @@
-//! What happens while nobody asks: agents come and go, programs leave their rings, the switch reports. Each becomes an
-//! event, and for flows that it concerns, what their policy says.
+//! Events that no call asks for: agents come and go, programs leave their rings, the switch reports. Each becomes an
+//! event, and the policies of the flows that it concerns are applied.
 
 use crate::Controller;
 use crate::api::events::of_flow;
@@ -112,7 +112,7 @@ impl Controller {
     async fn keep_journal(&self) {
         let mut trouble = self.0.unwritten.clone();
         loop {
-            // Its other end is this controller's.
+            // The other end of the channel is in this controller.
             let Ok(why) = trouble.wait_for(Option::is_some).await.map(|why| why.clone()) else { return };
             self.0.events.emit(EventKind::JournalFailed, of_flow("", why.unwrap_or_default()));
             while trouble.borrow().is_some() {
@@ -136,7 +136,7 @@ impl Controller {
                     if self.set_connected(host, true) {
                         self.host_event(EventKind::AgentFound, host, "its agent answers");
                     }
-                    // Whatever happened since the last stream ended.
+                    // Changes since the last stream ended.
                     self.check_rings_of(host).await;
                     self.close_strays_of(host).await;
                     let mut stream = stream.into_inner();
@@ -196,7 +196,8 @@ impl Controller {
             if is_back(&flow, &found) {
                 self.found_again(&flow.name).await;
             }
-            // Those of a member that somebody is taking out are gone, too, in a moment: its other rings are not looked at.
+            // Rings of a member that is being taken out will be gone in a moment, too: the member's other rings are not
+            // looked at.
             let lost = |r: &&Ring| r.host == host && !found.contains_key(&r.name);
             let members = flow.members().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
             let gone = members.filter(|(_, r)| lost(r)).map(|(m, r)| User::new(&flow, m, r));
@@ -204,7 +205,7 @@ impl Controller {
             let why = "its host's agent was started anew and has lost its rings";
             for user in &gone {
                 let member = &user.member;
-                // The last of its side can't be taken out, nor a consumer of a shuffle by range.
+                // The last member of its side can't be taken out, nor a consumer of a shuffle by range.
                 let goes = self.state().plan_removal(&flow.name, std::slice::from_ref(member)).is_ok();
                 let advice = match goes {
                     true => "remove it with --force and add it again",
@@ -226,8 +227,8 @@ impl Controller {
         }
     }
 
-    /// Rings that a flow has just gone on without may be there all the same: their agents did not answer in time, and are not known to be
-    /// away. Those that are get looked at when they are found again.
+    /// Rings that a flow has just gone on without may still exist: their agents did not answer in time, and are not
+    /// known to be away. Rings of agents that are away are looked at when the agents are found again.
     pub(crate) fn look_for_lost(&self, flow: &str) {
         let (own, flow) = (self.clone(), flow.to_owned());
         tokio::spawn(async move {
@@ -272,8 +273,8 @@ impl Controller {
 
     async fn ring_event(&self, host: &str, ring: &agent::RingEvent) {
         let user = self.state().user_of_ring(&ring.name).cloned();
-        // Rings that this controller has just closed, or is about to make known, concern nobody. A program may be at one that was
-        // closed for as long as it likes, and the name be another ring's meanwhile.
+        // Rings that this controller has just closed, or is about to make known, concern nobody. A program may stay at
+        // a closed ring for as long as it likes, and another ring may have the name meanwhile.
         let is_it = |user: &User| user.address.is_some_and(|a| u32::from(a.epoch) == ring.epoch);
         let Some(user) = user.filter(is_it) else { return };
         let kind = match ring.kind() {
@@ -298,7 +299,7 @@ impl Controller {
         }
     }
 
-    /// Notes what troubles a ring, or that nothing does, unless it has gone meanwhile.
+    /// Notes a ring's trouble, or that it has none, unless the ring has gone meanwhile.
     fn trouble(&self, user: &User, trouble: Option<String>) {
         let mut state = self.state();
         if state.has(user) {
@@ -309,7 +310,7 @@ impl Controller {
         }
     }
 
-    /// What the flow's policy says when those who had these rings are gone, who leave like this.
+    /// Applies the flow's policy when the members that had these rings are gone; `leave` says how they leave.
     pub(crate) async fn members_gone(&self, flow: &str, gone: &[User], leave: Leave, why: &str) {
         let mut others = None;
         loop {
@@ -317,7 +318,7 @@ impl Controller {
             let (settings, members) = {
                 let state = self.state();
                 let Some(flow) = state.flows.get(flow).filter(|f| f.failed.is_none()) else { return };
-                // Somebody else may have taken them out, and others may have come under their names.
+                // Another change may have taken these members out, and new members may have their names.
                 let mut members: Vec<String> = Vec::new();
                 for user in gone.iter().filter(|user| state.has(user)) {
                     if !members.contains(&user.member) {
@@ -338,7 +339,7 @@ impl Controller {
                     let why = why(&going);
                     let removed = self.remove_with(&mut work, flow, &going, leave, &why).await;
                     let Err(refusal) = removed else { return };
-                    // It is not the flow's fault, and passes.
+                    // The refusal is not the flow's fault, and passes.
                     if refusal.kind == ErrorKind::Unwritten || matches!(self.reach(), Reach::Lost(_)) {
                         drop(work);
                         tokio::time::sleep(JOURNAL).await;
@@ -346,7 +347,7 @@ impl Controller {
                     }
                     if refusal.kind == ErrorKind::Stuck {
                         drop(work);
-                        // Whoever stays may be gone, too, and not be known to be.
+                        // A member that stays may be gone, too, without being known to be.
                         let others = others.get_or_insert_with(|| Listening::new(settings.dead_after_us));
                         if self.listen(flow, others).await {
                             continue;
@@ -360,7 +361,7 @@ impl Controller {
         }
     }
 
-    /// Those who go, and those of whom it is known meanwhile that they are gone.
+    /// The members in `going`, and the members that have been found to be gone meanwhile.
     fn with_others(&self, flow: &str, mut going: Vec<String>, others: Option<&Listening>) -> Vec<String> {
         let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
         let state = self.state();
@@ -373,9 +374,10 @@ impl Controller {
         going
     }
 
-    /// Takes reports until there are no more, which is told why.
+    /// Takes reports until the stream ends; returns the reason.
     pub(crate) async fn take_reports(&self, mut digests: Digests) -> ClientError {
-        // What follows from a report may wait for the change under way, which may wait for the answer behind that report.
+        // Handling a report may wait for the change under way, which may wait for an answer that comes after that
+        // report.
         let (to_policies, mut reports) = mpsc::unbounded_channel::<Report>();
         let own = self.clone();
         tokio::spawn(async move {
@@ -397,7 +399,7 @@ impl Controller {
                 match report.reason {
                     Reason::Closed => self.0.stalls.nudge.notify_one(),
                     Reason::State(head) => {
-                        // Fails only when nobody has asked.
+                        // Fails only when no query waits for it.
                         let _ = self.0.states.send(WorkerState { worker, producer, phase, head, psn });
                     }
                     // The other end is there as long as this one.
@@ -407,7 +409,7 @@ impl Controller {
         }
     }
 
-    /// A worker has stopped: whose fault that is, and the end of its flow, or another attempt.
+    /// Handles a worker that has stopped: finds the ring at fault, and fails its flow or tries again.
     async fn fatal(&self, report: &Report) {
         let Report { worker, producer, qp, .. } = *report;
         let who = {
@@ -421,7 +423,7 @@ impl Controller {
             return self.refused(worker, who, report.reason.to_string()).await;
         }
         let mut work = self.work_at_last().await;
-        // Its flow may be gone by now, and another be called so.
+        // The worker's flow may be gone by now, and another flow may have its name.
         if self.state().flow_of_worker(worker).is_none_or(|flow| flow.name != who.flow) {
             return;
         }
@@ -429,7 +431,8 @@ impl Controller {
     }
 }
 
-/// Whether a ring that the flow takes for lost is among those that agents have `found`; one that was made anew under its name is another.
+/// Whether agents have `found` a ring that the flow takes for lost. A ring that was made anew under the same name is
+/// another ring.
 fn is_back(flow: &Flow, found: &HashMap<String, agent::Ring>) -> bool {
     let same = |ring: &Ring| {
         let epoch = found.get(&ring.name).map(|r| r.epoch);
@@ -438,7 +441,7 @@ fn is_back(flow: &Flow, found: &HashMap<String, agent::Ring>) -> bool {
     flow.rings().any(|ring| flow.lost.iter().any(|lost| lost.ring == ring.name) && same(ring))
 }
 
-/// The consumer that connection `qp` belongs to, else the first one of the worker.
+/// The consumer of connection `qp`, or else the first consumer of the worker.
 pub(crate) fn consumer_of(flow: &Flow, worker: u16, qp: u16) -> Option<User> {
     let rings = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
     let here = rings().find(|(_, r)| [r.ids.data.index, r.ids.poll.index].contains(&qp));

@@ -1,5 +1,5 @@
-//! What flows there are, and which change was under way, one line of JSON each, so that a controller that starts anew knows both.
-//! The cost of a change does not depend on how many flows there are; a start writes all of it anew.
+//! The journal: the flows, and the changes under way, one line of JSON each, so that a controller that starts anew
+//! knows both. The cost of a change does not depend on the number of flows; a start rewrites the whole journal.
 
 use crate::ledger::store::{FileStore, Store};
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ const AT_ONCE: usize = 1000;
 #[derive(Debug, thiserror::Error)]
 #[error("the controller's journal {}: {source}", path.display())]
 pub struct JournalError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the system says, or which line is damaged.
+    /// The system's error, or the number of the damaged line.
     pub source: io::Error,
 }
 
@@ -35,9 +35,10 @@ impl From<JournalError> for ControllerError {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Line {
-    /// A change begins: what the flow is to become if it cannot be completed, as decided before anything was touched.
+    /// A change begins. `fallback` is what the flow becomes if the change cannot be completed, as decided before
+    /// anything was touched.
     Begin { name: String, fallback: Option<Flow> },
-    /// What the flow is now; `None`: it is gone.
+    /// The flow's value from now on; `None`: it is gone.
     End { name: String, flow: Option<Flow> },
     /// The cookie of the pipeline that the switch was given, if it keeps one.
     Program { cookie: Option<u64> },
@@ -51,13 +52,13 @@ impl Line {
     }
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Flows by name.
     pub flows: BTreeMap<String, Flow>,
-    /// Flows whose change was not completed, with what they were before it; `flows` has what they are to be. They are unfinished
-    /// until it is said what they are.
+    /// Flows whose change was not completed, with their values before it; `flows` has the values that they are to get.
+    /// They stay unfinished until the journal has their outcome.
     pub unfinished: BTreeMap<String, Option<Flow>>,
     /// The cookie of the pipeline that the switch was given, if it keeps one.
     pub cookie: Option<u64>,
@@ -67,25 +68,26 @@ pub struct Recovered {
 #[derive(Debug)]
 pub struct Journal {
     store: Option<Box<dyn Store>>,
-    /// What is so, though it could not be written: of each flow, and (`None`) of the program. It goes before everything else.
+    /// Lines that hold although they could not be written: by flow, and (`None`) of the program. They are written
+    /// before all other lines.
     owed: BTreeMap<Option<String>, Line>,
-    /// How long the longest line was that could not be written, and no such line has been written since.
+    /// Length of the longest line that was refused, as long as no line of that length has been written since.
     refused: usize,
-    /// The reason why what is owed could not be written.
+    /// The reason why the owed lines could not be written.
     trouble: watch::Sender<Option<String>>,
 }
 
 impl Journal {
-    /// One that remembers nothing, for a system that lives and dies with its controller.
+    /// A journal that keeps nothing, for a system that lives and dies with its controller.
     pub fn none() -> Self {
         Journal { store: None, owed: BTreeMap::new(), refused: 0, trouble: watch::channel(None).0 }
     }
 
-    /// Reads the file at `path`, if it exists, and begins it anew with just what it says.
+    /// Reads the file at `path`, if it exists, and rewrites it with its present contents only.
     ///
     /// # Errors
-    /// When it can't be read or written, or a line is damaged. A last line that was cut off is no error: what it would have said
-    /// did not happen.
+    /// When the file can't be read or written, or a line is damaged. A last line that was cut off is no error: its
+    /// change did not happen.
     pub fn open(path: &Path) -> Result<(Self, Recovered), JournalError> {
         Self::on(Box::new(FileStore::new(path)))
     }
@@ -104,12 +106,12 @@ impl Journal {
         Ok((Journal { store: Some(store), ..Journal::none() }, recovered))
     }
 
-    /// What a change waits for while it writes.
+    /// The name of the disk that a change waits for while it writes.
     pub fn disk(&self) -> String {
         self.store.as_ref().map(|s| format!("the disk of {}", s.path().display())).unwrap_or_default()
     }
 
-    /// Says why the journal can't be written, as long as it can't.
+    /// The reason why the journal can't be written, as long as it can't.
     pub fn trouble(&self) -> watch::Receiver<Option<String>> {
         self.trouble.subscribe()
     }
@@ -122,7 +124,8 @@ impl Journal {
         self.append(Line::Begin { name: name.into(), fallback: fallback.cloned() })
     }
 
-    /// As [`begin`](Self::begin), of flows that come or go, in one write: unless that ends, they are not there.
+    /// As [`begin`](Self::begin), of flows that come or go, in one write: unless their change ends, the flows do not
+    /// exist.
     ///
     /// # Errors
     /// When it can't be written.
@@ -140,7 +143,7 @@ impl Journal {
         self.append_all(lines)
     }
 
-    /// A change of flow `name` has ended: this is what it is now.
+    /// A change of flow `name` has ended: `flow` is its value now.
     ///
     /// # Errors
     /// When it can't be written.
@@ -148,12 +151,13 @@ impl Journal {
         self.append(Line::End { name: name.into(), flow: flow.cloned() })
     }
 
-    /// Flow `name` is this now, whether it can be written yet or not.
+    /// Flow `name` has this value now, whether that can be written yet or not.
     pub fn note(&mut self, name: &str, flow: Option<&Flow>) {
         self.owe(Some(name.into()), Line::End { name: name.into(), flow: flow.cloned() });
     }
 
-    /// Flow `name` is gone, as its change was to end. Nobody waits for the disk: should a power cut take the line, it is deleted anew.
+    /// Flow `name` is gone, as its change was to end. Nobody waits for the disk: if a power cut takes the line, the
+    /// flow is deleted again.
     pub fn deleted(&mut self, name: &str) {
         let line = Line::End { name: name.into(), flow: None };
         let at_once = self.owed.is_empty() && self.store.is_some();
@@ -173,7 +177,7 @@ impl Journal {
             let line = Line::End { name: flow.name.clone(), flow: Some(flow.clone()) };
             self.owed.insert(Some(flow.name.clone()), line);
         }
-        // What is left is tried again.
+        // Lines that are left are tried again.
         let _ = self.pay();
     }
 
@@ -182,7 +186,7 @@ impl Journal {
         self.owe(None, Line::Program { cookie });
     }
 
-    /// No switch has what the journal says, from now on: the controller gives up one that may come back.
+    /// From now on no switch holds what the journal says: the controller gives up a switch that may come back.
     ///
     /// # Errors
     /// When it can't be written.
@@ -201,10 +205,10 @@ impl Journal {
         }
     }
 
-    /// Writes what could not be written, if it can be now.
+    /// Writes the owed lines, if that is possible now.
     pub fn try_again(&mut self) {
         if self.pay().is_ok() && self.refused > 0 {
-            // As long as what was refused; a line of spaces says nothing.
+            // As long as the refused line; a line of spaces has no meaning.
             let mut blank = vec![b' '; self.refused];
             blank[self.refused - 1] = b'\n';
             let _ = self.write(&blank);
@@ -226,7 +230,7 @@ impl Journal {
 
     fn pay(&mut self) -> Result<(), JournalError> {
         while !self.owed.is_empty() {
-            // The disk is waited for once for many of them; a line by itself may fit where many do not.
+            // Many lines wait for the disk once; a line by itself may fit where many do not.
             let many = self.owed.len().min(AT_ONCE);
             let written = match self.pay_some(many) {
                 Err(_) if many > 1 => self.pay_some(1),
@@ -287,7 +291,8 @@ impl Journal {
     }
 }
 
-/// Does what waits for a disk, which may take many seconds where others write a lot. The runtime goes on with its other tasks meanwhile.
+/// Does work that waits for a disk, which may take many seconds on a busy machine. The runtime goes on with its other
+/// tasks meanwhile.
 fn waiting<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -295,7 +300,7 @@ fn waiting<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A journal that says this, and nothing else.
+/// The text of a journal with these contents and nothing else.
 fn anew(recovered: &Recovered) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut say = |line: Line| {
@@ -318,7 +323,7 @@ fn anew(recovered: &Recovered) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Bytes, since a line may be cut off within a character.
+/// Takes bytes, since a line may be cut off within a character.
 fn read(text: &[u8]) -> io::Result<Recovered> {
     let mut out = Recovered::default();
     let mut open = BTreeMap::new();
@@ -615,7 +620,7 @@ mod tests {
         }
 
         fn append(&mut self, _line: &[u8]) -> io::Result<()> {
-            // Long enough for a machine that is busy: nobody comes when the runtime stands still.
+            // Long enough for a busy machine: the test's sender does not come if the runtime stands still.
             self.0.recv_timeout(std::time::Duration::from_secs(20)).map_err(io::Error::other)
         }
     }

@@ -1,4 +1,4 @@
-//! What the controller keeps.
+//! State that outlives the controller: the journal and its store.
 
 pub mod journal;
 pub mod store;

@@ -5,15 +5,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes that outlive the controller, and the machine's power: what was written is there for good when a call returns.
+/// Bytes that outlive the controller and a power cut: written bytes are safe when a call returns.
 pub trait Store: fmt::Debug + Send {
-    /// What people call it.
+    /// The store's name for people.
     fn path(&self) -> &Path;
 
-    /// Everything that was written; empty if nothing ever was.
+    /// All bytes that were written; empty if nothing ever was.
     ///
     /// # Errors
-    /// What the system says; so for all calls.
+    /// The system's error; so for all calls.
     fn read(&mut self) -> io::Result<Vec<u8>>;
 
     /// Puts `text` in the place of all that is there, whole or not at all.
@@ -22,7 +22,8 @@ pub trait Store: fmt::Debug + Send {
     /// Adds `line` at the end, whole or not at all; if the power fails meanwhile, perhaps a part of it.
     fn append(&mut self, line: &[u8]) -> io::Result<()>;
 
-    /// As [`append`](Self::append), and nobody waits for the disk: until the next call, a power cut may take it.
+    /// As [`append`](Self::append), but without waiting for the disk: until the next call, a power cut may take the
+    /// line.
     fn add(&mut self, line: &[u8]) -> io::Result<()> {
         self.append(line)
     }
@@ -36,7 +37,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The file at `path`, which need not be there yet.
+    /// The file at `path`, which need not exist yet.
     pub fn new(path: &Path) -> Self {
         FileStore { path: path.to_owned(), file: None }
     }
@@ -49,14 +50,14 @@ impl FileStore {
         Ok(self.file.insert(file))
     }
 
-    /// Adds `line` whole or not at all, and has `kept` see to it that it is kept.
+    /// Adds `line` whole or not at all, and calls `kept` to make it last.
     fn write(&mut self, line: &[u8], kept: fn(&File) -> io::Result<()>) -> io::Result<()> {
         let file = self.file()?;
         let whole = file.metadata()?.len();
         // In one call, so that no other line can come between.
         let written = file.write_all(line).and_then(|()| kept(file));
         if written.is_err() {
-            // What a full disk took of the line goes again, or the next one would be behind half a line.
+            // The part of the line that a full disk took is removed, or the next line would follow half a line.
             let _ = file.set_len(whole).and_then(|()| file.sync_data());
         }
         written
@@ -81,7 +82,7 @@ impl Store for FileStore {
         file.write_all(text)?;
         file.sync_all()?;
         std::fs::rename(&fresh, &self.path)?;
-        // The name, too.
+        // The name of the file has to last, too.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         self.file = None;

@@ -1,4 +1,4 @@
-//! What the switch holds, read back and compared with what it is to hold. Entries may be missing or other than they should be after a
+//! Reads back what the switch holds, and compares it with what it should hold. Entries may be missing or differ after a
 //! change that was broken off, or because another client of the switch has changed them.
 
 use crate::Controller;
@@ -21,8 +21,8 @@ use zsr_topology::Topology;
 /// Workers that run, by the multicast group that makes them tick.
 type Ticking = BTreeMap<u32, BTreeSet<u16>>;
 
-/// A cookie for a program that is about to be given to a switch: by it the controller knows later whether that very pipeline still
-/// runs, registers included. Its upper half says which program it is.
+/// A cookie for a program that is about to be given to a switch: by it the controller knows later whether the same
+/// pipeline still runs, registers included. The cookie's upper half identifies the program.
 pub(crate) fn program_cookie(client: &SwitchClient, artifacts: &Artifacts) -> u64 {
     u64::from(client.fingerprint(artifacts)) << 32 | u64::from(zsr_plan::dataplane::secret())
 }
@@ -38,7 +38,8 @@ pub(crate) fn ticking<'f>(plane: &DataPlane, flows: impl Iterator<Item = &'f Flo
     out
 }
 
-/// Workers of `flows` that the switch `holds` in the groups of idle ones: they stay there. They are moved in `ticking`.
+/// Workers of `flows` that the switch `holds` in the groups of idle workers. They stay there, and are moved in
+/// `ticking`.
 fn idle<'f>(
     plane: &DataPlane,
     flows: impl Iterator<Item = &'f Flow>,
@@ -75,8 +76,8 @@ fn idle<'f>(
     out
 }
 
-/// Brings the switch to what `flows` say; those with `true` begin no transfer. Returns what there was to do, and which workers run,
-/// `ticking` but for those that are idle, which come next.
+/// Brings the switch to what `flows` say; flows with `true` begin no transfer. Returns the difference that was set
+/// right and the workers that run. Those are `ticking` without the idle workers, which follow separately.
 pub(crate) async fn reconcile<'f>(
     client: &mut SwitchClient,
     plane: &DataPlane,
@@ -86,7 +87,7 @@ pub(crate) async fn reconcile<'f>(
 ) -> Result<(Diff, Ticking, Ticks), StartError> {
     let reader = client.reader();
     let schema = plane.schema();
-    // What does not depend on flows is set right, too, where it can be read.
+    // Entries that do not depend on flows are set right, too, where they can be read.
     let all = client.tells_all();
     let names = if all {
         table::ALL.iter().map(|(table, _)| *table).filter(|table| !OPTIONAL.contains(table)).collect()
@@ -127,7 +128,8 @@ pub(crate) async fn reconcile<'f>(
 }
 
 impl Controller {
-    /// Takes up a switch that has kept its flows, by who holds `work`; tells what there was to set right.
+    /// Takes up a switch that has kept its flows; the caller holds `work`. Emits an event about the differences that
+    /// were set right.
     pub(crate) async fn take_up(&self, client: &mut SwitchClient) -> Result<String, StartError> {
         let topology = &self.0.base.choice().topology;
         let flows = self.list_flows();
@@ -146,16 +148,20 @@ impl Controller {
             let mut state = self.state();
             (state.ticking, state.idle) = (ticking, idle);
         }
+        let went_on = match flows.len() {
+            0 => String::new(),
+            1 => ", and its flow went on".to_owned(),
+            n => format!(", and its {n} flows went on"),
+        };
         Ok(format!(
-            "the session with switch `{}` is there again, and its {} flows went on; {}",
+            "the session with switch `{}` is there again{went_on}; {}",
             self.switch_name(),
-            flows.len(),
             set_right(&difference)
         ))
     }
 }
 
-/// What there was to do, for people.
+/// The differences that were set right, for people.
 pub(crate) fn set_right(difference: &Diff) -> String {
     let (more, less) = (difference.inserts.len() + difference.modifies.len(), difference.deletes.len());
     format!("{more} entries set right, {less} taken away")

@@ -1,5 +1,5 @@
-//! A switch that was started anew, or given another program by somebody: what its registers had is gone. Its flows go on from what their
-//! rings hold ([`crate::recovery::resume`]).
+//! A switch that was started anew, or given another program by another client: the contents of its registers are gone.
+//! Its flows go on from what their rings hold ([`crate::recovery::resume`]).
 
 use crate::recovery::start::{Seat, StartError, give_program};
 use crate::times::reconnect::PROGRAM;
@@ -15,22 +15,22 @@ use zsr_switch::patience::within;
 use zsr_tls::Peer;
 use zsr_topology::{Switch, Topology};
 
-/// What a switch is given when it has nothing yet, and where the switch is and its standby.
+/// The program for a switch that has nothing yet, and the addresses of the switch and its standby.
 pub(crate) struct Base {
     pub(crate) artifacts: Artifacts,
     /// The switch, and the standby if there is one.
     pub(crate) choices: Vec<Choice>,
-    /// Which of them moves flows.
+    /// The number of the switch that moves flows.
     active: AtomicUsize,
 }
 
 /// A switch that can move the flows.
 pub(crate) struct Choice {
     pub(crate) switch: Switch,
-    /// As this switch has it, without flows.
+    /// The topology as this switch has it, without flows.
     pub(crate) topology: Topology,
     address: Address,
-    /// The file that says where it listens, if it may listen somewhere else when it is started anew.
+    /// The file with the switch's address, if the switch may listen somewhere else when it is started anew.
     listens: Option<PathBuf>,
 }
 
@@ -39,12 +39,12 @@ impl Choice {
         Choice { switch, topology, address: seat.p4runtime, listens: seat.listens }
     }
 
-    /// Where its P4Runtime server listens now.
+    /// The address at which the switch's P4Runtime server listens now.
     pub(crate) fn address(&self) -> Address {
         let said = self.listens.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let said = said.and_then(|text| text.trim().parse().ok());
         match (said, self.address.clone()) {
-            // It has another port, and the same name.
+            // The server has another port, and the same name.
             (Some(Address::Tcp(at)), Address::Tls(peer)) => Peer { address: at.to_string(), ..*peer }.into(),
             (Some(said), _) => said,
             (None, before) => before,
@@ -79,12 +79,12 @@ impl Controller {
         self.0.base.active()
     }
 
-    /// From now on switch `number` is the one that moves flows. The other one may only have been slow, and come back with all that it
-    /// had; so nobody may take it up any more, neither this controller nor a successor that reads the journal. Hosts do not listen to it:
-    /// their queue pairs are connected to the address of one switch.
+    /// From now on switch `number` is the one that moves flows. The other switch may only have been slow, and come back
+    /// with all its state. So nobody may take it up any more, neither this controller nor a successor that reads the
+    /// journal. Hosts do not listen to it: their queue pairs are connected to the address of one switch.
     ///
     /// # Errors
-    /// When it can't be written; all is as before then.
+    /// When the journal can't be written; then nothing has changed.
     pub(crate) fn move_to(&self, work: &mut Work, number: usize) -> Result<(), StartError> {
         work.journal.forget_program()?;
         work.cookie = None;
@@ -121,7 +121,7 @@ impl Controller {
         within(PROGRAM, given).await.map_err(silent)?
     }
 
-    /// The switch has its program, with this cookie, and nothing of flows. All of them are adrift then.
+    /// The switch has its program, with this cookie, and no entries of flows. All flows are adrift then.
     pub(crate) fn is_fresh(&self, work: &mut Work, cookie: Option<u64>) {
         (work.cookie, work.is_new) = (cookie, true);
         self.state().forget_switch();

@@ -1,6 +1,7 @@
-//! The session with the switch: how its end is noticed, and how the next one is begun. A session that is lost is not a lost switch:
-//! flows go on by themselves meanwhile, the next session finds their entries and registers, and sets right what differs from the
-//! journal ([`crate::link::reconcile`]). A switch that was started anew has lost them ([`crate::link::reconnect`]).
+//! The session with the switch: how its end is noticed, and how the next one is begun. A session that is lost is not a
+//! lost switch. Flows go on by themselves meanwhile; the next session finds their entries and registers, and sets right
+//! what differs from the journal ([`crate::link::reconcile`]). A switch that was started anew has lost them
+//! ([`crate::link::reconnect`]).
 
 use crate::Controller;
 use crate::api::events::of_host;
@@ -22,7 +23,7 @@ use zsr_switch::patience::within;
 use zsr_switch::{Digests, SwitchClient, SwitchReader};
 use zsr_topology::{Bmv2, Switch, SwitchKind};
 
-/// How often a switch was not reached that counts as dead, beside the time.
+/// The number of attempts without a connection, beside the time, after which a switch counts as dead.
 const ATTEMPTS: u32 = 3;
 const QUESTIONS: u32 = 7;
 /// How often a controller raises its election id before it gives up for a while.
@@ -33,7 +34,7 @@ const BIDS: usize = 16;
 pub(crate) enum Reach {
     /// There is a session, and the controller is primary.
     Open,
-    /// There is none, for this reason; flows go on all the same.
+    /// There is no session, for this reason; flows go on all the same.
     Lost(String),
     /// The switch has gone, for this reason, and its flows with it.
     Gone(String),
@@ -54,8 +55,8 @@ enum End {
     Silent(String),
 }
 
-/// Becomes primary under election id `id`, or where somebody has had that or a higher one, under the next higher: if that controller
-/// has gone, or if the switch is to be taken from it.
+/// Becomes primary under election id `id`. If another controller has had that id or a higher one, takes the next higher
+/// one: when that controller has gone, or when the switch is to be taken from it.
 pub(crate) async fn become_primary(
     switch: &Switch,
     address: &Address,
@@ -85,13 +86,13 @@ pub(crate) fn is_unreachable(e: &StartError) -> bool {
     )
 }
 
-/// Whether the switch's process is one of this system: if nobody listens where it did, it has ended.
+/// Whether the switch's process belongs to this system: if nobody listens at its address, it has ended.
 fn is_ours(base: &Base) -> bool {
     matches!(base.choice().switch.kind, SwitchKind::Soft | SwitchKind::Bmv2(Bmv2::Started { .. }))
 }
 
 impl Controller {
-    /// Reads the switch, over the session that there is now.
+    /// Reads the switch, over the present session.
     pub fn reader(&self) -> SwitchReader {
         self.session().reader.clone()
     }
@@ -105,7 +106,7 @@ impl Controller {
         self.0.reach.borrow().clone()
     }
 
-    /// What tells the present session with a switch from those before it; `None` while there is none.
+    /// Distinguishes the present session with a switch from earlier ones; `None` while there is no session.
     pub(crate) fn session_number(&self) -> Option<(usize, u128)> {
         self.is_open().then(|| (self.0.base.active(), self.session().election_id))
     }
@@ -127,17 +128,17 @@ impl Controller {
     async fn reach_is(&self, time: Duration, wanted: impl FnMut(&Reach) -> bool) {
         let mut reach = self.0.reach.subscribe();
         let known = reach.wait_for(wanted);
-        // Whoever waits is told what there is, in time or not.
+        // Callers get the present state, in time or not.
         let _ = tokio::time::timeout(time, known).await.map(drop);
     }
 
-    /// The right to change something. While a session is being begun it is waited for, up to `time`.
+    /// The right to change something. If a session is being begun, waits for it up to `time`.
     async fn work_within(&self, time: Duration, at: Place) -> Turn<'_> {
         self.reachable(time).await;
         self.turn_of(at).await
     }
 
-    /// The right to carry out the change that is `underway`, which says what it waits for.
+    /// The right to carry out the change that is `underway`; the change lists what it waits for.
     #[track_caller]
     pub(crate) fn turn<'c>(&'c self, underway: &'c UnderWay<'_>) -> impl Future<Output = Turn<'c>> + Send {
         let at = Location::caller();
@@ -155,7 +156,7 @@ impl Controller {
         let settled = |reach: &Reach| match reach {
             Reach::Open => true,
             Reach::Lost(_) => false,
-            // Somebody has to start one first.
+            // A switch has to be started first.
             Reach::Gone(_) => !has_standby,
         };
         self.reach_is(PATIENCE, settled).await;
@@ -168,7 +169,7 @@ impl Controller {
         self.work_within(PATIENCE, Location::caller())
     }
 
-    /// The right to change something, for what has to happen sooner or later.
+    /// The right to change something, for changes that have to happen sooner or later.
     #[track_caller]
     pub(crate) fn work_at_last(&self) -> impl Future<Output = Turn<'_>> + Send {
         let at = Location::caller();
@@ -193,7 +194,7 @@ impl Controller {
                 why = self.silence() => End::Silent(why),
             };
             pause = match end {
-                // Whoever takes it is left in peace for a while.
+                // The client that takes the session is left in peace for a while.
                 End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
                     (pause * 2).clamp(AGAIN, RARELY)
                 }
@@ -243,7 +244,7 @@ impl Controller {
             End::Ended(e) => {
                 let why = format!("switch `{name}` has ended its session");
                 self.session_lost(EventKind::SessionLost, &format!("{why}: {e}"));
-                // Whether its successor in the same place is quick, nobody knows.
+                // Nobody knows whether a successor at the same address would be quick.
                 if matches!(e, ClientError::ShuttingDown { .. }) && self.0.base.choices.len() > 1 {
                     self.switch_lost(&why).await;
                 }
@@ -252,12 +253,13 @@ impl Controller {
         };
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
-        // Since when no server is reached, and how often it was tried: time alone may be that of a pause of this process.
+        // The time since when no server is reached, and the number of attempts: the time alone may be that of a pause
+        // of this process.
         let mut unreached = (Instant::now(), 0);
         let choices = self.0.base.choices.len();
         let mut gone_for = 0;
         loop {
-            // One that has gone is tried in turn with its standby, the standby first.
+            // A switch that has gone is tried in turn with its standby, the standby first.
             let gone = matches!(self.reach(), Reach::Gone(_));
             gone_for += usize::from(gone);
             let number = (self.0.base.active() + gone_for) % choices;
@@ -351,17 +353,17 @@ impl Controller {
         Ok(digests)
     }
 
-    /// The switch has gone. Its flows wait for the next one.
+    /// The switch has gone. Its flows wait for the next switch.
     async fn switch_lost(&self, why: &str) {
         self.set_reach(Reach::Gone(why.to_owned()));
         self.0.events.emit(EventKind::SwitchLost, of_host("", why));
-        // Whoever has the client now may be waiting for the switch.
+        // The task that has the client now may be waiting for the switch.
         self.session().reader.give_up();
-        // If it is still there, the session that is to come must not find this one.
+        // If the switch is still there, the next session must not find this one.
         self.any_turn().await.switch.hang_up();
     }
 
-    /// Finds out, beside everything else, which workers have stopped while nobody listened to what they reported.
+    /// Finds out, in a task of its own, which workers have stopped while nobody listened to their reports.
     pub(crate) fn look_for_faults(&self) {
         let own = self.clone();
         tokio::spawn(async move {
@@ -388,7 +390,7 @@ impl Controller {
                     drop(work);
                     let why =
                         "is of a worker that stopped while the controller had no session with the switch";
-                    // If its producer has broken the ring, it stops again, and says so.
+                    // If its producer has broken the ring, the worker stops again, and reports that.
                     self.refused(worker, user, why.to_owned()).await;
                 }
             }

@@ -1,6 +1,6 @@
-//! The standby: a second switch, which takes over when the one that moves flows has gone ([`crate::link::session`]). Until then it has the
-//! program and all that does not depend on flows, so that nothing has to be loaded or compiled then; and whoever operates the system is told when
-//! it is not there.
+//! The standby: a second switch, which takes over when the switch that moves flows has gone ([`crate::link::session`]).
+//! Until then the standby has the program and all entries that do not depend on flows, so that nothing has to be loaded
+//! or compiled then. Events tell the operator when the standby is not ready.
 
 use crate::Controller;
 use crate::api::events::of_host;
@@ -15,12 +15,12 @@ use zsr_switch::ClientError;
 use zsr_switch::SwitchClient;
 use zsr_switch::patience::within;
 
-/// The standby, as far as it is known.
+/// The known state of the standby.
 #[derive(Default)]
 pub(crate) struct Standby {
-    /// Held while it is made ready, or taken.
+    /// Held while the standby is made ready, or taken.
     ready: tokio::sync::Mutex<Option<Ready>>,
-    /// Why it could not take over now; empty: it could.
+    /// The reason why the standby could not take over now; empty: it could.
     trouble: std::sync::Mutex<Option<String>>,
 }
 
@@ -49,7 +49,7 @@ impl Controller {
     /// Keeps the standby ready, for as long as it is polled.
     pub(crate) async fn keep_standby(&self) {
         while let Some(number) = self.waiting() {
-            // While there is no switch, it is being taken.
+            // While there is no switch, the standby is being taken.
             if self.is_open() {
                 let done = self.make_ready(number).await;
                 // Flows may have been moved meanwhile.
@@ -84,13 +84,13 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes switch `number`, if it is ready. Who takes it must not wait for a standby that does not answer.
+    /// Takes switch `number`, if it is ready. Does not wait for a standby that does not answer.
     pub(crate) async fn take_ready(&self, number: usize) -> Option<Ready> {
         let ready = self.0.standby.ready.try_lock().ok()?.take().filter(|ready| ready.number == number)?;
         ready.is_still(&self.0.base.artifacts).await.then_some(ready)
     }
 
-    /// Tells what has changed.
+    /// Emits an event if the state of the standby has changed.
     fn note_standby(&self, number: usize, why: Option<StartError>) {
         let name = &self.0.base.choices[number].switch.name;
         let why = why.map_or_else(String::new, |e| e.to_string());
@@ -107,7 +107,7 @@ impl Controller {
         self.0.events.emit(event.0, of_host("", event.1));
     }
 
-    /// The standby, as it is told to people; `None`: there is none.
+    /// The standby, as clients see it; `None`: there is none.
     pub(crate) fn standby(&self) -> Option<proto::Switch> {
         let choice = &self.0.base.choices[self.waiting()?];
         let trouble = self.0.standby.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,14 +1,15 @@
-//! Flows with workers that are adrift: their switch was replaced, and the registers that said how far they were are gone with it; or a
-//! NIC has refused a request of theirs ([`crate::health::nic_refusals`]). What the rings hold says how far they are as well: a
-//! commit record how far its consumer is, and what its producer's tail becomes; a tail word how far a producer is. So a flow goes on
-//! from there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
+//! Flows with workers that are adrift. Their switch was replaced, and the registers with their progress are gone; or a
+//! NIC has refused a request of theirs ([`crate::health::nic_refusals`]). The rings hold the progress as well: a commit
+//! record that of its consumer and its producer's next tail, a tail word that of a producer. So a flow goes on from
+//! there, over connections that are made anew, since nobody knows the PSNs that NICs expect.
 //!
 //! ```text
 //!  flow is adrift: its workers do not run ─► agents: rings suspended, their words ─► what is known of each ring ─► agents: items that
 //!      some consumers of a group lack, rings connected ─► switch: registers ─► journal ─► workers go on
 //! ```
-//! A flow waits for as long as an agent of its does not answer. A consumer whose ring is gone, and its record with it, may have
-//! consumed the transfer that was under way to it: nobody else gets that, before it is taken out ([`crate::health::doubts`]).
+//! A flow waits for as long as one of its agents does not answer. A consumer whose ring is gone, and its record with
+//! it, may have consumed the transfer that was under way to it. No other consumer gets those items before it is taken
+//! out ([`crate::health::doubts`]).
 
 use crate::agents::{Agents, CLOSED, answer, grouped};
 use crate::api::events::of_flow;
@@ -31,17 +32,17 @@ use zsr_plan::surroundings::Surroundings;
 /// Most bytes of one transfer.
 const MOST: u32 = 4 << 20;
 
-/// What agents say of suspended rings, by name.
+/// Agents' words about suspended rings, by name.
 type Words = HashMap<String, proto::Ring>;
 
-/// Items that a consumer of a group lacks, and another one has.
+/// Items that one consumer of a group lacks, and another one has.
 #[derive(Debug, PartialEq, Eq)]
 struct Lack {
-    /// The ring that lacks them, and its head behind them.
+    /// The ring that lacks the items, and its head behind them.
     ring: String,
     head: u32,
     len: u32,
-    /// Host and name of the ring that has them.
+    /// Host and name of the ring that has the items.
     from: (String, String),
 }
 
@@ -51,19 +52,19 @@ struct Plan {
     /// Rings to be connected, with their hosts.
     rings: Vec<(String, proto::ResumeRing)>,
     resets: Vec<Reset>,
-    /// How far rings are whose connections are made anew, by name.
+    /// Progress of rings whose connections are made anew, by name.
     places: HashMap<String, u32>,
     /// Workers that have written their last commit record.
     ended: Vec<u16>,
     lacks: Vec<Lack>,
 }
 
-/// How far `to` is ahead of `from`, if it is by no more than `most`.
+/// The distance from `from` to `to`, if that is at most `most`.
 fn ahead(from: u32, to: u32, most: u32) -> Option<u32> {
     Some(to.wrapping_sub(from)).filter(|by| *by > 0 && *by <= most)
 }
 
-/// Of `producer`, items that the record of `consumer` says to be delivered, and its tail word does not.
+/// The items of `producer` that the record of `consumer` says to be delivered, and the tail word does not.
 fn delivered(producer: (&Ring, &proto::Ring), consumer: &proto::Ring) -> Option<u32> {
     let (ring, words) = producer;
     let is_its = consumer.producer_id == u32::from(ring.ids.id);
@@ -71,8 +72,8 @@ fn delivered(producer: (&Ring, &proto::Ring), consumer: &proto::Ring) -> Option<
     ahead(words.tail, consumer.producer_tail, fill.min(MOST)).filter(|_| is_its)
 }
 
-/// How `flow` goes on, whose rings get connections with other first PSNs. Rings without words are left out; records of the rings in
-/// `stale` count for nothing.
+/// Plans how `flow` goes on. Its rings get connections with other first PSNs. Rings without words are left out; records
+/// of the rings in `stale` count for nothing.
 ///
 /// # Errors
 /// The reason why the flow can't go on.
@@ -125,7 +126,7 @@ fn plan(
             }
             (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
             let reset = ring.ids.reset_poll(words.tail);
-            // The first one's stands for the worker, too, which has to know the smallest tail.
+            // The first ring's tail stands for the worker, too, which has to know the smallest tail.
             let consumer_tail = if number == 0 { tail.unwrap_or(words.tail) } else { words.tail };
             let worker = if number == 0 { worker } else { 0 };
             out.resets.push(Reset { worker, head, consumer_tail, ..reset });
@@ -133,7 +134,7 @@ fn plan(
             out.rings.push((ring.host.clone(), resume(ring, mtu, plane, None)));
         }
     }
-    // Nobody may take what they had under way for a transfer of now.
+    // A transfer that standing workers had under way must not be taken for a present one.
     let stand = if all { flow.standing_workers() } else { BTreeSet::new() };
     let unknown = stand.iter().filter(|worker| out.resets.iter().all(|reset| reset.worker != **worker));
     let idle: Vec<Reset> = unknown.map(|&worker| Reset { worker, ..Default::default() }).collect();
@@ -147,7 +148,7 @@ fn plan(
         (ring.ids.data.psn, ring.ids.poll.psn) = (first, first);
         out.resets.push(ring.ids.reset(tail));
         out.places.insert(ring.name.clone(), tail);
-        // It is polled in vain, and looks empty.
+        // The ring is polled in vain, and looks empty.
         if !in_doubt.contains(&ring.name) {
             out.rings.push((ring.host.clone(), resume(ring, mtu, plane, Some(tail))));
         }
@@ -159,12 +160,13 @@ fn plan(
     Ok(out)
 }
 
-/// Notes consumer rings that are gone, and what was under way to them when nobody could know it any more. A worker has one transfer under
-/// way, and a producer one; while a producer's tail does not say what a record does, the worker of that record has the producer.
+/// Notes consumer rings that are gone, and the items that were under way to them, if nobody can know their fate any
+/// more. A worker has one transfer under way, and so has a producer. While a producer's tail lags behind a record, the
+/// worker of that record has the producer.
 fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
     let consumers = || flow.consumers.iter().flat_map(|m| m.rings.iter().map(move |r| (m, r)));
     let mut lost: Vec<Lost> = flow.lost.iter().filter(|l| !words.contains_key(&l.ring)).cloned().collect();
-    // As a ring that is back says what it got, nothing is to be kept for it.
+    // A ring that is back says itself what it got, so nothing is kept for it.
     let stood = flow.standing_workers();
     if flow.kind != FlowKind::Shuffle {
         let records = consumers().filter(|(_, r)| !stale.contains(&r.name));
@@ -182,10 +184,10 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
                 let to = (member.name.as_str(), ring.size);
                 let doubts = producers().filter_map(|from| match words.get(&from.name) {
                     Some(known) => doubts::doubt(flow, to, from, known).filter(|_| !is_known(from)),
-                    // A group's other members will never get what only this one has got.
+                    // A group's other members will never get the items that only this one has got.
                     None => (flow.kind == FlowKind::Replicate).then(|| doubts::doubt_of_lost(flow, to, from)),
                 });
-                // Nothing has moved since they are held, or stand.
+                // Nothing has moved since the rings are held, or stand.
                 let moves = |ring: &str| !flow.held.contains(ring);
                 let none = group_is_known || stood.contains(&ring.ids.worker);
                 let doubts = doubts.filter(|doubt| !none && moves(&doubt.ring)).collect();
@@ -267,8 +269,8 @@ async fn read(
     Ok(answer(host, client.read_items(request)).await?.items)
 }
 
-/// Of a load balance, consumer rings whose record is an old one: a producer's counter may have gone round since, so that it looks like
-/// the newest. Then its items are others than those that the producer still has.
+/// In a load balance, consumer rings whose record is an old one: a producer's counter may have wrapped since, so that
+/// the record looks like the newest. Then its items are not those that the producer still has.
 async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<String>, ControllerError> {
     let mut out = HashSet::new();
     if flow.kind != FlowKind::LoadBalance || flow.consumers.len() < 2 {
@@ -289,7 +291,7 @@ async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<St
     Ok(out)
 }
 
-/// What is [`stale`] in flows, all at the same time. Those are left out of which an agent does not say it.
+/// The rings that are [`stale`] in flows, asked for at the same time. Flows of agents that do not answer are left out.
 async fn all_stale(agents: &Agents, flows: Vec<Flow>, words: Arc<Words>) -> Vec<(Flow, HashSet<String>)> {
     let each = flows.into_iter().map(|flow| {
         let (agents, words) = (agents.clone(), words.clone());
@@ -301,8 +303,8 @@ async fn all_stale(agents: &Agents, flows: Vec<Flow>, words: Arc<Words>) -> Vec<
     in_order(each).await
 }
 
-/// Flows whose plans have the items that consumers lack, from those that have them. Those are left out of which an agent does not
-/// give them.
+/// Flows whose plans have the items that consumers lack, from the consumers that have them. Flows of agents that do not
+/// deliver the items are left out.
 async fn all_fetched(agents: &Agents, plans: Vec<(Flow, Plan)>) -> Vec<(Flow, Plan)> {
     let each = plans.into_iter().map(|(flow, mut plan)| {
         let agents = agents.clone();
@@ -322,7 +324,7 @@ async fn all_fetched(agents: &Agents, plans: Vec<(Flow, Plan)>) -> Vec<(Flow, Pl
     in_order(each).await
 }
 
-/// Carries out all of `work` at the same time; what comes of it, in order.
+/// Carries out all of `work` at the same time; returns the results in order.
 async fn in_order<T: Send + 'static>(
     work: impl Iterator<Item = impl Future<Output = Option<T>> + Send + 'static>,
 ) -> Vec<T> {
@@ -351,12 +353,12 @@ impl Controller {
             self.0.adrift.notified().await;
             let mut patience = KNOCK;
             loop {
-                // Not while others wait for this one: an agent may hang.
+                // Not while others wait for this turn: an agent may hang.
                 let there = self.0.agents.answering(hosts(&self.adrift()), patience).await;
                 let mut work = self.work_at_last().await;
                 if self.is_open() {
                     let flows = self.adrift();
-                    // What did not go is tried again.
+                    // Flows that did not go on are tried again.
                     let _ = self.resume(&mut work, flows, &there, &BTreeSet::new()).await;
                     self.note_adrift(&mut work);
                 }
@@ -370,7 +372,8 @@ impl Controller {
         }
     }
 
-    /// From now on a successor of this controller knows that the switch has what the journal says. Up to here, it would begin anew.
+    /// From now on a successor of this controller knows that the switch has what the journal says. Until now, it would
+    /// begin anew.
     fn note_adrift(&self, work: &mut Work) {
         if !std::mem::take(&mut work.is_new) {
             return;
@@ -379,8 +382,8 @@ impl Controller {
         work.journal.note_program(work.cookie);
     }
 
-    /// The agent that a flow that is adrift waits for, for people; not for those of members who are `leaving`. Only those in `there` are
-    /// sure to answer.
+    /// The agent that an adrift flow waits for, for people. Agents of members in `leaving` are not waited for. Only
+    /// agents in `there` are sure to answer.
     fn absent(&self, flow: &Flow, there: &BTreeSet<String>, leaving: &BTreeSet<String>) -> Option<String> {
         let away = |m: &&Member| !self.is_connected(&m.host) || !there.contains(&m.host);
         let waited_for = |m: &&Member| !leaving.contains(&m.name) && m.rings.iter().any(|r| flow.waits(r));
@@ -393,11 +396,11 @@ impl Controller {
         ))
     }
 
-    /// Has a flow go on that somebody wants to change; without those members whose agents do not answer and who are `leaving`, whatever
+    /// Has a flow go on before a change of it. Members in `leaving` whose agents do not answer are left out, whatever
     /// becomes of their items.
     ///
     /// # Errors
-    /// When it does not go on.
+    /// When the flow does not go on.
     pub(crate) async fn resume_first(
         &self,
         work: &mut Work,
@@ -411,7 +414,7 @@ impl Controller {
         match self.get_flow(name) {
             Ok(now) if now.is_adrift() && now.failed.is_none() => {
                 let why = self.absent(&flow, &there, leaving).unwrap_or_else(|| self.why_adrift(&flow));
-                // Whoever stays may be gone, too: then they leave together.
+                // Members that stay may be gone, too: then they leave together.
                 let kind = if leaving.is_empty() { ErrorKind::NotNow } else { ErrorKind::Stuck };
                 let advice = match leaving.is_empty() {
                     true => "try again",
@@ -423,8 +426,8 @@ impl Controller {
         }
     }
 
-    /// Has flows go on. Those that wait for an agent stay as they are, unless it is that of a member who is `leaving`. Only agents in
-    /// `there` are asked.
+    /// Has flows go on. A flow that waits for an agent stays as it is, unless the agent is that of a member in
+    /// `leaving`. Only agents in `there` are asked.
     async fn resume(
         &self,
         work: &mut Work,
@@ -442,7 +445,7 @@ impl Controller {
             flow.members().any(|m| silent.contains(&m.host) && !leaving.contains(&m.name))
         };
         flows.retain(|flow| !fell_silent(flow, &silent));
-        // A ring that was made anew under its name is another one.
+        // A ring that was made anew under the same name is another ring.
         let same = |ring: &Ring, words: &proto::Ring| {
             ring.address.is_some_and(|a| u32::from(a.epoch) == words.epoch)
         };
@@ -493,7 +496,7 @@ impl Controller {
         ready.retain(|(flow, _)| !fell_silent(flow, &silent));
         let resets: Vec<Reset> = ready.iter().flat_map(|(_, plan)| plan.resets.iter().copied()).collect();
         self.reset(work, &resets).await?;
-        // They write it again, which changes nothing, and begin nothing any more.
+        // The workers write the record again, which changes nothing, and begin no transfer any more.
         for worker in ready.iter().flat_map(|(_, plan)| &plan.ended) {
             work.switch.packet_out(admin::close(*worker, self.0.plane.pipes())).await?;
         }
@@ -528,7 +531,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Tells that a flow goes on, or that its producers do that were held.
+    /// Emits an event that a flow goes on, or that its held producers go on.
     fn tell_resumed(&self, before: Option<&Flow>, flow: &Flow, plan: &Plan) {
         let all = before.is_none_or(|flow| !flow.adrift_workers.is_empty());
         let goes_on = |m: &&Member| m.rings.iter().any(|r| plan.places.contains_key(&r.name));
@@ -547,7 +550,7 @@ impl Controller {
         self.tell_who_waits(before, flow);
     }
 
-    /// Tells which producers wait from now on, if they did not before.
+    /// Emits an event about producers that wait from now on, if they did not before.
     fn tell_who_waits(&self, before: Option<&Flow>, flow: &Flow) {
         let waiting = doubts::waiting(flow).filter(|_| before.is_none_or(|before| before.lost != flow.lost));
         if let Some(text) = waiting {

@@ -1,5 +1,5 @@
-//! From a store, a switch and agents to a running controller. What an earlier controller had begun and not ended is taken
-//! back or completed first: switch and agents then hold what the store says, and nothing else.
+//! From a store, a switch and agents to a running controller. Changes that an earlier controller had begun and not
+//! ended are taken back or completed first: switch and agents then hold what the store says, and nothing else.
 
 use crate::agents::Agents;
 use crate::api::barriers::Barriers;
@@ -39,9 +39,9 @@ use zsr_switch::patience::within;
 use zsr_tls::Doings;
 use zsr_topology::{Switch, Topology};
 
-/// Election id of the first controller; whoever holds it or a higher one is the only controller.
+/// Election id of the first controller; the holder of this or a higher id is the only controller.
 const ELECTION_ID: u128 = 1;
-/// How many numbers are made fresh at once: others want the switch, too.
+/// The number of registers that are made fresh at once: other tasks want the switch, too.
 const AT_ONCE: usize = 256;
 
 /// Why a controller does not start.
@@ -67,33 +67,33 @@ pub enum StartError {
     Switches(usize),
 }
 
-/// Where a switch's P4Runtime server is.
+/// The place of a switch's P4Runtime server.
 #[derive(Clone, Debug)]
 pub struct Seat {
-    /// Where it listens.
+    /// The server's address.
     pub p4runtime: Address,
-    /// The file that says so, for a switch that listens somewhere else after it was started anew.
+    /// The file with the address, for a switch that listens somewhere else after it was started anew.
     pub listens: Option<PathBuf>,
 }
 
-/// What a controller is told.
+/// The settings that a controller starts with.
 #[derive(Debug)]
 pub struct Setup<'s> {
     /// Name of the system.
     pub name: String,
-    /// Switch, hosts, links, declared rings. Its flows are not created.
+    /// Switch, hosts, links, declared rings. Flows of the topology are not created.
     pub topology: &'s Topology,
     /// The program.
     pub artifacts: &'s Artifacts,
-    /// Where the switch's P4Runtime server is.
+    /// The place of the switch's P4Runtime server.
     pub switch: Seat,
-    /// The same of the standby, if the topology has one.
+    /// The place of the standby's server, if the topology has a standby.
     pub standby: Option<Seat>,
-    /// Per host of the topology: where its agent listens, and the socket for programs.
+    /// For each host of the topology: the address of its agent, and the socket for programs.
     pub agents: Vec<(Address, Option<PathBuf>)>,
-    /// What first PSNs and doorbells' secrets are made of; `None`: of nothing that could be guessed. For simulations.
+    /// Seed of first PSNs and doorbells' secrets, for simulations; `None`: they are random.
     pub seed: Option<u64>,
-    /// Where the journal is; `None`: the system lives and dies with its controller.
+    /// The store of the journal; `None`: the system lives and dies with its controller.
     pub journal: Option<Box<dyn Store>>,
 }
 
@@ -103,14 +103,14 @@ pub struct Setup<'s> {
 /// When another controller is there, the switch does not answer, or the store is damaged.
 pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let choices = choices(&setup)?;
-    // The sessions first: they are what keeps a second controller away from everything else.
+    // The sessions first: they keep a second controller away from everything else.
     let mut met = meet(&choices).await?;
     let (mut journal, mut recovered) = match setup.journal.take() {
         Some(store) => Journal::on(store)?,
         None => (Journal::none(), Recovered::default()),
     };
-    // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew. Without, it
-    // begins anew, too: its registers are fresh then.
+    // With flows in the journal the switch should have their entries; if it has another pipeline, it was started anew.
+    // Without flows it begins anew, too: its registers are fresh then.
     let taken_up = !recovered.flows.is_empty();
     let known = |client: &SwitchClient| {
         recovered.cookie.filter(|c| (c >> 32) as u32 == client.fingerprint(setup.artifacts))
@@ -122,7 +122,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         }
     }
     let Met { number, mut client, election_id } = met.swap_remove(chosen);
-    // The other one has a session of its own when it is needed.
+    // The other switch gets a session of its own when it is needed.
     drop(met);
     let (Choice { switch, topology: bare, .. }, known) = (&choices[number], known(&client));
     let schema = client.schema(setup.artifacts)?;
@@ -131,7 +131,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let agents = Agents::new(&state.hosts)?;
     let reader = client.reader();
     if !kept && choices.len() > 1 {
-        // The one that had it may come back.
+        // The switch that had the flows may come back.
         journal.forget_program()?;
     }
     let cookie = match kept {
@@ -146,7 +146,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     }
     let text = settle(&mut client, &plane, bare, &mut state, (&recovered, &leaving), taken_up).await?;
     unfinished::close_strays(&agents, &unfinished::known(&state), &holdings, &recovered).await;
-    // From here on it does not matter that they were not completed, but for those who are still to be taken out.
+    // From here on unfinished changes no longer matter, except for members that are still to be taken out.
     for name in recovered.unfinished.keys() {
         if leaving.iter().all(|l| l.flow != *name) {
             journal.end(name, state.flows.get(name))?;
@@ -158,7 +158,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     let (resting, given_back) = tokio::sync::mpsc::unbounded_channel();
     let in_use = state.flows.values().flat_map(|f| f.numbers()).collect();
     for some in state.numbers.idle(&in_use).chunks(AT_ONCE) {
-        // The receiver is just below.
+        // The receiver is created just below.
         let _ = resting.send((state.numbers.era(), some.to_vec()));
     }
     let address = choices[number].address();
@@ -195,7 +195,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
     }));
     controller.0.events.emit(EventKind::ControllerStarted, of_flow("", text));
     controller.tell_again();
-    // What was taken up may be a crowd.
+    // The flows that were taken up may be a crowd.
     controller.0.crowd.notify_one();
     controller.watch(digests, given_back);
     controller.0.adrift.notify_one();
@@ -223,11 +223,11 @@ pub(crate) async fn give_program(
     Ok(client.cookie().await?.filter(|kept| *kept == cookie))
 }
 
-/// Gives a switch that has nothing its program, and what does not depend on flows. It says `cookie` when it is asked which program it
-/// has.
+/// Gives a switch that has nothing its program and the entries that do not depend on flows. The switch returns `cookie`
+/// when it is asked for its program.
 ///
 /// # Errors
-/// When it refuses, or program and controller do not fit.
+/// When the switch refuses, or program and controller do not fit.
 pub async fn give_base(
     client: &mut SwitchClient,
     artifacts: &Artifacts,
@@ -261,7 +261,7 @@ struct Met {
     election_id: u128,
 }
 
-/// Sessions with those that are there, one at least.
+/// Sessions with the switches that are there, one at least.
 async fn meet(choices: &[Choice]) -> Result<Vec<Met>, StartError> {
     let (mut met, mut silent) = (Vec::new(), None);
     for (number, choice) in choices.iter().enumerate() {
@@ -276,7 +276,7 @@ async fn meet(choices: &[Choice]) -> Result<Vec<Met>, StartError> {
         .map_err(StartError::from);
         match begun {
             Ok((client, election_id)) => met.push(Met { number, client, election_id }),
-            // Another controller has it, and whatever the other switch has.
+            // Another controller has the switch, and everything on the other switch.
             Err(e) if !is_unreachable(&e) => return Err(e),
             Err(e) => drop(silent.get_or_insert(e)),
         }
@@ -287,12 +287,12 @@ async fn meet(choices: &[Choice]) -> Result<Vec<Met>, StartError> {
     }
 }
 
-/// Becomes the switch's controller. One that has just ended may still be there for a moment.
+/// Becomes the switch's controller. A controller that has just ended may still be there for a moment.
 async fn session(switch: &Switch, p4runtime: &Address) -> Result<(SwitchClient, u128), ClientError> {
     let begun = Instant::now();
     loop {
         match become_primary(switch, p4runtime, ELECTION_ID, false).await {
-            // One election id has one holder: the switch says either of these to a second one.
+            // An election id has one holder: the switch gives either of these errors to a second one.
             Err(ClientError::NotPrimary { .. } | ClientError::Refused { .. })
                 if begun.elapsed() < PREDECESSOR =>
             {
@@ -303,7 +303,7 @@ async fn session(switch: &Switch, p4runtime: &Address) -> Result<(SwitchClient, 
     }
 }
 
-/// Brings the switch to what the store says; tells what there was to do.
+/// Brings the switch to what the store says; returns the differences.
 async fn settle(
     client: &mut SwitchClient,
     plane: &DataPlane,
@@ -323,13 +323,13 @@ async fn settle(
     if !taken_up {
         return Ok("the switch was given its program".to_owned());
     }
-    // The switch remembers them, whether it still has their entries or not.
+    // The switch remembers the numbers of unfinished flows, whether it still has their entries or not.
     for flow in recovered.unfinished.values().flatten() {
         state.numbers.skip(&flow.numbers().into_iter().collect::<Vec<_>>());
     }
     let ticking = ticking(plane, recovered.flows.values());
     let around = Surroundings::of(state);
-    // Flows of whom somebody is leaving begin nothing until it has left.
+    // Flows with a member that is leaving begin no transfer until it has left.
     let holds = |flow: &Flow| leaving.iter().any(|l| l.flow == flow.name);
     let flows = recovered.flows.values().map(|flow| (flow, holds(flow)));
     let (difference, ticking, idle) = reconcile(client, plane, topology, flows, (&around, ticking)).await?;

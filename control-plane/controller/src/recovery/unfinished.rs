@@ -1,6 +1,6 @@
-//! Changes that a controller had begun when it ended, as its successor finds them. What only added is taken back. Who was being
-//! taken out is taken out anew, as long as all that it had is there; where rings of it are gone, only the rest of them is left to
-//! do. Nobody knows whether items might have been lost (`--force`): none is.
+//! Changes that a controller had begun when it ended, as its successor finds them. Changes that only add are taken
+//! back. Members that were being taken out are taken out anew, as long as all of their rings are there. Where rings are
+//! gone, only the remaining steps are carried out. Nobody knows whether items could be lost (`--force`), so none are.
 
 use crate::Controller;
 use crate::agents::{Agents, answer};
@@ -28,7 +28,7 @@ pub(crate) struct Leaving {
 /// Rings by host, of agents that answer.
 pub(crate) type Holdings = HashMap<String, Vec<Held>>;
 
-/// What the agents of `hosts` hold.
+/// The rings that the agents of `hosts` hold.
 pub(crate) async fn holdings(agents: &Agents, hosts: impl Iterator<Item = &String>) -> Holdings {
     let mut out = Holdings::new();
     for host in hosts {
@@ -41,7 +41,7 @@ pub(crate) async fn holdings(agents: &Agents, hosts: impl Iterator<Item = &Strin
     out
 }
 
-/// Whom to take out again: their flows are what they were before.
+/// Members to be taken out again: their flows have the values from before.
 pub(crate) fn begin_again(recovered: &mut Recovered, holdings: &Holdings) -> Vec<Leaving> {
     let Recovered { flows, unfinished, .. } = recovered;
     let mut out = Vec::new();
@@ -53,9 +53,9 @@ pub(crate) fn begin_again(recovered: &mut Recovered, holdings: &Holdings) -> Vec
             holdings.get(&ring.host).is_some_and(|held| held.iter().all(|r| r.name != ring.name))
         };
         let going = was.rings().filter(|ring| is.rings().all(|r| r.name != ring.name));
-        // They are only closed when nothing moves in them any more.
+        // Rings are only closed when nothing moves in them any more.
         if !members.is_empty() && !going.into_iter().any(is_gone) {
-            // Members may have been given up that are taken out once more.
+            // Members that were given up may be among those that are taken out once more.
             *is = Flow { told: is.told.clone(), ..was.clone() };
             out.push(Leaving { flow: name.clone(), members });
         }
@@ -63,7 +63,7 @@ pub(crate) fn begin_again(recovered: &mut Recovered, holdings: &Holdings) -> Vec
     out
 }
 
-/// What programs in rings are told that go with an unfinished change, and whether they see the end of the stream.
+/// The text for programs in rings that go with an unfinished change, and whether they see the end of the stream.
 fn farewells(recovered: &Recovered) -> HashMap<&str, (String, bool)> {
     let mut out = HashMap::new();
     for (name, was) in &recovered.unfinished {
@@ -86,7 +86,7 @@ pub(crate) fn known(state: &State) -> HashSet<String> {
     state.flows.values().flat_map(|f| f.rings()).map(|r| r.name.clone()).collect()
 }
 
-/// Has agents destroy rings that are in no flow: somebody was on its way to make or destroy them.
+/// Has agents destroy rings that are in no flow: an earlier change was about to make or destroy them.
 pub(crate) async fn close_strays(
     agents: &Agents,
     known: &HashSet<String>,
@@ -99,7 +99,7 @@ pub(crate) async fn close_strays(
     }
 }
 
-/// What agents are to be told so that they destroy rings that are in no flow.
+/// The requests by which agents destroy rings that are in no flow.
 fn strays<'h>(
     known: &HashSet<String>,
     holdings: &'h Holdings,
@@ -124,14 +124,14 @@ fn strays<'h>(
 }
 
 impl Controller {
-    /// Takes members out as an earlier controller was about to, or says that they stay.
+    /// Takes members out as an earlier controller was about to, or reports that they stay.
     pub(crate) async fn take_out_again(&self, leaving: &Leaving) {
         let Leaving { flow: name, members } = leaving;
         let Ok(flow) = self.get_flow(name) else { return };
         let going: Vec<&Member> = flow.members().filter(|m| members.contains(&m.name)).collect();
         let mut connected = self.0.connected.subscribe();
         let met = connected.wait_for(|known| going.iter().all(|m| known.contains_key(&m.host)));
-        // An agent that has said nothing by then is away.
+        // An agent that has not answered by then is away.
         let _ = tokio::time::timeout(FIRST, met).await.map(drop);
         let mut work = self.work_at_last().await;
         let Err(refusal) = self.remove_with(&mut work, name, members, Leave::Empty, "").await else { return };
@@ -147,10 +147,10 @@ impl Controller {
         }
     }
 
-    /// An agent that did not answer when rings of its own were to be closed, and is met again, closes them now.
+    /// Has an agent that did not answer when its rings were to be closed, and is met again, close them now.
     pub(crate) async fn close_strays_of(&self, host: &String) {
         let holdings = holdings(&self.0.agents, std::iter::once(host)).await;
-        // Those of changes that were under way are known now, or to be destroyed.
+        // Rings of changes that were under way are known now, or to be destroyed.
         let _work = self.any_turn().await;
         let known = known(&self.state());
         for (host, request) in strays(&known, &holdings, &Recovered::default()) {
@@ -158,7 +158,7 @@ impl Controller {
         }
     }
 
-    /// Whether nobody is at the rings of one of these members.
+    /// Whether no program is at the rings of one of these members.
     async fn is_deserted(&self, members: &[&Member]) -> bool {
         let (found, _) = self.0.agents.look(members.iter().flat_map(|m| &m.rings)).await;
         let is_at = |ring: &Ring| found.get(&ring.name).is_some_and(|r| r.attached);

@@ -1,5 +1,6 @@
-//! Flows that lose packets: their timeouts follow the round trip that is seen, and their transfers become shorter the more is lost
-//! ([`zsr_plan::loss_law`]). What a flow's settings say is the most. A flow that loses nothing keeps them.
+//! Flows that lose packets: their timeouts follow the measured round trip, and their transfers become shorter the more
+//! is lost ([`zsr_plan::loss_law`]). A flow's settings are the upper limit. A flow that loses nothing keeps its
+//! settings.
 
 use crate::Controller;
 use crate::health::polls::REST;
@@ -17,10 +18,10 @@ use zsr_plan::round_trips::{Clocking, Counts, Pace, READS, WATCHED};
 
 const CLOCKED: usize = 16;
 
-/// A worker, and the connection on which a consumer of its gets items.
+/// A worker, and the connection on which one of its consumers gets items.
 type Worker = (u16, u16);
 
-/// What workers have done, as the counter and the cell of each.
+/// A counter of workers, and the cell of a worker in it.
 type Counter = (&'static str, fn(&Worker) -> u16);
 const DONE: [Counter; 2] = [(TRANSFERS, |w| w.0), (RETRIES, |w| w.0)];
 const DONE_AND_SENT: [Counter; 3] = [DONE[0], DONE[1], (SENT, |w| w.1)];
@@ -29,11 +30,11 @@ const DONE_AND_SENT: [Counter; 3] = [DONE[0], DONE[1], (SENT, |w| w.1)];
 struct Seen {
     version: u64,
     counts: Vec<Counts>,
-    /// When something was last sent again.
+    /// When a packet was last sent again.
     lost: Option<Instant>,
-    /// What is known of its network.
+    /// The known pace of the flow's network.
     pace: Option<Pace>,
-    /// Looks, up to the last one, that have seen no transfer, but what was sent again.
+    /// The number of looks, up to the last one, that have seen no transfer, but packets that were sent again.
     stuck: u32,
 }
 
@@ -52,7 +53,7 @@ struct Looked {
     now: Adapted,
 }
 
-/// What a flow has done since the last look, with what it is set to.
+/// The counts of a flow since the last look, with its present setting.
 struct Lossy {
     looked: Looked,
     more: Counts,
@@ -122,7 +123,7 @@ impl Controller {
         state.flows.values().filter(|f| f.failed.is_none() && !f.is_adrift()).filter_map(looked).collect()
     }
 
-    /// The counters `of` workers; `sent` is 0 where it is not among them.
+    /// The counters `of` workers; `sent` is 0 where it is not among the counters.
     async fn counts(&self, workers: &[Worker], of: &[Counter]) -> Result<Vec<Counts>, ControllerError> {
         let id = |(name, _): &Counter| self.0.plane.schema().counter(name).map_err(PlanError::from);
         let ids = of.iter().map(id).collect::<Result<Vec<u32>, _>>()?;
@@ -137,7 +138,8 @@ impl Controller {
         Ok(cells.chunks_exact(of.len()).map(counts).collect())
     }
 
-    /// What each of these workers, whose timeouts are `rto`, seems to see of the network, of which something is known or nothing.
+    /// The pace of the network as each of these workers sees it. `rto` is their timeout, `known` the pace that is known
+    /// already.
     async fn clock(
         &self,
         workers: &[Worker],
@@ -150,7 +152,7 @@ impl Controller {
             let counts = self.counts(workers, &DONE_AND_SENT).await?;
             let at = start.elapsed();
             clockings.iter_mut().zip(counts).for_each(|(clocking, counts)| clocking.note(at, counts));
-            // As long as nothing is known, answers may be rare and take long.
+            // As long as no pace is known, answers may be rare and take long.
             let is_enough = |known: Pace| reads >= READS && at >= known.round_trip * WATCHED;
             if at >= CLOCKING || known.is_some_and(is_enough) {
                 break;
@@ -159,7 +161,7 @@ impl Controller {
         Ok(clockings.iter().map(|clocking| clocking.pace(rto, known.is_some())).collect())
     }
 
-    /// Sets what `lossy` flows need, and gives back to those that are calm what their settings say.
+    /// Sets the timeouts and batches that `lossy` flows need, and gives calm flows their own settings back.
     async fn adapt(
         &self,
         lossy: Vec<Lossy>,
@@ -184,7 +186,7 @@ impl Controller {
         self.adapt_to(wanted).await
     }
 
-    /// The bounds of what a flow may be set to.
+    /// The bounds of a flow's adapted settings.
     fn bounds(&self, flow: &Flow, hosts: &Hosts) -> Bounds {
         let window = |m: &Member| hosts.get(&m.host).map_or(0, |host| host.reorder_window);
         Bounds {
@@ -211,7 +213,7 @@ impl Controller {
     }
 }
 
-/// What all workers of a flow have done since `before`.
+/// Counts of all workers of a flow since `before`.
 fn since(now: &[Counts], before: &[Counts]) -> Counts {
     let mut all = Counts::default();
     for more in now.iter().zip(before).map(|(now, before)| now.since(*before)) {

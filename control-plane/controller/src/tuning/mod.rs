@@ -1,4 +1,4 @@
-//! What follows from how flows move: timeouts, limits, how often workers tick.
+//! Adapts flows to how they move: timeouts, limits, how often workers tick.
 
 pub(crate) mod losses;
 pub(crate) mod shares;

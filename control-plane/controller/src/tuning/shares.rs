@@ -1,5 +1,5 @@
-//! Weights of flows, kept: measures what flows move and whether they would move more, asks [`Sharing`] what each may move, and
-//! has the switch hold them to it, by the means of rate caps.
+//! Keeps the weights of flows. Measures what flows move and whether they would move more, asks [`Sharing`] for the
+//! limit of each, and has the switch enforce the limits by rate caps.
 
 use crate::times::shares::{FIRST, PER_RING, PERIOD};
 use crate::{Controller, Work};
@@ -18,12 +18,12 @@ const HAS_NO_ROOM: f64 = 0.45;
 /// A limit is written when it differs by that much from the one that the switch has.
 const WORTH_WRITING: f64 = 0.002;
 
-/// What was seen of a flow.
+/// A look at a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
-    /// Bytes that its consumers were given, since they were made.
+    /// Bytes that the flow's consumers were given, since they were made.
     bytes: u64,
-    /// How full the rings of its producers and consumers are, 0 to 1, averaged with the looks before.
+    /// How full the flow's producer and consumer rings are, 0 to 1, averaged with the looks before.
     producers: f64,
     consumers: f64,
 }
@@ -66,7 +66,7 @@ impl Controller {
                 demands = self.demands(&earlier, &now);
                 before = Some(now);
             } else {
-                // Other weights, the same rates: what they mean is clear before the next measurement.
+                // Other weights, the same rates: their effect is clear before the next measurement.
                 let weights = self.weights();
                 demands.iter_mut().for_each(|d| d.weight = weights.get(&d.flow).copied().unwrap_or(d.weight));
                 before = Some(earlier);
@@ -82,7 +82,7 @@ impl Controller {
 
     async fn look_at_flows(&self, earlier: Option<&Looks>) -> Looks {
         let flows: Vec<Flow> = self.state().flows.values().filter(|f| f.failed.is_none()).cloned().collect();
-        // Of agents that do not answer nothing is seen; their flows move nothing.
+        // Rings of agents that do not answer are not seen; their flows move nothing.
         let (seen, _) = self.0.agents.look(flows.iter().flat_map(|f| f.rings())).await;
         let look = |flow: &Flow| {
             let last = earlier.and_then(|e| e.flows.get(&flow.name));

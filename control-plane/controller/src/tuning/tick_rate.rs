@@ -1,6 +1,7 @@
-//! Flows that move nothing. Their workers' ticks find nothing and cost time that others could use, so they tick more rarely, until the
-//! first item has moved: a doorbell starts a worker all the same, and a flow without doorbells is still polled. A new flow
-//! whose producers ring ticks rarely, too. A flow goes on also if the controller is away.
+//! Flows that move nothing. Their workers' ticks find nothing and cost time that other flows could use. So the workers
+//! tick more rarely until the first item has moved. A doorbell starts a worker all the same, and a flow without
+//! doorbells is still polled. A new flow whose producers ring ticks rarely, too. A flow also goes on if the controller
+//! is away.
 
 use crate::Controller;
 use crate::times::tick_rate::{AFTER, LOOK, PER_WORKER};
@@ -17,9 +18,9 @@ use zsr_switch::Cell;
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     version: u64,
-    /// Transfers, and what was sent again of them: a flow that loses much may take long for its first one.
+    /// Transfers, and packets sent again: a flow that loses much may take long for its first transfer.
     moved: u64,
-    /// Since when these are the same.
+    /// The time since when these counters are the same.
     since: Instant,
 }
 
@@ -64,7 +65,7 @@ impl Controller {
         let (mut counted, now) = (counted.chunks_exact(counters.len()), Instant::now());
         let mut before = std::mem::take(seen);
         for (name, version, workers, is_silent) in flows {
-            // To a member that does not answer all is sent again and again.
+            // A member that does not answer has all packets sent to it again and again.
             let count = |c: &[Cell]| c[0].packets + if is_silent { 0 } else { c[1].packets };
             let moved = counted.by_ref().take(workers.len()).map(count).sum();
             let same = |was: &Seen| was.version == version && was.moved == moved;
@@ -88,8 +89,8 @@ impl Controller {
         Ok((cells.len() / counters.len()) as u32)
     }
 
-    /// The groups of workers that tick too often or too rarely, and those that they are to be in. `is_idle` says which flows move
-    /// nothing, `None` if it does not know.
+    /// The groups of workers that tick too often or too rarely, and the groups that they are to be in. `is_idle` says
+    /// whether a flow moves nothing; `None`: unknown.
     fn moves(&self, is_idle: impl Fn(&Flow) -> Option<bool>) -> (Ticks, Ticks) {
         let (mut had, mut has) = (Ticks::new(), Ticks::new());
         let state = self.state();

@@ -1,6 +1,6 @@
-//! Timeouts of a crowd. Packets of many busy workers wait for one another, in the switch as in NICs: timeouts that suit a few
-//! would have them repeat what is only late, and the repetitions delay the rest, until nothing moves. So no timeout is shorter
-//! than what a round of all busy workers may take.
+//! Timeouts of a crowd. Packets of many busy workers wait for one another, in the switch as in NICs. With timeouts that
+//! suit a few workers, workers would repeat packets that are only late. The repetitions delay the other packets, until
+//! nothing moves. So no timeout is shorter than a round of all busy workers may take.
 
 use crate::times::timeouts::PER_WORKER;
 use crate::{Controller, Work};
@@ -10,11 +10,11 @@ use zsr_plan::dataplane::model::Flow;
 use zsr_plan::error::ControllerError;
 use zsr_plan::surroundings::Surroundings;
 
-/// Fewer are no crowd.
+/// The smallest number of workers that is a crowd.
 const CROWD: usize = 64;
 
-/// The shortest timeout for `busy` workers, where it is `now`. By powers of two, and back only when there are far fewer, so
-/// that entries are seldom written for it.
+/// The shortest timeout for `busy` workers, where it is `now`. It grows by powers of two, and shrinks only when there
+/// are far fewer workers, so that entries are seldom written for it.
 fn shortest(busy: usize, now: Duration) -> Duration {
     let round = PER_WORKER * busy.next_power_of_two() as u32;
     let wanted = if busy < CROWD { Duration::ZERO } else { round };
@@ -37,7 +37,7 @@ impl Controller {
     async fn write_timeouts(&self, work: &mut Work) -> Result<(), ControllerError> {
         let (before, after, flows) = {
             let state = self.state();
-            // Those that are idle may begin at any time.
+            // Idle workers may begin at any time.
             let busy = state.ticking.get(&GROUP_TICK).map_or(0, |workers| workers.len()) + state.idle.len();
             let min_timeout = shortest(busy, state.min_timeout);
             if min_timeout == state.min_timeout {

@@ -1,12 +1,13 @@
-//! Flows that come and flows that go. Changes run one at a time; flows that wait for their turn meanwhile have it together, so that two writes
-//! of the journal, one call to each agent and two writes of the switch do for all of them.
+//! Flows that come and flows that go. Changes run one at a time, and flows that wait for their turn have it together.
+//! So two writes of the journal, one call to each agent and two writes of the switch serve all of them.
 //!
 //! ```text
 //!  journal: begins ─► agents open rings ─► registers are set ─► journal: what comes is there ─► switch: entries come, workers stop and
 //!           start ─► entries go ─► agents close rings ─► journal: what goes is gone
 //! ```
-//! Who asks puts that into a queue, and waits for an answer or for its turn; who has the turn carries out what is in the queue. If that fails,
-//! each is carried out by itself, so that one that is refused does not keep the others from it.
+//! A caller puts its wish into a queue, and waits for an answer or for its turn; the caller with the turn carries out
+//! the whole queue. If that fails, each wish is carried out by itself, so that a refused wish does not keep the others
+//! waiting.
 
 use crate::api::pending::UnderWay;
 use crate::turn::transaction::Failure;
@@ -22,17 +23,17 @@ use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::requests::NewFlow;
 use zsr_plan::surroundings::Surroundings;
 
-/// So many at most: agents have to answer in time for all of their rings.
+/// The most wishes at once: agents have to answer in time for all of their rings.
 const AT_ONCE: usize = 64;
-/// How often a flow comes or goes with another switch, when the one before went away in the middle of it.
+/// How often a wish is tried with another switch, when the switch before went away in the middle of it.
 const SWITCHES: usize = 3;
 
-/// What a caller asks for: a flow that comes, or one that goes.
+/// A caller's wish: a flow to create, or a flow to delete.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
-    /// A flow is to be there.
+    /// A flow to create.
     Come(Box<NewFlow>),
-    /// A flow is to be deleted; `force`: even if its rings hold items.
+    /// A flow to delete; `force`: even if its rings hold items.
     Go { name: String, force: bool },
 }
 
@@ -57,12 +58,12 @@ struct Asked {
 
 impl Asked {
     fn answer(self, answer: Result<(), ControllerError>) {
-        // Who has gone does not hear it.
+        // A caller that has gone does not get it.
         let _ = self.answer.send(answer);
     }
 }
 
-/// What waits for a turn, in the order in which it was asked for.
+/// Wishes that wait for a turn, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Queue(Mutex<VecDeque<Asked>>);
 
@@ -76,7 +77,7 @@ impl Queue {
     fn take(&self, at_once: usize) -> Vec<Asked> {
         let mut queue = self.lock();
         let many = queue.len().min(at_once);
-        // Nobody waits for the others any more.
+        // Wishes whose callers no longer wait are dropped.
         queue.drain(..many).filter(|asked| !asked.answer.is_closed()).collect()
     }
 
@@ -86,10 +87,10 @@ impl Queue {
 }
 
 impl Controller {
-    /// Carries out `wish`, with all others that wait for a turn; with the switch's successor, if the switch goes away meanwhile.
+    /// Carries out `wish`, with all others that wait for a turn. If the switch goes away meanwhile, uses its successor.
     ///
     /// # Errors
-    /// Why not; then nothing was changed.
+    /// The refusal; then nothing was changed.
     pub(crate) async fn carry_out_with_others(
         &self,
         underway: &UnderWay<'_>,
@@ -98,7 +99,7 @@ impl Controller {
         for _ in 1..SWITCHES {
             let before = self.session_number();
             match self.carry_out_in_turn(underway, wish.clone()).await {
-                // An agent that does not answer would not answer then either.
+                // An agent that does not answer would not answer after a switch-over either.
                 Err(refusal)
                     if refusal.kind == ErrorKind::Unavailable
                         && before.is_some()
@@ -112,7 +113,7 @@ impl Controller {
     async fn carry_out_in_turn(&self, underway: &UnderWay<'_>, wish: Wish) -> Result<(), ControllerError> {
         let ended =
             || ControllerError::new(ErrorKind::Internal, "the change that this one was part of ended early");
-        // Nobody is refused for want of a session by one who has waited longer for it.
+        // A caller that has waited longer for a session must not have others refused.
         self.await_session(underway).await;
         let mut answer = self.0.coming_and_going.put(wish);
         let mut work = tokio::select! {
@@ -130,7 +131,7 @@ impl Controller {
     }
 
     async fn carry_out_some(&self, work: &mut Work) {
-        // Which of several pipes a flow gets, and whether that has room for it, depends on the flows that are there.
+        // The flows that are there decide which of several pipes a flow gets, and whether the pipe has room for it.
         let at_once = if self.state().pipes.are_several() { 1 } else { AT_ONCE };
         let mut rounds = VecDeque::from([self.0.coming_and_going.take(at_once)]);
         while let Some(round) = rounds.pop_front() {
@@ -143,7 +144,7 @@ impl Controller {
                         asked.push(one);
                         steps.push(step);
                     }
-                    // Whether there is room for it is known when the others have come or gone.
+                    // Whether there is room for the flow is known when the others have come or gone.
                     Ok(step) => {
                         if let Step::Comes(flow) = &step {
                             self.give_back(flow, false);
@@ -162,7 +163,7 @@ impl Controller {
         }
     }
 
-    /// What has to be done for `wish`, checked against what is. Who has the turn asks.
+    /// Checks `wish` against the present state and plans its step. The caller has the turn.
     async fn step(&self, work: &mut Work, wish: &Wish) -> Result<Step, ControllerError> {
         match wish {
             Wish::Come(new) => {
@@ -182,7 +183,7 @@ impl Controller {
         }
     }
 
-    /// Flows that have nothing in common come and go: all of them, or none.
+    /// Creates and deletes flows that have nothing in common: all of them, or none.
     async fn come_and_go(&self, work: &mut Work, steps: Vec<Step>) -> Result<(), ControllerError> {
         if steps.is_empty() {
             return Ok(());
@@ -225,7 +226,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Rings and switch, up to where rings are closed.
+    /// Changes rings and switch, up to where rings are closed.
     async fn replace(&self, work: &mut Work, coming: &mut [Flow], going: &[Flow]) -> Result<(), Failure> {
         let plane = &self.0.plane;
         let around = Surroundings::of(&self.state());
@@ -243,7 +244,7 @@ impl Controller {
         let rare: Ticks = coming.iter().filter_map(|flow| plane.new_groups(flow)).flatten().collect();
         let often = |flow: &Flow| plane.new_groups(flow).unwrap_or_else(|| plane.tick_groups(flow));
         let has: Ticks = coming.iter().flat_map(often).collect();
-        // What comes is so as soon as it is written: items may move as soon as the switch has the entries.
+        // New flows exist as soon as they are written: items may move as soon as the switch has the entries.
         let names: Vec<String> = coming.iter().map(|flow| flow.name.clone()).collect();
         self.written(work, &names, |journal| journal.end_whole(coming)).map_err(|e| touched(e.into()))?;
         match self.write(work, &difference, &had, &has).await {
@@ -259,7 +260,7 @@ impl Controller {
     }
 }
 
-/// Whether neither the flow nor a ring of it is among `names`, which has them then.
+/// Whether neither the flow nor one of its rings is among `names`; adds them to `names`.
 fn is_apart(flow: &Flow, names: &mut HashSet<String>) -> bool {
     let own = || flow.rings().map(|ring| &ring.name).chain([&flow.name]);
     let apart = own().all(|name| !names.contains(name));

@@ -1,4 +1,4 @@
-//! Who has the right to change something, and who waits for it: changes follow each other.
+//! The right to change something, and the callers that wait for it: changes follow each other.
 
 pub(crate) mod batch;
 pub(crate) mod operations;
@@ -21,7 +21,7 @@ const WAITS: &str = "waits for the turn";
 /// The right to change something, until it is dropped.
 pub(crate) struct Turn<'w> {
     work: MutexGuard<'w, Work>,
-    /// Says who has it.
+    /// Records the holder of the turn.
     _noted: Doing,
 }
 
@@ -42,19 +42,19 @@ impl DerefMut for Turn<'_> {
 /// A part of the controller.
 pub(crate) type Place = &'static Location<'static>;
 
-/// Its name: `resume.rs:299`.
+/// The place's name: `resume.rs:299`.
 fn name(at: Place) -> String {
     format!("{}:{}", at.file().rsplit('/').next().unwrap_or_default(), at.line())
 }
 
 impl Controller {
-    /// The right to change something, when those before have had it, whether there is a session or not.
+    /// The right to change something, after the callers before, whether there is a session or not.
     #[track_caller]
     pub(crate) fn any_turn(&self) -> impl Future<Output = Turn<'_>> + Send {
         self.turn_of(Location::caller())
     }
 
-    /// The same, for whoever is at that place.
+    /// As [`any_turn`](Self::any_turn), for the caller at this place.
     pub(crate) async fn turn_of(&self, at: Place) -> Turn<'_> {
         let waits = self.waits_for_turn(at);
         let work = self.0.work.lock().await;
@@ -62,7 +62,7 @@ impl Controller {
         self.has_turn(work, at)
     }
 
-    /// The same, for a change that is `underway`, which says what it waits for.
+    /// As [`turn_of`](Self::turn_of), for a change that is `underway`; the change lists what it waits for.
     pub(crate) async fn turn_for(&self, underway: &UnderWay<'_>, at: Place) -> Turn<'_> {
         let waits = self.waits_for_turn(at);
         let work = underway.turn(&self.0.work).await;
@@ -78,7 +78,7 @@ impl Controller {
         Turn { work, _noted: self.0.doings.begin(format!("{}: {HAS}", name(at))) }
     }
 
-    /// The turn, as it is watched: who has it while others wait.
+    /// The turn as a watched item: its holder while others wait.
     pub fn watched_turn(&self) -> Watched {
         let doings = self.0.doings.clone();
         let sign = move || {
@@ -89,7 +89,7 @@ impl Controller {
         Watched { what: "somebody has had the turn to change something".to_owned(), sign: Box::new(sign) }
     }
 
-    /// Tells of what does not come round, as an event.
+    /// Reports a watched item that does not come round, as an event.
     pub fn tell_late(&self, watched: &Watched, news: News) -> String {
         let mut text = format!("the controller: {}", news.of(&watched.what));
         if let News::Late(_) = news {
@@ -105,7 +105,7 @@ impl Controller {
         watch(&watched, |one, news| drop(self.tell_late(one, news))).await;
     }
 
-    /// What is under way, and what that waits for, for people. Takes no lock that is held for long.
+    /// Calls and changes under way and what they wait for, for people. Takes no lock that is held for long.
     pub fn under_way(&self) -> Vec<String> {
         let mut all = vec![match self.reach() {
             crate::link::session::Reach::Open => "there is a session with the switch".to_owned(),
@@ -136,12 +136,12 @@ impl Controller {
         all
     }
 
-    /// Waits until what is can be looked at, as a question does.
+    /// Waits until the state can be looked at, as a call does.
     pub fn come_round(&self) {
         drop(self.state());
     }
 
-    /// Calls that are answered, and whatever else is under way.
+    /// Calls that are answered, and other work under way.
     pub(crate) fn doings(&self) -> &Doings {
         &self.0.doings
     }

@@ -1,4 +1,4 @@
-//! What can be asked of a controller. Each operation is checked against the state, then carried out by one change.
+//! The operations of a controller. Each operation is checked against the state, then carried out by one change.
 
 use crate::agents::CLOSED;
 use crate::api::events::{of_flow, of_host};
@@ -29,11 +29,11 @@ fn hosts_to_open(flow: &Flow) -> BTreeSet<String> {
 /// Items that would be lost.
 pub(crate) struct Unsettled {
     refusal: ControllerError,
-    /// For whom or what.
+    /// The items, and the program that has to take them, for people.
     waits_for: String,
-    /// Of all rings that were looked at.
+    /// Tails of all rings that were looked at.
     tails: Vec<u32>,
-    /// Whether somebody could be taking them.
+    /// Whether a program could be taking them.
     movable: bool,
 }
 
@@ -47,7 +47,7 @@ impl Controller {
     /// Creates a flow.
     ///
     /// # Errors
-    /// Why not; then nothing was changed. So for all operations.
+    /// The refusal; then nothing was changed. So for all operations.
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, ControllerError> {
         let what = What::Create(Box::new(messages::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
@@ -111,7 +111,7 @@ impl Controller {
             RingRole::Consumer => (&flow.consumers, "consumer"),
         };
         let joined = members.last().map(|m| m.name.clone()).unwrap_or_default();
-        // It may have come to its end meanwhile.
+        // The flow may have come to its end meanwhile.
         if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
             let after = self.state().plan_removal(name, &[joined])?;
             let removal = Removal { told: &refusal.message, leave: Leave::Forced };
@@ -132,9 +132,9 @@ impl Controller {
         Ok(flow)
     }
 
-    /// Whether somebody can join: a worker that has written its last commit record moves nothing more.
+    /// Whether a member can join: a worker that has written its last commit record moves nothing more.
     async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), ControllerError> {
-        // Another consumer of its own worker gets what there is to have, and its end.
+        // A consumer with a worker of its own gets the items that are left, and the end.
         if role == RingRole::Consumer && flow.kind != FlowKind::Replicate {
             return Ok(());
         }
@@ -150,8 +150,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Producers that have closed their streams have closed the rings, too, that came with a new consumer. A program that
-    /// closes its rings only now finds the new ones, since the flow has them already.
+    /// Producers that have closed their streams have also closed the rings that came with a new consumer. A program
+    /// that closes its rings only now finds the new rings, since the flow has them already.
     async fn end_lanes(&self, before: &Flow, after: &Flow) {
         let rings: Vec<&Ring> = before.producers.iter().flat_map(|m| &m.rings).collect();
         let (found, _) = self.0.agents.look(rings.iter().copied()).await;
@@ -176,8 +176,8 @@ impl Controller {
         self.remove_members(name, &[member.to_owned()], force).await
     }
 
-    /// Takes members out of a flow, all of them or none; `force`: even if their rings hold items. Without it, items that are on their
-    /// way are waited for, as long as they move.
+    /// Takes members out of a flow, all of them or none; `force`: even if their rings hold items. Without `force`,
+    /// waits for items that are on their way, as long as they move.
     pub async fn remove_members(
         &self,
         name: &str,
@@ -212,7 +212,7 @@ impl Controller {
         self.remove_with(&mut work, name, members, leave, "").await
     }
 
-    /// Takes members out when their rings hold nothing any more that is on its way.
+    /// Takes members out when no items are on their way in their rings any more.
     async fn take_out_in_peace(
         &self,
         underway: &UnderWay<'_>,
@@ -242,12 +242,12 @@ impl Controller {
         removed
     }
 
-    /// Waits until the agents of a flow that is not what it was were told so, by who does not keep others waiting.
+    /// Waits until the agents of a changed flow were told. The caller holds up no others meanwhile.
     async fn told(&self, flow: &Flow) {
         self.0.agents.told(flow.members().map(|m| m.host.clone()).collect()).await;
     }
 
-    /// Programs that push to a consumer learn that it is leaving, and have a moment to leave the `rings` to it.
+    /// Tells programs that push to a consumer that it is leaving, and gives them a moment to leave the `rings` to it.
     async fn tell_producers(&self, flow: &str, consumer: &str, rings: &[Ring]) {
         self.state().leaving.insert((flow.to_owned(), consumer.to_owned()));
         let lanes: Vec<&Ring> = rings.iter().filter(|r| r.ids.is_producer).collect();
@@ -267,7 +267,7 @@ impl Controller {
         }
     }
 
-    /// Takes members out of a flow, by who holds `work`; `why` goes into the event.
+    /// Takes members out of a flow; the caller holds `work`; `why` goes into the event.
     pub(crate) async fn remove_with(
         &self,
         work: &mut Work,
@@ -302,7 +302,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Ends a flow, which is returned; its agents may still have to be told.
+    /// Ends a flow and returns it; its agents may still have to be told.
     async fn delete(&self, name: &str, force: bool) -> Result<Flow, ControllerError> {
         let flow = self.get_flow(name)?;
         let underway = self.0.pending.begin(What::Delete, name);
@@ -317,7 +317,7 @@ impl Controller {
 
     /// Deletes all flows and ends.
     pub async fn shutdown(&self) -> Result<(), ControllerError> {
-        // First of all, so that none of the busy ones keeps the switch from the rest.
+        // Stops workers first, so that no busy worker keeps the switch from the rest.
         let ticking =
             self.state().ticking.iter().flat_map(|(g, workers)| workers.iter().map(|w| (*w, *g))).collect();
         let mut work = self.work().await;
@@ -325,7 +325,7 @@ impl Controller {
         drop(work);
         let mut result = self.can_change();
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
-        // Without a session none can be deleted, and each would wait for one.
+        // Without a session no flow can be deleted, and each would wait for one.
         let lost = matches!(self.reach(), Reach::Lost(_));
         for name in names.into_iter().filter(|_| !lost) {
             match self.delete(&name, true).await {
@@ -338,7 +338,7 @@ impl Controller {
         result
     }
 
-    /// Ends a flow for its members, who are told why; it is there until it is deleted.
+    /// Ends a flow for its members, with the reason; the flow exists until it is deleted.
     pub(crate) async fn fail_flow(&self, work: &mut Work, name: &str, why: &str) {
         let (failed, ticks) = {
             let state = self.state();
@@ -346,7 +346,7 @@ impl Controller {
             let failed = Flow { failed: Some(why.to_owned()), version: flow.version + 1, ..flow.clone() };
             (failed, self.0.plane.tick_groups(flow))
         };
-        // Known to be over before anybody is told. If it can't be written yet, it is all the same.
+        // The failure is recorded before anybody is told. If it can't be written yet, it holds all the same.
         work.journal.note(name, Some(&failed));
         self.state().set(name, Some(failed.clone()));
         self.0.agents.abort(failed.rings(), why);
@@ -354,8 +354,8 @@ impl Controller {
         self.0.events.emit(EventKind::FlowFailed, of_flow(name, why));
     }
 
-    /// Waits until no ring holds items, for as long as they become fewer; unless `all` have to be empty, not for those that the
-    /// programs at consumer rings can still take.
+    /// Waits until no ring holds items, for as long as they become fewer. Unless `all` rings have to be empty, items
+    /// that programs at consumer rings can still take are not waited for.
     async fn settle_down(&self, flow: &str, rings: &[Ring], all: bool) -> Result<(), ControllerError> {
         let mut progress = (Vec::new(), Instant::now());
         loop {
@@ -378,8 +378,8 @@ impl Controller {
         }
     }
 
-    /// Whether rings hold nothing that would be lost with them: what is in a consumer ring can still be popped by the program
-    /// that has it.
+    /// Whether rings hold no items that would be lost with them: a program at a consumer ring can still pop the items
+    /// in it.
     pub(crate) async fn settled(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
         self.look_for_items(flow, rings, |ring| ring.role() == Role::Consumer && ring.attached).await
     }
@@ -417,7 +417,7 @@ impl Controller {
                 ring.name
             ),
         };
-        // Nobody empties a consumer ring without a program.
+        // No program empties a consumer ring without one.
         let movable = found.iter().any(|r| r.head != r.tail && (r.role() == Role::Producer || r.attached));
         let tails = found.iter().map(|r| r.tail).collect();
         let waits_for = match ring.role() {

@@ -1,5 +1,5 @@
-//! Workers at rest, and registers as fresh: what the controller asks the data plane itself, by packets through the CPU port
-//! that it answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
+//! Workers at rest, and fresh registers: the questions of the controller to the data plane itself. It sends packets
+//! through the CPU port, and the data plane answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
 
 use crate::health::doubts;
 use crate::times::quiesce::{ANSWER, GATHER, LATE_ANSWER, NO_ANSWER, PAUSE};
@@ -16,28 +16,28 @@ use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
 use zsr_switch::patience::within;
 
-/// Packets to the data plane between two questions whether it has taken them: its queue has room for some more.
+/// Packets to the data plane between two questions whether it has processed them: its queue has room for some more.
 const AT_ONCE: usize = 256;
 
-/// What a worker says of itself.
+/// A worker's answer about its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerState {
     pub(crate) worker: u16,
     /// The producer ring of its present or last transfer.
     pub(crate) producer: u16,
     pub(crate) phase: u8,
-    /// Of its consumer rings, in bytes.
+    /// Head of the worker's consumer rings, in bytes.
     pub(crate) head: u32,
-    /// Of the next packet to its consumers.
+    /// PSN of the next packet to the worker's consumers.
     pub(crate) psn: u32,
 }
 
 /// Workers that were asked to come to rest.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// They have nothing under way.
+    /// Workers without a transfer under way.
     pub(crate) resting: Vec<WorkerState>,
-    /// They still have.
+    /// Workers that still have a transfer under way.
     pub(crate) stuck: Vec<WorkerState>,
 }
 
@@ -46,24 +46,24 @@ impl WorkerState {
         [PHASE_IDLE, PHASE_CLOSED, PHASE_FAULT].contains(&self.phase)
     }
 
-    /// Whether it moves nothing any more, because of something that it has reported.
+    /// Whether the worker moves nothing any more, because of an error that it has reported.
     pub(crate) fn has_stopped(&self) -> bool {
         self.phase == PHASE_FAULT
     }
 
-    /// Whether it has written its last commit record, or is about to.
+    /// Whether the worker has written its last commit record, or is about to.
     pub(crate) fn has_ended(&self) -> bool {
         [PHASE_CLOSING, PHASE_CLOSED].contains(&self.phase)
     }
 }
 
 impl Controller {
-    /// Asks a worker how it is.
+    /// Asks a worker for its state.
     pub(crate) async fn ask(&self, work: &mut Work, worker: u16) -> Result<WorkerState, ControllerError> {
         self.ask_behind(work, Vec::new(), worker).await
     }
 
-    /// Sends `packets` to the data plane, and asks a worker behind them how it is.
+    /// Sends `packets` to the data plane, and then asks a worker for its state.
     async fn ask_behind(
         &self,
         work: &mut Work,
@@ -74,13 +74,13 @@ impl Controller {
         let mut answers = self.0.states.subscribe();
         let mut patience = ANSWER;
         let asked = async {
-            // Without a session nobody hears the answer.
+            // Without a session nobody gets the answer.
             while self.is_open() {
                 packets.push(admin::query(worker, self.0.plane.pipes()));
                 work.switch.packets_out(std::mem::take(&mut packets)).await?;
                 let own = async {
                     loop {
-                        // Others are another worker's, or some were missed.
+                        // Other states are another worker's, or some were missed.
                         if let Ok(state) = answers.recv().await
                             && state.worker == worker
                         {
@@ -102,8 +102,8 @@ impl Controller {
         Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 
-    /// Waits until those of `workers`, which are held, have nothing under way, for at most `time`; says which of them have
-    /// something all the same.
+    /// Waits until `workers`, which are held, have no transfer under way, for at most `time`. Returns the workers that
+    /// still have one.
     pub(crate) async fn quiesce(
         &self,
         work: &mut Work,
@@ -125,7 +125,7 @@ impl Controller {
         Ok(rest)
     }
 
-    /// Rings without an address begin where their group's worker is.
+    /// Rings without an address begin at the position of their group's worker.
     pub(crate) fn join(new: &mut Flow, state: &WorkerState) {
         for ring in new.consumers.iter_mut().flat_map(|m| &mut m.rings).filter(|r| r.address.is_none()) {
             ring.start = state.head;
@@ -133,8 +133,8 @@ impl Controller {
         }
     }
 
-    /// Has registers begin where the rings do that `old` has not: counters and PSNs. Their workers do not run yet, but for that of a
-    /// group that they join.
+    /// Sets counters and PSNs in registers to the positions of rings that `old` does not have. Workers of such rings do
+    /// not run yet, except the worker of a group that the rings join.
     pub(crate) async fn begin(&self, work: &mut Work, old: &Flow, new: &Flow) -> Result<(), ControllerError> {
         let had: HashSet<&str> = old.rings().map(|r| r.name.as_str()).collect();
         let running = old.workers();
@@ -150,15 +150,16 @@ impl Controller {
     pub(crate) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
             let packets = some.iter().map(|r| r.packet(self.0.plane.pipes())).collect();
-            // Resets are answered by nothing.
+            // A reset has no answer of its own.
             self.ask_behind(work, packets, self.0.plane.room().probe()).await?;
         }
         Ok(())
     }
 
-    /// A worker whose transfer does not come to an end, because one of those in it is leaving and does not answer any more:
-    /// the transfer is given up. The connections of those that stay are made anew, since their NICs may have seen part of it.
-    /// What a consumer was not told to be complete, it does not see; what was not completed, its producer still has.
+    /// Gives up the transfer of a worker that does not end, because one of its members is leaving and does not answer
+    /// any more. The connections of members that stay are made anew, since their NICs may have seen part of the
+    /// transfer. A consumer does not see items that were not committed, and the producer still has items that were not
+    /// completed.
     pub(crate) async fn give_up(
         &self,
         work: &mut Work,
@@ -169,22 +170,22 @@ impl Controller {
         let stuck = crate::turn::transaction::stuck(old, state);
         let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
         if new.workers().contains(&state.worker) {
-            // Whoever else it waits for is not leaving.
+            // The other members that it waits for are not leaving.
             return if stays {
                 Err(stuck)
             } else {
                 self.renew_consumers(work, (old, new), state, stuck).await
             };
         }
-        // It leaves with its consumer; nobody else has a shuffle's rings.
+        // The worker leaves with its consumer; no other worker has a shuffle's rings.
         if new.kind == FlowKind::LoadBalance && stays {
             self.renew_producer(work, (old, new), state, stuck).await?;
         }
         Ok(())
     }
 
-    /// Consumers that leave may have consumed the transfer of a worker that is about to be given up, though the switch has not heard so.
-    /// That is written before the items can come to others.
+    /// Notes that consumers which leave may have consumed the transfer of a worker that is about to be given up, though
+    /// the switch has not heard so. The note is written before the items can come to others.
     async fn note_given_up(
         &self,
         work: &mut Work,
@@ -211,7 +212,7 @@ impl Controller {
         Ok(())
     }
 
-    /// A worker's transfer is given up, its consumers stay.
+    /// Gives up a worker's transfer; its consumers stay.
     async fn renew_consumers(
         &self,
         work: &mut Work,
@@ -233,9 +234,9 @@ impl Controller {
             );
             return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
-        // That of the consumer who has the most to pop.
+        // The tail of the consumer that has the most to pop.
         let tail = words.iter().map(|w| w.tail).max_by_key(|t| head.wrapping_sub(*t)).unwrap_or(head);
-        // Far from all that may still be on its way.
+        // Far from all packets that may still be on their way.
         let psn = (state.psn + (1 << 22)) & 0xff_ffff;
         let tails: Vec<u32> = words.iter().map(|w| w.tail).collect();
         for ring in &mut rings {
@@ -249,13 +250,13 @@ impl Controller {
         self.reset(work, &resets).await
     }
 
-    /// What the agents say of these rings, of all of them.
+    /// The agents' words about these rings, about all of them.
     async fn words<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring> + Clone,
         stuck: ControllerError,
     ) -> Result<Vec<agent::Ring>, ControllerError> {
-        // Others wait meanwhile, and it is gone, too.
+        // Other changes wait meanwhile, and the member is gone, too.
         if rings.clone().any(|r| !self.is_connected(&r.host)) {
             return Err(stuck);
         }
@@ -264,7 +265,7 @@ impl Controller {
         words.ok_or_else(|| failure.unwrap_or(stuck))
     }
 
-    /// A worker's transfer is given up together with the worker, its producer stays, for other workers.
+    /// Gives up a worker's transfer together with the worker; its producer stays, for other workers.
     async fn renew_producer(
         &self,
         work: &mut Work,
@@ -281,11 +282,11 @@ impl Controller {
         let mut rings = new.producers.iter_mut().flat_map(|m| &mut m.rings);
         let Some(ring) = rings.find(|r| r.ids.id == state.producer) else { return Err(stuck) };
         let tail = self.words(std::iter::once(&*ring), stuck).await?[0].tail;
-        // Anywhere: where the old connection was is not known, and it was far away all but surely.
+        // Any PSN: the position of the old connection is not known, and was far away all but surely.
         ring.ids.data.psn = self.state().chance.psn();
         ring.ids.poll.psn = 0;
         self.0.agents.reconnect(ring, mtu, &self.0.plane).await?;
-        // Makes it free for others, too.
+        // The reset makes the producer free for other workers, too.
         let reset = Reset {
             producer: ring.ids.id,
             producer_tail: tail,
@@ -296,7 +297,7 @@ impl Controller {
         self.reset(work, &[reset, poll]).await
     }
 
-    /// Has workers look at once at what they wait for, in place of when their back-off ends.
+    /// Has workers look at once at what they wait for, not only when their back-off ends.
     pub(crate) async fn nudge(&self, work: &mut Work, stuck: &[WorkerState]) -> Result<(), ControllerError> {
         for state in stuck {
             work.switch.packet_out(admin::retry(state.worker, self.0.plane.pipes())).await?;
@@ -304,7 +305,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Makes registers of numbers that were given back as fresh, batch by batch, until the controller ends.
+    /// Makes registers of numbers that were given back fresh, batch by batch, until the controller ends.
     pub(crate) async fn recycle(&self, mut resting: mpsc::UnboundedReceiver<Resting>) {
         let mut next = None;
         loop {
@@ -345,7 +346,7 @@ impl Controller {
     }
 }
 
-/// As few packets as it takes: each resets one number of each kind.
+/// As few packets as possible: each packet resets one number of each kind.
 fn resets(numbers: &[Number]) -> Vec<Reset> {
     let mut out: Vec<Reset> = Vec::new();
     let (mut workers, mut producers, mut qps, mut flows) = (0, 0, 0, 0);

@@ -1,12 +1,12 @@
-//! Carries out a change of one flow: from what it is to what it is to be, in an order in which it can be broken off
-//! between any two steps and be completed or taken back.
+//! Carries out a change of one flow, from its old value to its new one. The order of the steps allows a change to be
+//! broken off between any two steps and be completed or taken back.
 //!
 //! ```text
 //!  journal: begins ─► workers come to rest, where they must ─► are rings that go empty? ─► agents open new rings ─► journal: what only
 //!           adds is so ─► switch: entries come ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
 //! ```
-//! A change that only adds is taken back if it fails; one that removes is taken back until rings are closed, and completed
-//! from then on.
+//! A change that only adds is taken back if it fails. A change that removes is taken back until rings are closed, and
+//! completed from then on.
 
 use crate::health::doubts;
 use crate::ledger::journal::Journal;
@@ -25,25 +25,25 @@ use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::surroundings::Surroundings;
 use zsr_switch::ClientError;
 
-/// What becomes of what is in rings that go.
+/// The fate of the items in rings that go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Nothing is lost: they have to be empty, or consumer rings whose programs take the rest; these see the end of the stream, and
-    /// not an abort.
+    /// No item is lost: the rings have to be empty, or be consumer rings whose programs take the rest. These programs
+    /// see the end of the stream, and not an abort.
     #[default]
     Empty,
-    /// It may be lost.
+    /// Items may be lost.
     Forced,
-    /// It may be lost, and whoever has them is known not to answer, so that nobody waits long for them.
+    /// Items may be lost, and the owners of the rings are known not to answer, so that nobody waits long for them.
     Dead,
 }
 
 /// How rings go.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Removal<'f> {
-    /// What programs in them are told.
+    /// The text for programs in the rings.
     pub(crate) told: &'f str,
-    /// What becomes of what is in them.
+    /// The fate of the items in the rings.
     pub(crate) leave: Leave,
 }
 
@@ -56,7 +56,7 @@ impl Removal<'_> {
 /// A change that did not happen.
 pub(crate) struct Failure {
     pub(crate) refusal: ControllerError,
-    /// Whether the switch has heard of its rings, so that their registers may not be fresh any more.
+    /// Whether the switch has heard of the new rings, so that their registers may not be fresh any more.
     pub(crate) touched: bool,
 }
 
@@ -70,15 +70,16 @@ impl<E: Into<ControllerError>> From<E> for Failure {
 type ByFlow<V> = Arc<BTreeMap<String, V>>;
 
 impl Controller {
-    /// Makes flow `name` what `new` says, from what the state says it is.
+    /// Makes flow `name` what `new` says, from its present state.
     ///
-    /// Returns what those who have left may have consumed that comes to others now.
+    /// Returns the items that members who have left may have consumed, and that come to others now.
     ///
-    /// The caller has checked everything and holds `work`, which is what makes changes follow each other. Agents are told to destroy
-    /// rings, which they may do later: who wants to see it done waits with [`told`](crate::agents::Agents::told), without `work`.
+    /// The caller has checked everything and holds `work`, so that changes follow each other. Agents are told to
+    /// destroy rings, and may do so later. A caller that wants to see it done waits with
+    /// [`told`](crate::agents::Agents::told), without `work`.
     ///
     /// # Errors
-    /// When switch or agents refuse or do not answer; then the flow is what it was.
+    /// When switch or agents refuse or do not answer; then the flow is as before.
     pub(crate) async fn change(
         &self,
         work: &mut Work,
@@ -112,12 +113,12 @@ impl Controller {
         new.note_told(&doubts);
         let known = new.told.len();
         if old.settings.max_batch != new.settings.max_batch {
-            // Transfers that are under way are as large as they were allowed to be.
+            // Transfers that are under way may have the size that was allowed before.
             new.past_batch = old.past_batch.max(old.settings.max_batch);
             old.past_batch = old.past_batch.max(new.settings.max_batch);
         }
         let (closing, opening) = (rings_only_in(&old, &new), rings_only_in(&new, &old));
-        // What takes rings away can always be completed, what makes some can always be taken back.
+        // A change that takes rings away can always be completed, a change that makes rings can always be taken back.
         let fallback = if closing.is_empty() { &old } else { &new };
         let names = [name.to_owned()];
         let done = match self.written(work, &names, |journal| journal.begin(name, Some(fallback))) {
@@ -135,12 +136,12 @@ impl Controller {
             return Err(refusal);
         }
         doubts.extend_from_slice(&new.told[known..]);
-        // The change has happened, and programs whose rings are closed look for what the flow is now: an agent that hangs must
-        // not keep it from them.
+        // The change has happened, and programs whose rings are closed look at the flow's new value: an agent that
+        // hangs must not keep it from them.
         self.state().set(name, Some(new.clone()));
         let gone = old.rings().filter(|r| closing.contains(&r.name));
         self.0.agents.close(gone, removal.told, !removal.force());
-        // Until it can be written, the journal says that it is to be so.
+        // Until the end can be written, the journal says that the change is to be completed.
         if !closing.is_empty() {
             work.journal.note(name, Some(&new));
         }
@@ -154,7 +155,7 @@ impl Controller {
         Ok(doubts)
     }
 
-    /// Writes to the journal. Who asks meanwhile is told that changes of `flows` wait for its disk.
+    /// Writes to the journal. Callers that ask meanwhile are told that changes of `flows` wait for its disk.
     pub(crate) fn written<T>(
         &self,
         work: &mut Work,
@@ -183,7 +184,7 @@ impl Controller {
         Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 
-    /// Numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
+    /// Gives back numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
     pub(crate) fn give_back(&self, flow: &Flow, touched: bool) {
         let mut state = self.state();
         let numbers = state.left_over(flow);
@@ -196,7 +197,7 @@ impl Controller {
         }
     }
 
-    /// Rings and switch, up to where rings would be closed.
+    /// Changes rings and switch, up to where rings would be closed.
     async fn carry_out(
         &self,
         work: &mut Work,
@@ -226,7 +227,7 @@ impl Controller {
             inner.agents.open(std::slice::from_mut(new), &inner.plane, &around.hosts).await?;
             let touched = |refusal: ControllerError| Failure { refusal, touched: true };
             self.begin(work, old, new).await.map_err(touched)?;
-            // Workers that rest do so until their lists are what they will be.
+            // Workers that rest do so until their lists have the new entries.
             let through = entities(new, rests).map_err(|e| touched(e.into()))?;
             let freed = match rests {
                 true => Diff::between(through.clone(), entities(new, false).map_err(|e| touched(e.into()))?)
@@ -235,9 +236,9 @@ impl Controller {
             };
             let difference = Diff::between(before.clone(), through);
             let (had, has) = (inner.plane.tick_groups(old), inner.plane.tick_groups(new));
-            // What only adds is so as soon as it is written. Items may move as soon as the switch has the entries: were it taken back
-            // then, what a new consumer has got would be lost. Where workers rest, nobody waits for a disk, and what a new member of
-            // a group has got the others have, too.
+            // A change that only adds holds as soon as it is written. Items may move as soon as the switch has the
+            // entries: if the change were taken back then, items at a new consumer would be lost. Where workers rest,
+            // they do not wait for a disk: the other members have all items of a new member of a group, too.
             let adds = rings_only_in(old, new).is_empty();
             let names = [new.name.clone()];
             let end = |work: &mut Work| match adds {
@@ -263,15 +264,15 @@ impl Controller {
         };
         let result = written.await;
         if result.is_err() {
-            // What was held goes on; what is not held is written as it is.
+            // Workers that were held go on; others get their old entries back.
             let free = Diff::between(before, entities(old, false)?);
             let _ = work.switch.update(free.additions().into_iter()).await;
         }
         result
     }
 
-    /// Waits until `workers` have nothing under way, and looks whether rings that go are empty. `before` is what the switch
-    /// holds.
+    /// Waits until `workers` have no transfer under way, and checks that rings that go are empty. `before` is what the
+    /// switch holds.
     async fn quiet(
         &self,
         work: &mut Work,
@@ -291,7 +292,7 @@ impl Controller {
             if !removal.force() {
                 return Err(stuck(old, state));
             }
-            // Those who leave are heard no more, and those who stay may have all there is to have without them.
+            // Members that leave are heard no more, and without them the transfer may be complete.
             let without = self.0.plane.entities(new, &around.context(true))?;
             let leave = Diff::between(std::mem::take(before), without.clone());
             *before = without;
@@ -332,7 +333,7 @@ impl Controller {
         work.switch.update(difference.removals().into_iter()).await
     }
 
-    /// Writes what is other in the entries of `flows`, who stay as they are, when `after` is around them and not `before`.
+    /// Writes the entries of `flows`, which stay as they are, that differ when `after` is around them and not `before`.
     pub(crate) async fn rewrite(
         &self,
         work: &mut Work,
@@ -350,8 +351,8 @@ impl Controller {
         Ok(work.switch.update(removals.into_iter()).await?)
     }
 
-    /// Has `wanted`, by the names of flows, stand around them in place of what stands in `field`, and writes what that makes other. Flows
-    /// that have failed get nothing of it.
+    /// Replaces the values in `field`, by the names of flows, by `wanted`, and writes the entries that differ. Flows
+    /// that have failed get no entries.
     pub(crate) async fn rewrite_by_flow<V: PartialEq>(
         &self,
         work: &mut Work,
@@ -373,14 +374,14 @@ impl Controller {
         Ok(field(&mut after).clone())
     }
 
-    /// Has workers stop, if the switch answers: one that does not runs none.
+    /// Has workers stop, if the switch answers: a switch that does not answer runs none.
     pub(crate) async fn stop_workers(&self, work: &mut Work, ticks: &Ticks) {
         if self.is_open() {
             let _ = self.run_workers(work, ticks, &Ticks::new()).await;
         }
     }
 
-    /// Tells the switch which workers run: those that ran, without `had`, with `has`.
+    /// Tells the switch which workers run: the present ones, without `had`, with `has`.
     pub(crate) async fn run_workers(
         &self,
         work: &mut Work,
@@ -391,7 +392,7 @@ impl Controller {
         work.switch.update(updates.into_iter()).await
     }
 
-    /// What makes the workers of `had` stop and those of `has` run.
+    /// The updates that make the workers of `had` stop and the workers of `has` run.
     fn ticks(&self, had: &Ticks, has: &Ticks) -> Vec<rt::Update> {
         if had == has {
             return Vec::new();
@@ -414,7 +415,7 @@ impl Controller {
                 let workers = state.ticking.get(group).into_iter().flatten().copied();
                 replication(ticks::group(*group, workers, self.0.plane.pipes()))
             };
-            // Which groups there were says whether they come, change or go; what was in them does not matter.
+            // The present groups decide whether groups come, change or go; their contents do not matter.
             let gone =
                 |group: &u32| replication(ticks::group(*group, std::iter::empty(), self.0.plane.pipes()));
             let old = before.iter().map(gone).collect();
@@ -426,8 +427,8 @@ impl Controller {
         updates
     }
 
-    /// As far as the switch still answers, brings it to where it was: each update by itself, since some of them have not
-    /// happened and are refused.
+    /// Takes changes of the switch back, as far as it still answers. Each update goes by itself, since some of them
+    /// have not happened and are refused.
     pub(crate) async fn take_back(&self, work: &mut Work, difference: &Diff, has: &Ticks, had: &Ticks) {
         let inverse = difference.inverse();
         for update in inverse.additions() {
@@ -457,8 +458,8 @@ pub(crate) fn stuck(flow: &Flow, state: &WorkerState) -> ControllerError {
     ControllerError::new(ErrorKind::Stuck, message)
 }
 
-/// Workers that must have nothing under way: those that may be using a ring that goes, and that of a group that somebody joins,
-/// whose members begin at one point.
+/// Workers that must have no transfer under way: workers that may be using a ring that goes, and the worker of a group
+/// with a new member, since all members begin at one point.
 fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
     if new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len() {
         return old.workers();
@@ -468,7 +469,7 @@ fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
     let mut out = BTreeSet::new();
     for ring in old.rings().filter(|r| going.contains(&r.name)) {
         match (old.kind, ring.ids.is_producer) {
-            // All of its workers may be at it.
+            // All workers of the member may be using it.
             (FlowKind::LoadBalance, true) => out.extend(old.workers()),
             // A worker that goes with all of its rings need not end well, unless items may not be lost.
             (FlowKind::Shuffle, _) if force && !staying.contains(&ring.ids.worker) => {}

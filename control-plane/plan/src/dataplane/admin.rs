@@ -9,10 +9,10 @@ pub const FRAME: usize = internal::FRAME;
 /// Where a timer packet has its number, 16 bits.
 pub const NEXT: usize = internal::NEXT;
 
-/// What registers begin with. Number 0 stands for none.
+/// Initial values of registers. Number 0 stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reset {
-    /// The worker: its head, consumers' tail and PSN are set, the rest of its state is that of an idle one.
+    /// The worker: its head, consumers' tail and PSN are set. The rest of its state becomes that of an idle worker.
     pub worker: u16,
     /// The producer ring: its tail, head and PSN are set.
     pub producer: u16,
@@ -31,7 +31,7 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The packet. Where the registers are does not matter: it goes to all pipes.
+    /// The packet. It goes to all pipes, so the place of the registers does not matter.
     pub fn packet(&self, pipes: Pipes) -> Vec<u8> {
         let frame = Internal {
             event: names::EV_RESET,
@@ -55,7 +55,7 @@ pub fn query(worker: u16, pipes: Pipes) -> Vec<u8> {
     for_worker(names::EV_QUERY, worker, pipes)
 }
 
-/// Has a worker repeat what it waits for, or go on if that has come to be complete.
+/// Has a worker repeat the request that it waits for, or go on if the answers have come meanwhile.
 pub fn retry(worker: u16, pipes: Pipes) -> Vec<u8> {
     for_worker(names::EV_RETRY, worker, pipes)
 }

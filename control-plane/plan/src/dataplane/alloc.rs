@@ -1,14 +1,15 @@
 //! Numbers in the data plane for flows that come and go: workers, producer rings, connections, and one per flow.
 //!
-//! The switch's registers keep their values when a flow goes, so a number that was given back rests until somebody says
-//! that what it names is clean again ([`Allocator::reusable`]). A connection that is used again has another queue pair
-//! number, so that late packets find nobody.
+//! The switch's registers keep their values when a flow goes. So a number that was given back rests until
+//! [`Allocator::reusable`] is told that its registers are clean again. A connection that is used again has another
+//! queue pair number, so that late packets find nobody.
 
 use super::{FIRST_FLOW_GROUP, Qp, qp};
 use crate::p4::{Schema, SchemaError};
 use std::collections::BTreeSet;
 
-/// A generation's bits in a queue pair number; above it are those that name a pipe ([`Qp::in_pipe`]). All ones is no queue pair's number.
+/// A generation's bits in a queue pair number; the bits above them name a pipe ([`Qp::in_pipe`]). All ones is no queue
+/// pair's number.
 const GENERATION: u8 = 0x3f;
 const LAST_GENERATION: u8 = GENERATION - 1;
 
@@ -25,13 +26,13 @@ pub enum Number {
     Flow(u16),
 }
 
-/// One of its kinds.
+/// A kind of number, as a variant of [`Number`].
 pub type NumberOf = fn(u16) -> Number;
 
-/// Sizes of the P4 program. Number 0 is nobody's, of everything.
+/// Sizes of the P4 program. Number 0 of each kind is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Workers. The last one is nobody's: it answers when asked ([`Room::probe`]).
+    /// Workers. The last one belongs to no flow: it answers when asked ([`Room::probe`]).
     pub workers: u32,
     /// Producer rings.
     pub producers: u32,
@@ -42,17 +43,17 @@ pub struct Room {
 }
 
 impl Default for Room {
-    /// That of p4/common/types.p4, which are as large as numbers get.
+    /// The sizes of p4/common/types.p4, the largest that numbers allow.
     fn default() -> Self {
         Room { workers: 16384, producers: 32768, qps: 65536, flows: 16384 }
     }
 }
 
 impl Room {
-    /// That of a program, whose registers are as large as its tables.
+    /// The sizes of a program, whose registers are as large as its tables.
     ///
     /// # Errors
-    /// When it lacks one.
+    /// When the program lacks one of the tables.
     pub fn of(schema: &Schema) -> Result<Self, SchemaError> {
         let most = Room::default();
         Ok(Room {
@@ -63,7 +64,7 @@ impl Room {
         })
     }
 
-    /// A worker that never runs, and is asked to know that the data plane has come so far.
+    /// A worker that never runs; its answer shows that the data plane has come so far.
     pub fn probe(&self) -> u16 {
         self.workers.saturating_sub(1) as u16
     }
@@ -72,8 +73,9 @@ impl Room {
 /// Numbers that were given back, and the era of the switch that remembers them.
 pub type Resting = (u32, Vec<Number>);
 
-/// The generation before a connection's first one. Numbers of one generation differ in the lower bits only, and a Tofino finds entries by
-/// hashes of their keys: it had room for two thirds of such connections, and for all but a fiftieth of those with a generation each.
+/// The generation before a connection's first one. Numbers of one generation differ in the lower bits only, and a
+/// Tofino finds entries by hashes of their keys. A Tofino had room for two thirds of such connections, and for all but
+/// a fiftieth of connections with a generation each.
 fn generation_before(index: usize) -> u8 {
     ((index as u32).wrapping_mul(0x9e37_79b1) >> 26) as u8 % LAST_GENERATION
 }
@@ -96,22 +98,22 @@ pub fn group_of(flow: u16) -> u16 {
 pub struct Exhausted {
     /// "workers", "producer rings", …
     pub what: &'static str,
-    /// How many are in use.
+    /// The number in use.
     pub in_use: u32,
-    /// How many there are.
+    /// The number that there are.
     pub room: u32,
-    /// How many were given back and may not be used yet.
+    /// The number given back that may not be used yet.
     pub resting: u32,
-    /// Into how many shares they are divided.
+    /// The number of shares that they are divided into.
     pub shares: u32,
 }
 
-/// One kind of number.
+/// Numbers of one kind.
 #[derive(Clone, Debug)]
 struct Kind {
     what: &'static str,
     first: u32,
-    /// The next that was never used, and the end.
+    /// The next number that was never used, and the end.
     next: u32,
     end: u32,
     free: Vec<u16>,
@@ -127,7 +129,7 @@ impl Kind {
         self.take_of((1, 0))
     }
 
-    /// The same, of those numbers whose remainder by `shares` is `share`.
+    /// The same, of the numbers whose remainder by `shares` is `share`.
     fn take_of(&mut self, (shares, share): (u32, u32)) -> Result<u16, Exhausted> {
         let is_of = |number: &u16| u32::from(*number) % shares == share;
         if let Some(at) = self.free.iter().rposition(is_of) {
@@ -170,7 +172,7 @@ pub struct Allocator {
     producers: Kind,
     qps: Kind,
     flows: Kind,
-    /// Per connection: how often it was handed out, modulo 127.
+    /// For each connection: how often it was handed out, modulo 127.
     generations: Vec<u8>,
     era: u32,
     room: Room,
@@ -194,7 +196,7 @@ impl Default for Allocator {
 }
 
 impl Allocator {
-    /// All numbers of a program with that room.
+    /// All numbers of a program with this room.
     pub fn with(room: Room) -> Self {
         Allocator {
             workers: Kind::new("workers", 1, u32::from(room.probe())),
@@ -207,7 +209,7 @@ impl Allocator {
         }
     }
 
-    /// A worker of those in share number `share` of so many ([`Pipes::share`](zsr_topology::Pipes::share)).
+    /// A worker from share number `share` of `shares` ([`Pipes::share`](zsr_topology::Pipes::share)).
     ///
     /// # Errors
     /// When none is left. So for all kinds.
@@ -251,7 +253,7 @@ impl Allocator {
         }
     }
 
-    /// Notes that numbers up to these may have been in use. Which of them rest says [`idle`](Self::idle).
+    /// Notes that numbers up to these may have been in use. [`idle`](Self::idle) returns those that rest.
     pub fn skip(&mut self, numbers: &[Number]) {
         numbers.iter().for_each(|&n| {
             let (kind, n) = self.kind(n);
@@ -259,12 +261,12 @@ impl Allocator {
         });
     }
 
-    /// As many more connections may have been in use as somebody has who was about to join a group.
+    /// As many more connections may have been in use as a member needs that was about to join a group.
     pub fn skip_joiner(&mut self) {
         self.qps.skip((self.qps.next + 1) as u16);
     }
 
-    /// When nothing was given back yet: the numbers that rest, since they are not in use and may have been.
+    /// When no number was given back yet: the numbers that rest, since they are not in use and may have been.
     pub fn idle(&self, in_use: &BTreeSet<Number>) -> Vec<Number> {
         let kinds: [(&Kind, NumberOf); 4] = [
             (&self.workers, Number::Worker),
@@ -283,7 +285,7 @@ impl Allocator {
         numbers.iter().for_each(|&n| self.kind(n).0.resting += 1);
     }
 
-    /// The one place to be told that the registers behind resting numbers are as fresh.
+    /// Makes resting numbers usable, since their registers are fresh. Only this call does so.
     pub fn reusable(&mut self, numbers: &[Number]) {
         for &n in numbers {
             let (kind, n) = self.kind(n);
@@ -298,8 +300,8 @@ impl Allocator {
         self.reusable(numbers);
     }
 
-    /// The switch remembers nothing any more: nothing is in use, and nothing rests. A new era begins; what was given back
-    /// in the one before is nobody's concern. Queue pair numbers go on.
+    /// The switch remembers nothing any more: no number is in use, and none rests. A new era begins; numbers given back
+    /// in the era before no longer matter. Queue pair numbers go on.
     pub fn forget(&mut self) {
         *self = Allocator {
             generations: std::mem::take(&mut self.generations),
@@ -354,7 +356,7 @@ mod tests {
         let mut all = Allocator::default();
         let taken: Vec<u16> = [1, 1, 0, 3].map(|share| all.worker((4, share)).unwrap()).into();
         assert_eq!(taken, [1, 5, 4, 3]);
-        // What was passed over is nobody's.
+        // Numbers that were passed over belong to no flow.
         assert_eq!(all.in_use().workers, 4);
         assert_eq!(all.worker((4, 2)), Ok(2));
         let left = std::iter::from_fn(|| all.worker((4, 2)).ok()).count() as u32;
@@ -390,7 +392,7 @@ mod tests {
     fn the_end_is_an_error_that_says_how_many_there_are() {
         let mut all = Allocator::default();
         let taken = std::iter::from_fn(|| all.worker((1, 0)).ok()).count() as u32;
-        // Less the first, which is nobody's, and the probe.
+        // Without the first number, which is not used, and the probe.
         assert_eq!(taken, Room::default().workers - 2);
         let e = all.worker((1, 0)).unwrap_err();
         assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));

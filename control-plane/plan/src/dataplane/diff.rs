@@ -1,4 +1,4 @@
-//! From what the switch holds to what it is to hold, with as few writes as it takes.
+//! From the entries that the switch holds to those that it should hold, with as few writes as possible.
 
 use p4runtime_proto::p4::v1 as rt;
 use prost::Message;
@@ -10,15 +10,15 @@ use std::collections::HashMap;
 /// Updates that turn one list of table entries and multicast groups into another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diff {
-    /// New ones, in the order of the new list.
+    /// New entries, in the order of the new list.
     pub inserts: Vec<rt::Entity>,
-    /// Those with another action or other replicas, with what they were, in the order of the new list.
+    /// Entries with another action or other replicas, with their old values, in the order of the new list.
     pub modifies: Vec<(rt::Entity, rt::Entity)>,
-    /// Those that go, in the opposite order of the old list.
+    /// Entries that go, in the opposite order of the old list.
     pub deletes: Vec<rt::Entity>,
 }
 
-/// What names an entry or group: it without its content.
+/// The identity of an entry or group: the entity without its content.
 fn name_of(entity: &rt::Entity) -> rt::Entity {
     let bare = match &entity.entity {
         Some(Entity::TableEntry(e)) => Some(Entity::TableEntry(rt::TableEntry {
@@ -47,7 +47,8 @@ fn name_of(entity: &rt::Entity) -> rt::Entity {
     rt::Entity { entity: bare }
 }
 
-/// Whether two of one name have the same content. What a switch adds when it is read (counters, times) is none.
+/// Whether two entities of one identity have the same content. Values that a switch adds when it is read (counters,
+/// times) do not count.
 fn same(one: &rt::Entity, other: &rt::Entity) -> bool {
     match (&one.entity, &other.entity) {
         (Some(Entity::TableEntry(a)), Some(Entity::TableEntry(b))) => a.action == b.action,
@@ -56,7 +57,7 @@ fn same(one: &rt::Entity, other: &rt::Entity) -> bool {
 }
 
 impl Diff {
-    /// From `old` to `new`.
+    /// The updates that turn `old` into `new`.
     pub fn between(old: Vec<rt::Entity>, new: Vec<rt::Entity>) -> Self {
         let mut had: HashMap<Vec<u8>, (usize, rt::Entity)> =
             old.into_iter().enumerate().map(|(at, e)| (name_of(&e).encode_to_vec(), (at, e))).collect();
@@ -79,7 +80,7 @@ impl Diff {
         self.inserts.is_empty() && self.modifies.is_empty() && self.deletes.is_empty()
     }
 
-    /// What undoes it.
+    /// The updates that take this difference back.
     pub fn inverse(&self) -> Self {
         Diff {
             inserts: self.deletes.iter().rev().cloned().collect(),
@@ -88,7 +89,7 @@ impl Diff {
         }
     }
 
-    /// Inserts, then modifications: after these, nothing that is to go is named by anything any more.
+    /// Inserts, then modifications: after these, no entry refers to an entry that is to go.
     pub fn additions(&self) -> Vec<rt::Update> {
         let inserts = self.inserts.iter().map(|e| update(Type::Insert, e.clone()));
         inserts.chain(self.modifies.iter().map(|(_, e)| update(Type::Modify, e.clone()))).collect()

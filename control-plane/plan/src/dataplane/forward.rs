@@ -11,12 +11,14 @@ use zsr_topology::{Chip, Host, Pipes, Switch, Topology};
 /// Operation of an ARP request (RFC 826).
 const ARP_REQUEST: u16 = 1;
 const BROADCAST: u64 = 0xffff_ffff_ffff;
-/// Who asks whether an address is free, or for one, has none yet (0.0.0.0; RFC 5227, RFC 2131).
+/// Address of a sender that has none yet (0.0.0.0): it asks whether an address is free, or for an address (RFC 5227,
+/// RFC 2131).
 const NO_ADDRESS: u32 = 0;
-/// What comes round has no port. Of frames that is what producers behind a pipe are sent (p4/arch/tna/folded.p4).
+/// Port of packets that come round: none. Among frames, those are the packets to producers behind a pipe
+/// (p4/arch/tna/folded.p4).
 const NO_PORT: u16 = 0;
-/// Number of the copies of a flooded frame, of which a Tofino leaves out the one at the frame's own port (p4/arch/tna/main.p4: `FLOODED`).
-/// No worker and no connection has it.
+/// Instance of the copies of a flooded frame. A Tofino leaves out the copy at the frame's own port
+/// (p4/arch/tna/main.p4: `FLOODED`). No worker and no connection has this number.
 const FLOODED: u32 = 0xffff;
 
 pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::TableEntry>, PlanError> {
@@ -48,12 +50,12 @@ pub(super) fn entries(topology: &Topology, schema: &Schema) -> Result<Vec<rt::Ta
     Ok(out)
 }
 
-/// What is for the switch, of what comes in at `port`: it stays in the pipe that has the registers, or goes there.
+/// Entries for packets to the switch that come in at `port`: they stay in the pipe that has the registers, or go there.
 fn ways(schema: &Schema, switch: &Switch, port: u32) -> Result<Vec<rt::TableEntry>, PlanError> {
     let (pipes, here) = (switch.pipes, switch.pipes.of_port(port));
     let mut out = Vec::new();
     for home in 0..pipes::MAX_PIPES {
-        // Of a pipe that there is not, nobody has queue pairs.
+        // A pipe that does not exist has no queue pairs.
         let known = pipes.homes().find(|pipe| *pipe == home);
         let again = pipes::port_again_of(switch, known.unwrap_or(here)) as u16;
         let key = |crossed| table::OwnIp { dst: ip(switch.ip), port: port as u16, home: home as u8, crossed };
@@ -68,7 +70,7 @@ fn ways(schema: &Schema, switch: &Switch, port: u32) -> Result<Vec<rt::TableEntr
     Ok(out)
 }
 
-/// The source addresses that what comes from `host` at `port` may have.
+/// The source addresses that frames from `host` at `port` may have.
 fn sources(schema: &Schema, port: u16, host: &Host) -> Result<Vec<rt::TableEntry>, PlanError> {
     let mac = mac(host.mac);
     let mut out = vec![schema.entry(table::Sources { port, mac }, action::OwnSource {})?];
@@ -80,8 +82,8 @@ fn sources(schema: &Schema, port: u16, host: &Host) -> Result<Vec<rt::TableEntry
     Ok(out)
 }
 
-/// The clone session whose copies leave at `port`. A Tofino 2 has 255 of them, and more port numbers than that: each pipe has as many
-/// as it has ports of cables.
+/// The clone session whose copies leave at `port`. A Tofino 2 has 255 sessions, and more port numbers than that. Each
+/// pipe has as many sessions as it has ports of cables.
 pub(super) fn session(switch: &Switch, port: u32) -> u16 {
     let chip = switch.kind.tofino().map(|tofino| tofino.chip);
     let number = match chip.filter(|chip| *chip == Chip::Tofino2 && switch.pipes.are_several()) {
@@ -108,8 +110,8 @@ pub(super) fn replication(topology: &Topology) -> Vec<rt::PacketReplicationEngin
     sessions.chain([flood]).chain(pipes::groups(topology.switches[0].pipes)).collect()
 }
 
-/// The groups of a replicate flow's consumers, each given as (port, ids): `id` for items, the next one for polls. One
-/// replica per member, whose instance is its connection.
+/// The groups of a replicate flow's consumers, each given as (port, ids): `id` for items, the next one for polls. Each
+/// member has one replica, whose instance is its connection.
 pub fn member_groups(
     id: u16,
     members: &[(u32, RingIds)],

@@ -1,8 +1,8 @@
-//! What the switch holds. No I/O.
+//! The entries that the switch holds. No I/O.
 //!
 //! - [`model`]: rings, members and flows; [`alloc`]: numbers for them.
-//! - [`flow`]: from a flow to all of its entries, the one planning interface; [`diff`]: from one list of entries to another. Changing a
-//!   flow is the difference of two lists.
+//! - [`flow`]: from a flow to all of its entries, the one planning interface; [`diff`]: from one list of entries to
+//!   another. Changing a flow is the difference of two lists.
 //! - The other files: one for each P4 file of that name, whose tables it fills.
 
 pub mod admin;
@@ -42,7 +42,7 @@ pub const PORT_RECIRCULATE: u32 = 501;
 /// First port number that links may not use.
 pub const FIRST_RESERVED_PORT: u32 = 500;
 
-/// What a host's agent says about one of its rings, once its memory is registered.
+/// A host's agent's words about one of its rings, once its memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingAddress {
     /// Memory key of the ring's region; its I/O virtual address is 0.

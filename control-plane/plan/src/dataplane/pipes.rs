@@ -23,8 +23,9 @@ pub(super) fn port_again_of(switch: &Switch, pipe: u32) -> u32 {
     }
 }
 
-/// The port by which a producer at `port` gets what is for it. At a pipe that makes only what consumers get (p4/arch/tna/folded.p4) that goes round by
-/// the pipe before, as a frame of the switch's own.
+/// The port by which a producer at `port` gets its packets. A pipe may make packets for consumers only
+/// (p4/arch/tna/folded.p4). Then packets to a producer there go round by the pipe before, as frames of the switch's
+/// own.
 pub(super) fn to_producers(switch: &Switch, port: u32) -> u32 {
     match switch.pipes.is_behind(port) {
         true => port_again_of(switch, switch.pipes.of_port(port)),
@@ -37,12 +38,12 @@ pub(super) fn group_of(pipe: u32) -> u32 {
     GROUP_FIRST + pipe
 }
 
-/// Whether a group is one of these.
+/// Whether a group is one of [`groups`].
 pub(super) fn is_group(id: u32) -> bool {
     (GROUP_FIRST..=GROUP_ALL).contains(&id)
 }
 
-/// Those groups.
+/// The multicast groups of the pipes.
 pub(super) fn groups(pipes: Pipes) -> Vec<rt::PacketReplicationEngineEntry> {
     if !pipes.are_several() {
         return Vec::new();

@@ -1,9 +1,10 @@
-//! What the data plane says on its own: digests of `report_t` (p4/arch/v1model/main.p4, reasons in p4/common/types.p4).
+//! Reports that the data plane sends by itself: digests of `report_t` (p4/arch/v1model/main.p4, reasons in
+//! p4/common/types.p4).
 
 use crate::p4::names;
 use std::fmt;
 
-/// Members of a Tofino's report, which has all four fields that v1model's `code` is taken from (p4/arch/tna/main.p4).
+/// Members of a Tofino's report, which has all four fields from which v1model takes `code` (p4/arch/tna/main.p4).
 pub const FIELDS: [&str; 11] =
     ["reason", "aeth", "tries", "word", "head", "worker", "producer", "qp", "role", "phase", "psn"];
 
@@ -54,14 +55,14 @@ impl fmt::Display for Role {
     }
 }
 
-/// Why there is a report. What is shown follows the name of a ring or connection: "… refused a request".
+/// The reason of a report. Its text follows the name of a ring or connection: "… refused a request".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A NIC refused a request for good: the AETH's syndrome (IBTA 9.7.5.2.2). The worker stops.
     Refused(u8),
-    /// A transfer has no progress after that many retries, and is still tried.
+    /// A transfer has no progress after this number of retries, and is still tried.
     Silent(u32),
-    /// A PU's counter left its ring, with that many bytes between the counters. The worker stops.
+    /// A PU's counter left its ring, with this number of bytes between the counters. The worker stops.
     BadCount(u32),
     /// The answer to a query or reset: the head of the worker's consumer rings, in bytes.
     State(u32),
@@ -104,19 +105,19 @@ impl fmt::Display for Reason {
 /// A report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Why it was sent.
+    /// The reason of the report.
     pub reason: Reason,
     /// The worker.
     pub worker: u16,
     /// The producer ring of its present or last transfer.
     pub producer: u16,
-    /// The connection that a packet came from, where one did.
+    /// The connection of the packet that caused the report, if there was one.
     pub qp: u16,
-    /// What that connection is for.
+    /// The role of that connection.
     pub role: Option<Role>,
     /// The worker's phase (P4: `PHASE_*`).
     pub phase: u8,
-    /// Of the worker's next packet to its consumers, 24 bits.
+    /// PSN of the worker's next packet to its consumers, 24 bits.
     pub psn: u32,
 }
 
@@ -158,7 +159,7 @@ impl Report {
         })
     }
 
-    /// Whether it is about the worker's producer rather than its consumer.
+    /// Whether the report is about the worker's producer rather than its consumer.
     pub fn is_producers(&self) -> bool {
         self.role.is_some_and(Role::is_producers) || matches!(self.reason, Reason::BadCount(_))
     }

@@ -6,15 +6,15 @@ use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 use zsr_topology::ByteOrder;
 
-/// Where a sequencer is, as its clients say it in their requests: an I/O virtual address.
+/// The address of a sequencer in its clients' requests: an I/O virtual address.
 pub const ADDRESS: u64 = 0;
 
 /// A counter in the switch that hands out tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequencer {
-    /// Number at the switch, from 1: one of those that flows have.
+    /// Number at the switch, from 1: one of the numbers of flows.
     pub number: u16,
-    /// The memory key that its clients say in their requests.
+    /// The memory key in its clients' requests.
     pub rkey: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct Sequencer {
 pub struct TicketClient {
     /// The host's NIC.
     pub station: Station,
-    /// The switch's end: `psn` is that of the client's first request.
+    /// The switch's end: `psn` is the PSN of the client's first request.
     pub qp: Qp,
     /// The client's queue pair.
     pub qpn: u32,
@@ -37,7 +37,7 @@ impl Sequencer {
         Internal { event, flow: self.number, head, producer_tail, ..Internal::default() }.frame()
     }
 
-    /// The entries by which `client` gets tickets. Its [reset](TicketClient::reset) has to come first.
+    /// The entries by which `client` gets tickets. The packet of [reset](TicketClient::reset) has to be sent first.
     ///
     /// # Errors
     /// When the switch's program has no sequencers, or does not fit otherwise.
@@ -77,7 +77,7 @@ impl Sequencer {
 }
 
 impl TicketClient {
-    /// The packet after which the client's first request is the one that is awaited.
+    /// The packet that makes the switch expect the client's first request next.
     pub fn reset(&self) -> Vec<u8> {
         let event = names::EV_TICKET_RESET;
         Internal { event, qp: self.qp.index, psn: self.qp.psn << 8, ..Internal::default() }.frame()

@@ -6,7 +6,7 @@ use p4runtime_proto::p4::v1::TableEntry;
 use std::net::Ipv4Addr;
 use zsr_topology::{ByteOrder, MacAddr, Topology, Traffic};
 
-/// A host's NIC, and where it is plugged in.
+/// A host's NIC and its place at the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Station {
     /// The station's address.
@@ -15,15 +15,15 @@ pub struct Station {
     pub mac: MacAddr,
     /// The switch's port.
     pub port: u32,
-    /// The port to which it is sent what only producers get.
+    /// The port for packets to the host that only producers get.
     pub round: u32,
-    /// The clone session whose copies leave there.
+    /// The clone session whose copies leave at the station's port.
     pub session: u16,
-    /// Byte order of the counters in its rings.
+    /// Byte order of the counters in the host's rings.
     pub byte_order: ByteOrder,
-    /// The VLAN that it is on.
+    /// The VLAN of the host.
     pub vlan: Option<u16>,
-    /// How packets to it are marked.
+    /// The marks of packets to the host.
     pub traffic: Traffic,
 }
 

@@ -1,6 +1,6 @@
-//! How often each worker looks for something to do. Timer packets are numbered, and the number says whom a packet is for: seven
-//! of eight are for the workers of busy flows, the eighth for one of many groups in turn (p4/pipeline/ingress.p4), so that
-//! thousands of flows that poll rarely cost little, and never all at once.
+//! How often each worker looks for something to do. Timer packets are numbered, and the number selects the workers.
+//! Seven of eight numbers are for the workers of busy flows, the eighth for one of many groups in turn
+//! (p4/pipeline/ingress.p4). So thousands of flows that poll rarely cost little, and never all at once.
 
 use super::pipes::port_again;
 use super::{FIRST_RESERVED_PORT, PORT_TIMER, admin, forward};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use zsr_soft_switch::{Numbers, Rest, TimerPort};
 use zsr_topology::{Pipes, Switch, SwitchKind};
 
-/// One kind of timer packet, for a switch that makes none itself.
+/// A kind of timer packet, for a switch that makes none itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerPacket {
-    /// Between two of them.
+    /// Time between two packets.
     pub every: Duration,
     /// The packet.
     pub packet: Vec<u8>,
@@ -27,28 +27,30 @@ pub const GROUP_TICK: u32 = names::TICKS_OFTEN as u32;
 const CLASSES: [(u32, u32, u32); 4] =
     [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2046, 65536)];
 
-/// Multicast groups that the classes leave free, for a switch whose timers rest: of workers that have moved nothing for a while and whose
-/// producers ring, and of those of which it is not known yet. Behind each, the number of the timer packets for it (P4: `TickGroup`).
+/// Multicast groups that the classes leave free, for a switch whose timers rest. The first has workers that have moved
+/// nothing for a while and whose producers ring, the second has workers of new flows. Behind each, the number of its
+/// timer packets (P4: `TickGroup`).
 const GROUP_IDLE: u32 = 0xfff;
 const NUMBER_IDLE: u16 = 0xfff7;
 const GROUP_NEW: u32 = 0xffe;
 const NUMBER_NEW: u16 = 0xffd7;
-/// How often these tick while something else moves.
+/// How often the workers of these groups tick while other workers move items.
 const IDLE_TICK: Duration = Duration::from_millis(5);
 const NEW_TICK: Duration = Duration::from_micros(500);
 
-/// Ticks of a software switch on which nothing moves become rare within a second, and with them polls of rings that stay empty. A
-/// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks (p4/pipeline/look.p4), and
-/// nothing else may move between two of its transfers: hence the time before.
+/// Ticks of a software switch on which nothing moves become rare within a second, and so do polls of empty rings. A
+/// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks
+/// (p4/pipeline/look.p4). Nothing else may move between two of its transfers, so ticks stay frequent for a while.
 const REST: Rest = Rest { after_ns: 100_000_000, longest_ns: 10_000_000 };
-/// The same for workers in [`GROUP_IDLE`]: their ticks find only what a doorbell that was lost has not told.
+/// The same for workers in [`GROUP_IDLE`]: their ticks only find items whose doorbell was lost.
 const IDLE_REST: Rest = Rest { longest_ns: 75_000_000, ..REST };
 
-/// What makes workers tick.
+/// The way in which workers tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
     tick: Duration,
-    /// A timer packet names its group itself (p4/arch/tna/ops.p4), and there are as many kinds of them as classes.
+    /// A timer packet names its group itself (p4/arch/tna/ops.p4), and there are as many kinds of timer packets as
+    /// classes.
     named: bool,
     /// The timers are those of [`timers`].
     rests: bool,
@@ -58,7 +60,7 @@ impl Timer {
     /// How many kinds of timer packets there are.
     pub const CLASSES: usize = CLASSES.len();
 
-    /// That of `switch`.
+    /// The timer of `switch`.
     pub fn of(switch: &Switch) -> Self {
         let rests = matches!(switch.kind, SwitchKind::Soft);
         Timer { tick: switch.tick, named: switch.kind.tofino().is_some(), rests }
@@ -82,8 +84,8 @@ impl Timer {
         first + if self.named { 0 } else { u32::from(worker) % groups }
     }
 
-    /// The same while its flow moves nothing; `None` if it does not tick more rarely then. One whose producers ring (`rings`) may
-    /// tick more rarely than one that has to find items by itself.
+    /// The same while its flow moves nothing; `None` if the worker does not tick more rarely then. A worker whose
+    /// producers ring (`rings`) may tick more rarely than a worker that has to find items by itself.
     pub fn idle_group_of(&self, worker: u16, poll_interval: Duration, rings: bool) -> Option<u32> {
         if !self.rests || self.group_of(worker, poll_interval) != GROUP_TICK || self.tick >= IDLE_TICK {
             return None;
@@ -92,8 +94,9 @@ impl Timer {
         Some(if rings { GROUP_IDLE } else { polled }).filter(|group| *group != GROUP_TICK)
     }
 
-    /// The same of a flow that is new, and whose producers ring: more often than where nothing moves, for what is lost of its first
-    /// transfers; more rarely than where it is known that something moves.
+    /// The same for a new flow whose producers ring. The worker ticks more often than where nothing moves, since
+    /// packets of its first transfers may be lost. It ticks more rarely than the worker of a flow that is known to
+    /// move.
     pub fn new_group_of(&self, worker: u16, poll_interval: Duration) -> Option<u32> {
         let group = self.idle_group_of(worker, poll_interval, true)?;
         Some(if self.tick < NEW_TICK { GROUP_NEW } else { group })
@@ -126,9 +129,9 @@ pub fn groups(
     by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter(), pipes)).collect()
 }
 
-/// The timers of the software switch: one for the workers of busy flows, that comes later when there are so many that their
-/// ticks would keep packets waiting, one for the others, one for those that wait for a doorbell, and one for those that are new. All rest
-/// while nothing moves.
+/// The timers of the software switch. The first is for the workers of busy flows; it comes later when so many are busy
+/// that their ticks would keep packets waiting. The others are for the other classes, for workers that wait for a
+/// doorbell, and for workers of new flows. All rest while nothing moves.
 pub fn timers(tick: Duration) -> [TimerPort; 4] {
     const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
     let tick_ns = (tick.as_nanos() as u64).max(1);
@@ -141,7 +144,8 @@ pub fn timers(tick: Duration) -> [TimerPort; 4] {
         yields: true,
         rest: Some(REST),
     };
-    // Every eighth number is not for the busy ones. They come by fours: who ticks so rarely is not in a hurry.
+    // Every eighth number is not for busy workers. These numbers come by fours: workers that tick so rarely are not in
+    // a hurry.
     let others = TimerPort {
         interval_ns: tick_ns.saturating_mul(32),
         count: 4,
@@ -188,7 +192,7 @@ mod tests {
         let idle = |worker, poll, rings| timer(20, true).idle_group_of(worker, us(poll), rings);
         assert_eq!(idle(7, 100, true), Some(GROUP_IDLE));
         assert_eq!(idle(7, 100, false), Some(0x107));
-        // They tick rarely already.
+        // Their workers tick rarely already.
         assert_eq!(idle(7, 6000, true), None);
         assert_eq!(timer(20, false).idle_group_of(7, us(100), true), None);
         // The next class would be too rare, or no rarer.

@@ -35,14 +35,14 @@ pub struct Times {
     pub poll_timeout: Duration,
     /// When a transfer without progress is retried for the first time.
     pub rto: Duration,
-    /// After how long a silent peer is reported.
+    /// The time after which a silent peer is reported.
     pub dead_after: Duration,
 }
 
-/// Where a worker writes to.
+/// The target of a worker's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One consumer ring, by the indices of its connections.
+    /// A single consumer ring, by the indices of its connections.
     Ring {
         /// Items and commit records.
         data_qp: u16,
@@ -51,43 +51,43 @@ pub enum Target {
     },
     /// The consumer rings of a replicate flow.
     Group {
-        /// Multicast group of their data connections; the next number is that of their poll connections.
+        /// Multicast group of the members' data connections; the next number is the group of their poll connections.
         group: u16,
-        /// The members that there are, a bit each.
+        /// The present members, a bit each.
         members: u32,
-        /// Poll connection of one of them: its interval stands for all.
+        /// Poll connection of one member: its interval stands for all.
         poll_qp: u16,
     },
 }
 
-/// A worker, as the data plane knows it.
+/// A worker in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSpec {
     /// The worker's number, from 1.
     pub id: u16,
-    /// How many producers are in its list.
+    /// The number of producers in the worker's list.
     pub producers: u16,
-    /// What may change while it runs.
+    /// Settings that may change while the worker runs.
     pub settings: Settings,
     /// Largest transfer, in bytes, a multiple of the item size: also a producer's turn.
     pub max_batch: u32,
-    /// Bytes of items in (each of) its consumer ring(s), a power of two.
+    /// Bytes of items in (each of) the worker's consumer ring(s), a power of two.
     pub ring_size: u32,
     /// Bytes of an item.
     pub item_size: u32,
     /// Path MTU in bytes, 256 to 4096.
     pub mtu: u32,
-    /// Where it writes to.
+    /// The target of the worker's writes.
     pub target: Target,
-    /// Index of its flow's rate cap.
+    /// Index of the rate cap of the worker's flow.
     pub flow: u16,
     /// The worker's flow's times.
     pub times: Times,
 }
 
 impl WorkerSpec {
-    /// The worker's entries: in `worker_rings`, which only a look reads, and behind that in `workers`. Nothing happens without
-    /// the second.
+    /// The worker's entries: in `worker_rings`, which only a look reads, and then in `workers`. Without the second
+    /// entry, the worker does nothing.
     pub fn entries(&self, schema: &Schema) -> Result<[TableEntry; 2], SchemaError> {
         Ok([self.ring_entry(schema)?, self.entry(schema)?])
     }
@@ -141,7 +141,7 @@ impl WorkerSpec {
         )
     }
 
-    /// The place of a producer in its list, and the place that is visited behind it.
+    /// The place of a producer in the worker's list, and the place that is visited next.
     pub fn list_entry(
         &self,
         schema: &Schema,
@@ -159,9 +159,9 @@ impl WorkerSpec {
     }
 }
 
-/// For each place of a worker's list, the place that is visited behind it: all places in one circle, whose order is another one for
-/// each worker. Workers that visited hosts in the same order would stay together, share one host's link, and leave the others' unused.
-/// A producer that comes or goes leaves the order of the others as it is.
+/// For each place of a worker's list, the place that is visited next. All places form one circle, in a different order
+/// for each worker. Workers that visited hosts in the same order would stay together, share one host's link, and leave
+/// the links of others unused. A producer that comes or goes does not change the order of the others.
 pub fn circle(worker: u16, producers: &[u16]) -> Vec<u16> {
     let shuffled = |&place: &u16| {
         let pair = u32::from(worker) << 16 | u32::from(producers[usize::from(place)]);
@@ -191,8 +191,8 @@ pub fn producer_entries(
     ])
 }
 
-/// How long the transfers of a capped flow take at its rate, at most: long against a round trip, short against the time over
-/// which its rate is to be seen.
+/// How long the transfers of a capped flow take at its rate, at most: long against a round trip, short against the time
+/// over which the rate is observed.
 const PACE: Duration = Duration::from_millis(10);
 
 /// Largest transfer, in bytes, of a flow that may move `cap` bytes per second: whole items, at least one.
@@ -206,9 +206,9 @@ pub fn paced_batch(max_batch: u32, item_size: u32, cap: Option<u64>) -> u32 {
 
 /// A rate cap's entry in table `flows`, for flow index `flow` and bytes per second.
 pub fn cap_entry(schema: &Schema, flow: u16, rate: u64) -> Result<TableEntry, SchemaError> {
-    // What a transfer moves ahead of its rate is debt, which has to fall under `burst` before the next one. It must not reach
-    // zero in between, where it would be forgotten that time has passed: so `burst` is more than one refill. Between a refill
-    // less than that and `burst`, chance decides which worker of the flow begins.
+    // The bytes that a transfer moves ahead of its rate are debt, which has to fall under `burst` before the next
+    // transfer. The debt must not reach zero in between, where time that has passed would be forgotten: so `burst` is
+    // more than one refill. Between `burst` less a refill and `burst`, chance decides which worker of the flow begins.
     let mut every = REFILL_EVERY;
     while rate.saturating_mul(every) < 1_000_000 * 64 && every < 1 << 20 {
         every *= 2;
@@ -224,8 +224,9 @@ fn mtu_code(mtu: u32) -> u8 {
     mtu.max(256).ilog2().min(12) as u8 - 7
 }
 
-/// Retries from which on they are reported, with waits as `Backoff` of the P4 program has them. The first report comes when a third of
-/// `dead_after` is over; in the rest of it the controller listens who answers (`control-plane/controller/src/health/failure_detector.rs`).
+/// Retries from which on they are reported, with waits as in `Backoff` of the P4 program. The first report comes when a
+/// third of `dead_after` is over. In the rest of that time the controller listens which members answer
+/// (`control-plane/controller/src/health/failure_detector.rs`).
 fn max_tries(times: &Times) -> u16 {
     let micros = |time| u64::from(Clock::Microseconds.units(time));
     let dead = micros(times.dead_after);

@@ -9,7 +9,7 @@ const JSON: &str = "zsr-v1model.json";
 const P4INFO: &str = "zsr-v1model.p4info.txtpb";
 const MANIFEST: &str = "zsr-v1model.manifest.json";
 
-/// The program that one switch is given.
+/// A switch's program.
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     /// bmv2 JSON, the device configuration of a v1model switch.
@@ -20,7 +20,7 @@ pub struct Artifacts {
     pub sources_sha256: String,
 }
 
-/// Why the compiled program can't be used.
+/// The reason why the compiled program can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// A file is missing or unreadable.
@@ -28,7 +28,7 @@ pub enum ArtifactError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The manifest does not parse.
@@ -36,15 +36,15 @@ pub enum ArtifactError {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         reason: String,
     },
-    /// A file is not the one that the manifest names.
+    /// A file differs from the one that the manifest names.
     #[error("{path} is damaged: SHA-256 is {found}, the manifest says {expected}; run `cargo xtask p4`")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Hash of what is there.
+        /// Hash of the file.
         found: String,
         /// Hash that the manifest names.
         expected: String,
@@ -64,7 +64,7 @@ pub enum ArtifactError {
     P4Info {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The parser's error, with its line.
         reason: String,
     },
 }
@@ -170,7 +170,7 @@ mod tests {
             let mut named = tables.filter(|(alias, _)| *alias == name);
             usize::try_from(named.next().expect(name).1).unwrap()
         };
-        // Number 0 is nobody's, and connection 1 the doorbells'.
+        // Number 0 is not used, and connection 1 is for doorbells.
         assert_eq!((MAX_WORKERS, MAX_QPS), (size("workers") - 1, size("peers") - 2));
         let actions = info.actions.iter().flat_map(|a| &a.params);
         let bits: Vec<i32> = actions.filter(|p| p.name == "member_bit").map(|p| p.bitwidth).collect();

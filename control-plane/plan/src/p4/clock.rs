@@ -1,8 +1,8 @@
-//! What a program counts time in: the one place where durations become its numbers.
+//! The unit of a program's times: the one place where durations become numbers of the program.
 
 use std::time::Duration;
 
-/// The longest interval that is told a switch: differences are taken modulo 2^32, and a retry waits 64 times as long.
+/// The longest interval that a switch may get: differences are taken modulo 2^32, and a retry waits 64 times as long.
 const LONGEST: u128 = u32::MAX as u128 / 4;
 
 /// A unit of time.

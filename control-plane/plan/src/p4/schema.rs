@@ -7,7 +7,7 @@ use p4runtime_proto::p4::config::v1::{P4Info, match_field};
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::HashMap;
 
-/// What the program and the controller disagree about.
+/// A disagreement between the program and the controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// No object of this name.
@@ -47,44 +47,45 @@ pub enum SchemaError {
 /// A key or a parameter.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its number in the P4Info, from 1.
+    /// The field's number in the P4Info, from 1.
     pub id: u32,
-    /// Its name in the P4 program.
+    /// The field's name in the P4 program.
     pub name: String,
-    /// Its width.
+    /// The field's width.
     pub bits: u32,
 }
 
 /// A table or an action.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its number in the P4Info.
+    /// The object's number in the P4Info.
     pub id: u32,
     /// The keys of a table, the parameters of an action.
     pub fields: Vec<Part>,
-    /// How many entries a table has room for.
+    /// The number of entries that a table has room for.
     pub size: u32,
 }
 
-/// One exact-match key value, in the order of the table's keys.
+/// A value of an exact-match key, in the order of the table's keys.
 pub type Key = u64;
 
-/// What a schema consists of, by name.
+/// The parts of a schema, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// By alias.
+    /// Tables, by alias.
     pub tables: HashMap<String, Object>,
-    /// By [`Schema::action_of`].
+    /// Actions, by [`Schema::action_of`].
     pub actions: HashMap<String, Object>,
     /// Numbers of counters, by alias.
     pub counters: HashMap<String, u32>,
     /// Numbers of digests, by name.
     pub digests: HashMap<String, u32>,
-    /// The unit that the program's times have.
+    /// The unit of the program's times.
     pub clock: Clock,
 }
 
-/// The program of a switch: P4Info, indexed by the tables' aliases and the actions' names, or what stands in its place.
+/// The names of a switch's program: its P4Info, indexed by the tables' aliases and the actions' names, or [`Parts`] in
+/// its place.
 #[derive(Clone, Debug)]
 pub struct Schema(Parts);
 
@@ -111,7 +112,7 @@ impl Schema {
                     .iter()
                     .map(|p| Part { id: p.id, name: p.name.clone(), bits: p.bitwidth as u32 })
                     .collect();
-                // Its alias is longer where another control has an action of its name.
+                // The action's alias is longer where another control has an action of the same name.
                 let name = action.name.rsplit('.').next().unwrap_or_default();
                 let object = Object { id: action.id, fields, size: 0 };
                 schema.actions.insert(Self::action_of(&pre.alias, name), object);
@@ -137,14 +138,14 @@ impl Schema {
         Schema(parts)
     }
 
-    /// The same program on a switch that counts time otherwise.
+    /// The same program on a switch that counts time in another unit.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.0.clock = clock;
         self
     }
 
-    /// What the switch's program counts time in.
+    /// The unit of the program's times.
     pub fn clock(&self) -> Clock {
         self.0.clock
     }
@@ -164,7 +165,7 @@ impl Schema {
         self.action(table, action).ok().map(|a| a.fields.as_slice())
     }
 
-    /// How many entries table `name` has room for.
+    /// The number of entries that table `name` has room for.
     pub fn size(&self, name: &str) -> Result<u32, SchemaError> {
         Ok(find(&self.0.tables, "table", name)?.size)
     }
@@ -196,8 +197,8 @@ impl Schema {
         Ok(())
     }
 
-    /// An entry of an exact-match table, by names; [`entry`](Schema::entry) is the same in types. Keys and parameters are in the order
-    /// of the program.
+    /// An entry of an exact-match table, by names; [`entry`](Schema::entry) is the same by types. Keys and parameters
+    /// are in the order of the program.
     pub fn untyped(
         &self,
         table: &str,

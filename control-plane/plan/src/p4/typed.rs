@@ -1,4 +1,4 @@
-//! Entries in types of the P4 program: what a table's key and an action's parameters are called is checked by the compiler.
+//! Entries as types of the P4 program: the compiler checks the names of a table's keys and of an action's parameters.
 
 use super::schema::{Schema, SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;

@@ -1,5 +1,6 @@
-//! What the chip needs beside the program's entries: ports, what a flooded frame leaves out, recirculation, and packets that
-//! the packet generator makes: ticks all the time, and the controller's own one by one, since BF Runtime has no packet-out.
+//! Settings of the chip beside the program's entries: ports, copies that a flooded frame leaves out, recirculation, and
+//! the packet generator. The generator makes ticks all the time. It also makes the controller's packets one by one,
+//! since BF Runtime has no packet-out.
 
 use super::BfrtError;
 use super::groups::update;
@@ -19,26 +20,27 @@ pub(super) const RECIRCULATION: &str = "pktgen.port_cfg";
 const GENERATOR: &str = "pktgen.app_cfg";
 const BUFFER: &str = "pktgen.pkt_buffer";
 const PRUNE: &str = "$pre.prune";
-/// The generator puts so many bytes of its own in front of a packet: they take the place of the destination address.
+/// Bytes that the generator puts in front of a packet: they take the place of the destination address.
 const GENERATOR_HEADER: usize = 6;
-/// Packets lie in the generator's buffer at multiples of 16 bytes; each application has a place of its own, and fills it with its
-/// packet: the driver of a Tofino 2 refuses packets of fewer than 59 bytes, and an internal frame has 58 here.
+/// Packets lie in the generator's buffer at multiples of 16 bytes. Each application has a place of its own, and fills
+/// it with its packet: the driver of a Tofino 2 refuses packets of fewer than 59 bytes, and an internal frame has 58
+/// here.
 const PLACE: u32 = 64;
-/// Where the EtherType is there, and what it is (p4/arch/tna/parser.p4): the parser takes away what fills the place.
+/// Position and value of the EtherType there (p4/arch/tna/parser.p4): the parser removes the bytes that fill the place.
 const ETHERTYPE: std::ops::Range<usize> = 12 - GENERATOR_HEADER..14 - GENERATOR_HEADER;
 const ETHERTYPE_GENERATED: [u8; 2] = [0x88, 0xb6];
-/// What RoCE, Ethernet and what one half of ingress tells the other put around the payload of a path MTU, generously.
+/// Bytes around the payload of a path MTU, generously: RoCE, Ethernet, and the header between the halves of ingress.
 const AROUND_MTU: u32 = 200;
-/// Into how many parts workers are shared: by the lowest bits of their numbers.
+/// Number of parts into which workers are divided: by the lowest bits of their numbers.
 const SHARES: u64 = 16;
 
 /// A port to be made.
 pub(super) struct Port {
     /// The port's number on the device.
     pub number: u32,
-    /// Path MTU of what goes through it, bytes.
+    /// Path MTU of packets through the port, bytes.
     pub mtu: u32,
-    /// Whether what it sends comes in there.
+    /// Whether packets that the port sends come in there.
     pub loops: bool,
 }
 
@@ -82,7 +84,8 @@ pub(super) fn ports(
     ports.map(port).collect()
 }
 
-/// Has the parser take what comes in at `loops` for what the chip itself has sent there, and nothing else; `there` are the entries that are.
+/// Has the parser treat packets at `loops`, and no others, as sent there by the chip itself; `there` are the present
+/// entries.
 pub(super) fn loops(
     info: &Info,
     loops: &[u32],
@@ -95,7 +98,7 @@ pub(super) fn loops(
     gone.chain(new).map(|(kind, port)| Ok(update(kind, entry(port)?))).collect()
 }
 
-/// Shares workers among `loops`, or gives them all to the chip's own; `there` are the entries that are.
+/// Shares workers among `loops`, or gives them all to the chip's own loop; `there` are the present entries.
 pub(super) fn ways(
     info: &Info,
     own: u32,
@@ -124,17 +127,18 @@ pub(super) fn ways(
     Ok(out)
 }
 
-/// The id that stands for a port of a cable among those that a flooded frame leaves out (p4/arch/tna: `level2_exclusion_id`): the
-/// number of its pipe, and the lower six bits of its own, as the driver takes ids up to 287.
+/// The id that stands for a port of a cable among those that a flooded frame leaves out (p4/arch/tna:
+/// `level2_exclusion_id`). It is made of the number of the port's pipe, and the lower six bits of its own, as the
+/// driver takes ids up to 287.
 fn exclusion(port: u32) -> u32 {
     (port >> 7) << 6 | port & 63
 }
 
-/// A copy of a flooded frame does not go back to where the frame came from.
+/// Keeps a copy of a flooded frame from going back to the port where the frame came from.
 pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Vec<bf::Update>, BfrtError> {
     let prune = |port: u32| {
         let row = Row::of(info, PRUNE)?.key("$MULTICAST_L2_XID", exclusion(port).into())?;
-        // There is always one: the driver takes an insertion as its new value.
+        // There is always an entry: the driver takes an insertion as its new value.
         Ok(update(Type::Insert, row.with("$DEV_PORT", Value::Numbers(vec![port]))?.entry()))
     };
     ports.map(prune).collect()
@@ -143,7 +147,7 @@ pub(super) fn prunes(info: &Info, ports: impl Iterator<Item = u32>) -> Result<Ve
 /// A port that recirculates, and whether it takes the generator's packets, too.
 pub(super) type Recirculating = (u32, bool);
 
-/// Those of the program. Its generator is in the first pipe.
+/// The recirculating ports of the program. Its generator is in the first pipe.
 pub(super) fn recirculating(chip: Chip, pipes: Pipes) -> impl Iterator<Item = Recirculating> {
     pipes.homes().flat_map(move |home| {
         let again = (Pipes::port_in(home, chip.port_again()), home == 0);
@@ -152,12 +156,12 @@ pub(super) fn recirculating(chip: Chip, pipes: Pipes) -> impl Iterator<Item = Re
     })
 }
 
-/// Names such a port, to read it.
+/// The entity that reads such a port.
 pub(super) fn recirculation_port(info: &Info, (port, _): Recirculating) -> Result<bf::TableEntry, BfrtError> {
     Ok(Row::of(info, RECIRCULATION)?.key("dev_port", port.into())?.entry())
 }
 
-/// Has that port, which is `now`, do so, as far as it does not.
+/// The updates by which that port, which is `now`, recirculates, as far as necessary.
 pub(super) fn recirculation(
     info: &Info,
     (port, generates): Recirculating,
@@ -202,7 +206,7 @@ pub(super) fn generate(
     let place = u64::from(app * PLACE);
     let length = body.len() as u64;
     let (action, nanoseconds) = match every {
-        // Longer than that the chip can't wait; ticks may come early.
+        // The chip's longest interval; ticks may come early.
         Some(every) => ("trigger_timer_periodic", every.as_nanos().clamp(1, u32::MAX.into()) as u64),
         None => ("trigger_timer_one_shot", 1),
     };
@@ -219,7 +223,7 @@ pub(super) fn generate(
         .with("pkt_buffer_offset", Value::Number(place))?
         .with("pipe_local_source_port", Value::Number(chip.port_again().into()))?
         .with("increment_source_port", Value::Bool(false))?;
-    // One packet: these count from 0.
+    // A single packet: these fields count from 0.
     for name in ["batch_count_cfg", "packets_per_batch_cfg", "ibg", "ibg_jitter", "ipg", "ipg_jitter"] {
         row = row.with(name, Value::Number(0))?;
     }

@@ -27,14 +27,14 @@ const MAX_MESSAGE: usize = 64 << 20;
 const MAX_STATUS: u32 = 4 << 20;
 /// The driver's name for this controller among its clients.
 const CLIENT_ID: u32 = 1;
-/// What `artifacts` of a topology holds for BF Runtime.
+/// The file for BF Runtime in a topology's `artifacts`.
 const BF_RT: &str = "bf-rt.json";
 
 /// A BF Runtime session that is bound to the program.
 pub struct BfrtClient {
     reader: BfrtReader,
     tofino: Tofino,
-    /// What the switch holds, as far as it is known.
+    /// The known groups of the switch.
     groups: Option<groups::Groups>,
     requests: mpsc::Sender<bf::StreamMessageRequest>,
     responses: Option<tonic::Streaming<bf::StreamMessageResponse>>,
@@ -46,7 +46,7 @@ impl BfrtClient {
     /// Connects to `switch`, whose server is at `address`, and binds to its program.
     ///
     /// # Errors
-    /// When it does not answer, somebody else has it, or its program is another one.
+    /// When the server does not answer, another controller has the switch, or its program is another one.
     pub async fn connect(switch: &Switch, tofino: &Tofino, address: &Address) -> Result<Self, ClientError> {
         let name = &switch.name;
         let fail = |reason: String| ClientError::connect(name, address, reason);
@@ -119,7 +119,7 @@ impl BfrtClient {
     /// The plan's names in the switch's program; `built_in` has their order.
     ///
     /// # Errors
-    /// What the program lacks.
+    /// The names that the program lacks.
     pub fn schema(&self, built_in: &P4Info) -> Result<Schema, ClientError> {
         schema::schema(&self.reader.info, built_in).map_err(|e| self.reader.unfit(e))
     }
@@ -131,10 +131,10 @@ impl BfrtClient {
         self.responses = None;
     }
 
-    /// Takes everything away that an earlier controller has left: a driver keeps the tables of a program that runs.
+    /// Removes all entries that an earlier controller has left: a driver keeps the tables of a program that runs.
     pub async fn clear(&mut self) -> Result<(), ClientError> {
         let info = self.reader.info.clone();
-        // Nothing is to start in between.
+        // Nothing may start in between.
         self.write_to_generator(chip::silence(&info, self.tofino.chip)).await?;
         let mut deletes = Vec::new();
         let mut tables: Vec<&str> = table::ALL.iter().map(|(table, _)| *table).collect();
@@ -186,7 +186,7 @@ impl BfrtClient {
         if let Some(own) = chip.port_fold() {
             let there = self.all_of(&info, chip::WAYS).await?;
             let known = self.all_of(&info, chip::LOOPS).await?;
-            // Nothing goes to a loop before the parser knows it for one.
+            // No packet may go to a loop before the parser knows the loop.
             self.write_now(chip::loops(&info, &self.tofino.loops, &known)).await?;
             self.write_now(chip::ways(&info, own, pipes, &self.tofino.loops, &there)).await?;
         }
@@ -196,7 +196,7 @@ impl BfrtClient {
             let now = self.reader.read(vec![entry]).await?;
             self.write_now(chip::recirculation(&info, port, now.first())).await?;
         }
-        // Of whichever pipe workers are, their ticks begin in the first one.
+        // In whichever pipe workers are, their ticks begin in the first one.
         self.write_to_generator(chip::timers(&info, chip, &Timer::of(&topology.switches[0]).packets())).await
     }
 
@@ -213,7 +213,7 @@ impl BfrtClient {
             let made = self.converted(&some).await?;
             let done = self.write(made).await;
             if done.is_err() {
-                // What became of groups among them is read when it matters.
+                // The state of groups among them is read when it matters.
                 self.groups = None;
             }
             done?;
@@ -261,8 +261,9 @@ impl BfrtClient {
     /// Has the packet generator make each of `packets` once, in order.
     pub async fn packets_out(&mut self, packets: &[Vec<u8>]) -> Result<(), ClientError> {
         let (info, chip) = (self.reader.info.clone(), self.tofino.chip);
-        // Behind those of the timers, in turn, so that one that follows at once does not overtake its forerunner. None makes two packets
-        // of a Write: the first has to be out before its place in the buffer is written anew.
+        // Applications behind those of the timers, in turn, so that a packet that follows at once does not overtake its
+        // forerunner. No application makes two packets of a Write: the first has to be out before its place in the
+        // buffer is written anew.
         let first = Timer::CLASSES as u32;
         let own = chip.generators() - first;
         for some in packets.chunks(own as usize) {
@@ -292,7 +293,7 @@ impl BfrtClient {
         self.write(updates).await
     }
 
-    /// The generator runs in the first pipe only, and the driver refuses to say to all pipes what is otherwise in one of them.
+    /// The generator runs in the first pipe only. The driver refuses settings for all pipes if one of them differs.
     async fn write_to_generator(
         &mut self,
         updates: Result<Vec<bf::Update>, BfrtError>,
@@ -320,7 +321,8 @@ impl BfrtClient {
     }
 }
 
-/// What was done when a driver ended the stream so. It tells clients apart by their numbers, and every controller has the same.
+/// The attempt that failed when a driver ended the stream with this status. A driver tells clients apart by their
+/// numbers, and every controller has the same.
 fn subscribing(status: &tonic::Status) -> &'static str {
     match status.code() {
         tonic::Code::InvalidArgument => "another controller is connected to its driver; stop that one first",
@@ -341,7 +343,7 @@ fn subscribe(device_id: u32) -> bf::StreamMessageRequest {
     bf::StreamMessageRequest { client_id: CLIENT_ID, update }
 }
 
-/// The tables of the program that the switch runs, and the driver's own. A file that the topology names has to say the same.
+/// The tables of the program that the switch runs, and the driver's own. A file that the topology names has to agree.
 fn info(
     switch: &Switch,
     tofino: &Tofino,
@@ -372,7 +374,7 @@ fn info(
     Ok(running.and(Info::parse(own, "the list of its driver's own tables")?))
 }
 
-/// What became of each part of a request.
+/// The outcome of each part of a request.
 pub(super) fn errors(status: &tonic::Status) -> impl Iterator<Item = bf::Error> {
     use prost::Message;
     let details = p4runtime_proto::google::rpc::Status::decode(status.details()).unwrap_or_default().details;

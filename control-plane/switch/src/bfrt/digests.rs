@@ -1,4 +1,4 @@
-//! What the data plane reports.
+//! Reports of the data plane.
 
 use super::info::{Filter, Info};
 use super::proto as bf;
@@ -13,7 +13,7 @@ pub struct BfrtDigests {
     pub(super) name: String,
     pub(super) report: Option<Filter>,
     pub(super) responses: tonic::Streaming<bf::StreamMessageResponse>,
-    /// The session ends with the last end of its stream.
+    /// The session ends with the last holder of its stream.
     pub(super) _requests: mpsc::Sender<bf::StreamMessageRequest>,
 }
 
@@ -44,11 +44,11 @@ fn members(report: &Filter, data: &bf::TableData) -> Vec<u64> {
             _ => None,
         }
     };
-    // A message without one of them is none, and is told by its length.
+    // A message that lacks one of the fields is no report; its length shows that.
     FIELDS.iter().map_while(|name| member(name)).collect()
 }
 
-/// The digest that tells reports.
+/// The digest of reports.
 pub(super) fn filter(info: &Info) -> Option<Filter> {
     super::schema::report_of(info).cloned()
 }

@@ -1,8 +1,8 @@
 //! Multicast groups and clone sessions.
 //!
-//! A Tofino's group is a list of nodes, and a node has one number for the packets that it makes, and ports. So replicas of
-//! one instance are one node, whose own number is made of the group's and the instance's: what was written can be read back,
-//! and nobody has to remember it.
+//! A Tofino's group is a list of nodes. A node has ports, and one number for the packets that it makes. So replicas of
+//! one instance are one node. Its own number is made of the group's and the instance's: written groups can be read
+//! back, and nobody has to remember them.
 
 use super::BfrtError;
 use super::info::Info;
@@ -25,7 +25,7 @@ pub(super) type Group = BTreeMap<u16, BTreeSet<u32>>;
 /// All groups of a switch, by number.
 pub(super) type Groups = BTreeMap<u16, Group>;
 
-/// What `kind` of change of `entry` takes, in order; `held` is brought to what it is then.
+/// The updates for a change of `kind` of `entry`, in order; `held` becomes the state after them.
 pub(super) fn updates(
     info: &Info,
     held: &mut Groups,
@@ -69,8 +69,9 @@ fn port_of(replica: &rt::Replica) -> Option<u32> {
     }
 }
 
-/// Nodes come before their group names them, and go when it does not any more. A group that is there gets and loses single nodes: the driver
-/// would make it anew for a whole list, which takes the longer the more nodes it has, and none of them gets a copy meanwhile.
+/// Nodes come before their group names them, and go after it has dropped them. A group that exists gets and loses
+/// single nodes. The driver would make the group anew for a whole list: that takes longer the more nodes it has, and no
+/// node gets a copy meanwhile.
 fn change(info: &Info, kind: Type, id: u16, old: &Group, new: &Group) -> Result<Vec<bf::Update>, BfrtError> {
     let mut out = Vec::new();
     for (instance, ports) in new {
@@ -162,7 +163,7 @@ pub(super) fn update(kind: Type, entry: bf::TableEntry) -> bf::Update {
     bf::Update { r#type: kind.into(), entity: Some(entity) }
 }
 
-/// The groups that entries of the tables of groups and nodes are.
+/// The groups in these entries of the tables of groups and nodes.
 pub(super) fn read(info: &Info, groups: &[bf::TableEntry], nodes: &[bf::TableEntry]) -> Groups {
     let mut by_node: BTreeMap<u32, (u16, BTreeSet<u32>)> = BTreeMap::new();
     for entry in nodes {
@@ -187,7 +188,7 @@ pub(super) fn read(info: &Info, groups: &[bf::TableEntry], nodes: &[bf::TableEnt
     out
 }
 
-/// A group as P4Runtime says it.
+/// A group in the form of P4Runtime.
 pub(super) fn entry_back(id: u16, group: &Group) -> rt::MulticastGroupEntry {
     let replicas = group.iter().flat_map(|(&instance, ports)| {
         ports.iter().map(move |&port| {

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 /// Tables by number and by name.
 #[derive(Clone, Debug, Default)]
 pub struct Info {
-    /// Where it is from.
+    /// The source of the tables, for people.
     pub source: String,
     tables: Vec<Table>,
     by_id: HashMap<u32, usize>,
-    /// From a table to the one that is the same in another program of the chip.
+    /// From a table to its twin in another program of the chip.
     twins: HashMap<u32, u32>,
     filters: Vec<Filter>,
 }
@@ -23,7 +23,7 @@ pub struct Table {
     pub id: u32,
     /// The table's full name.
     pub name: String,
-    /// How many entries it has room for.
+    /// The number of entries that the table has room for.
     pub size: u32,
     /// The table's keys, in order.
     pub keys: Vec<Field>,
@@ -51,24 +51,24 @@ pub struct Field {
     pub id: u32,
     /// The field's name.
     pub name: String,
-    /// A key that is matched otherwise than exactly.
+    /// Whether the field is a key that is not matched exactly.
     pub loose: bool,
-    /// A list.
+    /// Whether the field is a list.
     pub repeated: bool,
-    /// What it takes.
+    /// The form of its values.
     pub form: Form,
 }
 
-/// What a field takes.
+/// The form of a field's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A number of so many bits.
+    /// A number of this many bits.
     Bits(u32),
     /// Yes or no.
     Bool,
-    /// One of these words; none: any text.
+    /// A text from this list; empty: any text.
     Text(Vec<String>),
-    /// What the controller never writes.
+    /// A form that the controller never writes.
     Other(String),
 }
 
@@ -106,7 +106,7 @@ impl Info {
     /// Reads `json`, which is from `source`.
     ///
     /// # Errors
-    /// When it is something else.
+    /// When the text is no bf-rt.json.
     pub fn parse(json: &[u8], source: &str) -> Result<Self, BfrtError> {
         let bad =
             |e: serde_json::Error| BfrtError::Json { source_name: source.into(), reason: e.to_string() };
@@ -117,7 +117,7 @@ impl Info {
         Ok(info)
     }
 
-    /// With the tables of `other` too.
+    /// The tables of `self` and of `other`.
     #[must_use]
     pub fn and(mut self, other: Info) -> Self {
         other.tables.into_iter().for_each(|t| self.add(t));
@@ -147,7 +147,8 @@ impl Info {
         self.by_id.get(&id).map(|&at| &self.tables[at])
     }
 
-    /// The table that takes the same entries as table number `id`: both programs of a Tofino 1 have egress (p4/arch/tna/main.p4).
+    /// The twin of table number `id`, which takes the same entries: both programs of a Tofino 1 have egress
+    /// (p4/arch/tna/main.p4).
     pub fn twin(&self, id: u32) -> Option<&Table> {
         self.by_id(*self.twins.get(&id)?)
     }
@@ -186,7 +187,8 @@ impl Info {
 }
 
 impl Table {
-    /// Whether `other` is the same table in another program: whose name differs in the program's and its control's name only.
+    /// Whether `other` is the same table in another program: its name differs in the names of the program and the
+    /// control only.
     fn is_twin(&self, other: &Table) -> bool {
         let parts = |t: &Table| {
             let (program, rest) = t.name.split_once('.')?;
@@ -206,7 +208,7 @@ impl Table {
         self.actions.iter().find(|a| is_called(&a.name, name))
     }
 
-    /// Data that field `id` of action `action` is.
+    /// The field with number `id` among the data of action `action`.
     pub fn data_field(&self, action: u32, id: u32) -> Option<&Field> {
         let of_action = self.actions.iter().find(|a| a.id == action).and_then(|a| by_number(&a.data, id));
         of_action.or_else(|| by_number(&self.data, id))
@@ -227,7 +229,7 @@ fn by_number(fields: &[Field], id: u32) -> Option<&Field> {
     fields.iter().find(|f| f.id == id)
 }
 
-/// Whether the object with full name `full` is meant by `name`.
+/// Whether `name` means the object with full name `full`.
 fn is_called(full: &str, name: &str) -> bool {
     full.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
@@ -269,7 +271,7 @@ struct FilterText {
     fields: Vec<FieldText>,
 }
 
-/// Data stands by itself, or in `singleton`, or is one of several forms, which the controller has no use for.
+/// Data stands by itself, or in `singleton`, or is one of several forms, which the controller does not use.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum DataText {
@@ -397,7 +399,7 @@ mod tests {
             (twin.id, twin.name.as_str(), twin.action("go").unwrap().id),
             (17, "fold.FoldIn.a.rows", 13)
         );
-        // Of one name, but with other keys: nobody knows which is meant.
+        // Tables of one name, but with other keys: nobody knows which one is meant.
         let narrower = Info::parse(other.replace("\"width\": 9", "\"width\": 8").as_bytes(), "y").unwrap();
         assert!(info.and(narrower).table("a.rows").is_err());
     }

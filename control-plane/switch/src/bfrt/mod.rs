@@ -3,11 +3,11 @@
 //! ```text
 //!  plan ─► P4Runtime entities, with the numbers of bf-rt.json ─► convert, groups ─► client ─► the switch's driver
 //! ```
-//! - [`info`]: bf-rt.json, which says what tables there are, with numbers and widths.
+//! - [`info`]: bf-rt.json, which lists the tables, with numbers and widths.
 //! - [`schema`]: the plan's names in it. With the numbers of bf-rt.json, the plan's entries differ from a request in form only.
 //! - `convert`: entries and counters; `row`: entries of the driver's own tables; `groups`: multicast groups and sessions.
 //! - `chip`: ports, recirculation, packet generator.
-//! - [`client`]: the session; `reader`: reading back; `digests`: what the data plane reports.
+//! - [`client`]: the session; `reader`: reading back; `digests`: reports of the data plane.
 
 mod chip;
 pub mod client;
@@ -30,7 +30,7 @@ pub mod proto {
     include!("../generated/bfrt_proto.rs");
 }
 
-/// Why a program and the controller do not go together.
+/// The reason why a program and the controller do not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BfrtError {
     /// Not a bf-rt.json.
@@ -38,10 +38,10 @@ pub enum BfrtError {
     Json {
         /// File or server.
         source_name: String,
-        /// What is wrong, with its line.
+        /// The parser's error, with its line.
         reason: String,
     },
-    /// Names that it lacks.
+    /// Names that the program lacks.
     #[error(
         "{source_name} has no {missing}: it was not compiled from the p4/ of this controller; compile p4/arch/tna/main.p4 again \
          (docs/tofino.md)"
@@ -52,7 +52,7 @@ pub enum BfrtError {
         /// Kinds and names.
         missing: String,
     },
-    /// One name, several objects.
+    /// A name with several objects.
     #[error("{source_name} has several tables called `{name}`: {found}")]
     Ambiguous {
         /// File or server.
@@ -71,13 +71,13 @@ pub enum BfrtError {
         field: String,
         /// The value.
         value: String,
-        /// What the field takes.
+        /// The form of the field.
         form: String,
     },
     /// An entity that has no counterpart.
     #[error("{0} can't be said in BF Runtime")]
     Unsaid(&'static str),
-    /// Something that the switch can't do.
+    /// A request that the switch can't fulfil.
     #[error("{0}")]
     Unfit(String),
 }

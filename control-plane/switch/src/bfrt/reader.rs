@@ -19,8 +19,8 @@ use tonic::transport::Channel;
 
 /// Entries in one Read request.
 const ENTRIES_PER_READ: usize = 1024;
-/// From how many cells of a counter on the driver is to fetch the whole counter from the chip, rather than each cell by itself: a cell
-/// takes an instruction in every pipe and a barrier behind it, as the whole counter does.
+/// Number of cells of a counter from which on the driver fetches the whole counter from the chip, rather than each cell
+/// by itself. A cell takes an instruction in every pipe and a barrier behind it, as the whole counter does.
 const CELLS_AT_ONCE: usize = 16;
 /// The driver's operation that fetches a counter.
 const SYNC: &str = "SyncCounters";
@@ -34,20 +34,21 @@ pub struct BfrtReader {
     pub(super) program: String,
     pub(super) info: Arc<Info>,
     pub(super) rpc: BfRuntimeClient<Channel>,
-    /// Held while a Read or a Write is under way: all requests of a client share a session in the driver, and a batch that one of
-    /// them begins there is ended by whichever ends first.
+    /// Held while a Read or a Write is under way. All requests of a client share a session in the driver, and a batch
+    /// that one of them begins there is ended by the first one that ends.
     pub(super) turn: Arc<Mutex<()>>,
 }
 
 impl BfrtReader {
-    /// Whether the switch has what a controller gives it first: programs start with empty tables.
+    /// Whether the switch has the entries that a controller gives it first: programs start with empty tables.
     pub async fn has_pipeline(&self) -> Result<bool, ClientError> {
         let table = self.info.table("own_ip").map_err(|e| self.unfit(e))?;
         // Among all entries of a table the driver names its default entry.
         Ok(self.all_of(table.id).await?.iter().any(|e| !e.is_default_entry))
     }
 
-    /// All entries of these tables. Their twins are made to hold the same, as a controller may have ended between its writes to both.
+    /// All entries of these tables. Twins of the tables are made equal, as a controller may have ended between its
+    /// writes to both.
     pub async fn entries(
         &self,
         tables: impl Iterator<Item = u32>,
@@ -64,7 +65,7 @@ impl BfrtReader {
         Ok(out)
     }
 
-    /// Has a table hold `wanted`, and not `there` any more.
+    /// Makes a table hold `wanted` in place of `there`.
     async fn level(
         &self,
         wanted: Vec<bf::TableEntry>,
@@ -101,10 +102,11 @@ impl BfrtReader {
         Ok(groups::read(&self.info, &groups, &nodes))
     }
 
-    /// Cells of counters, given as (counter, index), in the order asked: what the chip has counted, not what the driver remembers.
+    /// Cells of counters, given as (counter, index), in the order asked: values of the chip, not those that the driver
+    /// remembers.
     pub async fn cells(&self, cells: &[(u32, u16)]) -> Result<Vec<Cell>, ClientError> {
         let mut asked = HashMap::<u32, usize>::new();
-        // What is counted in both programs of a chip is one counter.
+        // A counter that both programs of a chip have is one counter.
         let all: Vec<(u32, u16)> =
             cells.iter().flat_map(|&(counter, i)| self.info.both(counter).map(move |c| (c, i))).collect();
         for &(counter, _) in &all {
@@ -139,7 +141,7 @@ impl BfrtReader {
         Ok(cells.iter().map(cell).collect())
     }
 
-    /// Has the driver take over what the chip has counted in these counters.
+    /// Has the driver fetch the values of these counters from the chip.
     async fn fetch(&self, counters: impl Iterator<Item = u32>) -> Result<(), ClientError> {
         let operation = |table_id| {
             let operation = bf::TableOperation { table_id, table_operations_type: SYNC.into() };
@@ -155,7 +157,7 @@ impl BfrtReader {
         }
     }
 
-    /// One Write, of which the driver carries out what it can.
+    /// A single Write, of which the driver carries out as much as it can.
     pub(super) async fn write(
         &self,
         target: bf::TargetDevice,
@@ -178,7 +180,7 @@ impl BfrtReader {
         self.read(vec![bf::TableEntry { table_id, ..Default::default() }]).await
     }
 
-    /// What `entries` ask for; those that are not there are left out.
+    /// The entries that `entries` ask for; missing ones are left out.
     pub(super) async fn read(
         &self,
         entries: Vec<bf::TableEntry>,

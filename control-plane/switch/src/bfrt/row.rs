@@ -7,7 +7,7 @@ use bf::data_field::Value as Wire;
 use std::collections::BTreeMap;
 use zsr_plan::p4::schema::number;
 
-/// What a field is given.
+/// The value of a field.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'v> {
     Number(u64),
@@ -28,12 +28,12 @@ pub(super) struct Row<'i> {
 }
 
 impl<'i> Row<'i> {
-    /// In table `name`.
+    /// A row of table `name`.
     pub(super) fn of(info: &'i Info, name: &str) -> Result<Self, BfrtError> {
         Ok(Row::at(info, info.table(name)?))
     }
 
-    /// In this table.
+    /// A row of this table.
     pub(super) fn at(info: &'i Info, table: &'i Table) -> Self {
         Row { info, table, action: None, keys: Vec::new(), data: Vec::new() }
     }
@@ -119,7 +119,7 @@ fn fits(value: u64, bits: u32) -> bool {
     bits >= 64 || value >> bits == 0
 }
 
-/// `value`, in as many bytes as the field takes.
+/// `value`, in as many bytes as the field has.
 pub(super) fn padded(table: &str, field: &Field, value: u64) -> Result<Vec<u8>, BfrtError> {
     match field.form {
         Form::Bits(bits) if fits(value, bits) => {
@@ -137,7 +137,7 @@ pub(super) fn padded(table: &str, field: &Field, value: u64) -> Result<Vec<u8>, 
     }
 }
 
-/// What field `name` of an entry that was read is.
+/// The value of field `name` of an entry that was read.
 pub(super) fn data<'e>(info: &Info, entry: &'e bf::TableEntry, name: &str) -> Option<&'e Wire> {
     let table = info.by_id(entry.table_id)?;
     let data = entry.data.as_ref()?;
@@ -154,7 +154,7 @@ pub(super) fn only_key(entry: &bf::TableEntry) -> Option<u64> {
     Some(*only)
 }
 
-/// Its keys, by their numbers, if all are compared with one value.
+/// The entry's keys, by their numbers, if all are compared with one value.
 pub(super) fn keys(entry: &bf::TableEntry) -> Option<BTreeMap<u32, u64>> {
     let Some(bf::table_entry::Value::Key(key)) = &entry.value else { return None };
     let value = |field: &bf::KeyField| match &field.match_type {

@@ -1,5 +1,5 @@
-//! The plan's names in bf-rt.json. Tables, keys, actions and parameters are found by name, in the order in which the built-in
-//! program has them, which is the one that the plan fills them in.
+//! The plan's names in bf-rt.json. Tables, keys, actions and parameters are found by name, and put into the order of
+//! the built-in program, in which the plan fills them.
 
 use super::BfrtError;
 use super::info::{Field, Form, Info};
@@ -9,10 +9,10 @@ use zsr_plan::p4::names::{counter, digest::REPORT_T, table};
 use zsr_plan::p4::schema::{Object, Part, Parts, Schema};
 use zsr_plan::p4::{COUNTERS, Clock, OPTIONAL};
 
-/// Names of the plan to numbers of `info`; `built_in` says which keys and parameters have which place.
+/// The schema with the plan's names and the numbers of `info`; `built_in` has the order of keys and parameters.
 ///
 /// # Errors
-/// What the program lacks, all of it.
+/// All names that the program lacks.
 pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
     let reference = Schema::new(built_in);
     let mut parts = Parts { clock: Clock::Slices, ..Default::default() };
@@ -89,7 +89,7 @@ pub fn schema(info: &Info, built_in: &P4Info) -> Result<Schema, BfrtError> {
     if missing.is_empty() { Ok(Schema::of(parts)) } else { Err(info.missing(missing.join(", nor "))) }
 }
 
-/// The digest of reports: its instance is called so.
+/// The digest of reports: its instance has this name.
 pub(super) fn report_of(info: &Info) -> Option<&super::info::Filter> {
     info.filters().iter().find(|f| {
         f.name == "report"

@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// bmv2 JSON of big programs exceeds gRPC's default of 4 MiB.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// What went wrong between the controller and a switch.
+/// An error between the controller and a switch.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No connection.
@@ -31,11 +31,11 @@ pub enum ClientError {
     Connect {
         /// Name of the switch.
         switch: String,
-        /// Where its server should be.
+        /// The server's expected address.
         address: Address,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Nobody listens there, so that the server's process is not there.
+        /// Whether nobody listens there, so that the server's process is not there.
         nobody: bool,
     },
     /// Another controller is primary.
@@ -47,9 +47,9 @@ pub enum ClientError {
         switch: String,
         /// The highest election id that the switch has seen.
         held: u128,
-        /// Ours.
+        /// Our election id.
         ours: u128,
-        /// Who had it has gone, and a higher one is primary at once.
+        /// Whether the holder of that id has gone, so that a higher one is primary at once.
         vacant: bool,
     },
     /// The server refused a request.
@@ -57,7 +57,7 @@ pub enum ClientError {
     Refused {
         /// Name of the switch.
         switch: String,
-        /// What was asked.
+        /// The request.
         what: String,
         /// The server's words, with the first failing update.
         message: String,
@@ -75,7 +75,7 @@ pub enum ClientError {
     Silent {
         /// Name of the switch.
         switch: String,
-        /// How long it was waited for.
+        /// How long the answer was waited for.
         seconds: u64,
     },
     /// The switch's program is not one for this controller.
@@ -83,7 +83,7 @@ pub enum ClientError {
     Program {
         /// Name of the switch.
         switch: String,
-        /// What does not fit.
+        /// The mismatch.
         why: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The stream ended.
@@ -144,14 +144,14 @@ impl P4RuntimeSession {
         };
         requests.send(hello).await.map_err(|e| fail(e.to_string()))?;
         let refused = |e: tonic::Status| match e.message().to_lowercase().contains("election id") {
-            // Two may not have the same.
+            // No two clients may have the same id.
             true => ClientError::NotPrimary {
                 switch: name.into(),
                 held: election_id,
                 ours: election_id,
                 vacant: false,
             },
-            // Who was there has gone again.
+            // The other client has gone again.
             false if matches!(e.code(), tonic::Code::Unavailable | tonic::Code::Unknown) => {
                 fail(e.message().into())
             }
@@ -184,8 +184,8 @@ impl P4RuntimeSession {
         Err(ClientError::Lost { switch: name.into() })
     }
 
-    /// Gives the switch its program; it starts with empty tables. `cookie` is what the switch says when it is asked which
-    /// pipeline it has.
+    /// Gives the switch its program; it starts with empty tables. The switch returns `cookie` when it is asked for its
+    /// pipeline.
     pub async fn set_pipeline(
         &mut self,
         info: &P4Info,
@@ -207,14 +207,14 @@ impl P4RuntimeSession {
         result.map(|_| ()).map_err(|e| self.refused("loading the P4 program", &e))
     }
 
-    /// Has the switch send messages of digest `digest_id`, each at once, whatever was said of it before.
+    /// Has the switch send messages of digest `digest_id`, each at once, in place of earlier settings.
     pub async fn enable_digest(&mut self, digest_id: u32) -> Result<(), ClientError> {
         let config = rt::digest_entry::Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 };
         let entity = rt::entity::Entity::DigestEntry(rt::DigestEntry { digest_id, config: Some(config) });
         let entity = Some(rt::Entity { entity: Some(entity) });
         let update = |kind: rt::update::Type| rt::Update { r#type: kind.into(), entity: entity.clone() };
         match self.update([update(rt::update::Type::Insert)].into_iter()).await {
-            // It is there.
+            // The digest is enabled already.
             Err(ClientError::Refused { .. }) => {
                 self.update([update(rt::update::Type::Modify)].into_iter()).await
             }
@@ -232,7 +232,7 @@ impl P4RuntimeSession {
                 updates: updates.by_ref().take(UPDATES_PER_WRITE).collect(),
                 ..Default::default()
             };
-            // It is not known how many of them have happened.
+            // Nobody knows how many of the updates have happened.
             let silent = |_| ClientError::Silent { switch: self.name.clone(), seconds: ANSWER.as_secs() };
             let answer = within(ANSWER, self.rpc.write(request));
             let result = self.given_up.unless(&self.name, answer).await?.map_err(silent)?;
@@ -241,15 +241,15 @@ impl P4RuntimeSession {
         Ok(())
     }
 
-    /// Has the switch take `packet` as if it had come in at its CPU port.
+    /// Has the switch take `packet` as if it came in at its CPU port.
     pub async fn packet_out(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
         let lost = |_| ClientError::Lost { switch: self.name.clone() };
         self.requests.send(packet_message(payload)).await.map_err(lost)
     }
 
-    /// Ends the session, if nobody holds its digests: what is asked from now on is refused.
+    /// Ends the session, if nobody holds its digests: later requests are refused.
     pub fn hang_up(&mut self) {
-        // Nobody receives: as after the stream has ended.
+        // Nobody receives, as after the end of the stream.
         self.requests = mpsc::channel(1).0;
         self.responses = None;
     }
@@ -299,7 +299,7 @@ impl P4RuntimeDigests {
             let message = message.map_err(|e| {
                 let (switch, message) = (self.name.clone(), explain(&e));
                 match e.code() {
-                    // A connection that broke has a source.
+                    // A connection that broke has a source error.
                     tonic::Code::Unavailable if std::error::Error::source(&e).is_none() => {
                         ClientError::ShuttingDown { switch, message }
                     }
@@ -334,7 +334,7 @@ fn uint128(id: u128) -> rt::Uint128 {
     rt::Uint128 { high: (id >> 64) as u64, low: id as u64 }
 }
 
-/// What an arbitration message says, unless it says that we are primary.
+/// The error in an arbitration message, unless the message says that we are primary.
 fn not_primary(switch: &str, ours: u128, said: &rt::MasterArbitrationUpdate) -> Option<ClientError> {
     let status = said.status.as_ref().filter(|s| s.code != tonic::Code::Ok as i32)?;
     let held = said.election_id.as_ref().map_or(0, |id| u128::from(id.high) << 64 | u128::from(id.low));
@@ -343,12 +343,12 @@ fn not_primary(switch: &str, ours: u128, said: &rt::MasterArbitrationUpdate) -> 
 }
 
 impl ClientError {
-    /// No connection, in the caller's words.
+    /// An error about the connection, in the caller's words.
     pub(crate) fn connect(switch: &str, address: &Address, reason: String) -> Self {
         ClientError::Connect { switch: switch.into(), address: address.clone(), reason, nobody: false }
     }
 
-    /// No connection, as the transport has it.
+    /// An error about the connection, in the transport's words.
     pub(crate) fn no_connection(switch: &str, address: &Address, e: &tonic::transport::Error) -> Self {
         let mut source = std::error::Error::source(e);
         let mut nobody = false;
@@ -382,7 +382,7 @@ pub(crate) fn chain(e: &dyn std::error::Error) -> String {
     let mut source = e.source();
     while let Some(s) = source {
         let more = format!(": {s}");
-        // Some only pass on what is below them.
+        // Some errors only pass on the error below them.
         if !text.ends_with(&more) {
             text += &more;
         }

@@ -1,10 +1,11 @@
-//! A switch that hangs answers nothing, for as long as it likes. Whoever gives it up ends what waits for it.
+//! A switch that hangs does not answer, for an unlimited time. A caller that gives the switch up ends all requests that
+//! wait for it.
 
 use super::client::ClientError;
 use std::future::Future;
 use tokio::sync::watch;
 
-/// Whether a switch was given up, as all have it that talk to the switch over one connection.
+/// Whether a switch was given up; shared by all that use one connection to the switch.
 #[derive(Clone, Debug)]
 pub(super) struct GivenUp(watch::Sender<bool>);
 
@@ -13,7 +14,7 @@ impl GivenUp {
         GivenUp(watch::Sender::new(false))
     }
 
-    /// Ends what waits for an answer, now and from now on.
+    /// Ends requests that wait for an answer, now and later.
     pub(super) fn give_up(&self) {
         self.0.send_replace(true);
     }
@@ -46,7 +47,7 @@ mod tests {
     async fn who_waits_for_a_switch_that_hangs_hears_that_it_was_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p4runtime.sock");
-        // Connections are made, and nobody answers there.
+        // Connections are accepted there, and nobody answers.
         let _hung = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let reader = P4RuntimeReader::connect("s1", Address::Unix(path), 1).await.unwrap();
         let asking = tokio::spawn({

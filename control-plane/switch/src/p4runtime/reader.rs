@@ -24,7 +24,7 @@ pub struct P4RuntimeReader {
     given_up: GivenUp,
 }
 
-/// One cell of a counter.
+/// A cell of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// Packets.
@@ -58,7 +58,8 @@ impl P4RuntimeReader {
         Ok(P4RuntimeReader { name: name.into(), device_id, rpc, given_up: GivenUp::new() })
     }
 
-    /// Ends what waits for an answer over this connection, now and from now on, with [`ClientError::Lost`]: the switch hangs.
+    /// Ends requests that wait for an answer over this connection, now and later, with [`ClientError::Lost`]: the
+    /// switch hangs.
     pub fn give_up(&self) {
         self.given_up.give_up();
     }
@@ -107,7 +108,7 @@ impl P4RuntimeReader {
     /// All multicast groups.
     pub async fn groups(&self) -> Result<Vec<rt::MulticastGroupEntry>, ClientError> {
         use rt::packet_replication_engine_entry::Type;
-        // Wildcards find what there is; a single group that is not there would be an error.
+        // Wildcards find all groups; a request for a single group that is missing would be an error.
         let wildcard = rt::MulticastGroupEntry::default();
         let entry = rt::PacketReplicationEngineEntry { r#type: Some(Type::MulticastGroupEntry(wildcard)) };
         let found = self.read([Entity::PacketReplicationEngineEntry(entry)].into_iter()).await?;
@@ -120,7 +121,7 @@ impl P4RuntimeReader {
         Ok(found.into_iter().filter_map(group).collect())
     }
 
-    /// All clone sessions; none where the server does not tell them.
+    /// All clone sessions; none where the server does not return them.
     pub async fn sessions(&self) -> Result<Vec<rt::PacketReplicationEngineEntry>, ClientError> {
         use rt::packet_replication_engine_entry::Type;
         let wildcard = rt::CloneSessionEntry::default();

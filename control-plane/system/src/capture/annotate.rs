@@ -1,8 +1,8 @@
-//! What each packet of a link is: flow, rings, transfer, fragment.
+//! Comments on the packets of a link: flow, rings, transfer, fragment.
 //!
-//! A fragment's place in its transfer is its PSN less that of the first. Which transfer a WRITE belongs to is said by
-//! the commit record directly behind the last fragment, so fragments are held until that has come, or for a moment if
-//! it does not. A transfer has the same name on both links: where in the producer's ring it lies.
+//! A fragment's place in its transfer is its PSN less the PSN of the first fragment. The commit record directly behind
+//! the last fragment says to which transfer a WRITE belongs. So fragments are held until the record has come, or for a
+//! moment if it does not come. A transfer has the same name on both links: its place in the producer's ring.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
@@ -27,20 +27,20 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const HELD: usize = 32 << 20;
 const PSN: u32 = 0xff_ffff;
 
-/// A packet, and what is known of it.
+/// A packet with its comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
     /// Packets that the capture has lost before this one, since it began.
     pub lost: u64,
-    /// Which way it went.
+    /// The packet's direction.
     pub direction: Direction,
     /// Bytes of the whole frame.
     pub len: usize,
-    /// What was captured of it.
+    /// Bytes that were captured.
     pub bytes: Vec<u8>,
-    /// What it is, as `key=value` pairs; empty for what is no packet of a flow's.
+    /// The comment, as `key=value` pairs; empty for packets that belong to no flow.
     pub comment: String,
 }
 
@@ -60,10 +60,10 @@ struct Held {
     fragment: Option<Fragment>,
 }
 
-/// What is to be said of a WRITE when its commit record has come.
+/// The comment on a WRITE, once its commit record has come.
 #[derive(Debug)]
 struct Fragment {
-    /// The consumer's.
+    /// The consumer's ring.
     ring: Arc<RingName>,
     transfer: Option<Rc<Transfer>>,
     psn: u32,
@@ -76,7 +76,7 @@ struct Transfer {
     /// Bytes of all fragments.
     length: u32,
     fragments: u32,
-    /// The producer's ring, and where in it the transfer begins.
+    /// The producer's ring, and the transfer's first byte in it.
     source: OnceCell<(Arc<RingName>, u32)>,
 }
 
@@ -85,7 +85,7 @@ impl Transfer {
         Rc::new(Transfer { first, length, fragments: length.div_ceil(mtu), source: OnceCell::new() })
     }
 
-    /// Which fragment has this PSN, if any has.
+    /// The number of the fragment with this PSN, if there is one.
     fn place(&self, psn: u32) -> Option<u32> {
         let place = psn.wrapping_sub(self.first) & PSN;
         (place < self.fragments).then_some(place)
@@ -127,7 +127,7 @@ impl<'a> Headers<'a> {
         reth::Packet::new_checked(self.rest.get(..reth::LEN)?).ok().map(|p| reth::Repr::parse(&p))
     }
 
-    /// Whether it says that something is missing or wrong.
+    /// Whether the packet reports that something is missing or wrong.
     fn is_nak(&self) -> bool {
         let aeth = self.rest.get(..aeth::LEN).and_then(|b| aeth::Packet::new_checked(b).ok());
         aeth.is_some_and(|a| !matches!(Syndrome::from_code(a.syndrome_code()), Some(Syndrome::Ack { .. })))
@@ -153,7 +153,7 @@ impl Annotator {
                 self.upward(&headers, ring, *pair, &mut held);
             }
         } else if is_doorbell(frame.bytes) {
-            // Whose it is is known by the ring's secret, which captures are not told.
+            // The ring's secret would tell the producer, but captures do not know it.
             held.noted.comment = "what=doorbell".into();
         }
         self.held_bytes += held.noted.bytes.len();
@@ -167,7 +167,7 @@ impl Annotator {
         known.is_none().then_some((h.dst, h.qpn))
     }
 
-    /// The next packet of which all is known, or that has waited long enough; with `all`, the next one.
+    /// The next packet whose comment is complete, or that has waited long enough; with `all`, the next one.
     pub fn next_noted(&mut self, now: Instant, all: bool) -> Option<Noted> {
         let first = self.held.front()?;
         let ready = match &first.fragment {
@@ -219,7 +219,7 @@ impl Annotator {
                 Opcode::WriteFirst | Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteOnly,
                 reth,
             ) if !ring.is_producer => {
-                // Only the first fragment says how many there are; a repeat of it says the same.
+                // Only the first fragment has the number of fragments; a repeat of it has the same number.
                 if let (Opcode::WriteFirst | Opcode::WriteOnly, Some(reth)) = (h.opcode, reth) {
                     let known = self.newest.get(&ring.data_qpn);
                     if known.is_none_or(|t| t.first != h.psn || t.length != reth.length) {
@@ -274,7 +274,7 @@ impl Annotator {
         transfer
     }
 
-    /// What a commit record says of the transfer before it.
+    /// The comment of a commit record on the transfer before it.
     fn commit(&self, h: &Headers<'_>, ring: &RingName, names: &Names) -> String {
         let record = h.rest.get(reth::LEN..reth::LEN + COMMIT_RECORD_LEN);
         let Some(record) = record.and_then(|r| r.try_into().ok()) else { return about(ring, "commit") };
@@ -300,7 +300,7 @@ impl Annotator {
     }
 }
 
-/// Whether a host says that a producer ring of its own has items.
+/// Whether a host reports that one of its producer rings has items.
 fn is_doorbell(bytes: &[u8]) -> bool {
     let is_udp4 = bytes.get(12..14) == Some(&[8, 0]) && bytes.get(IP_AT + 9) == Some(&17);
     is_udp4 && bytes.get(UDP_AT + 2..UDP_AT + 4) == Some(&UDP_PORT_DOORBELL.to_be_bytes())
@@ -312,7 +312,7 @@ fn about(ring: &RingName, what: &str) -> String {
     format!("flow={} what={what} {role}={}", ring.flow, ring.name)
 }
 
-/// A packet of a transfer, on the link of `ring`. What is not known is `?`.
+/// The comment of a packet of a transfer, on the link of `ring`. Unknown values are `?`.
 fn describe(ring: &RingName, transfer: Option<&Transfer>, what: &str, psn: Option<u32>) -> String {
     let source = transfer.and_then(|t| t.source.get());
     let producer =
@@ -320,7 +320,7 @@ fn describe(ring: &RingName, transfer: Option<&Transfer>, what: &str, psn: Optio
     let mut text = format!("flow={} what={what} producer={producer}", ring.flow);
     match (ring.is_producer, ring.consumers.as_str()) {
         (false, _) => text.push_str(&format!(" consumer={}", ring.name)),
-        // Which one the switch chose is not to be seen on this link.
+        // The consumer that the switch chose can't be seen on this link.
         (true, "") => {}
         (true, consumers) => text.push_str(&format!(" consumer={consumers}")),
     }

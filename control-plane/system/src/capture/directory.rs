@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Default)]
 struct Shared {
     names: Mutex<Arc<Names>>,
-    /// There are newer names than were last taken.
+    /// Whether there are newer names than those last taken.
     fresh: AtomicBool,
     wanted: Notify,
 }
@@ -28,7 +28,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The names as they are now, and from now on. Without a controller there are none until there is one.
+    /// The present names, and later ones. Without a controller there are no names until one comes.
     ///
     /// # Errors
     /// The controller does not answer; the directory goes on trying.
@@ -60,7 +60,7 @@ impl Directory {
         &self.names
     }
 
-    /// Something is not in the names: have them looked at again soon.
+    /// Asks for another look soon, since a packet is not in the names.
     pub fn ask(&self) {
         self.shared.wanted.notify_one();
     }
@@ -84,7 +84,7 @@ async fn look(client: &Client) -> Result<(Names, u64), ClientError> {
 fn follow(mut session: Option<Session>, place: &Place, shared: &Shared) {
     loop {
         if let Some(session) = session.take().or_else(|| Session::open(place).ok()) {
-            // Whatever ended it: a new session begins with a look.
+            // Whatever ended the session: a new one begins with a look.
             let _ = session.runtime.block_on(follow_events(&session.client, shared));
         }
         std::thread::sleep(PAUSE);

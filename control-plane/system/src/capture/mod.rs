@@ -1,4 +1,4 @@
-//! `zsr pcap`: frames of a running link, and what each packet is in terms of flows.
+//! `zsr pcap`: frames of a running link, with comments on each packet in terms of flows.
 //!
 //! ```text
 //!  process::Capture ─ records ─► Annotator ─ packets with comments ─► PcapngWriter

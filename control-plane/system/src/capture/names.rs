@@ -1,4 +1,4 @@
-//! Which ring, and so which flow, a queue pair belongs to.
+//! The ring, and so the flow, that a queue pair belongs to.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use zsr_api::controller as proto;
 
-/// A ring of a flow, as packets know it.
+/// A ring of a flow, as its packets refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingName {
     /// The flow's name.
     pub flow: String,
     /// The ring's name.
     pub name: String,
-    /// Whether the switch reads items from it.
+    /// Whether the switch reads items from the ring.
     pub is_producer: bool,
-    /// Bytes of items in it.
+    /// Bytes of items in the ring.
     pub size: u32,
     /// Bytes of payload in a packet.
     pub mtu: u32,
-    /// Number of its data queue pair at the switch, which no other ring has at the same time.
+    /// Number of the ring's data queue pair at the switch, which no other ring has at the same time.
     pub data_qpn: u32,
-    /// Of a producer ring: the rings that its items go to, joined by `+`; empty where the switch chooses one.
+    /// Rings that the items of a producer ring go to, joined by `+`; empty where the switch chooses one.
     pub consumers: String,
 }
 
-/// What a queue pair is for.
+/// The purpose of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair {
     /// READs of control words.
@@ -34,19 +34,19 @@ pub(super) enum Pair {
     Data,
 }
 
-/// What is known of all queue pairs at one moment.
+/// All queue pairs at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// By the host's address, and the number at its NIC.
+    /// Queue pairs by the host's address, and the number at its NIC.
     to_host: HashMap<(Ipv4Addr, u32), (Arc<RingName>, Pair)>,
-    /// By the host's address, and the number at the switch.
+    /// Queue pairs by the host's address, and the number at the switch.
     to_switch: HashMap<(Ipv4Addr, u32), (Arc<RingName>, Pair)>,
     /// Producer rings by their number at the switch.
     producers: HashMap<u32, Arc<RingName>>,
 }
 
 impl Names {
-    /// As the controller tells it.
+    /// The names in the controller's list of flows.
     pub fn new(flows: &[proto::Flow], hosts: &[proto::Host]) -> Names {
         let address = |host: &str| hosts.iter().find(|h| h.name == host)?.ip.parse().ok();
         let mut names = Names::default();

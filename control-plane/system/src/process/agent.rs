@@ -89,7 +89,7 @@ pub(super) async fn run(
     };
     let _ = attaching.await;
     let down = agent.clone();
-    // Programs in rings are told; keys and queue pairs go.
+    // Programs in rings are told; keys and queue pairs are given back.
     let _ = tokio::task::spawn_blocking(move || down.shutdown()).await;
     let error = nic.and_then(|nic| nic.stop().error);
     if let Some(captures) = captures {
@@ -105,7 +105,7 @@ pub(super) async fn run(
 /// Between two looks at a NIC's port.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// Says how the port of a NIC of the system's is, as long as the process lives.
+/// Reports the state of the port of a NIC in hardware, as long as the process lives.
 async fn watch_nic(agent: Agent, interface: String) {
     let mut before = None;
     loop {
@@ -124,7 +124,7 @@ async fn watch_nic(agent: Agent, interface: String) {
     }
 }
 
-/// Why a NIC of the system's can't be that of a host on `wanted`: its frames are on another VLAN.
+/// The reason why a NIC in hardware can't belong to a host on VLAN `wanted`: its frames are on another VLAN.
 fn wrong_vlan(found: &NicInfo, interface: &str, wanted: Option<u16>) -> Option<String> {
     let (name, ip) = (&found.name, found.ip);
     match (found.vlan, wanted) {
@@ -167,7 +167,7 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
         tokio::spawn(watch_nic(agent.clone(), interface));
         return Ok(Running { agent, nic: None, captures: None });
     }
-    // One to the switch, and one to its standby.
+    // A host may have a link to the switch and a link to its standby.
     let links: Vec<_> = topology.links.iter().filter(|l| l.host == number).collect();
     if links.is_empty() {
         return Err(RoleError::NoHost(host.name.clone()));

@@ -1,4 +1,4 @@
-//! The watchdog of a process: a thread that says when something does not come round, and, at SIGQUIT, what is under way.
+//! The watchdog of a process: a thread that reports loops which do not come round, and, at SIGQUIT, the work under way.
 
 use super::roles::{RoleError, other};
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use tonic::transport::Endpoint;
 use zsr_api::controller::{GetFlowRequest, controller_client::ControllerClient};
 use zsr_controller::watchdog::{LOOK, News, Watched, watch};
 
-/// Tells of what is late, or late no more; in which words.
+/// Reports that a loop is late, or late no more, in these words.
 type Tell = Box<dyn Fn(&Watched, News) -> String + Send>;
 
-/// What a process says of itself.
+/// The parts of a process that are watched.
 pub(super) struct Watchdog {
-    /// Its name, for people.
+    /// The process's name, for people.
     pub(super) process: String,
-    /// Returns when what a call needs first can be had.
+    /// Returns when the first lock that a call needs is free.
     pub(super) round: Box<dyn Fn() + Send>,
-    /// The socket of the controller's service, if it is the controller.
+    /// The socket of the controller's service, if the process is the controller.
     pub(super) service: Option<PathBuf>,
-    /// What else is watched.
+    /// Other watched items.
     pub(super) watched: Vec<Watched>,
     pub(super) tell: Tell,
-    /// What is under way.
+    /// Lists the work under way.
     pub(super) under_way: Box<dyn Fn() -> Vec<String> + Send>,
 }
 
 impl Watchdog {
-    /// Watches from now on, for as long as the process lives. To be called inside of the runtime that is watched.
+    /// Watches from now on, for as long as the process lives. Must be called inside of the runtime that is watched.
     ///
     /// # Errors
     /// There is no thread or no signal to be had.
@@ -71,7 +71,7 @@ impl Watchdog {
     }
 }
 
-/// Writes what is under way to standard error at each SIGQUIT.
+/// Writes the work under way to standard error at each SIGQUIT.
 async fn dump(mut quit: Signal, process: &str, under_way: &(dyn Fn() -> Vec<String> + Send)) {
     while quit.recv().await.is_some() {
         let mut text = format!("{process}: what is under way, the oldest first");
@@ -83,7 +83,7 @@ async fn dump(mut quit: Signal, process: &str, under_way: &(dyn Fn() -> Vec<Stri
     }
 }
 
-/// Asks the controller at `socket` something small again and again, and counts its answers.
+/// Asks the controller at `socket` a small question again and again, and counts its answers.
 async fn ask(socket: &Path, answers: &AtomicU64) {
     loop {
         let uri = format!("unix://{}", socket.display());
@@ -91,7 +91,7 @@ async fn ask(socket: &Path, answers: &AtomicU64) {
             && let Ok(channel) = endpoint.connect().await
         {
             let mut client = ControllerClient::new(channel);
-            // There is no flow without a name, which is an answer, too.
+            // There is no flow without a name; that refusal is an answer, too.
             let answered = |code| matches!(code, Code::Ok | Code::NotFound);
             while client
                 .get_flow(GetFlowRequest::default())

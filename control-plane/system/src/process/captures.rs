@@ -1,4 +1,4 @@
-//! Where a process lets its links be watched: a socket in the system's folder, one capture per connection.
+//! Captures of a process's links: a socket in the system's folder, one capture per connection.
 //!
 //! ```text
 //!  zsr pcap                      the process that owns the ports
@@ -25,48 +25,48 @@ use zsr::Place;
 use zsr_link::{TapPoint, TapReader, TapRecord};
 use zsr_wire::frame::MAX_FRAME;
 
-/// What may wait for a reader, bytes: some milliseconds of a fast link.
+/// Bytes that may wait for a reader: some milliseconds of a fast link.
 const BUFFER: usize = 16 << 20;
-/// Captures at a time.
+/// The most captures at a time.
 const MOST: usize = 16;
 /// Longest request, bytes.
 const LONGEST_REQUEST: u64 = 4096;
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks for frames. Polling, so that the port's thread need not wake anybody.
+/// Time between two looks for frames. Captures poll, so that the port's thread need not wake anybody.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 /// Bytes that one look moves.
 const MOVE: usize = 256 << 10;
 /// How long the end of a process waits for captures to be read.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What a capture asks for: one line of JSON.
+/// A capture's request: one line of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Name or port number of the link; absent: which links there are.
+    /// Name or port number of the link; absent: a request for the list of links.
     pub link: Option<String>,
     /// Bytes of each frame that are wanted.
     pub snaplen: u16,
-    /// In place of all that: what is wrong with the links, now and from now on, an [`Answer`] each time.
+    /// In place of a capture: the troubles of the links, now and from now on, an [`Answer`] each time.
     #[serde(default)]
     pub troubles: bool,
 }
 
-/// What it is told: one line of JSON. If a link was taken, [`TapRecord`]s follow.
+/// The answer to a request: one line of JSON. If a link was taken, [`TapRecord`]s follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The link that is captured from now on.
     pub taken: Option<LinkName>,
-    /// Why it is not, if there is such a link.
+    /// The reason why the link is not captured, if there is such a link.
     pub refused: Option<String>,
     /// All links of this process.
     pub links: Vec<LinkName>,
-    /// What is wrong, if that was asked for.
+    /// The troubles of the links, if the request asked for them.
     #[serde(default)]
     pub troubled: Troubled,
 }
 
-/// A link, as its owner knows it.
+/// A link of the process that owns its ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkName {
     /// The link's name in the topology.
@@ -85,12 +85,12 @@ pub(super) struct Captures {
 }
 
 impl Captures {
-    /// Where troubles of these links are noted.
+    /// The notes of troubles of these links.
     pub(super) fn troubles(&self) -> &Troubles {
         &self.troubles
     }
 
-    /// Where the port of a link is watched.
+    /// The point at which the port of a link is watched.
     pub(super) fn point(&mut self, name: &str, port: u32, end: &str) -> TapPoint {
         let point = TapPoint::new();
         self.links.push((LinkName { name: name.to_owned(), port, end: end.to_owned() }, point.clone()));
@@ -136,16 +136,16 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Takes no more captures, and waits a moment until those under way have sent what they had: whether they have. The ports must
-    /// be gone by now.
+    /// Takes no more captures, and waits a moment until those under way have sent their records. Returns whether they
+    /// have. The ports must be gone by now.
     pub(super) fn end(self) -> bool {
         self.task.abort();
-        // Nobody sends anything: the last sender's end is what is waited for.
+        // Nobody sends on this channel; the wait ends when the last sender is gone.
         self.ended.recv_timeout(LAST) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 
-/// Reads what a client wants, and attaches its reader. The end of the process waits for `alive`.
+/// Reads a client's request, and attaches its reader. The end of the process waits for `alive`.
 async fn admit(
     stream: tokio::net::UnixStream,
     alive: mpsc::Sender<()>,
@@ -163,7 +163,7 @@ async fn admit(
     let mut stream = stream.into_inner();
     let (answer, reader) = match serde_json::from_str::<Request>(&line) {
         Ok(request) if request.troubles => {
-            // Who asks for them does so for as long as the process is there.
+            // A client that asks for troubles does so for as long as the process is there.
             drop(alive);
             troubles.serve(&mut stream).await?;
             return Ok(None);
@@ -206,19 +206,19 @@ fn pump(mut stream: UnixStream, mut reader: TapReader) -> io::Result<()> {
         let n = reader.read(&mut buffer);
         stream.write_all(&buffer[..n])?;
         if n == buffer.len() {
-            // More waits, but a client that wants to end need not take all that comes meanwhile.
+            // More records wait, but a client that wants to end need not take all that come meanwhile.
             if !wants_end(&stream, Timespec { tv_sec: 0, tv_nsec: 0 })? {
                 continue;
             }
         } else if !ended && !wants_end(&stream, LOOK)? {
-            // What was lost behind the last frame, once it is quiet.
+            // Frames that were lost behind the last one, once the link is quiet.
             if n == 0 && reader.lost() > told {
                 told = reader.lost();
                 tell_lost(&mut stream, told)?;
             }
             continue;
         }
-        // What waits now are whole records, and the last of the client's.
+        // The records that wait now are whole, and the last ones for the client.
         let mut left = reader.waiting();
         while left > 0 {
             let room = left.min(buffer.len());
@@ -236,7 +236,7 @@ fn tell_lost(stream: &mut UnixStream, lost: u64) -> io::Result<()> {
     stream.write_all(&record)
 }
 
-/// Whether the client has closed its end, or does within this time. It has nothing else to say.
+/// Whether the client has closed its end, or does so within this time. The client sends nothing else.
 fn wants_end(stream: &UnixStream, time: Timespec) -> io::Result<bool> {
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&time)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
@@ -249,17 +249,17 @@ fn wants_end(stream: &UnixStream, time: Timespec) -> io::Result<bool> {
     }
 }
 
-/// A capture, as its client has it.
+/// A client's end of a capture.
 #[derive(Debug)]
 pub struct Capture {
     stream: UnixStream,
     bytes: Vec<u8>,
-    /// Where in `bytes` the first record begins that was not taken.
+    /// Position in `bytes` of the first record that was not taken.
     at: usize,
     ended: bool,
 }
 
-/// Why there is no capture.
+/// The reason why there is no capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Nobody serves captures.
@@ -277,12 +277,12 @@ pub enum CaptureError {
     /// No such link.
     #[error("there is no link `{link}`; there are: {}", list(links))]
     NoLink {
-        /// What was asked for.
+        /// The link that was asked for.
         link: String,
-        /// Those that are there.
+        /// Links that exist.
         links: Vec<LinkName>,
     },
-    /// It does not want to.
+    /// The process refuses.
     #[error("{0}")]
     Refused(String),
 }

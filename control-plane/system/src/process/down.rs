@@ -8,10 +8,10 @@ use zsr_api::controller as proto;
 
 /// How long each flow may take longer to be deleted.
 const PER_FLOW: Duration = Duration::from_millis(20);
-/// From how many on it is told that there are flows to delete: it will take a second.
+/// Number of flows from which on the user is told: deleting them takes a second.
 const MANY: u32 = 500;
 
-/// How to end a system.
+/// The way to end a system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Down {
     /// The caller holds the system's lock.
@@ -20,7 +20,7 @@ pub struct Down {
     pub quick: bool,
 }
 
-/// Why a system could not be ended whole.
+/// The reason why a system could not be ended completely.
 #[derive(Debug, thiserror::Error)]
 pub enum DownError {
     /// The system's folder.
@@ -31,11 +31,11 @@ pub enum DownError {
     Netns(#[from] NetnsError),
 }
 
-/// Ends the system at `place`: its flows are deleted, its processes ended, its folder removed. Processes that do not end
-/// are killed. `tell` hears of what is done.
+/// Ends the system at `place`: its flows are deleted, its processes ended, its folder removed. Processes that do not
+/// end are killed. `tell` gets each step.
 ///
 /// # Errors
-/// When somebody else starts or ends it, or its folder or its network namespaces can't be removed.
+/// When another command starts or ends the system, or its folder or its network namespaces can't be removed.
 pub fn down(place: &Place, how: &Down, tell: &dyn Fn(&str)) -> Result<(), DownError> {
     let _busy = if how.already_locked { None } else { Some(place.take_busy()?) };
     let controller = alive(place, "controller").filter(|_| !how.quick);

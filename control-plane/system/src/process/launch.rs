@@ -15,10 +15,10 @@ use zsr_topology::Topology;
 
 /// How often a wait looks for signals.
 const SIGNALS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// With less room than this on its file system a process can't even say what is wrong.
+/// With less room than this on its file system, a process can't even report an error.
 const ROOM: u64 = 4096;
 
-/// What processes are started with.
+/// Arguments of processes that are started.
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     /// The system.
@@ -29,22 +29,22 @@ pub struct Launch<'l> {
     pub netns: bool,
     /// Folder with the compiled program, if not the built-in one.
     pub artifacts: Option<&'l Path>,
-    /// Turns true when whoever asked has changed their mind.
+    /// Turns true when the caller has changed their mind.
     pub interrupted: &'l AtomicBool,
 }
 
-/// A process that has not said yet that it is ready. It is ended when this is dropped.
+/// A process that has not reported yet that it is ready. The process is ended when this value is dropped.
 pub struct Started {
     process: String,
     child: Option<Child>,
-    /// Bytes of the log that are of processes before it.
+    /// Bytes of the log that earlier processes have written.
     log: u64,
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // An error says that it has ended already.
+            // An error means that the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -52,7 +52,7 @@ impl Drop for Started {
 }
 
 impl Launch<'_> {
-    /// Starts a process of the system, away from this terminal; its words are added to its log.
+    /// Starts a process of the system, detached from this terminal; its output is added to its log.
     pub(super) fn spawn(&self, role: &Role) -> Result<Started, UpError> {
         let process = role.process();
         let fail = |e: std::io::Error| UpError::Process { process: process.clone(), reason: e.to_string() };
@@ -96,7 +96,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Waits until a process says that it is ready, or ends.
+    /// Waits until a process reports that it is ready, or ends.
     pub(super) fn ready(&self, mut started: Started) -> Result<(), UpError> {
         let Some(child) = &mut started.child else { return Ok(()) };
         let mut said = Vec::new();
@@ -130,7 +130,7 @@ impl Launch<'_> {
     /// Starts a process of the system in the background.
     ///
     /// # Errors
-    /// [`UpError`]: what it said before it ended.
+    /// [`UpError`], with the last words of the process.
     pub fn start(&self, role: &Role) -> Result<(), UpError> {
         self.ready(self.spawn(role)?)
     }
@@ -146,7 +146,7 @@ pub(super) fn last_words(place: &Place, process: &str, from: u64) -> Option<Stri
     Some(last.trim_start_matches("error: ").to_owned())
 }
 
-/// Why nothing may be in a log.
+/// The reason why a log may be empty.
 fn full(place: &Place) -> Option<String> {
     let folder = place.folder();
     let found = rustix::fs::statvfs(folder).ok()?;

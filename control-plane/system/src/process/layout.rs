@@ -1,4 +1,4 @@
-//! What `zsr up` was told beside the topology: written into the system's folder for all of its processes.
+//! Arguments of `zsr up` beside the topology: written into the system's folder for all of its processes.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PlaceError + '_ {
     move |source| PlaceError::Io { path: path.to_owned(), source }
 }
 
-/// What is written at `place`, if anything is.
+/// The layout in the file at `place`, if there is one.
 ///
 /// # Errors
 /// The file can't be read.
@@ -23,10 +23,10 @@ pub fn read_layout(place: &Place) -> Result<Option<Layout>, PlaceError> {
     }
 }
 
-/// Writes it.
+/// Writes the layout's file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn write_layout(place: &Place, layout: &Layout) -> Result<(), PlaceError> {
     let path = place.layout_file();
     let text = serde_json::to_vec(layout).map_err(|e| io_at(&path)(e.into()))?;

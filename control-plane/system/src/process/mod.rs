@@ -1,4 +1,5 @@
-//! A system of processes on one machine: where its files are, what each process runs, how they are started and ended.
+//! A system of processes on one machine: the places of its files, the role of each process, how processes are started
+//! and ended.
 //!
 //! ```text
 //!  zsr up ─► zsr switch ── AF_UNIX datagrams, one frame each ── zsr agent (one per host: NIC, rings) ◄─ programs

@@ -1,5 +1,5 @@
-//! Hosts as network namespaces: each behind a veth pair whose other end is in the switch's namespace. Made with `ip`
-//! (iproute2), and written down before they are made, so that whoever comes after a crash can take them away.
+//! Hosts as network namespaces: each behind a veth pair whose other end is in the switch's namespace. The namespaces
+//! are made with `ip` (iproute2). They are written down before that, so that they can be removed after a crash.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use zsr::Place;
 use zsr_topology::{HOST_INTERFACE, MacAddr, Topology, switch_interface};
 
-/// Where the system shows namespaces that have a name.
+/// The folder in which the operating system shows namespaces that have a name.
 const NAMED: &str = "/run/netns";
 /// Room for path MTU 4096 with VLAN tags and headers.
 const MTU: u32 = 9000;
 
-/// Why namespaces can't be made or taken away.
+/// The reason why namespaces can't be made or taken away.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
     /// Not root.
@@ -23,7 +23,7 @@ pub enum NetnsError {
         "network namespaces are made with the command ip, which does not start: {0}; install it (Debian: iproute2)"
     )]
     NoIp(io::Error),
-    /// Somebody else's.
+    /// The namespace belongs to somebody else.
     #[error(
         "the network namespace {0} is there already and not this system's: ip netns delete {0}, or choose another name with --system"
     )]
@@ -31,7 +31,7 @@ pub enum NetnsError {
     /// `ip` refused.
     #[error("ip {command}: {said}")]
     Refused {
-        /// What it was asked.
+        /// The arguments of the command.
         command: String,
         /// The command's words.
         said: String,
@@ -41,7 +41,7 @@ pub enum NetnsError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -77,7 +77,7 @@ fn ip(arguments: &[&str], input: &str) -> Result<(), NetnsError> {
 /// Makes the namespaces of `topology`, which is laid out for them, and the pairs between them.
 ///
 /// # Errors
-/// [`NetnsError`]; what was made until then is in the record.
+/// [`NetnsError`]; the namespaces made until then are in the record.
 pub fn make(place: &Place, topology: &Topology) -> Result<(), NetnsError> {
     if !rustix::process::geteuid().is_root() {
         return Err(NetnsError::NoRoot);
@@ -113,8 +113,8 @@ pub fn make(place: &Place, topology: &Topology) -> Result<(), NetnsError> {
     Ok(())
 }
 
-/// Takes away the namespaces that are written down at `place`, if any are, and the pairs between them. Processes that
-/// others have started in them lose their network, and live on.
+/// Takes away the namespaces that are written down at `place`, if any are, and the pairs between them. Other processes
+/// in these namespaces lose their network, and live on.
 ///
 /// # Errors
 /// [`NetnsError`]; the record stays then.
@@ -132,7 +132,8 @@ pub fn remove(place: &Place) -> Result<(), NetnsError> {
             (None, _) => switch = Some(namespace),
             (Some(port), Some(switch)) => {
                 if exists(switch) {
-                    // A namespace lives on with a process in it, and would keep its end. That there is no such pair is as good.
+                    // A namespace lives on with a process in it, and would keep its end of the pair. If there is no
+                    // such pair, that is fine.
                     let _ = ip(&["-n", switch, "link", "delete", &switch_interface(port)], "");
                 }
                 delete(namespace)?;
@@ -145,7 +146,7 @@ pub fn remove(place: &Place) -> Result<(), NetnsError> {
 }
 
 fn delete(namespace: &str) -> Result<(), NetnsError> {
-    // Only what `make` names like this is ever written down; the file may be damaged all the same.
+    // Only names that `make` makes are written down; the file may be damaged all the same.
     if !namespace.starts_with("zsr-") || namespace.contains('/') || !exists(namespace) {
         return Ok(());
     }

@@ -9,7 +9,8 @@ use zsr_topology::{Cable, Host, Interface, Link, NicKind, Topology};
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
 const OVERHEAD: u32 = 128;
 
-/// `port`, watched at `point` if there is one: nothing is between the two, so that watching costs nothing while nobody does.
+/// `port`, watched at `point` if there is one. Nothing is between the two, so watching costs nothing while nobody
+/// watches.
 fn watched(port: impl Port + Send + 'static, point: Option<TapPoint>) -> AnyPort {
     match point {
         Some(point) => Box::new(Tapped::new(port, point)),
@@ -28,10 +29,10 @@ pub fn on_interface(interface: &Interface, mtu: u32, point: Option<TapPoint>) ->
     Ok(watched(PacketPort::open(&interface.name, mtu + OVERHEAD)?, point))
 }
 
-/// The switch's end of a link, with its faults; what the switch sends and gets can be watched at `point`.
+/// The switch's end of a link, with its faults. Frames that the switch sends and gets can be watched at `point`.
 ///
 /// # Errors
-/// What is wrong with the interface or the socket.
+/// The error of the interface or the socket.
 pub(super) fn at_switch(
     place: &Place,
     topology: &Topology,
@@ -59,7 +60,7 @@ pub(super) fn at_switch(
 /// The end of a link at the soft NIC of its host, watched at `point`.
 ///
 /// # Errors
-/// What is wrong with the interface or the socket.
+/// The error of the interface or the socket.
 pub(super) fn at_host(
     place: &Place,
     link: &Link,

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use zsr::{Place, PlaceError};
 use zsr_topology::{Diagnostics, Topology};
 
-/// How a process was started. Each writes it down.
+/// The arguments with which a process was started. Each process writes them down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     role: Role,
@@ -19,10 +19,10 @@ pub struct Recipe {
     artifacts: Option<PathBuf>,
 }
 
-/// Why a process could not be restarted.
+/// The reason why a process could not be restarted.
 #[derive(Debug, thiserror::Error)]
 pub enum RestartError {
-    /// The system's folder, or somebody who starts or ends the system.
+    /// The system's folder, or another command that starts or ends the system.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// No such process.
@@ -32,7 +32,7 @@ pub enum RestartError {
         system: String,
         /// The process asked for.
         process: String,
-        /// Those that there are.
+        /// Processes that exist.
         known: Vec<String>,
     },
     /// The topology is not sound any more; the process still runs.
@@ -41,24 +41,24 @@ pub enum RestartError {
     /// The topology can't be laid out any more; the process still runs.
     #[error("{0}")]
     Layout(String),
-    /// It does not come up.
+    /// The process does not come up.
     #[error(transparent)]
     Up(#[from] UpError),
 }
 
 impl Recipe {
-    /// What `role` is started with.
+    /// The recipe of a process in `role`.
     pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Recipe { role: role.clone(), topology: whole(&topology.file), artifacts: artifacts.map(whole) }
     }
 
-    /// Writes it down.
+    /// Writes the recipe down.
     pub(super) fn write(&self, place: &Place) -> std::io::Result<()> {
         std::fs::write(place.recipe(&self.role.process()), serde_json::to_vec(self)?)
     }
 
-    /// How `process` of the system at `place` was started.
+    /// The recipe of `process` of the system at `place`.
     ///
     /// # Errors
     /// [`RestartError::Unknown`].
@@ -71,7 +71,7 @@ impl Recipe {
         recipe.ok_or_else(unknown)
     }
 
-    /// The role of its process.
+    /// The role of the recipe's process.
     pub fn role(&self) -> &Role {
         &self.role
     }
@@ -88,10 +88,10 @@ impl Recipe {
         Ok(topology)
     }
 
-    /// Ends the process, if it lives, and starts it again; `topology` is as [`topology`](Self::topology) says.
+    /// Ends the process, if it lives, and starts it again; `topology` comes from [`topology`](Self::topology).
     ///
     /// # Errors
-    /// Somebody starts or ends the system at this moment; the process does not come up again.
+    /// Another command starts or ends the system at this moment; the process does not come up again.
     pub fn restart(
         &self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! What a process of a system runs: the switch, one host's agent with its NIC, or the controller.
+//! The roles of a system's processes: the switch, one host's agent with its NIC, or the controller.
 
 use super::alive::Watchdog;
 use super::layout::read_layout;
@@ -25,10 +25,10 @@ use zsr_topology::{Switch, SwitchKind, Topology};
 /// How long a controller waits for its switch to come up.
 const SWITCH: Duration = Duration::from_secs(10);
 
-/// Between two attempts to hear of the switch's ports.
+/// Time between two attempts to learn about the switch's ports.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Which process this is.
+/// The role of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// The switch of the topology, the first one if there is a standby.
@@ -42,7 +42,7 @@ pub enum Role {
     Agent {
         /// The host's name.
         host: String,
-        /// Where the agent listens, in place of what the topology says.
+        /// The agent's address, in place of the topology's.
         listen: Option<SocketAddr>,
     },
     /// The controller.
@@ -50,7 +50,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The process' name: that of its pid file and its log.
+    /// The process's name, which its pid file and log have, too.
     pub fn process(&self) -> String {
         match self {
             Role::Switch => "switch".into(),
@@ -61,20 +61,20 @@ impl Role {
     }
 }
 
-/// Why a process could not run.
+/// The reason why a process could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// It runs already.
+    /// The process runs already.
     #[error("the {process} of system `{system}` runs already: {source}")]
     Twice {
-        /// Which.
+        /// The process.
         process: String,
-        /// Of what.
+        /// The system.
         system: String,
-        /// Who.
+        /// The running process.
         source: std::io::Error,
     },
     /// More or fewer switches than one.
@@ -99,7 +99,7 @@ pub enum RoleError {
     Nic {
         /// The host.
         host: String,
-        /// What is wrong, and what to change.
+        /// The fault, and the change that is necessary.
         reason: String,
     },
     /// An agent can't listen.
@@ -110,9 +110,9 @@ pub enum RoleError {
     AgentListen {
         /// The host.
         host: String,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The controller can't listen.
@@ -120,40 +120,40 @@ pub enum RoleError {
         "the controller can't listen at {address}: {source}; --listen takes an address of this machine, and a free port"
     )]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A bmv2.
     #[error(transparent)]
     Bmv2(#[from] zsr_bmv2::Bmv2Error),
-    /// A bmv2 that should run.
+    /// A bmv2 that should run, but does not answer.
     #[error(
         "switch `{switch}`: no P4Runtime server at {address}: {source}; start bmv2 there (--grpc-server-addr {address})"
     )]
     NoP4Runtime {
         /// The switch.
         switch: String,
-        /// Where.
+        /// The address of its server.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A bmv2 that nobody can give the time.
+    /// A bmv2 without a source of ticks.
     #[error(
         "switch `{0}`: nobody can send it ticks: name its packet stream, or an interface for ticks, in the topology"
     )]
     NoTicks(String),
-    /// How the system was laid out.
+    /// The system's layout.
     #[error("{file}: {reason}", file = file.display())]
     Layout {
-        /// Where that is written.
+        /// The file of the layout.
         file: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// An address that everybody would have command of.
+    /// An address at which everybody could command the system.
     #[error("{0}")]
     Exposed(String),
     /// A certificate.
@@ -171,7 +171,7 @@ pub enum RoleError {
     /// The controller.
     #[error(transparent)]
     Controller(#[from] zsr_controller::StartError),
-    /// The rest, in words.
+    /// Other errors, in words.
     #[error("{0}")]
     Other(String),
 }
@@ -192,7 +192,7 @@ pub fn run(
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
-    // Before there is a file of a process that never ran.
+    // Checked before there are files of a process that never ran.
     if let Role::Agent { host, .. } = role
         && !topology.hosts.iter().any(|h| h.name == *host)
     {
@@ -214,7 +214,7 @@ pub fn run(
     }
     let recipe = Recipe::new(role, topology, artifacts);
     let ready = || {
-        // A process that could not start has nothing to be started again by.
+        // A process that could not start leaves no recipe for a restart.
         if let Err(e) = recipe.write(place) {
             let file = place.recipe(&role.process());
             eprintln!("warning: {}: {e}; zsr restart will not know this process", file.display());
@@ -253,11 +253,11 @@ pub fn run(
 }
 
 pub(super) async fn ended(mut stop: watch::Receiver<bool>) {
-    // Nobody who could stop it is as good as a stop.
+    // If nobody can stop the process, that counts as a stop.
     let _ = stop.wait_for(|&stop| stop).await;
 }
 
-/// A socket at `path`; one that a dead process has left is replaced. The caller holds the process' lock.
+/// A socket at `path`; a socket that a dead process has left is replaced. The caller holds the process's lock.
 pub(super) fn listen(path: &Path) -> Result<UnixListener, RoleError> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -283,9 +283,10 @@ pub(super) fn exposed(topology: &Topology, what: &str, address: SocketAddr) -> R
     Ok(())
 }
 
-/// A file that may not grow any more (`ulimit -f`) is an error of a write, as a full disk is, and not the end of the process.
+/// Makes a file that may not grow any more (`ulimit -f`) an error of the write, as a full disk is, and not the end of
+/// the process.
 fn take_limits_as_errors() {
-    // A signal that is listened to ends nothing, and this one is listened to for as long as the process lives.
+    // A signal that is listened to ends nothing, and this signal is listened to for as long as the process lives.
     let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }
 
@@ -298,7 +299,7 @@ async fn control(
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
     take_limits_as_errors();
-    // What can be wrong with the command comes before what takes long.
+    // Errors of the command are reported before slow steps begin.
     let spec = &topology.switches[0];
     let is_away = listen_at.is_some()
         || topology.switches.iter().any(|s| s.listen.is_some())
@@ -318,7 +319,7 @@ async fn control(
         (address, _) => address,
     };
     let artifacts = match artifacts.or(spec.artifacts.as_deref()) {
-        // What was compiled for a chip goes there, and the built-in program says what the plan's names mean.
+        // For a chip, these are the chip's artifacts; the built-in program has the names of the plan.
         _ if spec.kind.tofino().is_some() => Artifacts::built_in()?,
         Some(folder) => Artifacts::load(folder)?,
         None => Artifacts::built_in()?,
@@ -358,7 +359,7 @@ async fn control(
     tokio::spawn(async move {
         loop {
             let ports = place_of_ports.captures_at_switch(told.active_switch());
-            // An error: the switch's process is not there, which is for others to tell.
+            // An error: the switch's process is not there, which others report.
             let _ = follow(&ports, |troubled| told.ports_are(&troubled)).await;
             tokio::select! {
                 () = told.stopped() => return,
@@ -390,7 +391,7 @@ async fn control(
     served.map_err(|e| other("the controller's server")(&e))
 }
 
-/// Listens for programs on other machines, and writes down where, as the port may be any free one.
+/// Listens for programs on other machines, and writes the address down, as the port may be any free one.
 async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListener, RoleError> {
     let refused = |source| RoleError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(refused)?;
@@ -402,7 +403,7 @@ async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListene
     Ok(listener)
 }
 
-/// What a refusal by bmv2, which is short of words, is about.
+/// An explanation for a refusal by bmv2, which is short of words.
 fn on_bmv2(e: zsr_controller::StartError, device: u64) -> RoleError {
     let said = e.to_string();
     let advice = if said.contains("assign device") {
@@ -420,7 +421,7 @@ fn on_bmv2(e: zsr_controller::StartError, device: u64) -> RoleError {
     RoleError::Other(format!("{said}; {advice}"))
 }
 
-/// Where the P4Runtime servers of the switch and its standby are, once one of them listens.
+/// The addresses of the P4Runtime servers of the switch and its standby, once one of them listens.
 async fn seats(
     place: &Place,
     topology: &Topology,
@@ -432,7 +433,7 @@ async fn seats(
         text.ok().and_then(|text| text.trim().parse().ok())
     };
     let of = |(number, switch): (usize, &Switch)| {
-        // One that is not there yet has said nothing; it is asked where it would be, until it has.
+        // A server that is not there yet has not said its address; it is asked at the expected address, until it has.
         let address = said(number).or_else(|| switch.listen.map(Address::Tcp));
         let address = address.unwrap_or_else(|| Address::Unix(place.p4runtime_socket(number)));
         let p4runtime = match switch.kind {

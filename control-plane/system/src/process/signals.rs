@@ -19,11 +19,11 @@ pub(super) fn alive(place: &Place, process: &str) -> Option<u32> {
     }
 }
 
-/// Ends a process of the system; one that does not end is killed, which `tell` hears of.
+/// Ends a process of the system; a process that does not end is killed, and `tell` reports that.
 pub(super) fn end(place: &Place, process: &str, tell: &dyn Fn(&str)) {
     let Some(pid) = alive(place, process) else { return };
     signal(pid, Signal::TERM);
-    // One that is stopped takes note of the other signal when it goes on.
+    // A process that is stopped sees the other signal when it goes on.
     signal(pid, Signal::CONT);
     if !gone(place, process) {
         tell(&format!("the {process} (process {pid}) does not end; it is killed"));
@@ -33,7 +33,7 @@ pub(super) fn end(place: &Place, process: &str, tell: &dyn Fn(&str)) {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    // The lock said that the process lives; if it has ended since, there is nobody to tell.
+    // The lock shows that the process lives; if it has ended since, nobody needs the signal.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }

@@ -1,4 +1,4 @@
-//! The process of the switch: the software switch, or what a bmv2 needs beside itself.
+//! The process of the switch: the software switch, or the helpers of a bmv2.
 
 use super::captures::Captures;
 use super::ports;
@@ -21,7 +21,7 @@ use zsr_topology::{Bmv2, Switch, SwitchKind, Topology};
 /// Largest IP packet of a link on which only ticks go.
 const TICK_MTU: u32 = 256;
 
-/// Runs switch number `number` of a system; `topology` is as that switch has it.
+/// Runs switch number `number` of a system; `topology` is that switch's view.
 pub(super) async fn run(
     place: &Place,
     topology: &Topology,
@@ -45,7 +45,7 @@ pub(super) async fn run(
     run
 }
 
-/// The switch's ends of all links, and where they can be watched.
+/// The switch's ends of all links, and the points at which they can be watched.
 fn open_links(place: &Place, topology: &Topology) -> Result<(Vec<(u16, AnyPort)>, Captures), RoleError> {
     let mut captures = Captures::default();
     let mut links = Vec::new();
@@ -90,7 +90,7 @@ async fn soft(
     error.map_or(Ok(()), |e| Err(e.into()))
 }
 
-/// Where the P4Runtime server listens.
+/// The address at which the P4Runtime server listens.
 async fn p4runtime(
     place: &Place,
     topology: &Topology,
@@ -150,7 +150,7 @@ async fn on_bmv2(
         }
         (None, Some(interface)) => {
             let link = ports::on_interface(interface, TICK_MTU, None)?;
-            // Its ports are bmv2's own: nothing here can be captured, and one link can go down.
+            // The ports are bmv2's own: nothing here can be captured, and one link can go down.
             let captures = Captures::default();
             injector = Some(Injector::start(link, timer(spec), captures.troubles().teller())?);
             watched = captures.serve(listen(&place.captures_at_switch(0))?);
@@ -178,7 +178,7 @@ async fn on_bmv2(
         () = ended(stop) => Ok(()),
         e = process_ended => Err(RoleError::Bmv2(e)),
         why = bridge_ended => match &process {
-            // Its end is the reason, and comes with its last words.
+            // The end of bmv2 is the reason, and comes with its last words.
             Some(process) => match tokio::time::timeout(LAST_WORDS, process.wait()).await {
                 Ok(e) => Err(RoleError::Bmv2(e)),
                 Err(_) => Err(RoleError::Other(why)),
@@ -194,7 +194,7 @@ async fn on_bmv2(
     end
 }
 
-/// A chip runs by itself: all that its process says is where.
+/// A chip runs by itself: its process only tells its address.
 async fn on_tofino(
     place: &Place,
     spec: &Switch,
@@ -214,7 +214,7 @@ async fn on_tofino(
     Ok(())
 }
 
-/// How long a bmv2 may take to end that has closed its streams.
+/// How long a bmv2 may take to end after it has closed its streams.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
 
 async fn start(place: &Place, spec: &Switch, binary: Option<&Path>) -> Result<zsr_bmv2::Bmv2, RoleError> {
@@ -239,7 +239,7 @@ async fn reachable(switch: &str, address: SocketAddr) -> Result<(), RoleError> {
     }
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file completely or not at all.
 fn write_whole(path: &Path, text: &str) -> Result<(), RoleError> {
     let fresh: PathBuf = path.with_extension("new");
     let written = std::fs::File::create(&fresh)

@@ -1,5 +1,5 @@
-//! Troubles of a process's links, at this moment: told by the threads of its ports, followed by the controller
-//! over the socket for captures, which whoever owns ports has.
+//! Present troubles of a process's links. The threads of its ports report them, and the controller follows them over
+//! the socket for captures, which every owner of ports has.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use zsr_link::LinkError;
 
 use super::captures::{Answer, Request};
 
-/// Per port, why frames are lost there and what to do. Ports that work are not in it.
+/// By port, the reason why frames are lost there and the remedy. Ports that work are left out.
 pub type Troubled = BTreeMap<u32, String>;
 
 /// The state of a process' links. Clones are the same.
@@ -27,7 +27,7 @@ impl Default for Troubles {
 }
 
 impl Troubles {
-    /// For [`zsr_link::PortLoop::on_trouble`]: notes it, and has it in the log as well.
+    /// A callback for [`zsr_link::PortLoop::on_trouble`]: notes the trouble, and writes it to the log.
     pub(super) fn teller(&self) -> impl Fn(u16, Option<&LinkError>) + Send + Sync + 'static {
         let own = self.clone();
         move |port, trouble| {
@@ -44,7 +44,7 @@ impl Troubles {
         }
     }
 
-    /// Sends what there is, and then every change, until the client goes or the process ends.
+    /// Sends the present troubles, and then every change, until the client goes or the process ends.
     pub(super) async fn serve(&self, stream: &mut tokio::net::UnixStream) -> io::Result<()> {
         let mut now = self.0.subscribe();
         let (mut from_client, mut to_client) = stream.split();
@@ -56,7 +56,7 @@ impl Troubles {
             let mut byte = [0];
             tokio::select! {
                 changed = now.changed() => if changed.is_err() { return Ok(()) },
-                // A client has nothing more to say, so this is its end.
+                // A client sends nothing more, so this is its end.
                 _ = tokio::io::AsyncReadExt::read(&mut from_client, &mut byte) => return Ok(()),
             }
         }

@@ -19,35 +19,35 @@ use zsr_topology::{Flow, Layout, Topology};
 
 /// How long agents that are started elsewhere may take to come up.
 const OTHERS: Duration = Duration::from_secs(60);
-/// How long a process may take to end when what it depends on has failed.
+/// How long a process may take to end after a part that it depends on has failed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long creating a flow is tried while agents do not answer.
 const BUSY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a system did not come up. Whatever had been started is ended again.
+/// The reason why a system did not come up. All processes that had been started are ended again.
 #[derive(Debug, thiserror::Error)]
 pub enum UpError {
     /// The system's folder.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// It is up.
+    /// The system is up already.
     #[error("system `{name}` is up already ({what}); end it with: zsr down {name}")]
     Twice {
         /// The system's name.
         name: String,
-        /// What is there.
+        /// The processes that run.
         what: String,
     },
     /// A process did not start.
     #[error("the {process} did not start: {reason}")]
     Process {
-        /// Which.
+        /// The process.
         process: String,
         /// The end of its log.
         reason: String,
     },
-    /// Somebody has changed their mind.
+    /// The caller has changed their mind.
     #[error("interrupted; what had been started is ended again")]
     Interrupted,
     /// The switch has ended before everything was there.
@@ -55,7 +55,7 @@ pub enum UpError {
     SwitchEnded {
         /// The end of its log.
         words: String,
-        /// What failed with it.
+        /// The error that followed from it.
         meanwhile: String,
     },
     /// The system's network namespaces.
@@ -68,7 +68,7 @@ pub enum UpError {
     NoAgent {
         /// The host.
         host: String,
-        /// Where its agent should be.
+        /// The expected address of its agent.
         address: SocketAddr,
     },
     /// The controller.
@@ -77,27 +77,27 @@ pub enum UpError {
     /// A flow of the topology.
     #[error("flow `{flow}`: {reason}")]
     Flow {
-        /// Which.
+        /// The flow.
         flow: String,
         /// The controller's words.
         reason: String,
     },
 }
 
-/// What to bring up, and how.
+/// The system to bring up, and options.
 #[derive(Clone, Copy)]
 pub struct Up<'u> {
     /// The topology, laid out.
     pub topology: &'u Topology,
-    /// How it was laid out; the system's processes lay it out again.
+    /// The layout; the system's processes lay the topology out again.
     pub layout: &'u Layout,
     /// Folder with the compiled program, if not the built-in one.
     pub artifacts: Option<&'u Path>,
     /// Whether the topology's flows are created.
     pub flows: bool,
-    /// Turns true when whoever asked has changed their mind.
+    /// Turns true when the caller has changed their mind.
     pub interrupted: &'u AtomicBool,
-    /// Hears of what is found and done.
+    /// Gets each step.
     pub tell: &'u dyn Fn(&str),
 }
 
@@ -123,7 +123,7 @@ pub fn up(name: &str, how: &Up<'_>) -> Result<Place, UpError> {
     let place = Place::make(name)?;
     let done = how.start(&place);
     if done.is_err() {
-        // The reason that it did not come up is the one to tell.
+        // The reported reason is that of the failed start, not an error of ending the system.
         let _ = down(&place, &Down { already_locked: true, quick: true }, &|_| ());
     }
     done.map(|()| place)
@@ -174,7 +174,8 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: it is asked again.
+    /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: the controller
+    /// is asked again.
     fn create(&self, session: &Session, flow: &Flow) -> Result<(), UpError> {
         let begun = Instant::now();
         loop {
@@ -197,7 +198,7 @@ impl Up<'_> {
         if self.interrupted.load(Ordering::Relaxed) { Err(UpError::Interrupted) } else { Ok(()) }
     }
 
-    /// If the switch has ended, that is why the rest failed.
+    /// The error to report: if the switch has ended, the rest failed for that reason.
     fn reason(&self, place: &Place, error: UpError) -> UpError {
         if let UpError::Interrupted = error {
             return error;

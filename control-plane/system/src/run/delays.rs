@@ -1,4 +1,5 @@
-//! What a run that moves data waits for, for its progress: how often the switch has tried again, and what does not get on.
+//! Causes of a run's delays, for its progress: how often the switch has tried again, and the rings that make no
+//! progress.
 
 use super::System;
 use std::time::{Duration, Instant};
@@ -8,9 +9,9 @@ use zsr_topology::{RingRole, show_size};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long the switch may take to say how often it has tried again.
+/// How long the switch may take to return the number of its retries.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Rings that are named.
+/// Most rings that are named.
 const NAMED: usize = 2;
 
 /// Looks at a run now and then.
@@ -18,7 +19,7 @@ const NAMED: usize = 2;
 pub struct Delays {
     looked: Instant,
     delivered: u64,
-    /// Since when `delivered` is what it is.
+    /// Time since when `delivered` has not changed.
     since: Instant,
 }
 
@@ -30,7 +31,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// What there is to say, now that so many records were delivered; `None` if it was said a moment ago.
+    /// The delays, now that this number of records was delivered; `None` if they were reported a moment ago.
     pub fn look(&mut self, system: &System<'_>, delivered: u64) -> Option<String> {
         if self.looked.elapsed() < LOOK {
             return None;
@@ -55,7 +56,7 @@ impl Delays {
     }
 }
 
-/// Requests that the switch has sent again, if it says so in time.
+/// Requests that the switch has sent again, if it answers in time.
 fn retries(system: &System<'_>) -> Option<u64> {
     let counter = system.controller.schema().counter(RETRIES).ok()?;
     let workers = system.flows.iter().flat_map(Flow::workers);
@@ -67,7 +68,7 @@ fn retries(system: &System<'_>) -> Option<u64> {
     })
 }
 
-/// What is in rings, and what has to happen to it. Items in a consumer's ring hold up those behind them.
+/// Rings with items, and the step that each waits for. Items in a consumer's ring hold up those behind them.
 fn waiting(system: &System<'_>) -> Vec<String> {
     let topology = system.topology();
     let rings = topology.rings.iter().enumerate().filter_map(|(at, ring)| {
@@ -88,7 +89,7 @@ fn waiting(system: &System<'_>) -> Vec<String> {
     found.into_iter().map(|(_, text)| text).collect()
 }
 
-/// The first of them, and how many more there are.
+/// The first of these rings, and how many more there are.
 fn some(texts: &[String]) -> String {
     let first = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     match texts.len().saturating_sub(NAMED) {

@@ -1,4 +1,4 @@
-//! Who is at the end of a ring in a run: a CPU, or the verilated design of an FPGA, where there is one.
+//! The end of a ring in a run: a CPU, or the verilated design of an FPGA, where there is one.
 
 use super::design::{Design, Feed, Owner, Pop, Relay, Started};
 use super::error::RunError;
@@ -7,15 +7,15 @@ use super::system::System;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_topology::MemoryKind;
 
-/// An end of a ring: `H` is what the run has of it.
+/// An end of a ring: `H` is the run's handle of it.
 pub struct End<H> {
-    /// Where items go in, or come out.
+    /// The handle by which items go in, or come out.
     pub handle: H,
-    /// Records per second that it keeps to.
+    /// Records per second of the end.
     pub pace: Option<u32>,
     /// A device that has its own place, for people.
     pub device: Option<String>,
-    /// Whom a CPU stands in for, how fast it is, and why, for people.
+    /// The device that a CPU stands in for, its speed and the reason, for people.
     pub stand_in: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Why a run failed. Each message says what to do.
+//! Reasons why a run failed. Each message says what to do.
 
 use zsr_controller::StartError;
 use zsr_plan::error::ControllerError;
 use zsr_plan::p4::{ArtifactError, SchemaError};
 use zsr_switch::ClientError;
 
-/// Why a run failed.
+/// The reason why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The compiled program can't be used.
@@ -38,10 +38,10 @@ pub enum RunError {
         /// Number of switches.
         count: usize,
     },
-    /// Something that is no part of one process.
+    /// A part of the topology that one process can't have.
     #[error("{what}, and everything is inside one process here; bring it up with: zsr up {}", file.display())]
     NeedsProcesses {
-        /// What that is.
+        /// The part.
         what: String,
         /// The topology's file.
         file: std::path::PathBuf,
@@ -70,7 +70,7 @@ pub enum RunError {
     Host {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// An agent refused something about a ring.
@@ -88,15 +88,15 @@ pub enum RunError {
     Design {
         /// The endpoint whose design it is.
         of: String,
-        /// The program, and what is wrong.
+        /// The program, and its error.
         reason: String,
     },
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! The hosts of an embedded system: for each a soft NIC, and an agent that the controller reaches through gRPC as it would
-//! reach one on another machine.
+//! The hosts of an embedded system. Each has a soft NIC, and an agent that the controller calls by gRPC, like an agent
+//! on another machine.
 
 use super::error::RunError;
 use crate::parts::secret_nic_config;
@@ -14,7 +14,7 @@ use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_soft_nic::Nic;
 use zsr_topology::Topology;
 
-/// One host.
+/// A host of the system.
 struct HostSide {
     agent: Agent,
     place: Local,
@@ -30,7 +30,7 @@ pub struct Hosts {
     cancel: Cancel,
 }
 
-/// A NIC, and where its agent's calls arrive.
+/// A NIC, and the channel of its agent's calls.
 pub type OwnedNic = (Nic, NicQueue);
 
 impl Hosts {
@@ -59,12 +59,12 @@ impl Hosts {
         Ok((Hosts { hosts, rings, cancel: cancel.clone() }, nics))
     }
 
-    /// Where the agents listen, in the topology's order.
+    /// The addresses of the agents, in the topology's order.
     pub fn places(&self) -> impl Iterator<Item = Address> {
         self.hosts.iter().map(|h| h.place.clone().into())
     }
 
-    /// Learns what the controller calls the rings of the topology's flows, which are `flows`.
+    /// Learns the controller's names of the rings of the topology's `flows`.
     pub(super) fn name_rings(&mut self, topology: &Topology, flows: &[Flow]) {
         for (flow, made) in topology.flows.iter().zip(flows) {
             let rings = flow.producers.iter().chain(&flow.consumers).flat_map(|e| &e.rings);

@@ -1,4 +1,5 @@
-//! Hosts, rings and switch of a topology in the caller's hand, who alone moves packets and time: for benchmarks and simulations.
+//! Hosts, rings and switch of a topology in the caller's hand: the caller alone moves packets and time. For benchmarks
+//! and simulations.
 
 use super::error::RunError;
 use crate::parts::{SwitchError, nic_config, switch_without_timers};
@@ -26,16 +27,16 @@ pub struct InHand {
     pub nics: Vec<Nic>,
     /// Parallel to the draft's rings.
     pub rings: Vec<Arc<Ring>>,
-    /// Where those are, parallel to them.
+    /// Addresses of the rings, parallel to them.
     pub addresses: Vec<RingAddress>,
 }
 
 impl InHand {
-    /// Those of a topology with one switch, which runs the program of `artifacts`. All counters begin at `start` bytes, less what is no
-    /// whole item.
+    /// The hosts of a topology with one switch, which runs the program of `artifacts`. All counters begin at `start`
+    /// bytes, rounded down to whole items.
     ///
     /// # Errors
-    /// What the controller would refuse, and rings for which there is no memory.
+    /// Refusals of the controller, and rings for which there is no memory.
     pub fn new(topology: &Topology, artifacts: &Artifacts, start: u32) -> Result<InHand, RunError> {
         let mut draft = Draft::new(topology, Schema::new(&artifacts.p4info))?;
         let nic = |number| Nic::new(nic_config(topology, number));
@@ -70,10 +71,11 @@ impl InHand {
         Ok(InHand { draft, nics, rings, addresses })
     }
 
-    /// A switch with its program, entries, groups and registers, put there through a P4Runtime server that is gone again.
+    /// A switch with its program, entries, groups and registers. They are written through a P4Runtime server that is
+    /// gone again.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub fn switch(&self, artifacts: &Artifacts) -> Result<Switch, RunError> {
         let draft = &self.draft;
         let mut switch = switch_without_timers(&draft.topology().switches[0])?;

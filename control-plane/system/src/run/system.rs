@@ -1,5 +1,6 @@
-//! One topology brought up inside this process: hosts with soft NICs and their agents, links, the software switch with its
-//! P4Runtime server, and the controller between them. It is the controller of a running system; nothing here knows entries or numbers.
+//! A topology brought up inside this process: hosts with soft NICs and their agents, links, the software switch with
+//! its P4Runtime server, and the controller between them. The controller is the one of a running system; nothing here
+//! knows entries or numbers.
 
 use super::design::Design;
 use super::error::RunError;
@@ -36,9 +37,9 @@ pub struct System<'t> {
     pub controller: Controller,
     /// The topology's flows, in its order.
     pub flows: Vec<Flow>,
-    /// What the controller has reported.
+    /// Reports of the controller.
     pub reports: Reports,
-    /// Those at its rings.
+    /// Designs at the system's rings.
     pub(super) designs: Vec<Design>,
     base: Base,
 }
@@ -54,7 +55,8 @@ struct Base {
 }
 
 impl<'t> System<'t> {
-    /// Brings everything up and creates the flows; data moves from then on. `pcap` is a folder for one capture per link.
+    /// Brings the system up and creates the flows; data moves from then on. `pcap` is a folder for one capture per
+    /// link.
     pub fn start(
         topology: &'t Topology,
         artifacts: &Artifacts,
@@ -172,13 +174,13 @@ impl Drop for Base {
     }
 }
 
-/// A flow as a run has it: producers that push all the time do not ring, unless the topology says so.
+/// A flow in a run: producers that push all the time do not ring, unless the topology says so.
 fn as_run(request: proto::CreateFlowRequest) -> proto::CreateFlowRequest {
     let settings = request.settings.map(|s| proto::Settings { doorbell: s.doorbell.or(Some(false)), ..s });
     proto::CreateFlowRequest { settings, ..request }
 }
 
-/// A switch that runs nothing yet, in a thread with the stations.
+/// A switch without a program, in a thread with the stations.
 fn fabric(
     spec: &SwitchSpec,
     stations: Vec<Station>,
@@ -203,7 +205,7 @@ fn fabric(
 
 type Ends = (Box<dyn Port + Send>, Box<dyn Port + Send>);
 
-/// Where the P4Runtime server listens: at the address that the topology names, else in this process.
+/// The address of the P4Runtime server: the one that the topology names, else one in this process.
 async fn p4runtime(topology: &Topology, switch: &SwitchSpec) -> Result<(Listener, Address), RunError> {
     let Some(at) = switch.listen else {
         let (place, listener) = local();

@@ -1,12 +1,12 @@
-//! What the controller reports while a run moves data: silent members, flows that have failed. A run delivers all to all, so that one
-//! who is taken out of a flow ends it.
+//! Reports of the controller while a run moves data: silent members, flows that have failed. A run delivers all items
+//! to all members, so a member that is taken out of a flow ends it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::error::RecvError;
 use zsr_api::controller::{Event, EventKind};
 use zsr_controller::Controller;
 
-/// What was reported so far.
+/// Reports so far.
 #[derive(Clone, Default)]
 pub struct Reports(Arc<Mutex<Said>>);
 
@@ -14,7 +14,7 @@ pub struct Reports(Arc<Mutex<Said>>);
 struct Said {
     fatal: Option<String>,
     notes: Vec<String>,
-    /// The run is being taken down: what goes now was meant to.
+    /// The run is being taken down: members that go now were meant to.
     ended: bool,
 }
 
@@ -28,7 +28,7 @@ impl Reports {
         self.said().fatal.clone()
     }
 
-    /// Reports that ended nothing, so far; each is given once.
+    /// Reports so far that did not end a flow; each is returned once.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.said().notes)
     }
@@ -38,7 +38,7 @@ impl Reports {
         self.said().fatal.get_or_insert(why);
     }
 
-    /// What is reported from now on is not about the run.
+    /// From now on, reports are not about the run.
     pub(super) fn end(&self) {
         self.said().ended = true;
     }

@@ -1,4 +1,4 @@
-//! What comes in cells: counters, meters, registers; and value sets.
+//! Objects with cells: counters, meters, registers; and value sets.
 
 use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;

@@ -1,4 +1,4 @@
-//! What goes over the stream: packets both ways, digests, idle entries, errors.
+//! Messages on the stream: packets both ways, digests, idle entries, errors.
 
 use p4runtime_proto::p4::v1 as pb;
 use p4runtime_proto::p4::v1::entity::Entity;

@@ -132,7 +132,7 @@ impl Owner {
         };
         drop(self.handle.call(wait));
         is_busy.await.expect("the switch runs");
-        // That was this call's own.
+        // The notification was this call's own.
         self.called.notified().await;
         release
     }
@@ -188,7 +188,7 @@ impl Drop for Owner {
     }
 }
 
-/// All of it, running.
+/// A switch and its server, running.
 pub struct Rig {
     pub owner: Owner,
     pub address: std::net::SocketAddr,
@@ -203,7 +203,7 @@ impl Rig {
         Self::of_device(DEVICE).await
     }
 
-    /// The same with another number.
+    /// A rig whose device has this number.
     pub async fn of_device(device: u64) -> Self {
         let owner = Owner::new();
         let listener = bind(([127, 0, 0, 1], 0).into()).await.expect("loopback has free ports");
@@ -481,7 +481,7 @@ pub fn ethernet(dst: u64, src: u64, kind: u16) -> Vec<u8> {
     frame
 }
 
-/// The same with IPv4 in it.
+/// Ethernet with IPv4 in it.
 pub fn ipv4(dst_mac: u64, src: u32, dst: u32) -> Vec<u8> {
     let mut frame = ethernet(dst_mac, 2, 0x0800);
     frame[14] = 0x45;

@@ -63,8 +63,8 @@ struct Run {
     faults: [FaultStats; 2],
 }
 
-/// One requester and one responder; the requester keeps 16 work requests going until `OPS` are done. What it WRITEs
-/// and READs lies in stretches of their own, so that the memory at the end is known whatever was sent again.
+/// Runs a requester and a responder; the requester keeps 16 work requests going until `OPS` are done. Its WRITEs and
+/// READs have stretches of memory of their own, so that the memory at the end is known whatever was sent again.
 fn run(seed: u64, rates: FaultRates) -> Run {
     let mut net = Network::new(seed);
     let (mut a, mut b) = (host(1), host(2));

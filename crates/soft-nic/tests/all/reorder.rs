@@ -1,4 +1,5 @@
-//! Requests that come in another order: what is kept, when a missing one is reported, and that memory ends as if they had come in order.
+//! Requests that come in another order: which are kept, when a missing one is reported, and the memory at the end. It
+//! is the same as if they had come in order.
 
 use crate::common::*;
 use proptest::prelude::*;

@@ -113,7 +113,7 @@ impl Bench {
         self.host.nic.handle(0, frame, &mut self.host.pool);
     }
 
-    /// What the NIC sends, checked in every respect that goes for all packets. PSNs count from the first expected.
+    /// The NIC's packets, checked in every respect that goes for all packets. PSNs count from the first expected.
     pub fn replies(&mut self) -> Vec<(i32, Message, Vec<u8>)> {
         let frames = self.host.drain(0);
         frames

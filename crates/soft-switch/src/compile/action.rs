@@ -402,7 +402,7 @@ fn assign_union(
     Ok(())
 }
 
-/// Marks a struct of the standard metadata's type: p4c hands a copy of it to an action with an `inout` parameter, and
+/// Marks a struct of the standard metadata's type. p4c hands a copy of it to an action with an `inout` parameter, and
 /// copies it back behind the call.
 fn mark_to_drop(cx: &mut Cx, struct_: &Node) -> Result<()> {
     let HeaderExpr::Fixed(marked) = cx.layout.header_expr(struct_)? else {

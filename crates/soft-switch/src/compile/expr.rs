@@ -1,5 +1,5 @@
-//! Compiles expressions. Where a value's low 64 bits suffice, or its exact value fits in a word, one-word
-//! instructions are used; otherwise numbers of several limbs, in two's complement wide enough to be exact.
+//! Compiles expressions. Where a value's low 64 bits suffice, or its exact value fits in a word, one-word instructions
+//! are used. All other values are numbers of several limbs, in two's complement wide enough to be exact.
 
 use super::asm::Asm;
 use super::range::{Range, range};
@@ -28,7 +28,7 @@ pub(crate) struct RegisterRef {
     pub width: u32,
 }
 
-/// What expressions are compiled with.
+/// The context that expressions are compiled in.
 pub(crate) struct Cx<'a> {
     pub layout: &'a Layout,
     pub asm: &'a mut Asm,

@@ -2,7 +2,7 @@
 
 use crate::op::{Op, R, WideOp};
 
-/// What an instruction does to slots, besides its single-slot reads.
+/// The effect of an instruction on slots, besides its single-slot reads.
 pub(crate) enum Writes {
     /// Nothing.
     None,
@@ -123,7 +123,7 @@ impl Op {
         }
     }
 
-    /// What the instruction writes.
+    /// The slots that the instruction writes.
     pub(crate) fn writes(&self) -> Writes {
         match *self {
             Op::Mov { d, .. }

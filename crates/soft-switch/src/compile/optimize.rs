@@ -1,5 +1,5 @@
-//! Takes out what p4c's output has too much of: copies of fields into temporaries that one hash or register index
-//! reads, and stores to metadata that nothing reads.
+//! Takes out the surplus of p4c's output: copies of fields into temporaries that one hash or register index reads, and
+//! stores to metadata that nothing reads.
 
 use std::collections::HashMap;
 

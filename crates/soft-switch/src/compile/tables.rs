@@ -44,7 +44,7 @@ impl<'a> ActionDef<'a> {
     }
 }
 
-/// What tables refer to by name.
+/// The objects that tables refer to by name.
 pub(crate) struct TableRefs<'a> {
     pub layout: &'a Layout,
     pub actions: &'a [ActionDef<'a>],
@@ -71,7 +71,7 @@ pub(crate) struct TableDraft {
     base_label: Option<Label>,
 }
 
-/// What a table always does: an action, its arguments, and the node behind it.
+/// The fixed behaviour of a table: an action, its arguments, and the node behind it.
 pub(crate) type Always = (usize, Vec<Big>, Option<String>);
 
 impl TableDraft {
@@ -242,8 +242,8 @@ impl TableDraft {
         all
     }
 
-    /// The action and arguments that the table always runs, and the node behind it, if it can only ever do that:
-    /// a table without key whose default entry is const.
+    /// The action and arguments that the table always runs, and the node behind it. Only a table without key whose
+    /// default entry is const has them.
     pub(crate) fn always(&self, actions: &[ActionDef]) -> Result<Option<Always>> {
         let plain = self.def.key.words == 0 && self.def.profile.is_none() && self.info.const_default;
         let Some(EntryAction::Call(call)) = &self.def.default else { return Ok(None) };

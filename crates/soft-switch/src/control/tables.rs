@@ -312,7 +312,7 @@ impl Switch {
         Ok(self.core.tables[t.index()].index.len())
     }
 
-    /// What a miss does, `None` if nothing.
+    /// The action of a miss; `None` if a miss does nothing.
     pub fn default_entry(&self, t: TableId) -> Result<Option<EntryAction>, ControlError> {
         self.table_def(t)?;
         Ok(self.core.tables[t.index()].default_action.clone())

@@ -52,7 +52,7 @@ pub struct WeightedCall {
     pub watch_port: Option<u16>,
 }
 
-/// What an entry does when it matches.
+/// The action of an entry that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryAction {
     /// An action (tables without action profile).
@@ -72,7 +72,7 @@ pub struct TableEntry {
     pub key: Vec<MatchField>,
     /// Above 0, larger wins, where the table has ternary, range or optional fields; else 0.
     pub priority: i32,
-    /// What to do.
+    /// The action of the entry.
     pub action: EntryAction,
     /// Idle time in nanoseconds after which a notification is sent; 0 for never.
     pub idle_timeout_ns: u64,
@@ -156,7 +156,7 @@ pub struct DigestConfig {
 /// A list of digest samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestList {
-    /// Which digest.
+    /// The digest.
     pub digest: DigestId,
     /// Number of the list, for the acknowledgement.
     pub list_id: u64,
@@ -166,7 +166,7 @@ pub struct DigestList {
     pub timestamp_ns: u64,
 }
 
-/// What the switch tells its controllers.
+/// A message of the switch to its controllers.
 #[derive(Debug)]
 pub enum Notification {
     /// A frame that left through the CPU port. A packet-in header, if the program has one, is its first bytes.

@@ -32,7 +32,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Those that [`Core::run`] starts, in their order.
+    /// The entries that [`Core::run`] starts, in their order.
     pub(crate) const PACKET: [Entry; 4] = [Entry::Parser, Entry::Verify, Entry::Ingress, Entry::Egress];
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// All of its words.
+    /// The words of all its cells.
     pub(crate) fn words(&self) -> Range<usize> {
         self.first..self.first + self.size * self.limbs
     }
@@ -92,7 +92,7 @@ pub(crate) struct Core {
     pub cells: Vec<u64>,
     /// The pipe at hand.
     pipe: u8,
-    /// The same of all pipes, but for the one at hand, whose place is empty. Empty where there is one pipe.
+    /// The words of all pipes, but for the one at hand, whose place is empty. Empty where there is one pipe.
     other_cells: Vec<Vec<u64>>,
     /// The cells of all counters; never more or fewer.
     pub counters: Vec<CounterValue>,
@@ -133,7 +133,7 @@ pub(crate) struct Core {
     pub loops: u32,
 
     pub assert_failures: u64,
-    /// The same by assertion.
+    /// Failures by assertion.
     pub assert_counts: Vec<u64>,
     /// Whether a packet is dropped for which one does not hold.
     pub assert_drops: bool,
@@ -162,7 +162,7 @@ impl Core {
         }
     }
 
-    /// Those of each pipe.
+    /// The words of all registers, pipe by pipe.
     pub(crate) fn all_cells(&mut self) -> impl Iterator<Item = &mut Vec<u64>> {
         let others = self.other_cells.iter_mut().filter(|cells| !cells.is_empty());
         std::iter::once(&mut self.cells).chain(others)
@@ -279,7 +279,7 @@ impl Core {
         }
     }
 
-    /// What a hit changes besides what the action does.
+    /// The changes that a hit makes besides its action.
     #[inline(never)]
     fn note_hit(&mut self, image: &Image, t: usize, i: usize) {
         let def = &image.tables[t];

@@ -61,8 +61,8 @@ impl Core {
         image.headers.get(h).is_some_and(|p| p.metadata || self.slots[p.base as usize] != 0)
     }
 
-    /// `d = s`, validity and all; both have the same type. What is in metadata may be a struct, which is neither valid
-    /// nor invalid, or a header, which has its validity like any other: only a header can be copied to or from a packet's.
+    /// `d = s`, validity and all; both have the same type. Metadata may hold a struct, which is neither valid nor
+    /// invalid, or a header with its validity. Only a header can be copied to or from a packet's.
     pub(crate) fn copy_header(&mut self, image: &Image, d: usize, s: usize) {
         let (Some(dp), Some(sp)) = (image.headers.get(d), image.headers.get(s)) else { return };
         if dp.ty != sp.ty || d == s {
@@ -146,8 +146,8 @@ impl Core {
     }
 
     /// Updates checksums and puts the valid headers in front of the payload. `room` is given the frame, the cursor and
-    /// the bytes of the headers, and sees to it that the frame starts with so many bytes in front of the payload;
-    /// `false` if it cannot.
+    /// the bytes of the headers. It makes the frame start with so many bytes in front of the payload, or returns
+    /// `false`.
     #[inline]
     pub(crate) fn deparse(
         &mut self,

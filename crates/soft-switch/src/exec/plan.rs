@@ -142,7 +142,7 @@ struct Term {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pack {
     terms: Box<[Term]>,
-    /// What is constant in each word.
+    /// The constant part of each word.
     constants: Box<[u64]>,
     pub(crate) bytes: usize,
     pub(crate) bits: usize,
@@ -193,7 +193,7 @@ impl Pack {
         *self = Pack::with_constants(&self.pieces, known);
     }
 
-    /// What it writes, in order.
+    /// The pieces that the plan writes, in order.
     pub(crate) fn pieces(&self) -> &[Piece] {
         &self.pieces
     }

@@ -394,8 +394,8 @@ impl Layout {
         Some(self.field_at(h, f))
     }
 
-    /// The varbit that a metadata header stands for: p4c makes one of each varbit of the user's metadata, and names it
-    /// where it means the field.
+    /// The varbit that a metadata header stands for. p4c makes one such header of each varbit of the user's metadata,
+    /// and names it where it means the field.
     pub(crate) fn as_varbit(&self, header: usize) -> Option<FieldRef> {
         let made =
             self.headers[header].metadata && self.header_type(header).name.starts_with("struct$varbit");

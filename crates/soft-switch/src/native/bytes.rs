@@ -184,7 +184,7 @@ impl Emitter<'_> {
         }
         let v = self.get(slot);
         let v = if low > 0 { self.b.ins().ushr_imm(v, i64::from(low)) } else { v };
-        // What is above the first piece is cut off when the bits are written.
+        // The bits above the first piece are cut off when the bits are written.
         let whole = low + width == 64 || bits.len == width;
         let v = if whole { v } else { self.b.ins().band_imm(v, mask(width) as i64) };
         bits.value = Some(match bits.value {
@@ -243,7 +243,7 @@ impl Emitter<'_> {
                 self.flush(&mut bits, base, &mut at);
             }
         }
-        // What does not fill a byte is padded with zeros.
+        // An incomplete byte is padded with zeros.
         let odd = bits.len % 8;
         if odd > 0 {
             let pad = 8 - odd;

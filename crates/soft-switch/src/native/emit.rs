@@ -39,7 +39,7 @@ pub(super) enum Content {
     Value(Value),
 }
 
-/// What is known at a place in code.
+/// The facts known at a place in code.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     slots: HashMap<R, Content>,
@@ -516,8 +516,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The address of a cell behind `first` cells of `1 << size` bytes. If the index is not below `count`, a bad
-    /// index is counted and control goes to the block that is returned, which is for the caller to end in.
+    /// The address of a cell behind `first` cells of `1 << size` bytes. For an index that is not below `count`, the
+    /// code counts a bad index and goes to the returned block, which the caller has to end in.
     fn cell(&mut self, base: Value, first: usize, count: usize, idx: R, size: i64) -> (Value, Option<Block>) {
         if let Some(i) = self.constant(idx).filter(|i| *i < count as u64) {
             let at = (first as u64 + i) << size;

@@ -1,5 +1,5 @@
-//! From instructions to a graph of blocks. Each action is compiled once per table that can run it, so that its end
-//! is a plain jump to the table's next node and its arguments are loads at a known place.
+//! From instructions to a graph of blocks. Each action is compiled once per table that can run it. So its end is a
+//! plain jump to the table's next node, and its arguments are loads at a known place.
 
 use std::collections::HashMap;
 

@@ -6,9 +6,9 @@
 //!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄────────┘
 //! ```
 //!
-//! The interpreter is the definition: native code does what [`Core::interpret`] does, instruction by instruction, and
-//! calls [`Core::step`] for the instructions that are not worth code of their own. Where there is no native code
-//! (an unknown host, memory that cannot be made executable, a program too big), the interpreter runs.
+//! The interpreter is the definition: native code does what [`Core::interpret`] does, instruction by instruction. It
+//! calls [`Core::step`] for the instructions that are not worth code of their own. Where there is no native code (an
+//! unknown host, memory that cannot be made executable, a program too big), the interpreter runs.
 
 mod bytes;
 mod emit;
@@ -39,7 +39,7 @@ type Size = unsafe extern "C" fn(*mut Core, *const Env) -> u64;
 /// Writes all valid headers.
 type Write = unsafe extern "C" fn(*mut Core, *const Env, *mut u8) -> u64;
 
-/// Instructions that a program may have when every action is counted once per table that can run it. What is bigger
+/// Instructions that a program may have when every action is counted once per table that can run it. A bigger program
 /// is interpreted: code for it would take long to make.
 const MAX_OPS: usize = 40_000;
 
@@ -55,7 +55,7 @@ impl<E: std::error::Error> From<E> for NoCode {
 
 /// The code of one program.
 pub(crate) struct Native {
-    /// Of [`Entry::PACKET`]; `None` where there is nothing to do.
+    /// Code of the entries of [`Entry::PACKET`]; `None` where there is nothing to do.
     entries: [Option<Run>; Entry::PACKET.len()],
     size: Size,
     write: Write,
@@ -103,8 +103,8 @@ impl Native {
         let write = maker.function(3, |e, _| e.headers_write())?;
         m.finalize_definitions()?;
         let address = |id: FuncId| m.get_finalized_function(id);
-        // SAFETY: these are the addresses of functions that were compiled with the signatures of these types: two or
-        // three pointers, a 64-bit result, the host's C calling convention.
+        // SAFETY: these are the addresses of functions that were compiled with the signatures of these types. A
+        // signature has two or three pointers, a 64-bit result and the host's C calling convention.
         let run = |id| unsafe { std::mem::transmute::<*const u8, Run>(address(id)) };
         let entries: Vec<Option<Run>> = ids.into_iter().map(|id| id.map(run)).collect();
         // SAFETY: as above.
@@ -115,20 +115,20 @@ impl Native {
         Ok(Native { entries, size, write, _module: module })
     }
 
-    /// What [`Core::interpret`] does, for the entries of [`Entry::PACKET`].
+    /// The native form of [`Core::interpret`], for the entries of [`Entry::PACKET`].
     #[inline]
     pub(crate) fn run(&self, core: &mut Core, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
         let Some(code) = self.entries[entry as usize] else { return Ok(()) };
         let env = Env::new(core, image, data);
-        // SAFETY: the code was made from this image (a `Native` is part of it), for a core of this image, and uses
-        // both and the frame only as `runtime` says; all three outlive the call.
+        // SAFETY: the code was made from this image (a `Native` is part of it), for a core of this image. It uses both
+        // and the frame only as `runtime` says, and all three outlive the call.
         match unsafe { code(core, &env) } {
             0 => Ok(()),
             _ => Err(Stop::Error(core.stop)),
         }
     }
 
-    /// What [`Core::deparse`] does.
+    /// The native form of [`Core::deparse`].
     #[inline]
     pub(crate) fn deparse(
         &self,

@@ -1,9 +1,14 @@
-//! What native code is called with, and what it calls back.
+//! The arguments of native code, and the functions that native code calls back.
 //!
-//! Code knows where fields of [`Core`] and [`Env`] lie (`offset_of!`) and reads and writes these: slots by numbers
-//! below 65536, of which there are 65536; register and counter cells after comparing the index with the size that
-//! they were allocated with; argument words up to `words`; bytes of the frame up to `len`, the scratch buffer up
-//! to the calculation's `max_bytes`, for which it was allocated. Everything else it has done here.
+//! Native code knows where fields of [`Core`] and [`Env`] lie (`offset_of!`) and reads and writes these:
+//!
+//! - slots, by numbers below 65536, of which there are 65536;
+//! - register and counter cells, after comparing the index with the size that they were allocated with;
+//! - argument words, up to `words`;
+//! - bytes of the frame, up to `len`;
+//! - the scratch buffer, up to the calculation's `max_bytes`, for which it was allocated.
+//!
+//! Functions of this module do everything else for it.
 
 use crate::control::CounterValue;
 use crate::exec::core::{Core, Stop};

@@ -3,10 +3,10 @@
 use super::Switch;
 use crate::image::AssertSite;
 
-/// What becomes of a packet for which an `assert` or `assume` of the program does not hold.
+/// The fate of a packet for which an `assert` or `assume` of the program does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailedAssert {
-    /// It goes on as if nothing had been there.
+    /// The packet goes on as if nothing had been there.
     #[default]
     Count,
     /// The pass that it is in ends there, and nothing leaves of that.
@@ -33,12 +33,12 @@ impl std::fmt::Display for AssertReport {
     }
 }
 
-/// What was told.
+/// The failures that reports have covered.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Of all failures so far.
+    /// All failures.
     total: u64,
-    /// By assertion.
+    /// Failures by assertion.
     each: Vec<u64>,
     /// When there may be another report.
     next: u64,

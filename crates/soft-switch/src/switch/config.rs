@@ -1,13 +1,13 @@
-//! What can be set when a switch is made.
+//! The settings with which a switch is made.
 
 use super::FailedAssert;
 
-/// What becomes of packets that a program resubmits or recirculates.
+/// The fate of packets that a program resubmits or recirculates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recirculation {
-    /// They run to their end within the call that brought the packet, up to [`SwitchConfig::max_passes`].
+    /// The packets run to their end within the call that brought the first, up to [`SwitchConfig::max_passes`].
     Inline,
-    /// They wait for [`Switch::run_pending`](crate::Switch::run_pending); at most `capacity` of them.
+    /// The packets wait for [`Switch::run_pending`](crate::Switch::run_pending); at most `capacity` of them.
     Queued {
         /// Most packets that wait; more are dropped and counted.
         capacity: usize,
@@ -19,9 +19,12 @@ pub enum Recirculation {
 pub struct SwitchConfig {
     /// Ports that exist; frames to others are dropped and counted. Empty: every port does.
     pub ports: Vec<u16>,
-    /// The pipe that each port belongs to, by the port's number; ports beyond belong to pipe 0. Each pipe has registers of its own:
-    /// ingress uses those of the port by which a packet came in, egress those of the port by which it leaves, and a packet that is
-    /// recirculated comes in by the port by which it left. All else is the same in all pipes. Empty: there is one pipe.
+    /// The pipe that each port belongs to, by the port's number; ports beyond belong to pipe 0. Empty: there is one
+    /// pipe.
+    ///
+    /// Each pipe has registers of its own. Ingress uses those of the port by which a packet came in. Egress uses those
+    /// of the port by which it leaves. A recirculated packet comes in by the port by which it left. All else is the
+    /// same in all pipes.
     pub pipes: Vec<u8>,
     /// Frames to this port become packet-ins; packet-outs come from it.
     pub cpu_port: u16,
@@ -31,8 +34,8 @@ pub struct SwitchConfig {
     pub seed: u64,
     /// Recirculation and resubmission.
     pub recirculation: Recirculation,
-    /// Most ingress passes of a packet within one call of `process`, if [`Recirculation::Inline`]; each of its copies may
-    /// have as many. What wants more is dropped and counted.
+    /// Most ingress passes of a packet within one call of `process`, if [`Recirculation::Inline`]; each of its copies
+    /// may have as many. A packet that wants more is dropped and counted.
     pub max_passes: u32,
     /// Most ingress passes of a packet and all its copies, so that copies that copy themselves end, too.
     pub max_passes_of_all: u32,
@@ -44,7 +47,7 @@ pub struct SwitchConfig {
     pub packet_out_queue: usize,
     /// How often idle entries are looked for, in nanoseconds.
     pub idle_sweep_ns: u64,
-    /// What becomes of packets for which an `assert` or `assume` does not hold.
+    /// The fate of packets for which an `assert` or `assume` does not hold.
     pub failed_assert: FailedAssert,
     /// Interpret the program even if there is machine code for it: much slower, and otherwise the same.
     pub interpret: bool,

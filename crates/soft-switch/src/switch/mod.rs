@@ -46,7 +46,7 @@ pub struct Switch {
     timers: timer::Timers,
     notify: Option<mpsc::SyncSender<Notification>>,
     notify_waker: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Of the packet at hand.
+    /// The pass of the packet at hand.
     pass: u32,
     /// Ingress passes of all packets so far.
     passes: u64,
@@ -110,7 +110,7 @@ impl Switch {
         &self.program
     }
 
-    /// What the program declares.
+    /// The objects that the program declares.
     pub fn info(&self) -> &ProgramInfo {
         self.program.info()
     }

@@ -1,4 +1,4 @@
-//! What timers leave of a thread.
+//! The share of a thread that timers leave to other work.
 
 use zsr_wire::frame::{Frame, FramePool};
 
@@ -18,11 +18,11 @@ pub struct TimerShare {
     last: Option<Firing>,
 }
 
-/// One whose time is not known yet.
+/// A firing whose time is not known yet.
 #[derive(Debug)]
 struct Firing {
     at: u64,
-    /// Of the switch, before it and behind it.
+    /// Passes of the switch, before the firing and behind it.
     before: u64,
     behind: u64,
 }

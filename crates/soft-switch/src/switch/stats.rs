@@ -1,6 +1,6 @@
 //! Counters of the switch itself.
 
-/// What happened to packets, since the switch was made.
+/// Counts of the packets' fates since the switch was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Frames received, packet-outs and timer packets included.
@@ -60,11 +60,11 @@ pub struct Stats {
 pub struct PortStats {
     /// Frames received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the frames received.
     pub rx_bytes: u64,
     /// Frames sent.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the frames sent.
     pub tx_bytes: u64,
     /// Packets that came in here and were dropped in ingress, or would have left here and were dropped in egress.
     pub drops: u64,

@@ -21,12 +21,13 @@ pub struct TimerPort {
     pub numbers: Option<Numbers>,
     /// Whether it may come late, in favour of other work: see [`TimerShare`](crate::TimerShare).
     pub yields: bool,
-    /// How it rests while the switch is quiet: while no frame from a port makes one leave, and nobody changes its entries. What a
-    /// timer leaves out meanwhile it makes up for when it fires, as long as a frame leaves. One with [`numbers`](Self::numbers)
-    /// makes up for all of it, unless nothing has come of a whole round of them.
+    /// How the timer rests while the switch is quiet. A switch is quiet while no frame from a port makes one leave, and
+    /// nobody changes its entries. A timer makes up for the firings that it leaves out when it fires, as long as a
+    /// frame leaves. A timer with [`numbers`](Self::numbers) makes up for all of them, unless nothing has come of a
+    /// whole round.
     ///
-    /// It rests on any switch, and as long as it may, when nothing has come of its packet, or of a whole round of them, since somebody
-    /// changed something. So what comes of them has to depend on entries and groups alone.
+    /// On any switch the timer rests as long as it may when nothing has come of its packet, or of a whole round of
+    /// them, since somebody changed something. So the effect of its packets has to depend on entries and groups alone.
     pub rest: Option<Rest>,
 }
 
@@ -36,7 +37,7 @@ pub struct Rest {
     /// For how long the switch is quiet before it does, in nanoseconds. From then on each firing is put off by a
     /// [`PART`](Self::PART)th of the time that has passed since.
     pub after_ns: u64,
-    /// And at most by these nanoseconds.
+    /// Most nanoseconds by which a firing is put off.
     pub longest_ns: u64,
 }
 
@@ -50,9 +51,9 @@ impl Rest {
 pub struct Numbers {
     /// Where in the packet its number lies, a big-endian u16.
     pub offset: usize,
-    /// The first.
+    /// The first number.
     pub first: u16,
-    /// From one to the next, modulo 65536.
+    /// Step from one number to the next, modulo 65536.
     pub step: u16,
 }
 
@@ -72,7 +73,7 @@ struct Timer {
     spec: TimerPort,
     /// When its interval is over; a new timer fires as soon as it is asked.
     due: u64,
-    /// Of the next packet.
+    /// The number of the next packet.
     number: u16,
     /// Packets in a row that neither left nor went round again, all of them on a switch that was changed so often.
     futile: u32,
@@ -157,7 +158,7 @@ impl Switch {
         self.all_due(|_| true)
     }
 
-    /// The same of what yields, or of all else.
+    /// When the timers that yield fire next, or all else is due.
     pub(super) fn next_due(&self, yields: bool) -> Option<u64> {
         match yields {
             true => self.timers_due(|t| t.spec.yields),
@@ -170,7 +171,7 @@ impl Switch {
         timers.map(|t| t.fires_at(self.quiet_since, self.changes)).min()
     }
 
-    /// The same, and what else there is to do at a time.
+    /// When these timers fire next, or idle entries or digests are due.
     fn all_due(&self, of: impl Fn(&Timer) -> bool) -> Option<u64> {
         let timers = self.timers_due(of);
         let sweep = self.sweeps_needed().then_some(self.timers.sweep_due);
@@ -184,7 +185,7 @@ impl Switch {
         self.moved();
     }
 
-    /// The same of a frame, which changes nothing.
+    /// As [`stir`](Self::stir), of a frame, which changes nothing.
     pub(super) fn moved(&mut self) {
         self.quiet_since = self.quiet_since.max(self.core.now_ns);
     }

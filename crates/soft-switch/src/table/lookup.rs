@@ -52,7 +52,7 @@ pub(crate) enum Lookup {
     None,
     /// Entry number plus 1 by key.
     Direct(Vec<u32>),
-    /// One word.
+    /// By a hash of one word.
     Hash1(FlatMap),
     /// Several words.
     Hash(FlatMap),

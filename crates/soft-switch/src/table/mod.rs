@@ -15,7 +15,7 @@ use lookup::Lookup;
 /// No action: a table without default entry does nothing on a miss.
 pub(crate) const NO_ACTION: Pc = Pc::MAX;
 
-/// What an entry does, as the packet path needs it.
+/// The action of an entry, as the packet path needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hot {
     /// Code of the action, of the next node, and the first argument word.
@@ -26,7 +26,7 @@ pub(crate) enum Hot {
     Group(u32),
 }
 
-/// What a table is, fixed at load.
+/// The properties of a table that are fixed at load.
 #[derive(Clone, Debug)]
 pub(crate) struct TableDef {
     pub key: KeyPlan,
@@ -47,7 +47,7 @@ pub(crate) struct TableDef {
     pub default: Option<EntryAction>,
 }
 
-/// What the control plane knows of an entry.
+/// The control plane's view of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Cold {
     pub entry: TableEntry,

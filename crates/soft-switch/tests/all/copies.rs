@@ -14,7 +14,7 @@ fn cmd(op: u8, port: u8, value: u16, data: u32) -> Vec<u8> {
     p
 }
 
-/// What egress wrote, and the packet behind it.
+/// The header that egress wrote, and the packet behind it.
 #[derive(Debug, PartialEq)]
 struct Seen {
     out: u16,
@@ -83,7 +83,7 @@ fn an_ingress_clone_is_the_packet_as_it_came_and_leaves_first() {
 
 #[test]
 fn an_egress_clone_goes_through_egress_behind_its_original() {
-    // The clone is made when the pass ends: it has the changed data, the list's fields, and the trace already,
+    // The clone is made when the pass ends. It has the changed data and the list's fields. It has the trace already,
     // whose 16 bytes count in its length.
     let original = Seen { data: 0x3333_3333, ..plain(4) };
     let clone =
@@ -289,7 +289,7 @@ fn yielding() -> TimerPort {
     TimerPort { port: 3, interval_ns: 100, template, count: 2, numbers: None, yields: true, rest: None }
 }
 
-/// What came of a round at `now`.
+/// The data of the packets that came of a round at `now`.
 fn round(b: &mut Bench, share: &mut TimerShare, waiting: bool, now: u64) -> Vec<u32> {
     let mut out = Vec::new();
     let done = share.fire(&mut b.switch, waiting, now, &mut b.pool, &mut out);

@@ -45,7 +45,7 @@ fn calls_that_come_meanwhile_wait_for_the_next_time() {
 
 const MS: u64 = 1_000_000;
 
-/// What restarts an entry's idle time.
+/// The event that restarts an entry's idle time.
 #[derive(Clone, Copy, Debug)]
 enum Touch {
     Insert,
@@ -53,8 +53,9 @@ enum Touch {
     Hit,
 }
 
-/// When an entry of `tables` that times out after 1.5 s is told to be idle, if it is last touched 4 s after the switch began; `busy`
-/// says that other packets come all the time. Checks what is read of it a second later, too.
+/// The time at which an entry of `tables` that times out after 1.5 s is told to be idle, if it is last touched 4 s
+/// after the switch began. `busy` says that other packets come all the time. Also checks what is read of it a second
+/// later.
 fn told(touch: Touch, busy: bool) -> u64 {
     let mut b = Bench::new("tables");
     let told = b.switch.notifications(16);

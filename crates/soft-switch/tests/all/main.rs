@@ -1,4 +1,4 @@
-//! The tests of this crate in one program. What counts allocations is a program of its own.
+//! The tests of this crate in one program. The test that counts allocations is a program of its own.
 
 mod copies;
 mod drops;

@@ -1,4 +1,4 @@
-//! What p4c puts into metadata: varbits that a hash reads, headers of the user's; and other constructs that no committed
+//! Metadata as p4c makes it: varbits that a hash reads, headers of the user's; and other constructs that no committed
 //! program has. Each test edits `headers.json` in the form that p4c-bm2-ss writes.
 
 use crate::support::Bench;
@@ -17,7 +17,7 @@ fn edited(edit: impl FnOnce(&mut Value)) -> Result<Program, LoadError> {
     Program::from_json(&program.to_string())
 }
 
-/// What leaves, the same from machine code and interpreted.
+/// The frames that leave, the same from machine code and interpreted.
 fn send(program: &Program, bytes: &[u8]) -> Vec<u8> {
     let run = |interpret| {
         let config = SwitchConfig { interpret, ..SwitchConfig::default() };

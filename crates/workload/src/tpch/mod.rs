@@ -22,7 +22,7 @@ pub(crate) fn estimate(scale: f64) -> u64 {
     (ROWS_PER_SCALE * scale) as u64
 }
 
-/// What is the same for all rows.
+/// The part that is the same for all rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Texts(Arc<Pool>);
 
@@ -33,7 +33,7 @@ impl Texts {
     }
 }
 
-/// One part of `lineitem`, row by row as text in `tbl` form.
+/// A part of `lineitem`, row by row as text in `tbl` form.
 pub(crate) struct Rows {
     rows: LineItemGeneratorIterator<'static>,
     comments: Comments,
@@ -117,7 +117,7 @@ impl Comments {
     }
 }
 
-/// The row as text. What is `Display` in it is written in other ways, as it takes most of the time.
+/// The row as text. `Display` takes most of the time, so fields that have it are written in other ways.
 #[inline]
 fn write_row(row: &LineItem<'_>, comment: &[u8], line: &mut Vec<u8>) {
     let LineItem { l_orderkey, l_partkey, l_suppkey, l_linenumber, l_quantity, .. } = *row;

@@ -1,7 +1,7 @@
 //! TPC-H's text pool, 300 MiB of sentences that comments are cut from, made by several threads.
 //!
-//! The pool is the same for every scale. One generator makes it from its beginning to its end, so where it stands at some places
-//! is written down here, and each thread goes on from one of them.
+//! The pool is the same for every scale. One generator makes it from its beginning to its end. So its state at some
+//! places is written down here, and each thread goes on from one of them.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -114,7 +114,7 @@ struct Word {
     length: usize,
 }
 
-/// One of a number of things, each as often as its weight says.
+/// A choice among a number of things, each as often as its weight says.
 struct Choice<T>(Vec<T>);
 
 impl<T: Copy> Choice<T> {
@@ -139,7 +139,7 @@ impl Choice<Word> {
     }
 }
 
-/// What a sentence or a phrase is made of: places in the grammar's lists.
+/// The parts of a sentence or a phrase: places in the grammar's lists.
 #[derive(Clone, Copy, Default)]
 struct Syntax {
     parts: [u8; 6],
@@ -174,7 +174,8 @@ struct Grammar {
     verbs: Choice<Syntax>,
     prepositions: Choice<Word>,
     terminators: Choice<Word>,
-    /// Of phrases. Which one a part needs can't be guessed, so it is looked up, not branched on: that is most of the time.
+    /// Words of phrases. Nobody can guess which list a part needs, so it is looked up, not branched on: that is most of
+    /// the time.
     words: [Choice<Word>; 6],
 }
 
@@ -231,8 +232,8 @@ impl Grammar {
     }
 }
 
-/// The generator of TPC-H: each seed is 16807 times the one before, modulo 2^31 - 1. What comes of them is computed ahead, several
-/// at a time, as each would have to wait for the one before.
+/// The generator of TPC-H: each seed is 16807 times the one before, modulo 2^31 - 1. Its values are computed ahead,
+/// several at a time, as each would have to wait for the one before.
 struct Random {
     /// Seeds as fractions of the modulus.
     ahead: [f64; AHEAD],

@@ -1,4 +1,4 @@
-//! What of libibverbs's stable binary interface is needed here: objects are opaque but for the fields at their start.
+//! The needed part of libibverbs's stable binary interface: objects are opaque but for the fields at their start.
 
 use std::ffi::{c_int, c_uint, c_void};
 

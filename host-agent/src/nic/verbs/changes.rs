@@ -1,7 +1,7 @@
-//! What changes under a NIC that is in use: its address goes and comes back, its device is taken away.
+//! Changes under a NIC that is in use: its address goes and comes back, its device is taken away.
 //!
-//! A queue pair names its own address by an index into the port's table of GIDs. When the address is taken away, that place stays
-//! taken, and useless, for as long as a queue pair names it; the address given again is at another one.
+//! A queue pair names its own address by an index into the port's table of GIDs. When the address is taken away, that
+//! place stays taken, and useless, for as long as a queue pair names it. The address given again is at another place.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::objects::{Objects, QueuePair};
 use super::{VerbsNic, check, error, neighbour, sysfs};
 use crate::nic::NicError;
 
-/// How often, and after what time each, a queue pair is asked to leave SQD: some devices are a moment late to find that they have
-/// nothing to send.
+/// How often, and after what time each, a queue pair is asked to leave SQD. Some devices are a moment late to find that
+/// they have nothing to send.
 const DRAINS: u32 = 50;
 const DRAIN: Duration = Duration::from_millis(1);
 
@@ -72,9 +72,10 @@ impl VerbsNic {
         Ok(())
     }
 
-    /// Gives a connected queue pair its GID's new index. It is not reset: the switch is in the middle of a request, and a NIC that is
-    /// asked again must know what it has answered. SQD is the state in which the way to the far end may be changed (IBTA volume 1,
-    /// Modify Queue Pair); it stops nothing but sending, and these never send requests.
+    /// Gives a connected queue pair its GID's new index. The queue pair is not reset: the switch is in the middle of a
+    /// request, and a NIC that is asked again must know what it has answered. SQD is the state in which the way to the
+    /// far end may be changed (IBTA volume 1, Modify Queue Pair). It stops nothing but sending, and these queue pairs
+    /// never send requests.
     fn renew_way(&self, pair: &mut QueuePair, index: u8) -> std::io::Result<()> {
         let Some((target, _)) = pair.connected else { return Ok(()) };
         let to = |qp_state| QpAttr { qp_state, ..QpAttr::default() };

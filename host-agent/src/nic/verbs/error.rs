@@ -1,4 +1,4 @@
-//! What can be wrong with an RDMA device, and what to do about it.
+//! The faults of an RDMA device, and what to do about them.
 
 use std::io;
 

@@ -33,7 +33,7 @@ use zsr_ring::memory::{Memory, MemoryKey};
 
 /// Outstanding READs that a queue pair accepts at most; the switch has one.
 const READS: u8 = 16;
-/// What a queue pair would wait for an answer, were it ever to ask: 4.096 µs times two to this power.
+/// The time for which a queue pair would wait for an answer, were it ever to ask: 4.096 µs times two to this power.
 const TIMEOUT: u8 = 18;
 const REMOTE: c_int = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_WRITE;
 
@@ -198,7 +198,7 @@ fn check(code: c_int) -> io::Result<()> {
     }
 }
 
-/// What this process may lock, bytes; `u64::MAX` if there is no limit.
+/// The bytes that this process may lock; `u64::MAX` if there is no limit.
 fn memlock_limit() -> Option<u64> {
     // SAFETY: all zeros is a valid `rlimit`.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };

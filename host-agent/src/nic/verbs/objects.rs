@@ -1,4 +1,4 @@
-//! What the library made for a NIC.
+//! The objects that the library made for a NIC.
 
 use std::collections::HashMap;
 use std::ptr::null_mut;

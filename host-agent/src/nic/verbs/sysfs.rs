@@ -17,7 +17,7 @@ const VERBS: &str = "infiniband_verbs";
 pub(super) const NET: &str = "/sys/class/net";
 const ROCE_V2: &str = "RoCE v2";
 
-/// What the user asks for; all that is `None` is chosen.
+/// The user's wishes; all that is `None` is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerbsConfig {
     /// Name of the RDMA device, as `rdma link` shows it.
@@ -30,7 +30,7 @@ pub struct VerbsConfig {
     pub ip: Option<Ipv4Addr>,
 }
 
-/// What is used.
+/// The device that is used, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
     pub device: String,
@@ -88,7 +88,8 @@ pub(super) fn locate(class: &Path, net: &Path, used: &Choice, index: u8) -> Resu
     Ok(found.gid_index)
 }
 
-/// Whether programs can use a device; one that is being taken away is hidden from them first, and may wait until they let go of it.
+/// Whether programs can use a device. A device that is being taken away is hidden from them first, and may wait until
+/// they let go of it.
 pub(super) fn is_there(class: &Path, device: &str) -> bool {
     let verbs = class.with_file_name(VERBS);
     names(&verbs).iter().any(|name| text(&verbs.join(name).join("ibdev")).as_deref() == Some(device))

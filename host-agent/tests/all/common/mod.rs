@@ -24,7 +24,7 @@ pub const ADDRESS: &str = "0000:00:05.0";
 /// Bytes of its BAR 2.
 pub const BAR: u64 = 64 << 10;
 
-/// What sysfs has of a device whose BAR 2 is memory of 64 KiB, BAR 0 is I/O ports, and BAR 3 is not there.
+/// The sysfs entry of a device whose BAR 2 is memory of 64 KiB, BAR 0 is I/O ports, and BAR 3 is not there.
 pub fn device(devices: &Path) {
     let folder = devices.join(ADDRESS);
     fs::create_dir_all(&folder).expect("a folder");

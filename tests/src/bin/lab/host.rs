@@ -1,4 +1,4 @@
-//! One host: an agent over a NIC of any kind, and a program for each of its rings.
+//! A host: an agent over a NIC of any kind, and a program for each of its rings.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ pub struct HostOptions {
     verbs: Option<String>,
 }
 
-/// What one program has to do.
+/// The task of a program.
 struct Job {
     ring: String,
     /// Number of the ring at the switch, and whether it is a producer's.
@@ -71,8 +71,8 @@ fn jobs(topology: &Topology, host: usize) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// What a program has pushed or popped: how many items, and, of what was popped, a hash of their order and the sum of
-/// their sequence numbers, for whoever compares consumers.
+/// Items that a program has pushed or popped. For popped items there are a hash of their order and the sum of their
+/// sequence numbers, to compare consumers.
 struct Tally {
     items: u32,
     order: u64,

@@ -1,4 +1,4 @@
-//! What a port on an interface promises, tried on a veth pair whose two ends are in this namespace.
+//! Guarantees of a port on an interface, tested on a veth pair whose two ends are in this namespace.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn ip(arguments: &str) -> Result<()> {
     if done.success() { Ok(()) } else { Err(format!("ip {arguments}: {done}").into()) }
 }
 
-/// Ethernet addresses, perhaps a VLAN tag, a type of nobody's, and numbered bytes.
+/// A frame with Ethernet addresses, perhaps a VLAN tag, an unused type, and numbered bytes.
 fn frame(vlan: Option<u16>, len: usize, n: u8) -> Frame {
     let mut bytes = OURS.to_vec();
     if let Some(vlan) = vlan {
@@ -82,7 +82,7 @@ impl Bench {
         Err("no frame came".into())
     }
 
-    /// Until the sending end says what is wrong; returns it.
+    /// Waits until the sending end reports an error; returns it.
     fn trouble(&mut self) -> Result<String> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -98,7 +98,7 @@ impl Bench {
         Err("the port said nothing".into())
     }
 
-    /// Until frames pass again.
+    /// Waits until frames pass again.
     fn recovers(&mut self) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         let wanted = frame(None, 80, 77);

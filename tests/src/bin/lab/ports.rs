@@ -67,8 +67,8 @@ where
     }
 }
 
-/// What a switch would do that rewrites READ responses to WRITEs, and leaves the identification at zero instead of
-/// solving for the one that keeps the ICRC right.
+/// A faulty switch: it rewrites READ responses to WRITEs, and leaves the identification at zero instead of solving for
+/// the one that keeps the ICRC right.
 pub struct Spoil(pub AnyPort);
 
 /// Ethernet and IPv4 headers, without options, up to the UDP header.

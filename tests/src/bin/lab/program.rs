@@ -1,5 +1,5 @@
-//! A program of its own at one ring of a running agent, as any processing unit's: it pushes numbered items, or checks what it
-//! pops, to the byte.
+//! A program of its own at a ring of a running agent, like that of a processing unit: it pushes numbered items, or
+//! checks popped items, to the byte.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;

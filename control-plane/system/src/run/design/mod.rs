@@ -23,17 +23,17 @@ pub struct Design {
 pub struct Started<H> {
     /// The program.
     pub design: Design,
-    /// Where its items come out, or go in.
+    /// The relay of its items, into the run or out of it.
     pub handle: H,
     /// The program and the width of its beats, for people.
     pub text: String,
 }
 
-/// Whose program it is, and who is told when it ends before the stream does.
+/// The owner of a program, and the channel for a program that ends before the stream does.
 pub struct Owner {
     /// The endpoint, for people.
     pub name: String,
-    /// Ends everybody's waits, the program's as well.
+    /// Ends all waits, the program's as well.
     pub cancel: Cancel,
     pub reports: Reports,
 }
@@ -90,13 +90,13 @@ impl<R: Relay> Relaying<R> {
         let said = self.program.greeting(&mut pipes.output);
         let said = said.map(|bits| format!("a verilated {} of {bits} bits a beat ({path})", R::MODULE));
         let begun = said.is_ok();
-        // Who has waited for too long is not there, and ends the program.
+        // If the receiver no longer waits, the program is ended.
         if tell.send(said).is_err() || !begun {
             return;
         }
         let brought = self.relay.bring(pipes);
         if matches!(brought, Err(Broken::Run)) {
-            // Whoever gave up says why, and is not to hear it from here.
+            // The side that gave up reports the reason, and need not hear it from here.
             self.program.kill();
             return self.relay.detach();
         }
@@ -111,7 +111,7 @@ impl<R: Relay> Relaying<R> {
         let Owner { name, cancel, reports } = self.owner;
         match trouble {
             None => self.relay.finish(),
-            // Who cancels ends it in the middle.
+            // A run that is cancelled ends the program in the middle.
             Some(_) if cancel.is_cancelled() => {}
             Some(why) => {
                 reports.fail(format!("{name}: {why}"));

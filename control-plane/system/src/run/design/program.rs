@@ -1,4 +1,4 @@
-//! A program of fpga/cosim as a process: how it is started, what it says first, and how it ends.
+//! A program of fpga/cosim as a process: its start, its first line, and its end.
 
 use crate::parts::own_program;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use zsr_ring::{ByteOrder, Ring};
 use zsr_wire::ring::ABI_VERSION;
 
-/// How long it may take to begin, and to end when it has closed its standard output.
+/// How long the program may take to begin, and to end after it has closed its standard output.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks whether it has ended.
+/// Time between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(1);
 /// Bytes of the program's first line, at most.
 const LINE: u64 = 100;
 
-/// A program, until it is known how it ended.
+/// A program, until its exit status is known.
 pub struct Program {
     name: &'static str,
     /// Path that was started, for people.
@@ -38,7 +38,7 @@ impl Program {
         let Some(memory) = ring.memory().file() else {
             return Err("another process can't reach the ring's memory".to_owned());
         };
-        // This copy is inherited, by whatever is started as long as it is there: designs are started one after the other.
+        // All processes that are started meanwhile inherit this copy, so designs are started one after the other.
         let memory = memory
             .try_clone_to_owned()
             .and_then(|copy| Ok(rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty()).map(|()| copy)?))
@@ -66,7 +66,8 @@ impl Program {
         Ok(Some((program, Pipes { input, output: BufReader::new(output) })))
     }
 
-    /// The bits of a beat, which its first line says behind its name and the version of the rings that it knows; or what is wrong.
+    /// The bits of a beat, from the program's first line: its name, the version of the rings that it knows, and the
+    /// bits. Or else the error.
     pub fn greeting(&self, output: &mut BufReader<ChildStdout>) -> Result<u32, String> {
         let mut line = Vec::new();
         let _ = output.take(LINE).read_until(b'\n', &mut line);
@@ -89,7 +90,7 @@ impl Program {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it and what it has started, unless it has ended.
+    /// Ends the program and the processes that it has started, unless it has ended.
     pub fn kill(&self) {
         if let Some(child) = self.lock().as_ref() {
             let _ = rustix::process::kill_process_group(
@@ -99,7 +100,8 @@ impl Program {
         }
     }
 
-    /// Waits until it has ended, and says how; `None`: as it should, or it was said before.
+    /// Waits until the program has ended, and returns the error. `None`: it ended as it should, or the error was
+    /// reported before.
     pub fn ended(&self) -> Option<String> {
         let patience = Instant::now() + PATIENCE;
         let (status, stderr) = loop {
@@ -118,7 +120,7 @@ impl Program {
         };
         let mut said = Vec::new();
         if let Some(mut stderr) = stderr {
-            // Whatever it has started may still have the other end.
+            // Processes that the program has started may still have the other end.
             let _ = rustix::io::ioctl_fionbio(&stderr, true);
             let _ = stderr.read_to_end(&mut said);
         }

@@ -1,4 +1,4 @@
-//! What goes between a program and a ring of this process.
+//! Relays items between a program and a ring of this process.
 
 use super::program::Pipes;
 use std::io::{BufRead, ErrorKind, Read, Write};
@@ -8,9 +8,9 @@ use zsr_ring::{Consumer, PopError, Producer};
 pub enum Broken {
     /// The run has given up.
     Run,
-    /// The program does what it should not.
+    /// The program breaks the rules.
     Program(&'static str),
-    /// The system refuses.
+    /// The operating system refuses.
     System(std::io::Error),
 }
 
@@ -20,23 +20,23 @@ pub trait Relay: Send + Sized + 'static {
     const PROGRAM: &str;
     /// The module that is verilated in it.
     const MODULE: &str;
-    /// What the run has of the ring in this process.
+    /// The run's handle of the ring in this process.
     type Handle: Send;
 
-    /// Between the two ends of that ring.
+    /// The state between the two ends of that ring.
     fn between(producer: Producer, consumer: Consumer) -> (Self, Self::Handle);
 
     /// Brings all items, until the program has closed its standard output.
     fn bring(&mut self, pipes: Pipes) -> Result<(), Broken>;
 
-    /// The program has done what it should.
+    /// The program has ended as it should.
     fn finish(self);
 
     /// Leaves the ring as it is.
     fn detach(self);
 }
 
-/// A consumer: the program has popped what it writes to its standard output.
+/// A consumer: the program has popped the items that it writes to its standard output.
 pub struct Pop(Producer);
 
 impl Relay for Pop {
@@ -66,7 +66,7 @@ impl Relay for Pop {
     }
 }
 
-/// A producer: the program pushes what comes by its standard input.
+/// A producer: the program pushes the items from its standard input.
 pub struct Feed(Consumer);
 
 impl Relay for Feed {
@@ -87,13 +87,13 @@ impl Relay for Feed {
             };
             match input.write_all(items.bytes()) {
                 Ok(()) => {}
-                // How it has ended says more.
+                // The program's exit says more.
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
                 Err(e) => return Err(Broken::System(e)),
             }
         }
         drop(input);
-        // For as long as there is no room for what it has taken.
+        // Waits while there is no room for the items that it has taken.
         std::io::copy(&mut output, &mut std::io::sink()).map(|_| ()).map_err(Broken::System)
     }
 
