@@ -1,5 +1,8 @@
 //! What an agent and a program at one of its rings say to each other; see `proto/zsr/agent/v1/program.proto`.
 
+#[cfg(feature = "server")]
+pub mod server;
+
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
 /// The program leaves.

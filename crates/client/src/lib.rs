@@ -44,6 +44,8 @@ mod rings;
 mod session;
 mod shared;
 mod sigpipe;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod waiting;
 
 pub use barrier::barrier;

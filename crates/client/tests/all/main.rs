@@ -1,0 +1,3 @@
+//! Programs at flows of this process.
+
+mod testing;
