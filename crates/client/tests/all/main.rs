@@ -1,3 +1,4 @@
 //! Programs at flows of this process.
 
+mod examples;
 mod testing;
