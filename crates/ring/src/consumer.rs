@@ -127,21 +127,6 @@ impl Consumer {
         Ok(())
     }
 
-    /// Pops one item as a type whose size the caller has checked to be the item size, and for which
-    /// every bit pattern is a value.
-    #[inline(always)]
-    pub(super) fn try_pop_value<T: bytemuck::AnyBitPattern>(&mut self) -> Result<T, PopError> {
-        debug_assert_eq!(size_of::<T>(), self.item as usize);
-        if let Err(error) = self.some() {
-            return failed(error);
-        }
-        // SAFETY: the slot is in bounds, committed, of this size, and any bytes make a `T`.
-        // Made whole before the slot is given back, so that the value is copied once.
-        let done = Ok(unsafe { self.items.read(self.offset(), self.item).cast::<T>().read_unaligned() });
-        self.release(size_of::<T>() as u32);
-        done
-    }
-
     /// Pops one item, waiting for it as long as it takes.
     ///
     /// # Errors
@@ -475,14 +460,6 @@ impl Drop for Consumer {
         self.report();
         self.ring.release_consumer();
     }
-}
-
-/// Out of line, so that the compiler does not lay small values out like the fields of an error, and
-/// then take them to pieces and put them together again.
-#[cold]
-#[inline(never)]
-fn failed<T>(error: PopError) -> Result<T, PopError> {
-    Err(error)
 }
 
 /// All items of a [`Consumer`]'s ring that lie side by side, in the ring's own memory.

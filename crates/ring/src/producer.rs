@@ -112,18 +112,6 @@ impl Producer {
         Ok(())
     }
 
-    /// Pushes one item of a type whose size the caller has checked to be the item size.
-    #[inline(always)]
-    pub(super) fn try_push_value<T: Copy>(&mut self, value: T) -> Result<(), PushError> {
-        debug_assert_eq!(size_of::<T>(), self.item as usize);
-        self.room()?;
-        // SAFETY: the slot is in bounds, free, and of this size; items lie at multiples of their size,
-        // and a type's alignment divides its size.
-        unsafe { self.items.write(self.offset(), self.item).cast::<T>().write_unaligned(value) };
-        self.publish(size_of::<T>() as u32);
-        Ok(())
-    }
-
     /// Pushes one item, waiting for room as long as it takes.
     ///
     /// # Errors
