@@ -42,6 +42,7 @@ mod null_switch;
 mod producer;
 mod region;
 pub mod segment;
+mod side;
 mod spec;
 mod wait;
 mod words;
