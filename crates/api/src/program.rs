@@ -1,5 +1,8 @@
 //! The messages between an agent and a program at one of its rings; see `proto/zsr/agent/v1/program.proto`.
 
+#[cfg(feature = "server")]
+pub mod server;
+
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
 /// The program leaves.

@@ -8,15 +8,19 @@ use zsr::{Options, Place};
 use zsr_arrow::{Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The only system that is up.
+    exchange(&Place::find(None)?)
+}
+
+/// The program in any system: a test gives it that of `zsr::testing`.
+pub fn exchange(system: &Place) -> Result<(), Box<dyn std::error::Error>> {
     let batch = RecordBatch::try_from_iter([
         ("shop", Arc::new(StringArray::from(vec!["oslo", "bonn", "oslo"])) as _),
         ("amount", Arc::new(Int64Array::from(vec![Some(3), None, Some(5)])) as _),
     ])?;
 
-    // The only system that is up.
-    let system = Place::find(None)?;
-    let mut sender = Sender::attach(&system, "sales", batch.schema(), &Options::default())?;
-    let receiver = Receiver::attach(&system, "sales", &Options::default())?;
+    let mut sender = Sender::attach(system, "sales", batch.schema(), &Options::default())?;
+    let receiver = Receiver::attach(system, "sales", &Options::default())?;
 
     // Each row goes to the consumer that the hash of its shop says.
     sender.send_by_hash(&batch, &[0])?;

@@ -1,8 +1,14 @@
 //! Arrow record batches through flows of zsr, of any kind. A value is copied once, by its sender, from where it lies to where the
 //! switch reads it; a receiver's arrays lie where the switch has written them.
 //!
-//! ```no_run
+//! ```
+//! # mod program {
 #![doc = include_str!("../examples/exchange.rs")]
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #     let flow = zsr::testing::shuffle(1, 1).named("sales").sizes(64 << 10, 1 << 20).start()?;
+//! #     program::exchange(flow.place())
+//! # }
 //! ```
 //!
 //! - [`Sender`] sends batches to one consumer, or scatters their rows over all; [`Receiver`] receives them.

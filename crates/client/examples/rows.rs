@@ -4,9 +4,13 @@ use zsr::{FlowConsumer, FlowProducer, Options, Place, ProgramError};
 
 fn main() -> Result<(), ProgramError> {
     // The only system that is up. A name in place of `None` chooses one.
-    let system = Place::find(None)?;
-    let mut producer = FlowProducer::attach(&system, "rows", &Options::default())?;
-    let mut consumer = FlowConsumer::attach(&system, "rows", &Options::default())?;
+    rows(&Place::find(None)?)
+}
+
+/// The program in any system: a test gives it that of `zsr::testing`.
+pub fn rows(system: &Place) -> Result<(), ProgramError> {
+    let mut producer = FlowProducer::attach(system, "rows", &Options::default())?;
+    let mut consumer = FlowConsumer::attach(system, "rows", &Options::default())?;
 
     for row in ["1,ada", "2,grace", "3,edsger"] {
         // Of several consumers, the flow's routing says which gets the row.

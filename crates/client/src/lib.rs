@@ -10,9 +10,17 @@
 //!
 //! and the program, whose `Cargo.toml` has `zsr = { path = "…/crates/client" }`, is
 //!
-//! ```no_run
-#![doc = include_str!("../examples/rows.rs")]
 //! ```
+//! # mod program {
+#![doc = include_str!("../examples/rows.rs")]
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #     let flow = zsr::testing::shuffle(1, 1).named("rows").start()?;
+//! #     Ok(program::rows(flow.place())?)
+//! # }
+//! ```
+//!
+//! A unit test of such a program needs no system: the module `testing` has flows inside a process (feature `testing`).
 //!
 //! - [`FlowProducer`] pushes into a flow as one of its producers, each record to the consumer that the flow's routing says;
 //!   [`FlowConsumer`] pops from it as one of its consumers: all records in order, or the [newest](FlowConsumer::pop_newest). [`Priority`]
@@ -44,6 +52,8 @@ mod rings;
 mod session;
 mod shared;
 mod sigpipe;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod waiting;
 
 pub use barrier::barrier;

@@ -38,5 +38,5 @@ impl<P: Port> Port for Capture<P> {
         Some(frame)
     }
 
-    crate::port::forward!(inner);
+    crate::port::forward!(self, self.inner);
 }

@@ -66,7 +66,7 @@ impl<P: Port> Port for Counted<P> {
         Some(frame)
     }
 
-    crate::port::forward!(inner);
+    crate::port::forward!(self, self.inner);
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod counted;
 mod error;
 mod faults;
 mod faulty;
+mod holding;
 mod interface;
 mod memory;
 mod mmsg;

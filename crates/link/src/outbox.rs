@@ -60,6 +60,41 @@ pub(crate) fn send(
     Ok(())
 }
 
+/// The methods of [`Port`](crate::Port) that are alike for ports with an outbox, which have `socket` and `out`.
+macro_rules! port_of_socket {
+    () => {
+        fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
+            $crate::outbox::send(self, now_ns, frame, pool)
+        }
+
+        fn is_closed(&self) -> bool {
+            // A peer or an interface may always come back.
+            false
+        }
+
+        fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
+            self.send_queue(now_ns, pool);
+        }
+
+        fn fd(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.socket.as_fd())
+        }
+
+        fn is_blocked(&self) -> bool {
+            self.out.is_blocked()
+        }
+
+        fn waiting(&self) -> usize {
+            self.out.len()
+        }
+
+        fn lost(&self) -> u64 {
+            self.out.lost()
+        }
+    };
+}
+pub(crate) use port_of_socket;
+
 impl Outbox {
     pub(crate) fn new() -> Outbox {
         Outbox { frames: VecDeque::with_capacity(QUEUE), blocked: false, lost: 0 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use zsr_wire::{Frame, FramePool};
 
-use crate::port::{Port, SendError};
+use crate::holding::{Holding, Lane};
+use crate::port::Port;
 
 /// Bytes that a frame takes on a cable besides its own: preamble, check sequence, gap.
 const AROUND: u64 = 24;
@@ -45,126 +46,60 @@ struct Held {
     frame: Frame,
 }
 
-/// One direction.
-struct Lane {
+/// One direction of a [`Paced`] port.
+pub struct Cable {
     pace: Pace,
     held: VecDeque<Held>,
     /// When the cable is free, in picoseconds: a short frame takes less than a nanosecond of a fast cable.
     free_ps: u64,
 }
 
-impl Lane {
-    fn new(pace: Pace) -> Lane {
-        Lane { pace, held: VecDeque::new(), free_ps: 0 }
+impl Cable {
+    fn new(pace: Pace) -> Cable {
+        Cable { pace, held: VecDeque::new(), free_ps: 0 }
     }
+}
 
-    fn take(&mut self, now: u64, frame: Frame) {
+impl Lane for Cable {
+    fn take(&mut self, now: u64, frame: Frame, _pool: &mut FramePool) {
         let begins = self.free_ps.max(now.saturating_mul(1000));
         self.free_ps = begins.saturating_add(self.pace.time_ps(frame.len()));
         let due = (self.free_ps / 1000).saturating_add(self.pace.latency_ns);
         self.held.push_back(Held { begins: begins / 1000, due, frame });
     }
 
+    fn put_back(&mut self, frame: Frame) {
+        self.held.push_front(Held { begins: 0, due: 0, frame });
+    }
+
     fn due(&self) -> Option<u64> {
         self.held.front().map(|held| held.due)
     }
 
-    fn release(&mut self, now: u64) -> Option<Frame> {
-        if self.due()? > now {
-            return None;
-        }
+    fn pop(&mut self) -> Option<Frame> {
         self.held.pop_front().map(|held| held.frame)
+    }
+
+    fn is_full(&self, now: u64) -> bool {
+        self.held.len() >= MAX_HELD || (self.held.len() >= MAX_WAITING && self.waiting(now) >= MAX_WAITING)
     }
 
     /// Frames that do not have the cable yet.
     fn waiting(&self, now: u64) -> usize {
         self.held.len() - self.held.partition_point(|held| held.begins <= now)
     }
-
-    fn is_full(&self, now: u64) -> bool {
-        self.held.len() >= MAX_HELD || (self.held.len() >= MAX_WAITING && self.waiting(now) >= MAX_WAITING)
-    }
 }
 
 /// A port behind a cable of that pace. Frames keep their order. They arrive when their time has come and the port is used
 /// again: see [`Port::next_due`]. What comes faster than the cable takes it waits, and is then refused
-/// ([`SendError::Full`]) or left at the other end.
-pub struct Paced<P> {
-    inner: P,
-    out: Lane,
-    inward: Lane,
-    waiting: usize,
-}
+/// ([`SendError::Full`](crate::SendError::Full)) or left at the other end.
+pub type Paced<P> = Holding<P, Cable>;
 
 impl<P: Port> Paced<P> {
     /// `inner` as it would be at the end of such a cable.
     pub fn new(inner: P, pace: Pace) -> Paced<P> {
-        Paced { inner, out: Lane::new(pace), inward: Lane::new(pace), waiting: 0 }
+        Holding::behind(inner, Cable::new(pace), Cable::new(pace))
     }
-
-    /// Passes on what has arrived at the other end. A full inner link keeps the rest for later.
-    fn pass_on(&mut self, now: u64, pool: &mut FramePool) {
-        while let Some(frame) = self.out.release(now) {
-            match self.inner.send(now, frame, pool) {
-                Ok(()) => {}
-                Err(SendError::Full(frame)) => {
-                    self.out.held.push_front(Held { begins: 0, due: 0, frame });
-                    return;
-                }
-                Err(SendError::Closed(frame)) => pool.put(frame),
-            }
-        }
-    }
-}
-
-impl<P: Port> Port for Paced<P> {
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        if self.inner.is_closed() {
-            return Err(SendError::Closed(frame));
-        }
-        if self.out.is_full(now_ns) {
-            return Err(SendError::Full(frame));
-        }
-        self.out.take(now_ns, frame);
-        self.pass_on(now_ns, pool);
-        Ok(())
-    }
-
-    fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
-        self.pass_on(now_ns, pool);
-        while !self.inward.is_full(now_ns)
-            && let Some(frame) = self.inner.recv(now_ns, pool)
-        {
-            self.inward.take(now_ns, frame);
-        }
-        self.inward.release(now_ns)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed() && self.inward.held.is_empty()
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        // What the system does not take has no time: the descriptor says when.
-        let out = if self.inner.is_blocked() { None } else { self.out.due() };
-        [out, self.inward.due(), self.inner.next_due()].into_iter().flatten().min()
-    }
-
-    fn faults(&self) -> u64 {
-        self.inner.faults()
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        self.pass_on(now_ns, pool);
-        self.inner.flush(now_ns, pool);
-        self.waiting = self.out.waiting(now_ns);
-    }
-
-    fn waiting(&self) -> usize {
-        self.waiting + self.inner.waiting()
-    }
-
-    crate::port::forward!(inner, holding frames);
 }
 
 #[cfg(test)]
@@ -250,8 +185,8 @@ mod tests {
     #[test]
     fn a_fast_cable_counts_parts_of_a_nanosecond() {
         let pace = Pace { latency_ns: 0, rate: Some(400_000_000_000) };
-        let mut lane = Lane::new(pace);
-        (0..1000).for_each(|_| lane.take(0, frame(0)));
+        let (mut lane, mut pool) = (Cable::new(pace), FramePool::default());
+        (0..1000).for_each(|_| lane.take(0, frame(0), &mut pool));
         assert_eq!(lane.held.back().map(|held| held.due), Some(2000), "1000 times 100 bytes at 400 Gbit/s");
     }
 }

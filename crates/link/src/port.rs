@@ -87,51 +87,51 @@ pub trait Port {
     }
 }
 
-/// The methods of [`Port`] that a wrapper of a port leaves to the port in its field `$inner`: all but `send` and `recv`, or, of a wrapper
+/// The methods of [`Port`] that a wrapper of a port leaves to the port `$inner`, a place in `$self`: all but `send` and `recv`, or, of a wrapper
 /// that holds frames back, those about the system's end of the link. A new method of [`Port`] belongs in here.
 macro_rules! forward {
-    ($inner:ident) => {
-        fn is_closed(&self) -> bool {
-            self.$inner.is_closed()
+    ($self:ident, $inner:expr) => {
+        fn is_closed(&$self) -> bool {
+            $inner.is_closed()
         }
 
-        fn next_due(&self) -> Option<u64> {
-            self.$inner.next_due()
+        fn next_due(&$self) -> Option<u64> {
+            $inner.next_due()
         }
 
-        fn faults(&self) -> u64 {
-            self.$inner.faults()
+        fn faults(&$self) -> u64 {
+            $inner.faults()
         }
 
-        fn flush(&mut self, now_ns: u64, pool: &mut zsr_wire::FramePool) {
-            self.$inner.flush(now_ns, pool);
+        fn flush(&mut $self, now_ns: u64, pool: &mut zsr_wire::FramePool) {
+            $inner.flush(now_ns, pool);
         }
 
-        fn waiting(&self) -> usize {
-            self.$inner.waiting()
+        fn waiting(&$self) -> usize {
+            $inner.waiting()
         }
 
-        $crate::port::forward!($inner, holding frames);
+        $crate::port::forward!($self, $inner, holding frames);
     };
-    ($inner:ident, holding frames) => {
-        fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-            self.$inner.fd()
+    ($self:ident, $inner:expr, holding frames) => {
+        fn fd(&$self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            $inner.fd()
         }
 
-        fn is_blocked(&self) -> bool {
-            self.$inner.is_blocked()
+        fn is_blocked(&$self) -> bool {
+            $inner.is_blocked()
         }
 
-        fn lost(&self) -> u64 {
-            self.$inner.lost()
+        fn lost(&$self) -> u64 {
+            $inner.lost()
         }
 
-        fn trouble(&mut self) -> Option<$crate::error::LinkError> {
-            self.$inner.trouble()
+        fn trouble(&mut $self) -> Option<$crate::error::LinkError> {
+            $inner.trouble()
         }
 
-        fn is_troubled(&self) -> bool {
-            self.$inner.is_troubled()
+        fn is_troubled(&$self) -> bool {
+            $inner.is_troubled()
         }
     };
 }
@@ -146,43 +146,5 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).recv(now_ns, pool)
     }
 
-    fn is_closed(&self) -> bool {
-        (**self).is_closed()
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        (**self).next_due()
-    }
-
-    fn faults(&self) -> u64 {
-        (**self).faults()
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        (**self).flush(now_ns, pool);
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        (**self).fd()
-    }
-
-    fn is_blocked(&self) -> bool {
-        (**self).is_blocked()
-    }
-
-    fn waiting(&self) -> usize {
-        (**self).waiting()
-    }
-
-    fn lost(&self) -> u64 {
-        (**self).lost()
-    }
-
-    fn trouble(&mut self) -> Option<LinkError> {
-        (**self).trouble()
-    }
-
-    fn is_troubled(&self) -> bool {
-        (**self).is_troubled()
-    }
+    forward!(self, **self);
 }

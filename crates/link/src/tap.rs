@@ -264,7 +264,7 @@ impl<P: Port> Port for Tapped<P> {
         Some(frame)
     }
 
-    crate::port::forward!(inner);
+    crate::port::forward!(self, self.inner);
 }
 
 impl<P: std::fmt::Debug> std::fmt::Debug for Tapped<P> {

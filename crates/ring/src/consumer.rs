@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::abi::{ControlWord, Flags, from_raw, to_raw};
-use super::error::{AbortOrigin, PopError};
-use super::region::{Ring, RingStats, Role};
+use super::error::PopError;
+use super::region::{Ring, RingStats};
+use super::side::{End, Side};
 use super::spec::RingSpec;
-use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
+use super::wait::{Cancel, Deadline};
 use super::words::{Items, Word, copy_item};
 
 /// Pops items out of a ring by plain loads from memory: `head` with acquire ordering, then the items;
@@ -57,12 +58,7 @@ pub struct Consumer {
     mask: u32,
     flags: Flags,
     spec: RingSpec,
-    empty: u64,
-    /// Inside a blocking call, whose looks at an empty ring are one event together.
-    waiting: bool,
-    reported: u64,
-    cancel: Cancel,
-    ring: Arc<Ring>,
+    side: Side,
     finished: bool,
 }
 
@@ -89,11 +85,7 @@ impl Consumer {
             mask: spec.ring_size() - 1,
             flags: tail.flags,
             spec,
-            empty: 0,
-            waiting: false,
-            reported: u64::from(tail.counter),
-            cancel,
-            ring,
+            side: Side::new(ring, cancel, u64::from(tail.counter), |ring| &ring.popped),
             finished: false,
         }
     }
@@ -125,21 +117,6 @@ impl Consumer {
         }
         self.release(self.item);
         Ok(())
-    }
-
-    /// Pops one item as a type whose size the caller has checked to be the item size, and for which
-    /// every bit pattern is a value.
-    #[inline(always)]
-    pub(super) fn try_pop_value<T: bytemuck::AnyBitPattern>(&mut self) -> Result<T, PopError> {
-        debug_assert_eq!(size_of::<T>(), self.item as usize);
-        if let Err(error) = self.some() {
-            return failed(error);
-        }
-        // SAFETY: the slot is in bounds, committed, of this size, and any bytes make a `T`.
-        // Made whole before the slot is given back, so that the value is copied once.
-        let done = Ok(unsafe { self.items.read(self.offset(), self.item).cast::<T>().read_unaligned() });
-        self.release(size_of::<T>() as u32);
-        done
     }
 
     /// Pops one item, waiting for it as long as it takes.
@@ -310,18 +287,18 @@ impl Consumer {
 
     /// How many records of the oldest item a program before this one has dealt with, if items hold records.
     pub fn begun(&self) -> u32 {
-        self.ring.begun.at(self.oldest())
+        self.side.ring.begun.at(self.oldest())
     }
 
     /// Tells whoever attaches next how many records of the oldest item were dealt with. Popping that item ends it.
     pub fn set_begun(&mut self, records: u32) {
-        self.ring.begun.set(self.oldest(), records);
+        self.side.ring.begun.set(self.oldest(), records);
     }
 
     /// What was popped through this handle and those before it.
     pub fn stats(&mut self) -> RingStats {
-        self.report();
-        self.ring.pop_stats()
+        self.side.report(self.position);
+        self.side.ring.pop_stats()
     }
 
     /// The ring's shape.
@@ -331,7 +308,7 @@ impl Consumer {
 
     /// The ring this handle is attached to.
     pub fn ring(&self) -> &Arc<Ring> {
-        &self.ring
+        &self.side.ring
     }
 
     #[inline]
@@ -394,13 +371,10 @@ impl Consumer {
             self.finished = true;
             return PopError::Closed;
         }
-        if head.flags.aborted() || self.ring.is_aborted_here() {
-            return PopError::Aborted(self.abort_origin());
+        if self.side.is_given_up(head) {
+            return PopError::Aborted(self.side.abort_origin());
         }
-        if !self.waiting {
-            self.empty += 1;
-            self.report();
-        }
+        self.side.found_nothing(self.position);
         PopError::Empty
     }
 
@@ -421,45 +395,17 @@ impl Consumer {
         }
         self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
     }
+}
 
-    /// Repeats `attempt` until it answers anything but `Empty`.
-    #[cold]
-    fn wait_and<T>(
-        &mut self,
-        deadline: Deadline,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, PopError>,
-    ) -> Result<T, PopError> {
-        let mut backoff = Backoff::new(deadline);
-        self.waiting = true;
-        let done = loop {
-            match backoff.wait(&self.cancel) {
-                Ok(()) => {}
-                Err(WaitEnd::Cancelled) => break Err(PopError::Cancelled),
-                Err(WaitEnd::TimedOut) => break Err(PopError::TimedOut),
-            }
-            match attempt(self) {
-                Err(PopError::Empty) => {}
-                done => break done,
-            }
-        };
-        self.waiting = false;
-        done
-    }
+impl End for Consumer {
+    type Error = PopError;
 
-    fn abort_origin(&self) -> AbortOrigin {
-        if self.ring.is_aborted_here() {
-            AbortOrigin::Agent
-        } else if self.ring.role() == Role::Loopback {
-            AbortOrigin::Peer
-        } else {
-            AbortOrigin::Switch
-        }
-    }
+    const NOTHING: PopError = PopError::Empty;
+    const CANCELLED: PopError = PopError::Cancelled;
+    const TIMED_OUT: PopError = PopError::TimedOut;
 
-    /// Adds what happened since the last report to the ring's totals, which others may read.
-    fn report(&mut self) {
-        self.ring.popped.add(self.position - self.reported, std::mem::take(&mut self.empty));
-        self.reported = self.position;
+    fn side(&mut self) -> &mut Side {
+        &mut self.side
     }
 }
 
@@ -467,22 +413,14 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         let head = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
         // Who was given up has not given up.
-        let is_over = head.flags.aborted() || self.ring.is_aborted_here();
+        let is_over = self.side.is_given_up(head);
         if !self.finished && !is_over {
             self.flags = self.flags.with(Flags::ABORTED);
         }
         self.publish();
-        self.report();
-        self.ring.release_consumer();
+        self.side.report(self.position);
+        self.side.ring.release_consumer();
     }
-}
-
-/// Out of line, so that the compiler does not lay small values out like the fields of an error, and
-/// then take them to pieces and put them together again.
-#[cold]
-#[inline(never)]
-fn failed<T>(error: PopError) -> Result<T, PopError> {
-    Err(error)
 }
 
 /// All items of a [`Consumer`]'s ring that lie side by side, in the ring's own memory.

@@ -42,8 +42,8 @@ mod null_switch;
 mod producer;
 mod region;
 pub mod segment;
+mod side;
 mod spec;
-mod typed;
 mod wait;
 mod words;
 
@@ -56,5 +56,4 @@ pub use null_switch::{NullSwitch, NullSwitchError};
 pub use producer::{Producer, Reservation};
 pub use region::{AttachError, Lease, Left, Ring, RingError, RingSnapshot, RingStats, Role};
 pub use spec::RingSpec;
-pub use typed::{TypeSizeError, TypedConsumer, TypedProducer};
 pub use wait::Cancel;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::abi::{ByteOrder, ControlWord, Flags, from_raw, to_raw};
 use super::doorbell::{Bell, Doorbell};
-use super::error::{AbortOrigin, PushError};
-use super::region::{Ring, RingStats, Role};
+use super::error::PushError;
+use super::region::{Ring, RingStats};
+use super::side::{End, Side};
 use super::spec::RingSpec;
-use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
+use super::wait::{Cancel, Deadline};
 use super::words::{Items, Word, copy_item};
 
 /// Pushes items into a ring by plain stores to memory: the items, then `head` with release ordering.
@@ -49,12 +50,7 @@ pub struct Producer {
     mask: u32,
     flags: Flags,
     spec: RingSpec,
-    full: u64,
-    /// Inside a blocking call, whose looks at a full ring are one event together.
-    waiting: bool,
-    reported: u64,
-    cancel: Cancel,
-    ring: Arc<Ring>,
+    side: Side,
     bell: Bell,
     /// Words are in this host's byte order, and there is no bell to ring.
     plain: bool,
@@ -81,11 +77,7 @@ impl Producer {
             mask: spec.ring_size() - 1,
             flags: head.flags,
             spec,
-            full: 0,
-            waiting: false,
-            reported: u64::from(head.counter),
-            cancel,
-            ring,
+            side: Side::new(ring, cancel, u64::from(head.counter), |ring| &ring.pushed),
             bell: Bell::default(),
             plain,
             finished: false,
@@ -109,18 +101,6 @@ impl Producer {
             copy_item(item.as_ptr(), slot, item.len());
         }
         self.publish(self.item);
-        Ok(())
-    }
-
-    /// Pushes one item of a type whose size the caller has checked to be the item size.
-    #[inline(always)]
-    pub(super) fn try_push_value<T: Copy>(&mut self, value: T) -> Result<(), PushError> {
-        debug_assert_eq!(size_of::<T>(), self.item as usize);
-        self.room()?;
-        // SAFETY: the slot is in bounds, free, and of this size; items lie at multiples of their size,
-        // and a type's alignment divides its size.
-        unsafe { self.items.write(self.offset(), self.item).cast::<T>().write_unaligned(value) };
-        self.publish(size_of::<T>() as u32);
         Ok(())
     }
 
@@ -236,7 +216,7 @@ impl Producer {
     /// Whether the ring was given up, by a fresh look. A push notices only when the ring is full.
     pub fn is_aborted(&self) -> bool {
         let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
-        tail.flags.aborted() || self.ring.is_aborted_here()
+        self.side.is_given_up(tail)
     }
 
     /// The items that were pushed and not taken yet, oldest first, by a fresh look.
@@ -302,8 +282,8 @@ impl Producer {
 
     /// What was pushed through this handle and those before it.
     pub fn stats(&mut self) -> RingStats {
-        self.report();
-        self.ring.push_stats()
+        self.side.report(self.position);
+        self.side.ring.push_stats()
     }
 
     /// The ring's shape.
@@ -313,7 +293,7 @@ impl Producer {
 
     /// The ring this handle is attached to.
     pub fn ring(&self) -> &Arc<Ring> {
-        &self.ring
+        &self.side.ring
     }
 
     #[inline]
@@ -369,16 +349,13 @@ impl Producer {
     /// Why there is no room.
     #[cold]
     fn refused(&mut self, tail: ControlWord, free: u32) -> PushError {
-        if tail.flags.aborted() || self.ring.is_aborted_here() {
-            return PushError::Aborted(self.abort_origin());
+        if self.side.is_given_up(tail) {
+            return PushError::Aborted(self.side.abort_origin());
         }
         if !self.believable(tail, free) {
             return PushError::Corrupt { head: self.head(), tail: tail.counter };
         }
-        if !self.waiting {
-            self.full += 1;
-            self.report();
-        }
+        self.side.found_nothing(self.position);
         PushError::Full
     }
 
@@ -406,45 +383,17 @@ impl Producer {
             bell.ring(word.counter, word.flags.0);
         }
     }
+}
 
-    /// Repeats `attempt` until it answers anything but `Full`.
-    #[cold]
-    fn wait_and<T>(
-        &mut self,
-        deadline: Deadline,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, PushError>,
-    ) -> Result<T, PushError> {
-        let mut backoff = Backoff::new(deadline);
-        self.waiting = true;
-        let done = loop {
-            match backoff.wait(&self.cancel) {
-                Ok(()) => {}
-                Err(WaitEnd::Cancelled) => break Err(PushError::Cancelled),
-                Err(WaitEnd::TimedOut) => break Err(PushError::TimedOut),
-            }
-            match attempt(self) {
-                Err(PushError::Full) => {}
-                done => break done,
-            }
-        };
-        self.waiting = false;
-        done
-    }
+impl End for Producer {
+    type Error = PushError;
 
-    fn abort_origin(&self) -> AbortOrigin {
-        if self.ring.is_aborted_here() {
-            AbortOrigin::Agent
-        } else if self.ring.role() == Role::Loopback {
-            AbortOrigin::Peer
-        } else {
-            AbortOrigin::Switch
-        }
-    }
+    const NOTHING: PushError = PushError::Full;
+    const CANCELLED: PushError = PushError::Cancelled;
+    const TIMED_OUT: PushError = PushError::TimedOut;
 
-    /// Adds what happened since the last report to the ring's totals, which others may read.
-    fn report(&mut self) {
-        self.ring.pushed.add(self.position - self.reported, std::mem::take(&mut self.full));
-        self.reported = self.position;
+    fn side(&mut self) -> &mut Side {
+        &mut self.side
     }
 }
 
@@ -452,13 +401,13 @@ impl Drop for Producer {
     fn drop(&mut self) {
         let tail = from_raw(self.peer.load(Ordering::Acquire), self.spec.byte_order());
         // Who was given up has not given up.
-        let is_over = tail.flags.aborted() || self.ring.is_aborted_here();
+        let is_over = self.side.is_given_up(tail);
         if !self.finished && !is_over {
             self.flags = self.flags.with(Flags::ABORTED);
             self.publish(0);
         }
-        self.report();
-        self.ring.release_producer();
+        self.side.report(self.position);
+        self.side.ring.release_producer();
     }
 }
 

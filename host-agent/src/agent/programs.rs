@@ -2,14 +2,11 @@
 //! the ring is its own ([`zsr_api::program`]).
 
 use std::future::Future;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use prost::Message;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
@@ -17,7 +14,10 @@ use tokio::task::JoinSet;
 use super::{Agent, AgentError, EventKind, RingInfo, reachable};
 use zsr_api::{
     agent as proto,
-    program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
+    program::{
+        BEGUN, BELL, FAREWELL, VERSION, framed,
+        server::{greeting, hand_over},
+    },
 };
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::DevicePart;
@@ -269,28 +269,4 @@ async fn listen(
             _ => return Ok(false),
         }
     }
-}
-
-async fn greeting(stream: &mut UnixStream) -> io::Result<proto::Attach> {
-    let length = stream.read_u32_le().await? as usize;
-    if length > LONGEST_MESSAGE {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut message = vec![0; length];
-    stream.read_exact(&mut message).await?;
-    Ok(proto::Attach::decode(message.as_slice())?)
-}
-
-/// Sends `bytes`, the descriptor with the first of them.
-async fn hand_over(stream: &mut UnixStream, bytes: &[u8], file: &OwnedFd) -> io::Result<()> {
-    let sent = stream
-        .async_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            let files = [file.as_fd()];
-            control.push(SendAncillaryMessage::ScmRights(&files));
-            Ok(sendmsg(&*stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
-        })
-        .await?;
-    stream.write_all(&bytes[sent..]).await
 }

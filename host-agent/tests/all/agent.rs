@@ -219,10 +219,11 @@ fn items_move(memory: &str) {
                 (agent.attach_producer("p", Cancel::new()), agent.attach_consumer("c", Cancel::new()));
             (Ok(tx.expect("attach")), Ok(rx.expect("attach")))
         };
-        let mut tx = tx.expect("attach").typed::<u64>().expect("8 B");
-        let mut rx = rx.expect("attach").typed::<u64>().expect("8 B");
-        tx.try_push(0x1122_3344_5566_7788).expect("room");
-        tx.try_push(42).expect("room");
+        let (mut tx, mut rx) = (tx.expect("attach"), rx.expect("attach"));
+        let sent = [0x1122_3344_5566_7788, 42].map(u64::to_le_bytes);
+        for item in &sent {
+            tx.try_push(item).expect("room");
+        }
         tx.close();
 
         // The work of the switch: poll, read, write, commit, free.
@@ -241,9 +242,12 @@ fn items_move(memory: &str) {
         let tail = ControlWord { counter: 16, flags: Flags::default() };
         assert_eq!(a_data.write(&pair, a.rkey, 64, &tail.to_bytes(le)), Outcome::Success);
 
-        assert_eq!(rx.pop(), Ok(0x1122_3344_5566_7788));
-        assert_eq!(rx.pop(), Ok(42));
-        assert_eq!(rx.pop(), Err(PopError::Closed));
+        let mut item = [0; 8];
+        for sent in sent {
+            rx.pop(&mut item).expect("it was written");
+            assert_eq!(item, sent);
+        }
+        assert_eq!(rx.pop(&mut item), Err(PopError::Closed));
         let word = b_poll.read(&pair, b.rkey, 64, 8).expect("polled");
         assert_eq!(ControlWord::from_bytes(word.try_into().expect("8 B"), le).counter, 16);
         drop(rx);

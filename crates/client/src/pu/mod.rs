@@ -1,18 +1,20 @@
 //! Processing units in processes of their own: attach to a ring of a running agent, push or pop there through the handles
 //! of [`zsr_ring`], and leave. No async runtime is needed.
 //!
-//! ```no_run
+//! ```
 //! use zsr::{Cancel, pu};
 //!
-//! let socket = "/run/user/1000/zsr/demo/programs-0".as_ref();
-//! let mut ring = pu::attach_producer(socket, "orders.h1.h2", Cancel::new())?;
+//! # let flow = zsr::testing::shuffle(1, 1).named("orders").start()?;
+//! # let system = flow.place();
+//! let socket = system.programs(0);
+//! let mut ring = pu::attach_producer(&socket, "orders.p0.c0", Cancel::new())?;
 //! let item = vec![0; ring.spec().item_size() as usize];
 //! ring.push(&item)?;
 //! ring.close();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The socket of the topology's first host is `programs-0`; `zsr ring list --json` says it for each ring.
+//! `system` is a [`Place`](crate::Place). The socket of the topology's first host is `programs-0` there; `zsr ring list --json` says it for each ring.
 //!
 //! In a system with certificates an agent lets nobody attach without leave of the controller, which knows programs by theirs:
 //! [`Session::pass`](crate::session::Session::pass) and [`attach_producer_by`].

@@ -186,9 +186,7 @@ impl Sender for UnixPort {
 }
 
 impl Port for UnixPort {
-    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        outbox::send(self, now_ns, frame, pool)
-    }
+    outbox::port_of_socket!();
 
     fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
         if let Some(frame) = self.inward.pop_front() {
@@ -205,33 +203,8 @@ impl Port for UnixPort {
         first
     }
 
-    fn is_closed(&self) -> bool {
-        // A peer may always come back.
-        false
-    }
-
     fn next_due(&self) -> Option<u64> {
         Some(self.renew_at)
-    }
-
-    fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
-        self.send_queue(now_ns, pool);
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.out.is_blocked()
-    }
-
-    fn waiting(&self) -> usize {
-        self.out.len()
-    }
-
-    fn lost(&self) -> u64 {
-        self.out.lost()
     }
 
     fn trouble(&mut self) -> Option<LinkError> {

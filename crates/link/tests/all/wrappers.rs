@@ -183,3 +183,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn frames_that_come_in_have_faults_and_a_time_as_well() {
+    let mut pool = FramePool::default();
+    let (a, mut b) = memory_link(8);
+    let rates = FaultRates { duplicate: 1.0, delay_ns: 500, ..FaultRates::NONE };
+    let mut a = Faulty::new(a, FaultRates::NONE, rates, 1).unwrap();
+    b.send(0, Frame::copy_from(&[1; 60]).unwrap(), &mut pool).unwrap();
+    assert!(a.recv(0, &mut pool).is_none());
+    assert_eq!((a.next_due(), a.faults()), (Some(500), 1));
+    assert!(a.recv(499, &mut pool).is_none());
+    assert!(a.recv(500, &mut pool).is_some() && a.recv(500, &mut pool).is_some());
+    assert_eq!(a.next_due(), None);
+}

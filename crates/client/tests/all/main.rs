@@ -1,0 +1,4 @@
+//! Programs at flows of this process.
+
+mod examples;
+mod testing;
