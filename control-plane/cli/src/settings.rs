@@ -74,7 +74,11 @@ const HINTS: [(&str, Hint, &str); 2] = [
 ];
 const POLICIES: [(&str, Policy, &str); 3] = [
     ("wait", Policy::Wait, "The flow waits for the member or a successor"),
-    ("drop-member", Policy::DropMember, "The member is taken out of the flow, with the items that it had not popped"),
+    (
+        "drop-member",
+        Policy::DropMember,
+        "The member is taken out of the flow, with the items that it had not popped",
+    ),
     ("abort", Policy::Abort, "The flow fails for all members"),
 ];
 
