@@ -1,5 +1,6 @@
-//! Record batches scattered by hash over rings in memory, on one core: into the rings at once, against partitions made with arrow's
-//! `take`, as query engines repartition, alone and with what it takes to get them into the same rings.
+//! Record batches scattered by hash over rings in memory, on one core. Compares scattering into the rings at once with
+//! partitions made by arrow's `take`, as query engines repartition. The partitions are measured alone, and with the
+//! copy into the same rings.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! A remote B-tree: look-ups through flows beside READs that follow pointers, over the same soft NICs.
 //!
-//! `cargo bench -p zsr-bench --bench btree`. First processor time, of everything in one thread step by step; instructions, counted by valgrind
-//! where that is installed; then virtual time, with NICs and switch that take none, links of 100 Gbit/s, and a host whose program looks up
-//! as fast as this machine did before. All answers are compared with the standard library's tree.
+//! `cargo bench -p zsr-bench --bench btree`. First processor time, of all parts in one thread step by step. Then
+//! instructions, counted by valgrind where it is installed. Then virtual time: NICs and switch take none, links have
+//! 100 Gbit/s, and a host's program looks up as fast as this machine did before. All answers are compared with the
+//! standard library's tree.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -34,9 +35,9 @@ const MEASURED: u64 = 1_000_000;
 /// The way to look keys up.
 #[derive(Clone, Copy)]
 enum Way {
-    /// So many keys in a batch, polls every so many microseconds.
+    /// The number of keys in a batch, and the microseconds between polls.
     Flows(usize, u64),
-    /// So many look-ups under way, with or without copies of inner nodes.
+    /// The number of look-ups under way, and whether readers have copies of inner nodes.
     Chase(usize, bool),
 }
 
@@ -50,7 +51,7 @@ impl Way {
     }
 }
 
-/// What callgrind calls a part of a run.
+/// The name of a run's part for callgrind.
 fn label(way: Way, pairs: u64, count: Count) -> String {
     format!("{}, {pairs}, {count:?}", way.name())
 }
@@ -211,13 +212,14 @@ fn in_virtual_time(node: usize, of: u64, readers: usize, way: Way) {
         tree.height,
         way.name(),
         rate / 1e6,
-        // Little's law: so many look-ups are under way all the time; of batches it is the time until all is answered.
+        // Little's law: this number of look-ups is under way all the time; for batches it is the time until all are
+        // answered.
         (readers * under_way) as f64 / rate * 1e6,
     );
 }
 
 fn main() {
-    // One that stays makes the others' programs cheap.
+    // A cluster that stays makes later programs cheap.
     let _keep = flows::cluster(&Tree::new(&pairs(0), NODE), requests(1, 1, 0), 1);
     if std::env::args().any(|arg| arg == "--count") {
         count();
@@ -245,7 +247,7 @@ fn main() {
             in_virtual_time(NODE, of, 1, way);
         }
     }
-    // By what is under way.
+    // By the number of look-ups under way.
     for way in [Way::Chase(16, false), Way::Chase(64, false), Way::Chase(16, true)] {
         in_virtual_time(NODE, SIZES[2], 1, way);
     }

@@ -35,7 +35,7 @@ fn main() {
         machine(),
         RING >> 10
     );
-    // One that stays makes the others' programs cheap.
+    // A cluster that stays makes later programs cheap.
     let _keep = zsr::cluster::<true>(1, &[flow(Hint::Bandwidth, 16)]);
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |part: &str| asked.is_empty() || asked.iter().any(|arg| arg == part);
@@ -76,7 +76,7 @@ fn pushed(nodes: usize, count: usize) -> (u64, u64) {
     ((nodes * count) as u64, keys)
 }
 
-/// What a run with threads took, what one took step by step, and the frames at the switch.
+/// Measurements: a run with threads, a run step by step, and the frames at the switch.
 type Measured = (Spent, Spent, u64);
 
 fn measure<E: Ends, const SIZE: usize>(
@@ -175,7 +175,7 @@ fn name(hint: Hint, size: usize) -> String {
     }
 }
 
-/// What callgrind calls a part of a run.
+/// The name of a run's part for callgrind.
 fn label(system: &str, what: &str, part: Count) -> String {
     format!("{system}, {what}, {part:?}")
 }
@@ -290,7 +290,7 @@ impl Form {
     }
 }
 
-/// One join: step by step if something is counted, else with threads.
+/// A join: step by step if instructions are counted, else with threads.
 fn join(system: &str, form: Form, nodes: usize, tables: Tables, count: Option<Count>) -> (Spent, Joined) {
     if system == "zsr" {
         join_over(zsr::cluster::<true>(nodes, &form.flows()), tables, count)

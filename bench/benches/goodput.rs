@@ -1,5 +1,5 @@
-//! `cargo bench -p zsr-bench --bench goodput`: a whole run, 1:1 with batches of 64 KiB, beside what this machine copies
-//! and checks, and where a packet's time goes.
+//! `cargo bench -p zsr-bench --bench goodput`: a whole run, 1:1 with batches of 64 KiB, beside this machine's rate of
+//! copying and checking, and the parts of a packet's time.
 
 use std::hint::black_box;
 use zsr_bench::stages::{Stages, Stepper};

@@ -1,5 +1,6 @@
-//! The two hints of a flow, by tuple size, through a live system: how long a tuple takes from the push in one thread to the pop in another
-//! if about a thousand come in a second and nobody flushes, and what a stream of tuples comes to. Figures stand in bench/results/hints.md.
+//! The two hints of a flow, by tuple size, through a live system. Measures how long a tuple takes from the push in one
+//! thread to the pop in another, if about a thousand come in a second and nobody flushes. Also measures the rate of a
+//! stream of tuples. Figures stand in bench/results/hints.md.
 
 use std::time::{Duration, Instant};
 use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place};
@@ -54,7 +55,8 @@ fn main() {
     }
 }
 
-/// Sorted times from push to pop of tuples that are pushed every 0.5 to 1.5 ms. What is still kept behind the last one is flushed.
+/// Sorted times from push to pop of tuples that are pushed every 0.5 to 1.5 ms. Tuples that are still kept behind the
+/// last one are flushed.
 fn paced(producer: &mut FlowProducer, consumer: &mut FlowConsumer, size: usize) -> Vec<Duration> {
     let mut tuple = vec![0; size];
     let begun = Instant::now();

@@ -1,5 +1,6 @@
-//! What a system costs that does nothing: processor time of all its processes (switch, agents, controller), in percent of a core,
-//! without a flow, with one and with a hundred that are idle. Figures stand in bench/results/processes.md.
+//! The cost of a system that does nothing: processor time of all its processes (switch, agents, controller), in percent
+//! of a core. Measured without a flow, with one idle flow and with a hundred. Figures stand in
+//! bench/results/processes.md.
 
 use std::time::{Duration, Instant};
 use zsr_api::controller as proto;
@@ -25,7 +26,7 @@ fn main() {
         let (before, begun) = (live.processor_time(), Instant::now());
         std::thread::sleep(WINDOW);
         let share = (live.processor_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
-        // Asking for them takes processor time, too, so they are another window's.
+        // Asking for the times takes processor time, too, which counts for another window.
         let (before, begun) = (polls(&live), Instant::now());
         std::thread::sleep(SETTLE);
         let each = (polls(&live) - before) as f64 / begun.elapsed().as_secs_f64() / flows.max(1) as f64;

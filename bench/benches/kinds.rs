@@ -1,5 +1,5 @@
-//! Load balance and replicate on a live system: what consumers of different speeds gain over fixed parts, and what a
-//! producer's link carries when several consumers get everything. Figures stand in bench/results/processes.md.
+//! Load balance and replicate on a live system: the gain of consumers of different speeds over fixed parts, and the
+//! rate on a producer's link when several consumers get all items. Figures stand in bench/results/processes.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! One-way latency of single items through a live system: from `push` in one thread to `pop` in another, by poll interval and
-//! with the doorbell. Figures stand in bench/results/processes.md.
+//! One-way latency of single items through a live system: from `push` in one thread to `pop` in another, by poll
+//! interval and with the doorbell. Figures stand in bench/results/processes.md.
 
 use std::time::{Duration, Instant};
 use zsr::pu;

@@ -1,8 +1,10 @@
-//! What losses and another order cost, in virtual time: the share of the goodput without them that is left. Beside losses stands the share that
-//! one READ at a time can reach at most. Controller, agents, NICs and switch are those that users run; links have 10 Gbit/s.
+//! The cost of losses and of reordering, in virtual time: the share of the goodput without them that is left. For
+//! losses, the table also has the largest share that one READ at a time can reach. Controller, agents, NICs and switch
+//! are those that users run; links have 10 Gbit/s.
 //!
-//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS [WINDOW]]]]`: `SECONDS` of virtual time pass before the second that is
-//! measured, in which the controller gets to know the network; NICs keep `WINDOW` packets behind a missing one.
+//! `cargo bench -p zsr-bench --bench loss -- [KIND [RTT_US [SECONDS [WINDOW]]]]`. `SECONDS` of virtual time pass before
+//! the second that is measured; in that time the controller gets to know the network. NICs keep `WINDOW` packets behind
+//! a missing one.
 
 use std::time::Duration;
 use zsr_api::controller as proto;
@@ -11,9 +13,9 @@ use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::controlled::{Controlled, load};
 
 const BANDWIDTH: u64 = 10_000_000_000;
-/// What a packet of MTU 1024 takes of a link, in nanoseconds.
+/// The time of a packet of MTU 1024 on a link, in nanoseconds.
 const PACKET_NS: f64 = 1090.0 * 8.0 / 10.0;
-/// Packets that overtake one at most at each of two links, where they come in another order.
+/// The most packets that overtake a packet at each of two links, where packets are reordered.
 const PLACES: f64 = 32.0;
 const ITEM: usize = 1024;
 const RING: u64 = 8 << 20;
@@ -23,8 +25,9 @@ const MEASURED: Duration = Duration::from_secs(1);
 /// Between two looks of programs at their rings.
 const STEP: Duration = Duration::from_micros(500);
 
-/// The share of the lossless goodput that remains at most when READs of up to `most` packets at a time go over a path of `r` packets
-/// round trip, of which each is lost with probability `p`, and a READ whose answer has a hole is begun again from there.
+/// The largest share of the lossless goodput that remains when READs of up to `most` packets at a time go over a path
+/// of `r` packets round trip. Each packet is lost with probability `p`. A READ whose answer has a hole is begun again
+/// from there.
 fn bound(p: f64, r: f64, most: usize) -> f64 {
     let mut expected = vec![0.0; most + 1];
     let mut best: f64 = 0.0;
@@ -48,7 +51,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Pushes and pops all that there is, for so long. Gives the bytes that all consumers popped.
+    /// Pushes and pops as many items as possible, for this time. Returns the bytes that all consumers popped.
     fn run(&mut self, sim: &mut Controlled, time: Duration) -> u64 {
         let (end, mut popped) = (sim.net.now() + time.as_nanos() as u64, 0);
         while sim.net.now() < end {
@@ -121,7 +124,7 @@ fn measure(
 }
 
 fn main() {
-    // One that stays makes the others cheap.
+    // A program that stays makes later ones cheap.
     let _program = load();
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let only = |at: usize, value: &str| args.get(at).is_none_or(|arg| arg == value || arg == "all");

@@ -1,8 +1,8 @@
-//! For how long flows stand still when their switch's process is killed, and another one is started at once, or a standby takes over. All
-//! times are milliseconds from the kill: when the controller has noticed it, when the new process was there (a standby is from the
-//! beginning), and when the first and the last flow moved again. The last column is the time without delivery behind the later of the
-//! first two, since no flow can go on before that. A number as argument says how many flows there are at most. Figures stand in
-//! bench/results/recovery.md.
+//! How long flows stand still when their switch's process is killed, and another one is started at once, or a standby
+//! takes over. All times are milliseconds from the kill. Columns: when the controller has noticed it, when the new
+//! process was there (a standby is there from the beginning), and when the first and the last flow moved again. The
+//! last column is the time without delivery behind the later of the first two, since no flow can go on before that. The
+//! argument is the largest number of flows. Figures stand in bench/results/recovery.md.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zsr_api::controller::{self as proto, EventKind};
@@ -31,7 +31,7 @@ fn main() {
     measure(&live, most, || Some(live.kill_switch()));
 }
 
-/// Has `replace` kill the switch, under flows that move; what it names is started again afterwards.
+/// Has `replace` kill the switch, under flows that move; the switch that it names is started again afterwards.
 fn measure(live: &Live, most: usize, replace: impl Fn() -> Option<String>) {
     let mut flows = Vec::new();
     let header = ["flows", "noticed", "switch", "first", "all", "behind"];
@@ -50,11 +50,11 @@ fn measure(live: &Live, most: usize, replace: impl Fn() -> Option<String>) {
             let gone = replace();
             let there = if gone.is_some() { Duration::ZERO } else { killed.elapsed() };
             if gone.is_some() {
-                // Rings still give what the old one has delivered.
+                // Rings still give the items that the old switch has delivered.
                 noticed(live, at);
                 std::thread::sleep(DRAIN);
             }
-            // What the old one had delivered has been popped by now.
+            // The items that the old switch had delivered have been popped by now.
             let (before, mut first) = (stepper.popped(), None);
             let all = loop {
                 let now = stepper.popped();

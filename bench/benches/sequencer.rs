@@ -8,7 +8,7 @@ use zsr_tests::tickets::{Counter, Spec, Taken, Tickets};
 
 /// Requests of each client.
 const REQUESTS: usize = 2_000;
-/// Those that are not counted: at the beginning and at the end not all clients are there.
+/// Tickets that do not count: at the beginning and at the end not all clients are there.
 const EDGE: usize = 100;
 
 fn main() {

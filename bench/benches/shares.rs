@@ -1,5 +1,5 @@
-//! What flows and producers get of a live system: weights and rate caps, changed while data moves, and fairness within a flow.
-//! Figures stand in bench/results/processes.md.
+//! Shares of flows and producers in a live system: weights and rate caps, changed while data moves, and fairness within
+//! a flow. Figures stand in bench/results/processes.md.
 
 use std::time::Duration;
 use zsr_api::controller as proto;

@@ -1,6 +1,6 @@
-//! What a flow costs that carries next to nothing: made, one record pushed and popped, ended, deleted. Flows follow one another, or
-//! `AT_ONCE` threads (default 1) have one each. `FLOWS` says how many there are (default 200), `RING` the bytes of each ring
-//! (default 1 MiB). Figures stand in bench/results/short-flows.md.
+//! The cost of a flow with hardly any data: made, one record pushed and popped, ended, deleted. Flows follow one
+//! another, or `AT_ONCE` threads (default 1) have one each. `FLOWS` is the number of flows (default 200), `RING` the
+//! bytes of each ring (default 1 MiB). Figures stand in bench/results/short-flows.md.
 
 use std::time::{Duration, Instant};
 use zsr::{Contact, FlowConsumer, FlowProducer, Options, Place, Session};
@@ -19,9 +19,9 @@ fn main() {
     println!("{}", zsr_bench::machine());
     let live = Live::up(2);
     let contact = Contact::from(&Place::find(Some("bench")).expect("it is up"));
-    // One connection for all flows, as programs have it that make many.
+    // One connection for all flows, as in programs that make many.
     let _session = Session::shared(&contact).unwrap_or_else(|e| panic!("{e}"));
-    // What is done only once is not counted.
+    // Work that is done only once does not count.
     for n in 0..10 {
         life(&contact, &format!("warm{n}"));
     }
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// What each step of a flow's life takes.
+/// The times of the steps of a flow's life.
 fn life(contact: &Contact, name: &str) -> [Duration; 6] {
     let session = Session::shared(contact).unwrap_or_else(|e| panic!("{e}"));
     let member = |host: &str| proto::Member { host: host.into(), ..Default::default() };

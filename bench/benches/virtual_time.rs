@@ -1,7 +1,8 @@
-//! zsr and DFI with NICs and a switch at line rate, in virtual time: first what the papers state, then what they do not.
+//! zsr and DFI with NICs and a switch at line rate, in virtual time: first the figures that the papers state, then
+//! others.
 //!
-//! `cargo bench -p zsr-bench --bench virtual_time`. Links have 100 Gbit/s. Processing units are never the limit, so that nothing here says
-//! anything about processors. The papers' texts give few numbers; curves that are pictures only are not claimed.
+//! `cargo bench -p zsr-bench --bench virtual_time`. Links have 100 Gbit/s. Processing units are never the limit, so no
+//! figure here is about processors. The papers' texts give few numbers; curves that are pictures only are not claimed.
 
 use zsr_bench::baseline::dfi::{self, BatchSource, CreditSource};
 use zsr_bench::baseline::pu::Node;
@@ -9,10 +10,11 @@ use zsr_bench::baseline::virtual_time::VirtualTime;
 use zsr_bench::baseline::{Ends, Flow, Hint, Kind, RING, cluster::Hosts, zsr};
 use zsr_simnet::LinkConfig;
 
-/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next. A NIC chooses the next packet when there is
-/// hardly more than one of 4096 bytes before it: had it chosen 2 us ahead, READs and their answers would wait behind that much data.
+/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next. A NIC chooses the
+/// next packet when there is hardly more than one of 4096 bytes before it. If it chose 2 us ahead, READs and their
+/// answers would wait behind that much data.
 const LINK: LinkConfig = LinkConfig { backlog_ns: 400, ..LinkConfig::FAST };
-/// Between two looks of a program at its rings, in nanoseconds: with a hundred rings they take longer.
+/// Time between two looks of a program at its rings, in nanoseconds: with a hundred rings it is longer.
 const STEP: u64 = 100;
 const LONG_STEP: u64 = 1000;
 const WARM_UP: u64 = 400_000;
@@ -76,8 +78,8 @@ fn one_way<E: Ends>(make: impl Fn(usize, usize, &[Flow], u32) -> (Hosts, Vec<Vec
     latencies[latencies.len() / 2]
 }
 
-/// What a paper states, beside the model: whether they are within a tenth of each other. Most of it is sizes and rates of full links, so
-/// it shows that links and layout are right, and not how a system behaves.
+/// A paper's figure beside the model's; returns whether they are within a tenth of each other. Most of these figures
+/// are sizes and rates of full links. So they show that links and layout are right, and not how a system behaves.
 fn checked(what: &str, unit: &str, paper: f64, model: f64) -> bool {
     let off = model / paper - 1.0;
     println!("| {what} | {paper} {unit} | {model:.2} {unit} | {:+.1} % |", off * 100.0);

@@ -1,5 +1,5 @@
-//! A 1:1 flow with everything in one thread and in the caller's hand: two NICs, a switch that runs the built-in program, set
-//! up by the controller through P4Runtime. Benchmarks take the steps apart with it.
+//! A 1:1 flow in one thread and in the caller's hand: two NICs, and a switch that runs the built-in program, set up by
+//! the controller through P4Runtime. Benchmarks measure its steps one by one.
 
 use std::path::Path;
 use zsr_plan::dataplane::{PORT_TIMER, admin};

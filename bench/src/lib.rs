@@ -1,4 +1,4 @@
-//! Benchmarks and baselines: what they share.
+//! Benchmarks and baselines: their shared parts.
 
 pub mod alloc;
 pub mod baseline;
@@ -33,7 +33,8 @@ pub fn within_us(times: &[Duration], tenths: usize) -> f64 {
     times[(times.len() - 1) * tenths / 10].as_nanos() as f64 / 1e3
 }
 
-/// The `n`th of pauses of 0.5 to 1.5 times `pause`, in steps of the golden ratio, so that all phases of what is periodic are met alike.
+/// The `n`th of pauses of 0.5 to 1.5 times `pause`, in steps of the golden ratio. So all phases of periodic events are
+/// met alike.
 pub fn uneven(pause: Duration, n: u32) -> Duration {
     pause.mul_f64(0.5 + (f64::from(n) * 0.618_034).fract())
 }
@@ -44,9 +45,9 @@ pub fn measure(rounds: usize, operations: u64, mut f: impl FnMut()) -> Times {
     times
 }
 
-/// Runs functions that do `operations` operations each, in turn, `rounds` times after one round to warm up: what disturbs
-/// the machine for a while disturbs all alike. Keep a round well below a scheduler's time slice, so that most rounds run
-/// through.
+/// Runs functions that do `operations` operations each, in turn, `rounds` times after one round to warm up. So a
+/// disturbance of the machine affects all alike. A round should be well below a scheduler's time slice, so that most
+/// rounds run through.
 pub fn compare<const N: usize>(rounds: usize, operations: u64, mut fs: [&mut dyn FnMut(); N]) -> [Times; N] {
     let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(rounds));
     for round in 0..=rounds.max(1) {

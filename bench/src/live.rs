@@ -110,7 +110,7 @@ impl Live {
         name
     }
 
-    /// Starts a switch that was killed. It can take over when this returns.
+    /// Starts a switch that was killed. The switch can take over when this returns.
     ///
     /// # Panics
     /// When it does not start.
@@ -152,7 +152,7 @@ impl Live {
             .expect("zsr runs")
             .success()
         {
-            // The system holds what the old one had until its last thread has ended.
+            // The operating system holds the old switch's resources until its last thread has ended.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -193,7 +193,7 @@ impl Drop for Live {
     }
 }
 
-/// Threads that push and pop whatever the rings of a flow take and give, as fast as they can.
+/// Threads that push and pop as much as the rings of a flow take and give, as fast as they can.
 pub struct Pumps {
     cancel: Cancel,
     threads: Vec<JoinHandle<()>>,
@@ -256,7 +256,7 @@ impl Drop for Pumps {
     }
 }
 
-/// One thread that pushes and pops whatever the rings of many flows take and give, in turn.
+/// A thread that pushes and pops as much as the rings of many flows take and give, in turn.
 pub struct Stepper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -322,7 +322,7 @@ impl Drop for Stepper {
     }
 }
 
-/// What `counters` gain in consecutive windows of `length`, in bytes per second.
+/// The increase of `counters` in consecutive windows of `length`, in bytes per second.
 pub fn windows(count: usize, length: Duration, counters: &dyn Fn() -> Vec<u64>) -> Vec<Vec<f64>> {
     let mut last = (Instant::now(), counters());
     (0..count)

@@ -54,9 +54,9 @@ impl Stages {
 pub struct Stepper {
     /// The flow.
     pub flow: Flow,
-    /// What was measured since it was last taken.
+    /// Measurements since they were last taken.
     pub stages: Stages,
-    /// Between the NICs (first) and the switch (second), by port number less 1.
+    /// Links between the NICs (first) and the switch (second), by port number less 1.
     links: [(MemoryPort, MemoryPort); 2],
     frames: Vec<Frame>,
     item: Vec<u8>,
@@ -75,7 +75,7 @@ impl Clock {
 }
 
 impl Stepper {
-    /// A flow of items of `item_size` bytes, READ `max_batch` bytes at a time over path MTU `mtu`; a step takes up to
+    /// A flow of items of `item_size` bytes, READ `max_batch` bytes at a time over path MTU `mtu`. A step takes up to
     /// `burst` packets before the next has its turn. Rings hold two batches.
     pub fn new(item_size: u32, max_batch: u32, mtu: u32, burst: usize) -> Self {
         Stepper {
@@ -113,7 +113,8 @@ impl Stepper {
         self.stages.allocations += allocations() - allocated;
     }
 
-    /// One burst from the producer's NIC to the consumer's and what the consumer's NIC answers; whether anything moved.
+    /// A burst from the producer's NIC to the consumer's, and the answer of the consumer's NIC; returns whether
+    /// anything moved.
     fn round(&mut self, clock: &mut Clock) -> bool {
         let Flow { producer_nic, consumer_nic, switch, pool, out, now, .. } = &mut self.flow;
         transmit(producer_nic, *now, pool, &mut self.frames, self.burst);
@@ -144,7 +145,7 @@ impl Stepper {
         }
 
         if data {
-            // What follows the data of a transfer, its commit, is control.
+            // The packet behind the data of a transfer, its commit, is control.
             let written = out.iter().take_while(|(port, f)| *port == 2 && f.len() > self.mtu).count();
             self.frames.extend(out.drain(..written).map(|(_, f)| f));
             let (nic_end, switch_end) = &mut self.links[1];

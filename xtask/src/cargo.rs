@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-/// Cargo as a shell runs it. `cargo run` and `cargo test` set variables of their own package; if another cargo saw these, it would build
-/// `ring`, whose build script looks at them, and all that depends on it, anew, and so would the next one that does not see them.
+/// Cargo as a shell runs it. `cargo run` and `cargo test` set variables of their own package. If another cargo saw
+/// these, it would build `ring` anew, whose build script looks at them, and all that depends on it. The next cargo that
+/// does not see them would do so again.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

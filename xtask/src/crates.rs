@@ -25,7 +25,7 @@ const TOOLS: [(&str, &str); 2] = [
     ("tiny-keccak", "CC0-1.0"),
 ];
 
-/// Crates that are there in more than one version, and who keeps them so.
+/// Crates that are there in more than one version, and the crates that keep them so.
 const SEVERAL: [(&str, &str); 11] = [
     ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
     ("bit-vec", "yasna (rcgen) uses 0.9"),
@@ -40,7 +40,7 @@ const SEVERAL: [(&str, &str); 11] = [
     ("winnow", "cbindgen uses toml 0.9"),
 ];
 
-/// Says what is wrong with the crates of Cargo.lock, as far as they are built on Linux.
+/// Reports errors in the crates of Cargo.lock, as far as they are built on Linux.
 pub fn run(root: &Path) -> Result<(), String> {
     let metadata =
         ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
@@ -64,7 +64,7 @@ fn text<'v>(of: &'v Value, field: &str) -> &'v str {
     of[field].as_str().unwrap_or_default()
 }
 
-/// What is wrong with a crate's licence.
+/// The error in a crate's licence.
 fn licence(of: &Value) -> Option<String> {
     let (name, version, licence) = (text(of, "name"), text(of, "version"), text(of, "license"));
     let allowed: Vec<Licensee> = LICENCES.iter().filter_map(|l| Licensee::parse(l).ok()).collect();

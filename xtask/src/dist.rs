@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cargo::cargo;
 
-/// What of the repository goes where below the prefix.
+/// Files of the repository and their places below the prefix.
 const FILES: [(&str, &str); 15] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),

@@ -1,4 +1,4 @@
-//! `cargo xtask docs --check`: what documents and comments name is there.
+//! `cargo xtask docs --check`: checks that files named in documents and comments exist.
 //!
 //! - Links of Markdown files lead to files of the repository, and to headings that are there.
 //! - Names of source files, wherever they stand in a document or a comment, end the path of a file (`controller/state.rs`).
@@ -9,9 +9,9 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What names of files end in that documents and comments may name.
+/// Endings of file names that documents and comments may name.
 const NAMES: [&str; 8] = [".rs", ".md", ".p4", ".proto", ".sv", ".cuh", ".cu", ".py"];
-/// Where comments are looked at, and what they begin with.
+/// File types in which comments are looked at, and the beginnings of their comments.
 const COMMENTS: [(&str, &str); 11] = [
     (".rs", "//"),
     (".p4", "//"),
@@ -27,10 +27,10 @@ const COMMENTS: [(&str, &str); 11] = [
 ];
 /// Files of others.
 const FOREIGN: [&str; 1] = ["core.p4"];
-/// Its tests name what is not there.
+/// This file is left out: its tests name files that do not exist.
 const THIS: &str = "xtask/src/docs.rs";
 
-/// Says what is named and not there.
+/// Reports names of files that do not exist.
 pub fn check(root: &Path) -> Result<(), String> {
     let tree = Tree::new(files_of(root)?);
     let mut texts = BTreeMap::new();
@@ -59,7 +59,7 @@ fn comment_mark(file: &str) -> Option<&'static str> {
 /// Files of the repository, and the folders that they are in.
 struct Tree {
     files: BTreeSet<String>,
-    /// Every path, and every end of one behind a `/`.
+    /// Every path, and every end of a path behind a `/`.
     ends: BTreeSet<String>,
     top: BTreeSet<String>,
     paths: BTreeSet<String>,
@@ -97,7 +97,7 @@ impl Tree {
                     }
                 }
             }
-            // It tells of what was.
+            // The changelog tells of the past.
             if *file == "CHANGELOG.md" {
                 continue;
             }
@@ -124,7 +124,7 @@ impl Tree {
         })
     }
 
-    /// Why a link of `file` leads nowhere.
+    /// The reason why a link of `file` leads nowhere.
     fn broken(&self, file: &str, link: &str, headings: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
         if link.contains("://") {
             return None;

@@ -1,6 +1,14 @@
-//! Developer tooling: `cargo xtask p4 [--names | --check]`, `cargo xtask tofino [--check | tofino | tofino2]`,
-//! `cargo xtask proto [--check]`, `cargo xtask cli [--check]`, `cargo xtask header [--check]`, `cargo xtask dist [--prefix DIR] [--debug]`,
-//! `cargo xtask crates`, `cargo xtask docs --check`, `cargo xtask mutants [--list | --check | NAME...]`.
+//! Developer tooling:
+//!
+//!     cargo xtask p4 [--names | --check]
+//!     cargo xtask tofino [--check | tofino | tofino2]
+//!     cargo xtask proto [--check]
+//!     cargo xtask cli [--check]
+//!     cargo xtask header [--check]
+//!     cargo xtask dist [--prefix DIR] [--debug]
+//!     cargo xtask crates
+//!     cargo xtask docs --check
+//!     cargo xtask mutants [--list | --check | NAME...]
 
 #![forbid(unsafe_code)]
 

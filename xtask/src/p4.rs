@@ -12,7 +12,7 @@ const P4INFO: &str = "p4/artifacts/zsr-v1model.p4info.txtpb";
 const NAMES: &str = "p4/artifacts/names.rs";
 const MANIFEST: &str = "p4/artifacts/zsr-v1model.manifest.json";
 
-/// What is in p4/artifacts of a compiled program.
+/// Files of a compiled program in p4/artifacts.
 pub const FILES: [&str; 3] = ["zsr-v1model.json", "zsr-v1model.p4info.txtpb", "zsr-v1model.manifest.json"];
 
 /// Compiles with `p4c-bm2-ss` (from `$P4C`, or PATH); warnings are errors. With `check`, only says whether the artifacts

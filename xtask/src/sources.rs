@@ -3,8 +3,9 @@
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// SHA-256 (lower-case hex) over the `.p4` files below `p4_dir` that the artifacts are compiled from, so without those of other
-/// architectures: path relative to it, a zero byte, length, content, in order of path.
+/// SHA-256 (lower-case hex) over the `.p4` files below `p4_dir` that the artifacts are compiled from, without those of
+/// other architectures. Hashed for each file: path relative to `p4_dir`, a zero byte, length, content, in order of
+/// path.
 pub fn hash_of_sources(p4_dir: &Path) -> std::io::Result<String> {
     let mut files = Vec::new();
     collect(p4_dir, &mut files)?;

@@ -14,21 +14,21 @@ const CHIPS: [Chip; 2] = [
     Chip { name: "tofino2", arch: "t2na", options: &["--alt-phv-alloc", "--no-clot"] },
 ];
 
-/// What the compiler is told for a chip.
+/// The compiler's arguments for a chip.
 struct Chip {
     name: &'static str,
     arch: &'static str,
     options: &'static [&'static str],
 }
 
-/// Which chips to compile for.
+/// The chips to compile for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Compile<'a> {
     /// None: only compare the architecture folders.
     Nothing,
     /// Tofino 1 and 2.
     All,
-    /// The one that the compiler calls so.
+    /// The chip with this name at the compiler.
     One(&'a str),
 }
 
@@ -63,7 +63,7 @@ pub fn run(root: &Path, wanted: Compile<'_>) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-/// What the shared pipeline relies on: one include list, and controls of the same names and signatures.
+/// The shared pipeline relies on one include list, and on controls of the same names and signatures.
 pub fn compare(root: &Path) -> Result<(), String> {
     let folder = |arch: &str| root.join("p4/arch").join(arch);
     let mut controls = Vec::new();
@@ -107,7 +107,7 @@ pub fn compare(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What is applied in a P4 text behind `from`, in order.
+/// The controls that a P4 text applies behind `from`, in order.
 fn applied(text: &str, from: &str) -> Vec<String> {
     let behind = text.split_once(from).map_or("", |(_, behind)| behind);
     let calls = behind
@@ -140,7 +140,7 @@ fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     let mut p4c = Command::new("p4c-barefoot");
     p4c.current_dir(root).args(["--target", chip.name, "--arch", chip.arch]);
     p4c.args(chip.options).args(["--verbose", "-g", "-Ttable_summary:1", "-o"]);
-    // What BF Runtime knows of the program, for the controller and its tests (ZSR_BF_RT).
+    // The program's tables for BF Runtime, for the controller and its tests (ZSR_BF_RT).
     p4c.arg(&out).arg("--bf-rt-schema").arg(out.join("bf-rt.json"));
     execute(p4c.arg("p4/arch/tna/main.p4"))?;
     let programs = assemblies(&out)?;
@@ -158,7 +158,7 @@ fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// What the compiler wrote for each of the program's pipes, in folders of their own.
+/// The compiler's output for each of the program's pipes, in folders of their own.
 fn assemblies(out: &Path) -> Result<Vec<PathBuf>, String> {
     let list = |folder: &Path| -> Result<Vec<PathBuf>, String> {
         let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;

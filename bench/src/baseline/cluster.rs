@@ -1,4 +1,4 @@
-//! What stands for hardware: NICs, links and the switch, driven in turn as `zsr run` drives them, for whichever system.
+//! Stand-ins for hardware: NICs, links and the switch, driven in turn as `zsr run` drives them, for any system.
 
 use std::path::Path;
 
@@ -108,7 +108,7 @@ impl Hosts {
 }
 
 impl Cluster {
-    /// Those of `hosts`.
+    /// The cluster of `hosts`.
     pub fn new(hosts: Hosts) -> Cluster {
         let mut switch = hosts.switch();
         let Hosts { topology, hands, devices, .. } = hosts;
@@ -132,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// One turn of everything at time `now`, in nanoseconds. Gives the number of things done.
+    /// A turn of all parts at time `now`, in nanoseconds. Returns the number of steps.
     pub fn round(&mut self, now: u64) -> usize {
         let (mut work, mut frames) = (0, 0);
         for i in 0..self.stations.len() {

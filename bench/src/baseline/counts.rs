@@ -12,10 +12,10 @@ use super::valgrind;
 pub struct Counts(HashMap<String, f64>);
 
 impl Counts {
-    /// Those that were [dumped](dump) under this name.
+    /// The instructions that were [dumped](dump) under this name.
     ///
     /// # Panics
-    /// If none were.
+    /// If there are none.
     pub fn of(&self, name: &str) -> f64 {
         *self.0.get(name).unwrap_or_else(|| panic!("`{name}` was not counted"))
     }

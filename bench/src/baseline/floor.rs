@@ -1,4 +1,4 @@
-//! What no shuffle can do without: a tuple is copied to where its target's tuples are, and is looked at there. Nothing is sent.
+//! The least work of a shuffle: a tuple is copied to its target's tuples, and is looked at there. Nothing is sent.
 
 use super::{BATCH, Ends, RING, Took};
 

@@ -1,5 +1,5 @@
-//! Two distributed joins over any transport: the radix join, which shuffles both tables by key, and fragment-and-replicate, which sends the
-//! inner table to all nodes and leaves the outer one where it is. Thostrup et al., "DFI", section 6.3.1.
+//! Two distributed joins over any transport. The radix join shuffles both tables by key. Fragment-and-replicate sends
+//! the inner table to all nodes and leaves the outer one where it is. Thostrup et al., "DFI", section 6.3.1.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ impl Joined {
         self.sum = self.sum.wrapping_add(inner.wrapping_mul(31).wrapping_add(1).wrapping_mul(outer + 7));
     }
 
-    /// What several nodes have, together.
+    /// The joint result of several nodes.
     pub fn of(parts: impl IntoIterator<Item = Joined>) -> Joined {
         parts.into_iter().fold(Joined::default(), |a, b| Joined {
             pairs: a.pairs + b.pairs,

@@ -1,8 +1,8 @@
 //! Baselines of other systems over the same stand-ins for hardware: soft NICs, links and the software switch.
 //!
-//! A [`Cluster`](cluster::Cluster) is that hardware. A node's ends of a flow are an [`Ends`]: zsr's are [`zsr::ZsrEnds`], those of DFI
-//! [`dfi::DfiEnds`], and [`floor::FloorEnds`] only copies, which is what no system can do without. A [`Node`](pu::Node) is the
-//! program of a processing unit over any of them.
+//! A [`Cluster`](cluster::Cluster) is that hardware. A node's ends of a flow are an [`Ends`]: zsr's are
+//! [`zsr::ZsrEnds`], those of DFI [`dfi::DfiEnds`]. [`floor::FloorEnds`] only copies, which every system has to do. A
+//! [`Node`](pu::Node) is the program of a processing unit over any of them.
 
 pub mod btree;
 pub mod cluster;
@@ -77,14 +77,14 @@ pub struct Flow {
     pub tuple: usize,
     /// Bytes of each ring.
     pub ring: usize,
-    /// Who pushes and who consumes.
+    /// The nodes that push and consume.
     pub members: Members,
     /// Between two looks of the switch at a ring that is empty, in microseconds.
     pub poll_us: u64,
 }
 
 impl Flow {
-    /// One between all nodes, with rings of [`RING`] bytes.
+    /// A flow between all nodes, with rings of [`RING`] bytes.
     pub fn new(kind: Kind, hint: Hint, tuple: usize) -> Flow {
         Flow { kind, hint, tuple, ring: RING, members: Members::All, poll_us: cluster::TICK_US }
     }

@@ -1,5 +1,5 @@
-//! OpenMPI's alltoallv with the same tuples, where its compiler is installed: bench/mpi/shuffle.c. Its ranks are processes that exchange bytes
-//! through shared memory: no NIC, no link and no switch take part.
+//! OpenMPI's alltoallv with the same tuples, where its compiler is installed: bench/mpi/shuffle.c. Its ranks are
+//! processes that exchange bytes through shared memory: no NIC, no link and no switch take part.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,7 +60,7 @@ impl Shuffle {
     /// Shuffles `count` tuples of `tuple` bytes from each of `ranks`. `counted`: under callgrind.
     ///
     /// # Errors
-    /// What went wrong, in mpirun's words.
+    /// The error, in mpirun's words.
     pub fn run(&self, ranks: usize, tuple: usize, count: usize, counted: bool) -> Result<Run, String> {
         let mut run = Command::new("mpirun");
         run.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
@@ -80,7 +80,7 @@ impl Shuffle {
         Ok(Run { seconds, tuples, keys, instructions })
     }
 
-    /// What callgrind has counted, over all ranks.
+    /// The instructions that callgrind has counted, over all ranks.
     fn total(&self) -> u64 {
         let mut total = 0;
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {

@@ -134,7 +134,7 @@ impl<E: Ends, const SIZE: usize> Node<E, SIZE> {
         pushed
     }
 
-    /// Looks at what has come, `most` times. Gives how often there was something.
+    /// Looks at tuples that have come, `most` times. Returns how often there were some.
     fn consume_some(&mut self, most: usize) -> usize {
         let Node { ends, tuples, keys, strays, whole, .. } = self;
         let (here, all) = (self.node, self.nodes);
@@ -179,7 +179,7 @@ impl<E: Ends, const SIZE: usize> Program for Node<E, SIZE> {
     }
 }
 
-/// What all nodes push together, all of it.
+/// The tally of all tuples that all nodes push.
 pub fn expected(nodes: usize, tuple: usize, count: u64) -> Tally {
     let mut tally = Tally::default();
     let mut bytes: Vec<u8> = (0..tuple).map(|n| (n * 7) as u8).collect();

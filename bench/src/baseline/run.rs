@@ -17,20 +17,20 @@ const QUIET_STEPS: usize = 10;
 
 /// A program of a node, in steps.
 pub trait Program: Send {
-    /// Pushes what there is room for. Gives the number of steps.
+    /// Pushes as much as there is room for. Returns the number of steps.
     fn push(&mut self) -> usize;
 
-    /// Takes all that has come. Gives the number of steps.
+    /// Takes everything that has come. Returns the number of steps.
     fn consume(&mut self) -> usize;
 
-    /// Computes with what has come, which is no part of the communication.
+    /// Computes with tuples that have come; this is no part of the communication.
     fn compute(&mut self) {}
 
     /// Whether everything is done.
     fn is_done(&self) -> bool;
 }
 
-/// How long things took.
+/// Times of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     /// By the clock; of a stepped run, its processor time.
@@ -41,14 +41,14 @@ pub struct Spent {
     pub hardware: Duration,
 }
 
-/// Which part of a run callgrind is to count.
+/// The part of a run that callgrind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// None.
     Nothing,
-    /// What nodes do to push.
+    /// The work of nodes to push.
     Push,
-    /// What nodes do to consume.
+    /// The work of nodes to consume.
     Consume,
 }
 
@@ -67,7 +67,7 @@ pub fn stepped<P: Program>(cluster: &mut Option<Cluster>, programs: &mut [P], co
         let between = thread_time();
         spent.programs += between - start;
         if let Some(cluster) = cluster {
-            // What is counted is work: programs are not asked before all is there that will come.
+            // Only useful work is counted: programs run again when everything has arrived.
             for _ in 0..if count == Count::Nothing { 1 } else { QUIET_STEPS } {
                 cluster.settle(now);
                 now += STEP_NS;

@@ -14,8 +14,8 @@ const STOP_INSTRUMENTATION: usize = BASE + 5;
 #[inline(always)]
 fn request(number: usize, argument: usize) {
     let arguments = [number, argument, 0, 0, 0, 0];
-    // SAFETY: the rotations by 3 + 13 + 61 + 51 = 128 leave rdi as it was, and the exchange changes nothing; valgrind reads the arguments
-    // and gives a result in rdx.
+    // SAFETY: the rotations by 3 + 13 + 61 + 51 = 128 leave rdi as it was, and the exchange changes nothing. Valgrind
+    // reads the arguments and returns a result in rdx.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",

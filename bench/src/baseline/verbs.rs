@@ -1,5 +1,5 @@
-//! Verbs as programs have them: a send queue per queue pair and a completion queue per program, in memory that the program and its
-//! NIC share. Posting and polling are what they are with a real NIC: stores and loads, no call into it.
+//! Verbs for programs: a send queue per queue pair and a completion queue per program, in memory that the program and
+//! its NIC share. Posting and polling are as with a real NIC: stores and loads, no call into it.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use zsr_soft_nic::{
@@ -27,7 +27,7 @@ const QUEUE_SHIFT: u32 = 32;
 /// Most work requests of a queue pair that the NIC has at a time.
 pub(super) const NIC_DEPTH: usize = SEND_DEPTH;
 
-/// What a program knows of memory at the other side of a connection.
+/// Memory at the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     pub(super) rkey: Rkey,
@@ -38,7 +38,7 @@ pub struct SendQueue {
     requests: Producer<WorkRequest>,
     lkey: Rkey,
     remote: Remote,
-    /// Its own number and its completion queue's, as in each work request.
+    /// The numbers of the connection and of its completion queue, as in each work request.
     tag: u64,
 }
 
@@ -49,7 +49,8 @@ impl SendQueue {
         self.requests.slots() >= requests
     }
 
-    /// Posts a WRITE of local memory at `from` to `to`. There must be room. It completes in silence unless it is `signaled`.
+    /// Posts a WRITE of local memory at `from` to `to`. There must be room. The WRITE completes in silence unless it is
+    /// `signaled`.
     #[inline]
     pub(super) fn write(&mut self, from: usize, len: usize, to: usize, signaled: bool) {
         self.post(Operation::Write, from, len, to, signaled);

@@ -50,7 +50,8 @@ impl Node for Station {
 /// From a port of the switch to that by which it sends to the same host.
 const OUT: u16 = 1000;
 
-/// The switch. It sends to a host by another port than it receives from it, at which a queue of that host's own waits: a busy host
+/// The switch. It sends to a host by another port than it receives from the host. That port has a queue of its own for
+/// the host: a busy host holds up no other.
 /// holds up no other.
 struct Crossbar(SwitchNode);
 
@@ -147,7 +148,7 @@ impl VirtualTime {
                 program.push();
                 program.consume();
             }
-            // What was posted leaves now.
+            // Work requests that were posted leave now.
             for &nic in &self.nics {
                 self.net.node_mut::<Station>(nic).expect("a NIC").rung = true;
             }

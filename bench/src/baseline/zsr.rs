@@ -8,10 +8,10 @@ use zsr_topology::RingRole;
 use super::cluster::{Cluster, Hosts};
 use super::{BATCH, Ends, Flow, Hint, MTU, Took};
 
-/// A producer ring, and where the next tuple is to lie in it.
+/// A producer ring, and the place of the next tuple in it.
 struct Lane {
     producer: Producer,
-    /// The next tuple's place in the room that is reserved, and the end of that.
+    /// The next tuple's place in the reserved room, and the end of the room.
     at: *mut u8,
     end: *mut u8,
     /// Items that were reserved.
@@ -38,7 +38,7 @@ impl Lane {
         true
     }
 
-    /// Shows the first `items` of what was reserved.
+    /// Publishes the first `items` reserved items.
     #[inline(never)]
     fn show(&mut self, items: usize) {
         if items > 0 {
@@ -48,7 +48,7 @@ impl Lane {
         self.end = self.at;
     }
 
-    /// Shows what is written.
+    /// Publishes the written items.
     fn flush(&mut self, tuple: usize) {
         let left = (self.end.addr() - self.at.addr()) / tuple;
         self.show(self.items - left);
@@ -70,7 +70,7 @@ impl Lane {
     }
 }
 
-/// One node's. `BATCHES`: tuples are shown as [`Hint::Bandwidth`] has it, otherwise one by one.
+/// The ends of a node. `BATCHES`: tuples are published as in [`Hint::Bandwidth`], otherwise one by one.
 pub struct ZsrEnds<const BATCHES: bool> {
     lanes: Vec<Lane>,
     consumer: Consumer,
@@ -119,7 +119,7 @@ pub fn cluster<const BATCHES: bool>(nodes: usize, flows: &[Flow]) -> (Cluster, V
     (Cluster::new(hosts), ends)
 }
 
-/// The same hosts with `threads` programs each and another path MTU, in bytes, for whatever hardware.
+/// The same hosts with `threads` programs each and another path MTU, in bytes, for any hardware.
 pub fn hosts<const BATCHES: bool>(
     nodes: usize,
     threads: usize,

@@ -1,5 +1,5 @@
-//! `cargo xtask proto [--check]`: the Rust code of our .proto files, and the descriptors that the text format needs. They are
-//! checked in, so that a build of zsr does not build a compiler of .proto files first.
+//! `cargo xtask proto [--check]`: the Rust code of our .proto files, and the descriptors that the text format needs.
+//! They are checked in, so that a build of zsr does not build a compiler of .proto files first.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,8 @@ use tonic_prost_build::{Builder, Config};
 
 /// A crate with .proto files of its own.
 struct Protos {
-    /// Its folder, from the repository's root. Its .proto files are in `proto/`, their code in `src/generated/`.
+    /// The crate's folder, from the repository's root. Its .proto files are in `proto/`, their code in
+    /// `src/generated/`.
     crate_dir: &'static str,
     /// The files, as they import one another.
     files: &'static [&'static str],

@@ -10,14 +10,14 @@
 //! if (holder != 1)
 //! --- end
 //! ```
-//! `seeds` is how many may be needed to catch it. What schedules do not reach has a test that fails in place of it: `test: ARGUMENTS` of
-//! `cargo test`. The old text must stand exactly once in the file. Both texts are an expression, or whole statements that bind no name, so that
-//! many mutants can be in one program; `alone: yes` says of a mutant of the P4 program that they are something else. More of `file`, old and
-//! new may follow.
+//! `seeds` is the number of seeds that may be needed to catch the mutant. A mutant that schedules do not reach has a
+//! test that catches it instead: `test: ARGUMENTS` of `cargo test`. The old text must stand exactly once in the file.
+//! Both texts are an expression, or whole statements that bind no name, so that many mutants can be in one program.
+//! `alone: yes` marks a mutant of the P4 program with other texts. More of `file`, old and new may follow.
 
 use std::path::Path;
 
-/// One place of a file that is changed.
+/// A place of a file that is changed.
 #[derive(Debug)]
 pub struct Change {
     pub file: String,
@@ -28,22 +28,23 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Mutant {
     pub name: String,
-    /// What it breaks.
+    /// The guarantee that the mutant breaks.
     pub why: String,
-    /// How many seeds may be needed to catch it, and the first of them.
+    /// The number of seeds that may be needed to catch it, and the first of them.
     pub seeds: u64,
     pub from: u64,
-    /// The test that catches it in place of the simulator: what `cargo test` is told.
+    /// The test that catches it in place of the simulator: arguments of `cargo test`.
     pub test: Option<String>,
-    /// Of the P4 program: it needs a program of its own, since what it changes is neither statements nor an expression.
+    /// For the P4 program: the mutant needs a program of its own, since its texts are neither statements nor an
+    /// expression.
     pub alone: bool,
-    /// It is not caught.
+    /// The mutant is not caught.
     pub is_open: bool,
     pub changes: Vec<Change>,
 }
 
 impl Mutant {
-    /// Reads a mutant's file, which it is named for.
+    /// Reads a mutant's file, whose name is the mutant's.
     pub fn read(path: &Path) -> Result<Mutant, String> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -126,19 +127,19 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// Within what it has to be caught.
+    /// The seeds or the test that have to catch the mutant.
     pub fn limit(&self) -> String {
         self.test
             .as_ref()
             .map_or_else(|| format!("{} seeds", self.seeds), |test| format!("cargo test {test}"))
     }
 
-    /// Whether it changes the P4 program.
+    /// Whether the mutant changes the P4 program.
     pub fn is_p4(&self) -> bool {
         self.changes.iter().any(|change| change.file.starts_with("p4/"))
     }
 
-    /// Whether its old texts stand once each in the files below `root`.
+    /// Whether the mutant's old texts stand once each in the files below `root`.
     pub fn check(&self, root: &Path) -> Result<(), String> {
         for Change { file, old, .. } in &self.changes {
             let text = std::fs::read_to_string(root.join(file))
@@ -152,7 +153,7 @@ impl Mutant {
     }
 }
 
-/// Whether each bracket has its other one.
+/// Whether brackets are balanced.
 fn has_its_pairs(text: &str) -> bool {
     let mut open = Vec::new();
     text.chars().all(|c| match c {

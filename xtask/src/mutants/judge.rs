@@ -1,4 +1,4 @@
-//! The simulator's word on a mutant, or a test's.
+//! The verdict of the simulator, or of a test, on a mutant.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ pub struct Judge {
     pub cargo: Box<dyn Fn() -> Command>,
 }
 
-/// How everything is built that has mutants.
+/// The profile of all builds with mutants.
 pub const PROFILE: [&str; 2] = ["--profile", "mutants"];
 
-/// What became of a mutant.
+/// The verdict on a mutant.
 #[derive(Debug)]
 pub enum Verdict {
-    /// By the first seed that failed, or a test.
+    /// Caught by the first seed that failed, or by a test.
     Caught {
         by: String,
         why: String,

@@ -1,8 +1,9 @@
-//! `cargo xtask mutants`: breaks the product in one place at a time and lets the simulator find out.
+//! `cargo xtask mutants`: breaks the product in one place at a time and lets the simulator detect it.
 //!
-//! A mutant is a file of `tests/mutants` ([`entry`]). All mutants of Rust sources are built into one simulator, where `ZSR_MUTANT` picks one; a
-//! mutant of the P4 program is compiled, and `ZSR_ARTIFACTS` gives it to the simulator ([`program`]). What schedules do not reach, a test does,
-//! under the same variables. The tree of the user is never touched ([`tree`]).
+//! A mutant is a file of `tests/mutants` ([`entry`]). All mutants of Rust sources are built into one simulator, where
+//! `ZSR_MUTANT` picks one. A mutant of the P4 program is compiled, and `ZSR_ARTIFACTS` gives it to the simulator
+//! ([`program`]). Tests catch mutants that schedules do not reach, under the same variables. The tree of the user is
+//! never touched ([`tree`]).
 
 mod entry;
 mod judge;
@@ -19,7 +20,7 @@ use entry::Mutant;
 use judge::{Judge, PROFILE, Verdict};
 use program::Programs;
 
-/// Where the mutants are, and where everything is that is made of them.
+/// The folder of the mutants, and the folder of everything that is made of them.
 const MUTANTS: &str = "tests/mutants";
 const SCRATCH: &str = "target/mutants";
 /// Seeds that the product itself has to pass before a mutant is judged.
@@ -56,10 +57,10 @@ pub fn list(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Says which mutants no longer fit the sources. Builds nothing.
+/// Reports mutants that no longer fit the sources. Builds nothing.
 ///
 /// # Errors
-/// What does not fit.
+/// The mutants that do not fit.
 pub fn check(root: &Path) -> Result<(), String> {
     let mutants = all(root)?;
     let faults: Vec<String> = mutants.iter().filter_map(|mutant| mutant.check(root).err()).collect();
@@ -122,7 +123,7 @@ pub fn run(root: &Path, names: &[&str]) -> Result<(), String> {
     }
 }
 
-/// What became of all.
+/// Counts of verdicts.
 #[derive(Default)]
 struct Tally {
     caught: usize,

@@ -1,5 +1,6 @@
-//! Mutants of the P4 program. To compile it takes a minute, so all but a few are in one program: a table without a key has a number in
-//! its default action, `m.zsr_mutant`, by which each change is chosen, and a mutant is that program with another number there.
+//! Mutants of the P4 program. A compilation takes a minute, so all but a few mutants are in one program. A table
+//! without a key has a number in its default action, `m.zsr_mutant`, by which each change is chosen. A mutant is that
+//! program with another number there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +19,12 @@ const TABLE: &str = "zsr_mutants";
 pub struct Programs<'a> {
     root: &'a Path,
     scratch: PathBuf,
-    /// Those that are in one program; their places count from 1.
+    /// The mutants that are in one program; their places count from 1.
     mixed: Vec<&'a Mutant>,
 }
 
 impl<'a> Programs<'a> {
-    /// Those of `mutants` that change the P4 program of `root`.
+    /// The programs of those `mutants` that change the P4 program of `root`.
     pub fn new(root: &'a Path, scratch: &Path, mutants: &'a [Mutant]) -> Programs<'a> {
         let mixed = mutants.iter().filter(|m| m.is_p4() && !m.alone).collect();
         Programs { root, scratch: scratch.join("p4"), mixed }
@@ -32,7 +33,7 @@ impl<'a> Programs<'a> {
     /// The folder of the compiled program with `mutant`.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's error.
     pub fn with(&self, mutant: &Mutant) -> Result<PathBuf, String> {
         let name = |m: &&&Mutant| m.name == mutant.name;
         let Some(number) = self.mixed.iter().position(|m| name(&m)).map(|at| at + 1) else {

@@ -18,11 +18,11 @@ const FOUND: u64 = 1 << 32;
 pub enum Part {
     /// At the tree.
     Host(Host),
-    /// One that asks.
+    /// A host that looks keys up.
     Reader(Reader),
 }
 
-/// Looks up what readers ask for, where the tree lies.
+/// Looks up the keys of readers, at the host of the tree.
 pub struct Host {
     tree: Tree,
     keys: Consumer,

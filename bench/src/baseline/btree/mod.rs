@@ -1,13 +1,16 @@
 //! A B-tree in the memory of one host, and programs of other hosts that look keys up in it.
 //!
-//! * [`flows`]: readers push keys into a flow to the host of the tree; its program looks them up and pushes each answer to the reader that asked.
-//! * [`chase`]: readers READ root, inner nodes and leaf one after the other, from memory that the host has registered. Nothing runs there.
+//! * [`flows`]: readers push keys into a flow to the host of the tree. Its program looks them up and pushes each
+//!   answer to the reader that asked.
+//! * [`chase`]: readers READ root, inner nodes and leaf one after the other, from memory that the host has
+//!   registered. The host runs no program.
 //!
-//! The tree is packed from sorted pairs and never changes while it is read: there are no splits that a READ could meet, and nothing
-//! (version words, locks) that would find them out. Keys and values are words, 16 bytes for a pair, as in the zero-sided RDMA thesis, 8.4.
+//! The tree is packed from sorted pairs and never changes while it is read. So there are no splits that a READ could
+//! meet, and nothing (version words, locks) that would detect them. Keys and values are words, 16 bytes for a pair, as
+//! in the zero-sided RDMA thesis, 8.4.
 //!
-//! Readers do all that they do in [`push`](super::run::Program::push), the tree's host in [`consume`](super::run::Program::consume), so that
-//! instructions of each can be [counted](super::run::Count) apart.
+//! All work of readers is in [`push`](super::run::Program::push), all work of the tree's host in
+//! [`consume`](super::run::Program::consume). So instructions of each can be [counted](super::run::Count) apart.
 
 pub mod chase;
 pub mod flows;
@@ -17,10 +20,11 @@ use std::collections::BTreeMap;
 use super::memory::Block;
 use super::pu::next_key;
 
-/// Bytes of an entry, and of the header in front of all entries of a node: its level, 0 for leaves, and its number of entries.
+/// Bytes of an entry. The header in front of all entries of a node has the same size: its level, 0 for leaves, and its
+/// number of entries.
 const ENTRY: usize = 16;
 
-/// The next step of a look-up, as a node gives it.
+/// The next step of a look-up, from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The number of the node below.
@@ -47,7 +51,8 @@ impl Tree {
         assert!(node.is_power_of_two() && node >= 64, "{node} bytes");
         let fan = node / ENTRY - 1;
         let leaves: Vec<(u64, u64)> = pairs.iter().map(|(&key, &value)| (key, value)).collect();
-        // From the leaves up: entries of all nodes of a level. Those of inner nodes are a child's least key and its number in its level.
+        // From the leaves up: entries of all nodes of a level. Entries of inner nodes are a child's least key and its
+        // number in its level.
         let mut levels = vec![leaves];
         while let below = levels.last().expect("leaves")
             && below.len() > fan
@@ -100,7 +105,7 @@ fn step(node: &[u8], key: u64) -> Step {
     let entries = &entries[..entries.len().min(len as usize)];
     let above = entries.partition_point(|entry| words(entry).0 <= key);
     if level > 0 {
-        // What is less than all keys is looked for in the first child.
+        // A key that is less than all keys is looked for in the first child.
         return Step::Down(entries.get(above.saturating_sub(1)).map_or(0, |entry| words(entry).1) as usize);
     }
     let last = above.checked_sub(1).map(|at| words(&entries[at]));

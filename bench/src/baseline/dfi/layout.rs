@@ -2,8 +2,8 @@
 
 use super::super::{BATCH, Flow, Hint};
 
-/// Bytes of a footer: with 32 segments of 8 KiB, rings at sources and targets take the memory that the paper gives (6.1.4). Its second word
-/// says how many bytes of the segment are used, and flags.
+/// Bytes of a footer. With 32 segments of 8 KiB, rings at sources and targets take the memory that the paper gives
+/// (6.1.4). The footer's second word has the number of used bytes of the segment, and flags.
 pub(super) const FOOTER: usize = 16;
 /// Where that word is in it.
 const STATE: usize = 8;
@@ -34,8 +34,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// 32 segments of 8 KiB to optimize for bandwidth, of one tuple each to optimize for latency; if tuples are larger, as many segments of one
-    /// tuple as the same memory holds.
+    /// 32 segments of 8 KiB to optimize for bandwidth, of one tuple each to optimize for latency. If tuples are larger,
+    /// as many segments of one tuple as fit into the same memory.
     pub(super) fn of(flow: &Flow) -> Shape {
         let segment = match flow.hint {
             Hint::Bandwidth => flow.tuple.max(BATCH),

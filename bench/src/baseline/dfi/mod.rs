@@ -1,8 +1,9 @@
 //! DFI: flows by one-sided WRITEs of the source's processor. Thostrup et al., "DFI: The Data Flow Interface for High-Speed Networks",
 //! SIGMOD 2021, section 5.
 //!
-//! * A ring for each pair of source and target. At the target it has 32 segments of 8 KiB, each with a footer behind it: how much of it is
-//!   used, and whether the target may consume it or the source may write it. The footer comes behind the tuples, so whoever sees it sees them.
+//! * A ring for each pair of source and target. At the target it has 32 segments of 8 KiB, each with a footer behind
+//!   it. The footer says how much of the segment is used, and whether the target may consume it or the source may write
+//!   it. The footer arrives after the tuples, so a program that sees the footer sees the tuples.
 //! * Optimized for bandwidth (5.2): the source fills a segment of its own, WRITEs it when it is full, and READs at the same time the footer
 //!   of the target's next segment. If that is not writable yet, it asks again after a short random time. The WRITE of the source's last segment
 //!   is signaled, and all are used again when it has completed.
@@ -10,9 +11,10 @@
 //!   counts what it consumes; the source READs that counter when few credits are left.
 //! * Replicate flows without multicast (5.4): the segment is WRITten to each target. Multicast needs SENDs, which the soft NIC has not.
 //!
-//! Not as there: small messages are not inlined into work requests (that would cost instructions here). Sources have as many
-//! segments as targets: the text says that they have fewer, but the memory that was measured (6.1.4) is that of as many, with footers of 16
-//! bytes. What the paper does not say: 32 segments of one tuple at a source, which asks for credits when a quarter is left.
+//! Differences: small messages are not inlined into work requests (that would cost instructions here). Sources have as
+//! many segments as targets: the text says that they have fewer, but the memory that was measured (6.1.4) is that of as
+//! many, with footers of 16 bytes. Assumptions beyond the paper: 32 segments of one tuple at a source, which asks for
+//! credits when a quarter is left.
 
 mod layout;
 mod source;
@@ -31,7 +33,7 @@ use layout::Shape;
 pub use source::{BatchSource, CreditSource, Source};
 use target::{Target, TargetRing};
 
-/// One node's ends.
+/// The ends of a node.
 pub struct DfiEnds<S> {
     /// Per target, or one for all of a replicate flow.
     sources: Vec<S>,
@@ -116,7 +118,7 @@ struct Place {
     qpn: Qpn,
 }
 
-/// Those of all programs, of which the n-th is at host n / `threads`.
+/// The ends of all programs, of which the n-th is at host n / `threads`.
 fn ends_of<S: Source>(hosts: &mut Hosts, all: usize, threads: usize, flow: &Flow) -> Vec<DfiEnds<S>> {
     assert_eq!(flow.hint, S::hint());
     assert!(

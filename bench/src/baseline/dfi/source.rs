@@ -12,22 +12,22 @@ pub trait Source: Send + Sized {
     /// The hint that the target ring is laid out for.
     fn hint() -> Hint;
 
-    /// One that has `queues` to its targets.
+    /// A source that has `queues` to its targets.
     fn new(block: Block, shape: Shape, queues: Vec<SendQueue>) -> Self;
 
-    /// Segments that it has of its own.
+    /// Number of the source's own segments.
     fn segments(shape: Shape) -> usize;
 
     /// Pushes a tuple. `false`: look for completions and try again.
     fn try_push(&mut self, tuple: &[u8]) -> bool;
 
-    /// Sends what is kept, as the last.
+    /// Sends the tuples that are kept, as the last ones.
     fn try_finish(&mut self) -> bool;
 
     /// A completion of target `out`'s connection.
     fn completed(&mut self, out: usize, done: Done);
 
-    /// Does what can be done without a tuple.
+    /// Does the work that needs no tuple.
     fn go_on(&mut self) {}
 }
 
@@ -38,25 +38,25 @@ const LOW: u64 = 4;
 /// Most looks that are left out between two looks at a footer that was not writable.
 const BACKOFF: u64 = 16;
 
-/// What a source knows of the target's next segment.
+/// The source's knowledge of the target's next segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// A READ of its footer is under way.
     Asked,
     /// The footer has come.
     Known,
-    /// It was not writable; asked again after so many calls.
+    /// The segment was not writable; the source asks again after this number of calls.
     Later(u64),
     Writable,
 }
 
-/// One target of a source that optimizes for bandwidth.
+/// A target of a source that optimizes for bandwidth.
 struct Out {
     queue: SendQueue,
     /// The target's segment that is written next.
     segment: usize,
     next: Next,
-    /// Where its footer lands.
+    /// The place where its footer lands.
     landing: usize,
 }
 
@@ -71,10 +71,10 @@ pub struct BatchSource {
     shape: Shape,
     outs: Vec<Out>,
     at: usize,
-    /// Where the open segment begins, and up to where it is filled.
+    /// Start of the open segment, and its filled bytes.
     start: usize,
     fill: usize,
-    /// How far it may be filled: not at all as long as WRITEs of the last lap have not completed.
+    /// Bytes to which it may be filled: none as long as WRITEs of the last lap have not completed.
     room: usize,
     /// The signaled ones of these.
     waiting: usize,
@@ -116,7 +116,7 @@ impl Source for BatchSource {
     }
 
     fn try_finish(&mut self) -> bool {
-        // A full one is on its way first.
+        // A full segment is sent first.
         if self.room == 0 && self.fill > 0 && !self.try_send(false) {
             return false;
         }
@@ -131,7 +131,7 @@ impl Source for BatchSource {
         }
     }
 
-    /// Sends what is full; then there is room again.
+    /// Sends the full segment; then there is room again.
     fn go_on(&mut self) {
         if self.room == 0 && self.fill > 0 {
             self.try_send(false);
@@ -156,7 +156,7 @@ impl BatchSource {
         let (shape, from) = (self.shape, self.shape.at(self.at));
         let flags = CONSUMABLE | if last { LAST } else { 0 };
         self.block.store(shape.state(self.at), flags | self.fill as u64);
-        // One completion tells of all WRITEs before it.
+        // One completion covers all WRITEs before it.
         let signaled = self.at + 1 == shape.segments;
         for out in &mut self.outs {
             let to = shape.at(out.segment);

@@ -8,7 +8,7 @@ use super::layout::{CONSUMABLE, LAST, Shape, used};
 pub(super) struct TargetRing {
     pub(super) block: Block,
     next: usize,
-    /// Its tuples were handed out, and it goes back to the source when the next one is asked for.
+    /// The segment whose tuples were handed out. It goes back to the source when the next one is asked for.
     handed: Option<usize>,
     ended: bool,
     consumed: u64,
