@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow_select::take::take_record_batch;
 use zsr_arrow::{Rings, Sender, hash_rows};
+use zsr_random::XorShift64Star;
 use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
 use zsr_ring::{Ring, RingSpec};
 
@@ -20,13 +21,8 @@ const ITEM: u64 = 256 << 10;
 
 /// Rows as of a line of an order: five columns, one of them text.
 fn batch(seed: u64, with_text: bool) -> RecordBatch {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut roll = || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    };
+    let mut random = XorShift64Star::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut roll = || random.bits();
     let keys = Int64Array::from_iter_values((0..ROWS).map(|_| (roll() >> 20) as i64));
     let sums = Float64Array::from_iter_values((0..ROWS).map(|_| roll() as f64));
     let days = Int32Array::from_iter_values((0..ROWS).map(|_| roll() as i32));

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use zsr_wire::{Frame, FramePool};
 
-use crate::rng::Rng;
+use zsr_random::SplitMix64 as Rng;
 
 /// How often things go wrong in one direction; each a probability from 0 to 1 per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -29,7 +29,6 @@ mod poller;
 mod port;
 mod port_loop;
 mod ports;
-mod rng;
 mod tap;
 mod unix;
 mod wake;
@@ -49,8 +48,9 @@ pub use pcapng::{PcapngInterface, PcapngPacket, PcapngStatistics, PcapngWriter};
 pub use port::{Port, SendError};
 pub use port_loop::{LoopConfig, LoopEnd, LoopHandle, LoopStats, LoopThread, PortLoop};
 pub use ports::{AnyPort, PortReport, TroubleFn};
-pub use rng::Rng;
 pub use tap::{Direction, TapFrame, TapPoint, TapReader, TapRecord, Tapped};
 pub use unix::UnixPort;
 pub use wake::Waker;
 pub use xdp::XdpPort;
+
+pub use zsr_random::SplitMix64 as Rng;

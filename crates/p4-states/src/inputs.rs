@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use zsr_random::mix;
+
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     pub seed: u64,
@@ -50,12 +52,4 @@ impl Inputs {
 
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
-}
-
-/// Splitmix64's step.
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }

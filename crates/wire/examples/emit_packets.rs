@@ -6,18 +6,16 @@
 use std::net::Ipv4Addr;
 
 use serde_json::json;
+use zsr_random::SplitMix64;
 use zsr_wire::message::Message;
 use zsr_wire::roce::{Path, Repr};
 use zsr_wire::{Frame, Mac, Psn, Qpn, Rkey, aeth, arp, ethernet, reth};
 
-struct Rng(u64);
+struct Rng(SplitMix64);
 
 impl Rng {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.bits()
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -152,7 +150,7 @@ fn main() {
         }
     });
     let count = args.next().unwrap_or(280);
-    let mut rng = Rng(args.next().unwrap_or(1));
+    let mut rng = Rng(SplitMix64::new(args.next().unwrap_or(1)));
     for i in 0..count {
         let line = if i % 14 == 13 { arp_line(&mut rng) } else { roce_line(&mut rng, i % 14) };
         println!("{line}");

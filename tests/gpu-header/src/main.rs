@@ -7,20 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use zsr_random::mix;
 use zsr_ring::memory::{ByteOrder, Memory, SharedMemory};
 use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
 use zsr_ring::{Cancel, NullSwitch, PopError, PushError, Ring, RingSpec, Role};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// splitmix64: also in host.hpp.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
-
+/// host.hpp makes the same, so `mix` is there, too.
 fn item(seed: u64, number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64 / 4).flat_map(|w| (mix(seed ^ number << 20 ^ w) as u32).to_ne_bytes()).collect()
 }

@@ -17,22 +17,20 @@ pub use rings::{rings, segments};
 pub use seeds::{seeds, write_seeds};
 pub use services::{agent, controller, p4runtime};
 
+use zsr_random::XorShift64Star;
+
 /// Makes damaged copies of sound input: bytes changed, left out, repeated, put in, from a seed.
 #[derive(Debug)]
-pub struct Damage(u64);
+pub struct Damage(XorShift64Star);
 
 impl Damage {
     /// The same seed makes the same damage.
     pub fn new(seed: u64) -> Damage {
-        Damage(seed.wrapping_mul(2).wrapping_add(1))
+        Damage(XorShift64Star::new(seed.wrapping_mul(2).wrapping_add(1)))
     }
 
     fn below(&mut self, n: usize) -> usize {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n.max(1)
+        (self.0.bits() >> 33) as usize % n.max(1)
     }
 
     /// A damaged copy.

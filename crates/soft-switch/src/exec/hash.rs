@@ -163,7 +163,7 @@ impl Algo {
             Algo::Identity => {
                 parts.iter().flat_map(|p| p.iter()).take(8).fold(0, |v, &b| v << 8 | u64::from(b))
             }
-            Algo::Random => next_random(state),
+            Algo::Random => zsr_random::split_mix(state),
             Algo::RoundRobin => {
                 let v = *state;
                 *state = v.wrapping_add(1);
@@ -217,15 +217,6 @@ pub(crate) fn csum16(parts: [&[u8]; 2]) -> u16 {
         sum = (sum >> 16) + (sum & 0xffff);
     }
     !(sum as u16)
-}
-
-/// SplitMix64: seeded, so that runs repeat.
-pub(crate) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

@@ -296,7 +296,7 @@ impl Core {
             Op::Random { d, lo, hi, m } => {
                 let (lo, hi) = (s!(lo), s!(hi));
                 if lo <= hi {
-                    let r = super::hash::next_random(&mut self.random);
+                    let r = zsr_random::split_mix(&mut self.random);
                     let span = (hi - lo).wrapping_add(1);
                     put!(d, m, if span == 0 { r } else { lo + r % span });
                 }

@@ -10,19 +10,21 @@ use crate::native::Native;
 use crate::op::{Cmp, Op, Pc, R, WideOp};
 use crate::program::load;
 use crate::{Program, Recirculation, Switch, SwitchConfig};
+use zsr_random::XorShift64;
 use zsr_wire::frame::{Frame, FramePool};
 
 const PROGRAMS: [&str; 5] = ["copies", "tables", "headers", "transport", "p4runtime"];
 
-/// A seeded generator (xorshift), so that a failure can be repeated.
-struct Random(u64);
+/// Seeded, so that a failure can be repeated.
+struct Random(XorShift64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Random(XorShift64::new(seed))
+    }
+
     fn next(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n.max(1)
+        (self.0.bits() >> 11) as usize % n.max(1)
     }
 
     fn pick<T: Copy>(&mut self, of: &[T]) -> T {
@@ -172,9 +174,9 @@ fn frames_through_whole_programs() {
         let program = program(name);
         for seed in 1..20 {
             let [mut native, mut oracle] = both(&program, &config);
-            fill(&mut native, &mut Random(seed));
-            fill(&mut oracle, &mut Random(seed));
-            let mut random = Random(seed << 32 | 1);
+            fill(&mut native, &mut Random::new(seed));
+            fill(&mut oracle, &mut Random::new(seed));
+            let mut random = Random::new(seed << 32 | 1);
             let (mut pool, mut out) = (FramePool::default(), [Vec::new(), Vec::new()]);
             for i in 0..60 {
                 let bytes = random.frame(&program.image);
@@ -317,7 +319,7 @@ impl Writer<'_> {
 fn random_code() {
     let mut ran = 0;
     for seed in 1..=300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let name = random.pick(&PROGRAMS);
         let mut image = load(&text(name)).expect("a sound program");
         let first = image.first_const + image.consts.len();
@@ -345,7 +347,7 @@ fn random_code() {
         let config = SwitchConfig { loop_limit: 20, ..SwitchConfig::default() };
         let mut switches = both(&program, &config);
         let fill_seed = seed | 1 << 40;
-        switches.iter_mut().for_each(|s| fill(s, &mut Random(fill_seed)));
+        switches.iter_mut().for_each(|s| fill(s, &mut Random::new(fill_seed)));
         for round in 0..10 {
             let frame = random.frame(image);
             let values: Vec<u64> = slots.iter().map(|_| random.number()).collect();

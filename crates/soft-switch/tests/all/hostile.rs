@@ -3,20 +3,22 @@
 
 use crate::support::Bench;
 use serde_json::Value;
+use zsr_random::XorShift64;
 use zsr_soft_switch::*;
 use zsr_wire::frame::{Frame, FramePool};
 
 const PROGRAMS: [&str; 5] = ["copies", "tables", "headers", "transport", "p4runtime"];
 
-/// A seeded generator (xorshift), so that a failure can be repeated.
-struct Random(u64);
+/// Seeded, so that a failure can be repeated.
+struct Random(XorShift64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Random(XorShift64::new(seed))
+    }
+
     fn next(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n.max(1)
+        (self.0.bits() >> 11) as usize % n.max(1)
     }
 
     fn frame(&mut self) -> Vec<u8> {
@@ -47,7 +49,7 @@ fn shower(switch: &mut Switch, random: &mut Random, frames: usize) {
 
 #[test]
 fn random_frames() {
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     for name in PROGRAMS {
         let config = SwitchConfig {
             max_passes: 20,
@@ -147,7 +149,7 @@ fn damage(root: &mut Value, random: &mut Random) -> String {
 
 #[test]
 fn damaged_programs() {
-    let mut random = Random(0xdada);
+    let mut random = Random::new(0xdada);
     let (mut loaded, mut refused) = (0, 0);
     for name in PROGRAMS {
         let whole: Value = serde_json::from_str(&text(name)).expect("JSON");
@@ -172,7 +174,7 @@ fn damaged_programs() {
             };
             let ran = std::panic::catch_unwind(|| {
                 let mut s = Switch::new(&p, config);
-                shower(&mut s, &mut Random(7), 30);
+                shower(&mut s, &mut Random::new(7), 30);
             });
             assert!(ran.is_ok(), "panic in a packet: {what}");
         }

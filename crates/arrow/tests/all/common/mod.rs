@@ -10,22 +10,19 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, TimeUnit, UnionFields, UnionMode};
 use proptest::prelude::*;
 use zsr_arrow::{Receiver, RingReader, Rings, Sender};
+use zsr_random::XorShift64Star;
 use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
 use zsr_ring::{Ring, RingSpec};
 
-/// xorshift64*.
-pub struct Dice(u64);
+pub struct Dice(XorShift64Star);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Dice(seed | 1)
+        Dice(XorShift64Star::new(seed | 1))
     }
 
     pub fn roll(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.bits()
     }
 
     pub fn below(&mut self, end: usize) -> usize {
