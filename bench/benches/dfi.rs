@@ -1,7 +1,8 @@
-//! zsr beside DFI, and OpenMPI where it is, on one machine: goodput by tuple size, processing units' instructions per tuple, joins.
+//! zsr beside DFI, and OpenMPI where it is, on one machine: goodput by tuple size, processing units' instructions per
+//! tuple, joins.
 //!
-//! `cargo bench -p zsr-bench --bench dfi -- [PART...]`: parts are goodput, instructions, joins, openmpi; without one, all. Instructions are
-//! counted by valgrind, where that is installed.
+//! `cargo bench -p zsr-bench --bench dfi -- [PART...]`: parts are goodput, instructions, joins, openmpi; without one,
+//! all. Instructions are counted by valgrind, where that is installed.
 
 use std::time::Duration;
 

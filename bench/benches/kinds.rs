@@ -58,7 +58,7 @@ fn balance(live: &Live) {
             let mut consumer = pu::attach_consumer(ring.programs.as_ref(), &ring.name, Cancel::new())
                 .unwrap_or_else(|e| panic!("{e}"));
             std::thread::spawn(move || {
-                // Works off what it has at its speed; time that it had nothing to do in is lost, not what a sleep was too long.
+                // Works off its items at its speed. Time without work is lost; time that a sleep was too long is not.
                 let mut free_at = Instant::now();
                 loop {
                     let waits = consumer.peek().map(|view| view.keep()).is_err();

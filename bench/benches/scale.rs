@@ -1,5 +1,6 @@
 //! Many flows on one switch: what setting them up costs, whether that grows with their number, and what idle ones cost.
-//! Figures stand in bench/results/processes.md. `FLOWS` sets the number of idle flows (default 10000), a tenth as many become active.
+//! Figures stand in bench/results/processes.md. `FLOWS` sets the number of idle flows (default 10000), a tenth as many
+//! become active.
 
 use std::time::{Duration, Instant};
 use zsr_api::controller as proto;

@@ -1,7 +1,9 @@
-//! Tickets from a sequencer of the switch beside FETCH_ADD at a host's memory: the same clients, the same requests, in virtual time.
+//! Tickets from a sequencer of the switch beside FETCH_ADD at a host's memory: the same clients, the same requests, in
+//! virtual time.
 //!
-//! `cargo bench -p zsr-bench --bench sequencer`. NICs and switch take no time but for what is said of atomic operations; links carry
-//! 100 Gbit/s and take 500 ns. Every client has one request outstanding. All tickets are checked: unique, no gaps, in the order of real time.
+//! `cargo bench -p zsr-bench --bench sequencer`. NICs and switch take no time but for what is said of atomic
+//! operations; links carry 100 Gbit/s and take 500 ns. Every client has one request outstanding. All tickets are
+//! checked: unique, no gaps, in the order of real time.
 
 use zsr_simnet::LinkConfig;
 use zsr_tests::tickets::{Counter, Spec, Taken, Tickets};

@@ -1,8 +1,8 @@
-//! `cargo bench -p zsr-bench --bench switch`: READ response -> WRITE in the software switch, with the real program and one
-//! flow, on one core, and how often it allocates. NICs run between the measured stretches.
+//! `cargo bench -p zsr-bench --bench switch`: READ response -> WRITE in the software switch, with the real program and
+//! one flow, on one core, and how often it allocates. NICs run between the measured stretches.
 //!
-//! `-- --instructions MTU` moves a fixed amount of data without measuring anything, for a profiler; `bench/instructions`
-//! uses it.
+//! `-- --instructions MTU` moves a fixed amount of data without measuring anything, for a profiler;
+//! `bench/instructions` uses it.
 
 use zsr_bench::alloc::Counting;
 use zsr_bench::stages::Stepper;
@@ -33,7 +33,8 @@ fn rates() {
     println!("  MTU  burst   Mpps (min median max)   ns/packet (min median)   allocations/packet");
     pin(0);
     for mtu in [1024, 4096] {
-        // 32 packets at a time are still in cache, as in the embedded fabric; 256 make the second-level cache too small.
+        // 32 packets at a time are still in cache, as in the embedded fabric; 256 make the second-level cache too
+        // small.
         for burst in [32, 256] {
             let mut stepper = Stepper::new(ITEM, BATCH, mtu, burst);
             for _ in 0..WARM_UP {

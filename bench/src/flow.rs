@@ -32,8 +32,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow of items of `item_size` bytes in rings of `ring_size` bytes, READ `max_batch` bytes at a time over path MTU
-    /// `mtu`.
+    /// A flow of items of `item_size` bytes in rings of `ring_size` bytes, READ `max_batch` bytes at a time over path
+    /// MTU `mtu`.
     pub fn new(item_size: u32, ring_size: u32, max_batch: u32, mtu: u32) -> Flow {
         let text = format!(
             "defaults: {{mtu: {mtu}}}\nhosts: [h1, h2]\nflows:\n  - {{name: f, producers: [h1], consumers: [h2], item_size: {item_size}, \

@@ -100,7 +100,8 @@ impl Live {
         self.start_switch(None);
     }
 
-    /// Ends the process of the switch that moves the flows, as a power cut would, in a system with a standby. Returns the switch's name.
+    /// Ends the process of the switch that moves the flows, as a power cut would, in a system with a standby. Returns
+    /// the switch's name.
     ///
     /// # Panics
     /// When there is none.

@@ -1,4 +1,5 @@
-//! Switch, NICs and rings of one flow in a simulated network; the test plays the processing units between steps of time.
+//! Switch, NICs and rings of one flow in a simulated network; the test plays the processing units between steps of
+//! time.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -2,9 +2,10 @@
 //! the switch sends a packet that the protocol forbids.
 //!
 //! The witness believes only packets whose ICRC is right. Its assertions about packets that leave the switch:
-//! - one request is outstanding per queue pair; a repeat is the same request, or the rest of the same READ, never further back;
-//! - a READ response leaves as the WRITE fragment of the same position, with the same payload and the same ICRC trailer, which
-//!   is right for the new headers too; lengths add up to the READ's;
+//! - one request is outstanding per queue pair; a repeat is the same request, or the rest of the same READ, never
+//!   further back;
+//! - a READ response leaves as the WRITE fragment of the same position, with the same payload and the same ICRC
+//!   trailer, which is right for the new headers too; lengths add up to the READ's;
 //! - a consumer is asked for its state (a WRITE of nothing under the PSN before the transfer) only while one of the
 //!   consumers of the transfer has not acknowledged it;
 //! - a commit leaves directly behind the last fragment, or alone when the consumer has said that it lacks nothing else;
@@ -232,7 +233,8 @@ pub fn mended(frame: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Wire {
-    /// A witness of these queue pairs. `balanced`: each transfer goes to one of the producer's consumers, not to all of them.
+    /// A witness of these queue pairs. `balanced`: each transfer goes to one of the producer's consumers, not to all of
+    /// them.
     pub fn new(connections: Vec<Connection>, balanced: bool) -> Wire {
         Wire { connections, balanced, ..Wire::default() }
     }
@@ -319,8 +321,8 @@ impl Wire {
         }
         let mut kinds = Vec::with_capacity(out.len());
         for (port, frame) in out {
-            // Behind a damaged fragment may go a commit, which its consumer will refuse; behind as many as there are consumers, as
-            // many.
+            // A commit may leave behind a damaged fragment, and its consumer will refuse it; one such commit for each
+            // consumer.
             let kind = if kinds.contains(&Kind::Other) && is_commit(frame.bytes()) {
                 Kind::Commit
             } else {

@@ -9,7 +9,8 @@ const REFERENCE: &str = "docs/reference.md";
 
 /// Writes docs/reference.md; with `check`, only says whether it is what the command's help says.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
-    // A process of its own: whoever builds xtask does not want to build all of zsr. No package is named, so that the features are the workspace's.
+    // A process of its own: a build of xtask need not build all of zsr. No package is named, so that the features are
+    // the workspace's.
     let zsr = ["run", "--quiet", "--bin", "zsr", "--", "reference"];
     let printed = cargo().current_dir(root).args(zsr).stderr(Stdio::inherit()).output();
     let printed = printed.map_err(|e| format!("cargo: {e}"))?;

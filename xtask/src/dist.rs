@@ -1,4 +1,5 @@
-//! `cargo xtask dist [--prefix DIR] [--debug]`: a tree that programs in C and C++ are built from, without this repository.
+//! `cargo xtask dist [--prefix DIR] [--debug]`: a tree that programs in C and C++ are built from, without this
+//! repository.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! `cargo xtask docs --check`: checks that files named in documents and comments exist.
 //!
 //! - Links of Markdown files lead to files of the repository, and to headings that are there.
-//! - Names of source files, wherever they stand in a document or a comment, end the path of a file (`controller/state.rs`).
+//! - Names of source files, wherever they stand in a document or a comment, end the path of a file
+//!   (`controller/state.rs`).
 //! - Paths in backticks that begin with one of the repository's folders end the path of a file or a folder, too.
 
 use crate::mutants::files_of;

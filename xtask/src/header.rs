@@ -1,4 +1,5 @@
-//! `cargo xtask header`: crates/capi/include/zsr.h, made by a package of its own (`xtask/header`). Nothing else waits for what that needs.
+//! `cargo xtask header`: crates/capi/include/zsr.h, made by a package of its own (`xtask/header`). Only that package
+//! needs its dependencies.
 
 use std::path::Path;
 

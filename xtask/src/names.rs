@@ -1,5 +1,5 @@
-//! The Rust module that `cargo xtask p4` writes beside the artifact: a type per table and action, and every number that P4 and
-//! Rust share. A renamed or swapped parameter in P4 then no longer compiles in Rust.
+//! The Rust module that `cargo xtask p4` writes beside the artifact: a type per table and action, and every number that
+//! P4 and Rust share. A renamed or swapped parameter in P4 then no longer compiles in Rust.
 
 use p4runtime_proto::p4::config::v1::{P4Info, Preamble};
 use serde_json::Value;

@@ -15,8 +15,8 @@ const MANIFEST: &str = "p4/artifacts/zsr-v1model.manifest.json";
 /// Files of a compiled program in p4/artifacts.
 pub const FILES: [&str; 3] = ["zsr-v1model.json", "zsr-v1model.p4info.txtpb", "zsr-v1model.manifest.json"];
 
-/// Compiles with `p4c-bm2-ss` (from `$P4C`, or PATH); warnings are errors. With `check`, only says whether the artifacts
-/// are those of the sources.
+/// Compiles with `p4c-bm2-ss` (from `$P4C`, or PATH); warnings are errors. With `check`, only says whether the
+/// artifacts are those of the sources.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     if check {
         let sources = fits(root)?;

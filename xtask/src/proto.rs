@@ -1,4 +1,5 @@
-//! `cargo xtask proto`: the code of .proto files, made by a package of its own (`xtask/proto`). Nothing else waits for what that needs.
+//! `cargo xtask proto`: the code of .proto files, made by a package of its own (`xtask/proto`). Only that package needs
+//! its dependencies.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask tofino`: do the two architectures of the P4 program belong together, and does the Tofino compiler take it?
+//! `cargo xtask tofino`: do the two architectures of the P4 program belong together, and does the Tofino compiler take
+//! it?
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ const ARCHES: [&str; 2] = ["v1model", "tna"];
 const SHARED_NAMES: [&str; 5] = ["state.p4", "ops.p4", "icrc.p4", "counters.p4", "internal.p4"];
 const CHIPS: [Chip; 2] = [
     Chip { name: "tofino", arch: "tna", options: &[] },
-    // Stages first, then containers: so a field's container is free as soon as the last stage has read it. Without CLOTs (headers that
-    // bypass the containers): docs/tofino.md says why.
+    // Stages first, then containers: so a field's container is free as soon as the last stage has read it. Without
+    // CLOTs (headers that bypass the containers): docs/tofino.md says why.
     Chip { name: "tofino2", arch: "t2na", options: &["--alt-phv-alloc", "--no-clot"] },
 ];
 
@@ -131,8 +132,8 @@ fn signatures(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The folder of the compiler's logs. A program fits only if both compiler and assembler say so: the compiler accepts one with
-/// too many stages.
+/// The folder of the compiler's logs. A program fits only if both compiler and assembler say so: the compiler accepts
+/// one with too many stages.
 fn compile(root: &Path, chip: &Chip) -> Result<PathBuf, String> {
     let out = root.join("target/tofino").join(chip.name);
     let _ = std::fs::remove_dir_all(&out);

@@ -26,7 +26,8 @@ pub fn dump(name: &str) {
     valgrind::dump(&CString::new(name).expect("no zero in it"));
 }
 
-/// Runs this very program with `arguments` under callgrind. `None`, and a line that says why, where there is no valgrind.
+/// Runs this very program with `arguments` under callgrind. `None`, and a line that says why, where there is no
+/// valgrind.
 ///
 /// # Panics
 /// When the program fails.

@@ -154,7 +154,8 @@ pub struct JoinNode<E> {
 }
 
 impl<E: Ends> JoinNode<E> {
-    /// Node `node` of `nodes`: with ends of two shuffle flows a radix join, with those of a replicate flow fragment-and-replicate.
+    /// Node `node` of `nodes`: with ends of two shuffle flows a radix join, with those of a replicate flow
+    /// fragment-and-replicate.
     pub fn new(inner: E, outer: Option<E>, tables: Tables, node: usize, nodes: usize) -> JoinNode<E> {
         let first = node as u64;
         let outer = outer.map(|ends| Side::new(ends, first));

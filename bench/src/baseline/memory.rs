@@ -31,7 +31,8 @@ impl Block {
     #[inline]
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= self.memory.len());
-        // SAFETY: inside the block, as the caller sees to, and aligned: blocks are page-aligned. NICs reach words atomically.
+        // SAFETY: inside the block, as the caller sees to, and aligned: blocks are page-aligned. NICs reach words
+        // atomically.
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
     }
 

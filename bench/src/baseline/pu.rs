@@ -1,4 +1,5 @@
-//! The program of a node's processing unit: it makes tuples, routes each by its key, pushes it, and looks at all that come.
+//! The program of a node's processing unit: it makes tuples, routes each by its key, pushes it, and looks at all that
+//! arrive.
 
 use super::run::{PUSHES, Program};
 use super::{Ends, Kind, Took};
@@ -119,7 +120,8 @@ impl<E: Ends, const SIZE: usize> Node<E, SIZE> {
         self.make();
     }
 
-    /// Pushes at most `most` tuples, as long as there is room, and ends the stream behind the last one. Gives the number of steps.
+    /// Pushes at most `most` tuples, as long as there is room, and ends the stream behind the last one. Returns the
+    /// number of steps.
     fn push_some(&mut self, most: usize) -> usize {
         let mut pushed = 0;
         while pushed < most && self.left > 0 && self.ends.try_push(self.to, &self.tuple) {

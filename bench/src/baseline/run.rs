@@ -52,7 +52,8 @@ pub enum Count {
     Consume,
 }
 
-/// Runs all programs in this thread until they are done: each has its turn, then the hardware does all that is left to be done.
+/// Runs all programs in this thread until they are done: each has its turn, then the hardware does all work that is
+/// left.
 pub fn stepped<P: Program>(cluster: &mut Option<Cluster>, programs: &mut [P], count: Count) -> Spent {
     let begun = thread_time();
     let (mut now, mut spent, mut idle) = (1_000_000, Spent::default(), 0);

@@ -1,5 +1,5 @@
-//! Requests to valgrind's tool callgrind, which counts instructions. Without valgrind they do nothing. The example `transports` of
-//! crates/datafusion, which is a workspace of its own, has this file, too.
+//! Requests to valgrind's tool callgrind, which counts instructions. Without valgrind they do nothing. The example
+//! `transports` of crates/datafusion, which is a workspace of its own, has this file, too.
 
 /// Callgrind's requests, from its header callgrind.h.
 const BASE: usize = (b'C' as usize) << 24 | (b'T' as usize) << 16;
@@ -9,7 +9,8 @@ const DUMP_STATS_AT: usize = BASE + 3;
 const START_INSTRUMENTATION: usize = BASE + 4;
 const STOP_INSTRUMENTATION: usize = BASE + 5;
 
-/// Carries out a request: rotations that add up to nothing, and an exchange of a register with itself, which valgrind knows.
+/// Carries out a request: rotations that add up to nothing, and an exchange of a register with itself, which valgrind
+/// knows.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[inline(always)]
 fn request(number: usize, argument: usize) {

@@ -118,7 +118,8 @@ impl Device {
         (self.completions.len() - 1, CompletionQueue(program))
     }
 
-    /// The send queue of queue pair `qpn`, whose requests are number `connection` of the program with that completion queue.
+    /// The send queue of queue pair `qpn`, whose requests are number `connection` of the program with that completion
+    /// queue.
     pub(super) fn send_queue(
         &mut self,
         qpn: Qpn,

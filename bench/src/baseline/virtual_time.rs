@@ -1,4 +1,5 @@
-//! The same hosts in virtual time: NICs and switch that take no time, links that do, and processing units that are never the limit.
+//! The same hosts in virtual time: NICs and switch that take no time, links that do, and processing units that are
+//! never the limit.
 
 use std::collections::VecDeque;
 
@@ -52,7 +53,6 @@ const OUT: u16 = 1000;
 
 /// The switch. It sends to a host by another port than it receives from the host. That port has a queue of its own for
 /// the host: a busy host holds up no other.
-/// holds up no other.
 struct Crossbar(SwitchNode);
 
 impl Node for Crossbar {
@@ -140,7 +140,8 @@ impl VirtualTime {
         })
     }
 
-    /// Lets `ns` pass. Every `step` nanoseconds, each program pushes all that there is room for and takes all that has come.
+    /// Lets `ns` pass. Every `step` nanoseconds, each program pushes as much as there is room for and takes everything
+    /// that has come.
     pub fn run_for<P: Program>(&mut self, programs: &mut [P], ns: u64, step: u64) {
         let end = self.net.now() + ns;
         while self.net.now() < end {

@@ -119,7 +119,8 @@ fn print(text: &str) {
     let _ = try_print(text);
 }
 
-/// Prints a part of a result that goes on, unless the reader has gone away. A full disk is said, and makes the command fail.
+/// Prints a part of a result that goes on, unless the reader has gone away. A full disk is reported, and makes the
+/// command fail.
 fn try_print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -15,8 +15,8 @@
 //! - `health`: watches agents, links and members, and applies the flows' policies. `failure_detector` finds members
 //!   that keep a transfer waiting, `polls` members that do not answer polls, `stall` flows that do not move, and
 //!   `nic_refusals` workers whose requests were refused.
-//! - `recovery`: `start`, from a store, a switch and agents to a controller; `unfinished`, changes that an earlier one had begun;
-//!   `resume`, how flows go on at a switch that was started anew.
+//! - `recovery`: `start`, from a store, a switch and agents to a controller; `unfinished`, changes that an earlier one
+//!   had begun; `resume`, how flows go on at a switch that was started anew.
 //! - `tuning`: timeouts while packets are lost, limits by weight, and how often workers tick.
 
 #![forbid(unsafe_code)]

@@ -75,7 +75,7 @@ pub(crate) mod session {
     pub(crate) const ASK: Duration = Duration::from_secs(2);
     /// Between two looks whether the client that keeps the switch is still primary.
     pub(crate) const OTHERS: Duration = Duration::from_secs(1);
-    /// For how long after its loss a switch is looked for often, so that one that is started anew at once is found at once.
+    /// For how long a lost switch is looked for often, so that a switch that is started anew at once is found at once.
     pub(crate) const SOON: Duration = Duration::from_secs(5);
     /// How often the switch is looked for then.
     pub(crate) const AT_ONCE: Duration = Duration::from_millis(10);

@@ -1,4 +1,5 @@
-//! Requests that NICs have refused, and how often a flow goes on after them. No clock: times are since the controller began.
+//! Requests that NICs have refused, and how often a flow goes on after them. No clock: times are since the controller
+//! began.
 
 use crate::dataplane::model::Flow;
 use crate::state::User;

@@ -1,5 +1,5 @@
-//! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at the objects
-//! that its operation names.
+//! Controller state, and every check that an operation needs before anything is touched. No I/O. A check looks only at
+//! the objects that its operation names.
 
 use crate::dataplane::alloc::{Allocator, Number};
 use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};

@@ -1,4 +1,5 @@
-//! Systems of controller, switch and hosts: in one process ([`run`]) and as processes ([`process`]), and captures of their links.
+//! Systems of controller, switch and hosts: in one process ([`run`]) and as processes ([`process`]), and captures of
+//! their links.
 
 #![forbid(unsafe_code)]
 

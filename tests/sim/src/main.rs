@@ -47,7 +47,8 @@ struct Args {
     pcap: Option<std::path::PathBuf>,
 }
 
-/// Has memory taken from one heap that grows in big steps and never shrinks, since a schedule takes and gives back a lot.
+/// Has memory taken from one heap that grows in big steps and never shrinks, since a schedule takes and gives back a
+/// lot.
 fn one_heap() {
     for (what, value) in [
         (libc::M_ARENA_MAX, 1),
@@ -101,7 +102,8 @@ fn one(seed: u64, steps: Option<&[usize]>, pcap: Option<&std::path::Path>) -> Ex
     }
 }
 
-/// Runs a schedule in a thread of its own, whose hash maps draw their seeds from the schedule's from the first one on. `None`: it failed.
+/// Runs a schedule in a thread of its own, whose hash maps draw their seeds from the schedule's from the first one on.
+/// `None`: it failed.
 fn apart(schedule: Schedule, trace: bool) -> Option<run::Summary> {
     let run = move || {
         entropy::seed(schedule.seed);

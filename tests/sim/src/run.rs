@@ -628,7 +628,8 @@ impl Run<'_> {
                     .map(|who| format!("{who} does not know that {} failed", flow.name)),
                 (None, None) => programs.lacking(number).or_else(|| programs.unended(number)),
                 (None, Some(_)) => {
-                    // The switch does not look into a ring that has gone with its host or its member, or while its worker stands.
+                    // The switch does not look into a ring that has gone with its host or its member, or while its
+                    // worker stands.
                     let looks = flow.lost.is_empty() && !programs.has_ended(number);
                     let unnoticed = looks && programs.is_spoilt(number, &there);
                     unnoticed

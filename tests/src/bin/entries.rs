@@ -1,5 +1,5 @@
-//! `zsr-entries P4RUNTIME`: how many entries of flows and how many multicast groups a switch of ours holds, by another client than its
-//! controller. P4RUNTIME is IP:PORT or unix:/PATH. For tests/soak.
+//! `zsr-entries P4RUNTIME`: how many entries of flows and how many multicast groups a switch of ours holds, by another
+//! client than its controller. P4RUNTIME is IP:PORT or unix:/PATH. For tests/soak.
 
 use zsr_plan::dataplane::flow::DataPlane;
 use zsr_plan::p4::{Artifacts, Schema};

@@ -5,7 +5,8 @@
 //! ```text
 //!  network: switch, NICs ── a span of virtual time ─► calls to the switch ─► controller, agents, servers: up to the same time ─► again
 //! ```
-//! Controller, switch and every host are processes of their own, which can be killed, stalled, and cut off from one another.
+//! Controller, switch and every host are processes of their own, which can be killed, stalled, and cut off from one
+//! another.
 
 mod process;
 mod relay;

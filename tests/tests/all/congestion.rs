@@ -90,7 +90,8 @@ links:
     (popped, rig.deepest()[&(SENDERS + 1)])
 }
 
-/// NICs that know how fast their links are slow down by DCQCN until the queue is short; the link stays full, and its users share it.
+/// NICs that know how fast their links are slow down by DCQCN until the queue is short; the link stays full, and its
+/// users share it.
 #[test]
 fn many_to_one_keeps_the_queue_short_and_the_link_full() {
     let (_, alone) = incast("");

@@ -38,7 +38,8 @@ links: ['h1 -> s1:1', 'h2 -> s1:129', 'h3 -> s1:257', 'h4 -> s1:385']
 flows: []
 ";
 
-/// Moves 1,000 items through a flow that a controller has created over links that lose packets; returns what the network saw.
+/// Moves 1,000 items through a flow that a controller has created over links that lose packets; returns what the
+/// network saw.
 fn moved(seed: u64) -> (u64, u64) {
     moved_between(HOSTS, seed)
 }
@@ -568,7 +569,6 @@ fn a_flow_that_has_ended_has_ended_for_the_next_switch_too() {
 
 /// A switch that only hung comes back with all its state, and its controller has died while the standby took over.
 /// Whenever that happens, the next controller does not take it for the switch that has the flows.
-/// one does not take it for the switch that has the flows.
 #[test]
 fn a_switch_that_was_given_up_stays_given_up_whenever_its_controller_dies() {
     const SWITCHES: &str =

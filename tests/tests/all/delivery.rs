@@ -1,4 +1,5 @@
-//! Every item exactly once, in order, at the right consumer, whatever the links do; and the same again from the same seed.
+//! Every item exactly once, in order, at the right consumer, whatever the links do; and the same again from the same
+//! seed.
 
 use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};

@@ -1,7 +1,6 @@
 //! Two failures at a time, of switch, hosts and controller: items that come twice or in another order are reported, and
 //! no others come so. In each schedule a consumer pops an item a moment after it has come, and all that know of that
 //! are lost: the switch, which has not heard it yet, and the host with its rings.
-//! it yet, and the host with its rings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -181,7 +180,8 @@ impl System {
         self.past = past;
     }
 
-    /// As [`switch_and_consumer_die`](Self::switch_and_consumer_die), of a group whose other member can't be reached meanwhile.
+    /// As [`switch_and_consumer_die`](Self::switch_and_consumer_die), of a group whose other member can't be reached
+    /// meanwhile.
     fn switch_and_consumer_die_alone(&mut self, ring: &str) -> String {
         let who = self.switch_and_consumer_die(ring, 1);
         assert_eq!(self.log.len(), 1, "nobody else has it");

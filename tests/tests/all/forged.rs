@@ -512,7 +512,8 @@ fn tickets_for_others() {
     tickets.check().unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Before a client has asked for anything there is nothing to be repeated; afterwards its last answer is, and nothing changes.
+/// Before a client's first request there is no answer to repeat. Afterwards its last answer is repeated, and nothing
+/// changes.
 #[test]
 fn repeated_requests_for_tickets() {
     let (_, requests) = requests_for_tickets();

@@ -1,4 +1,4 @@
-//! Damaged copies of sound input, from seeds, to everything that parses what others wrote. `fuzz/` does the same without end.
+//! Damaged copies of sound input, from seeds, to all parsers of others' bytes. `fuzz/` does the same without end.
 
 use zsr_tests::fuzz::{self, Damage};
 

@@ -25,7 +25,8 @@ const NEEDED: u64 = SPEC.items as u64 * MEMBERS;
 const FIRST: u16 = 2;
 const OTHER: u16 = 3;
 
-/// Fragments that are lacking when a timeout ends are read again at once if they are no more: who lacks more is asked (P4: `FEW`).
+/// Fragments that are lacking when a timeout ends are read again at once if they are no more: who lacks more is asked
+/// (P4: `FEW`).
 const FEW: u64 = 128;
 /// Items of 16 packets, in transfers of up to 512.
 const LONG: Spec =

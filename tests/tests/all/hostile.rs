@@ -25,7 +25,8 @@ const SOURCE: usize = 8;
 type Delivered = (usize, u16, Vec<u8>);
 type Seen = Rc<RefCell<Vec<Delivered>>>;
 
-/// Runs a flow; before each step of time, `attack` gets the system, randomness and what was delivered in the step before.
+/// Runs a flow; before each step of time, `attack` gets the system, randomness and what was delivered in the step
+/// before.
 fn under_attack(seed: u64, attack: impl FnMut(&mut System, &mut Rng, &[Delivered])) -> System {
     under_attack_of(Spec { seed, ..SPEC }, attack)
 }

@@ -1,5 +1,5 @@
-//! Load balance and replicate, on links with and without faults: each item exactly once, or once at every consumer and in one
-//! order. All kinds on a switch whose hosts are at several pipes.
+//! Load balance and replicate, on links with and without faults: each item exactly once, or once at every consumer and
+//! in one order. All kinds on a switch whose hosts are at several pipes.
 
 use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};

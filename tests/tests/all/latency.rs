@@ -3,7 +3,8 @@
 use zsr_simnet::{FaultRates, LinkConfig};
 use zsr_tests::rig::Rig;
 
-/// Median of the times that `n` items take, each pushed into an idle flow at another moment of its polling, in nanoseconds.
+/// Median of the times that `n` items take, each pushed into an idle flow at another moment of its polling, in
+/// nanoseconds.
 fn median(settings: &str, n: u64) -> u64 {
     let yaml = format!(
         "

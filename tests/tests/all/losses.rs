@@ -11,8 +11,8 @@ use zsr_wire::{Opcode, icrc};
 /// Two producers, transfers of several fragments.
 const SPEC: Spec = Spec { producers: 2, ring_size: 8192, items: 60, seed: 13, ..Spec::PLAIN };
 
-/// Runs a flow that loses the first so many packets of each of some kinds. Which kinds a run has hangs on how its producers
-/// behave: seeds are tried until all of them have come.
+/// Runs a flow that loses the first so many packets of each of some kinds. Which kinds a run has hangs on how its
+/// producers behave: seeds are tried until all of them have come.
 fn lose(spec: Spec, kinds: &[(Kind, u32)]) {
     assert!(
         (spec.seed..spec.seed + 20).any(|seed| lost_all(Spec { seed, ..spec }, kinds)),

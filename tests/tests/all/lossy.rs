@@ -96,7 +96,8 @@ fn so_does_a_group() {
     adapts(proto::FlowKind::Replicate, &["h2", "h3"]);
 }
 
-/// A fifth of all packets is lost on each link. A flow that moves nothing for a while is idle and ticks rarely; this one is not.
+/// A fifth of all packets is lost on each link. A flow that moves nothing for a while counts as idle and ticks rarely;
+/// this flow does not.
 #[test]
 fn a_flow_that_waits_for_retries_alone_is_not_taken_for_idle() {
     let mut sim = Controlled::new(HOSTS, LINK, 5);

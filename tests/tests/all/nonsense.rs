@@ -73,7 +73,8 @@ impl Two {
     }
 }
 
-/// Breaks a flow by what `break_it` does to its rings, over and over; returns why it failed, if it did. The other one goes on.
+/// Breaks a flow by `break_it` on its rings, over and over; returns the reason why it failed, if it did. The other flow
+/// goes on.
 fn broken(seed: u64, break_it: impl Fn(&mut Rng, &Ring, &Ring)) -> Option<String> {
     let mut sim = Controlled::new(HOSTS, LinkConfig::FAST, seed);
     let controller = sim.controller(None).expect("a controller");

@@ -39,7 +39,7 @@ fn left(folder: &Path) -> Vec<String> {
 #[test]
 fn a_full_disk_leaves_nothing_that_looks_whole() {
     let folder = folder(20_000);
-    // No file may grow beyond 64 KiB; the signal that says so is ignored, as for any program that a service manager starts.
+    // No file may grow beyond 64 KiB. The signal for that is ignored, as in any program that a service manager starts.
     let script = r#"trap '' XFSZ; ulimit -f 128; exec "$0" run t.yaml -q --input in.txt --output out"#;
     let output = Command::new("sh").args(["-c", script]).arg(zsr()).current_dir(folder.path()).output();
     let output = output.expect("a shell");

@@ -21,8 +21,8 @@ fn hosts(n: usize) -> String {
 
 #[test]
 fn producers_of_a_flow_share_equally() {
-    // Small rings are drained in smaller pieces: bytes count, not turns. A doorbell makes its ring the next one, so that those that ring
-    // more often, the small ones, disturb the turns a little.
+    // Small rings are drained in smaller pieces: bytes count, not turns. A doorbell makes its ring the next one, so
+    // small rings, which ring more often, disturb the turns a little.
     for (doorbell, fair) in [("false", 0.99), ("true", 0.95)] {
         let shares = shares_of_producers(doorbell);
         assert!(shares.iter().all(|s| jain(s) >= fair), "doorbell {doorbell}: {shares:?}");

@@ -1,5 +1,5 @@
-//! Hosts on VLANs: what the switch tags, what it takes, and what it drops and counts. The switch's node asserts tags, priorities and DSCP
-//! of every packet of every test (`nodes.rs`).
+//! Hosts on VLANs: what the switch tags, what it takes, and what it drops and counts. The switch's node asserts tags,
+//! priorities and DSCP of every packet of every test (`nodes.rs`).
 
 use zsr_simnet::FaultRates;
 use zsr_tests::system::{Spec, System};

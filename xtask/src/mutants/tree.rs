@@ -62,8 +62,8 @@ pub fn mixed<'m>(
     Ok(out)
 }
 
-/// Brings `to` to what `root` holds (but for what git ignores), with `changed` files in place of their own. Files that stay the same are not
-/// written, so that cargo does not build them again.
+/// Brings `to` to what `root` holds (but for what git ignores), with `changed` files in place of their own. Files that
+/// stay the same are not written, so that cargo does not build them again.
 pub fn copy(root: &Path, to: &Path, changed: &BTreeMap<String, String>) -> Result<(), String> {
     let names = files_of(root)?;
     for name in &names {

@@ -94,8 +94,8 @@ impl Program for Reader {
     }
 }
 
-/// A host with the tree, without a program, and one for each reader. Readers have `window` look-ups under way, at most as many as a send queue
-/// holds, and keep copies of the first `kept` nodes.
+/// A host with the tree, without a program, and one for each reader. Readers have `window` look-ups under way, at most
+/// as many as a send queue holds, and keep copies of the first `kept` nodes.
 pub fn hosts(tree: &Tree, requests: Vec<Requests>, window: usize, kept: usize) -> (Hosts, Vec<Reader>) {
     assert!((1..=NIC_DEPTH).contains(&window), "{window} look-ups");
     let mut hosts = Hosts::new(requests.len() + 1, 1, &[], MTU);

@@ -133,8 +133,8 @@ impl Part {
     }
 }
 
-/// A host with the tree and one for each reader. Readers push `batch` keys at a time, `poll_us` is that of the flows, and the host looks up at
-/// most `pace` keys in a turn.
+/// A host with the tree and one for each reader. Readers push `batch` keys at a time, `poll_us` is that of the flows,
+/// and the host looks up at most `pace` keys in a turn.
 pub fn hosts(
     tree: &Tree,
     requests: Vec<Requests>,

@@ -1,15 +1,16 @@
-//! DFI: flows by one-sided WRITEs of the source's processor. Thostrup et al., "DFI: The Data Flow Interface for High-Speed Networks",
-//! SIGMOD 2021, section 5.
+//! DFI: flows by one-sided WRITEs of the source's processor. Thostrup et al., "DFI: The Data Flow Interface for
+//! High-Speed Networks", SIGMOD 2021, section 5.
 //!
 //! * A ring for each pair of source and target. At the target it has 32 segments of 8 KiB, each with a footer behind
 //!   it. The footer says how much of the segment is used, and whether the target may consume it or the source may write
 //!   it. The footer arrives after the tuples, so a program that sees the footer sees the tuples.
-//! * Optimized for bandwidth (5.2): the source fills a segment of its own, WRITEs it when it is full, and READs at the same time the footer
-//!   of the target's next segment. If that is not writable yet, it asks again after a short random time. The WRITE of the source's last segment
-//!   is signaled, and all are used again when it has completed.
-//! * Optimized for latency (5.3): segments of one tuple, each sent at once. The source has a credit for each segment at the target, which
-//!   counts what it consumes; the source READs that counter when few credits are left.
-//! * Replicate flows without multicast (5.4): the segment is WRITten to each target. Multicast needs SENDs, which the soft NIC has not.
+//! * Optimized for bandwidth (5.2): the source fills a segment of its own, WRITEs it when it is full, and READs at the
+//!   same time the footer of the target's next segment. If that is not writable yet, it asks again after a short random
+//!   time. The WRITE of the source's last segment is signaled, and all are used again when it has completed.
+//! * Optimized for latency (5.3): segments of one tuple, each sent at once. The source has a credit for each segment at
+//!   the target, which counts what it consumes; the source READs that counter when few credits are left.
+//! * Replicate flows without multicast (5.4): the segment is WRITten to each target. Multicast needs SENDs, which the
+//!   soft NIC has not.
 //!
 //! Differences: small messages are not inlined into work requests (that would cost instructions here). Sources have as
 //! many segments as targets: the text says that they have fewer, but the memory that was measured (6.1.4) is that of as

@@ -116,8 +116,8 @@ impl Agents {
         out
     }
 
-    /// Waits until the agents of `hosts` answer and have done what they were told. To be called before a change has its turn, so that
-    /// it does not wait for an agent that hangs while others wait for it.
+    /// Waits until the agents of `hosts` answer and have carried out earlier requests. Call this before a change has
+    /// its turn: the change then does not wait for an agent that hangs while others wait for the change.
     ///
     /// # Errors
     /// The first that does not answer in time.
@@ -171,7 +171,7 @@ impl Agents {
         farewells.get(host).cloned()
     }
 
-    /// Waits until agents were told all that they were to be told so far, but no longer than an agent may take to answer.
+    /// Waits until agents have got all earlier requests, but no longer than an agent may take to answer.
     pub(crate) async fn told(&self, hosts: BTreeSet<String>) {
         let until = Instant::now() + PATIENCE;
         for host in hosts {

@@ -75,7 +75,8 @@ where
     }
 }
 
-/// Calls under way on one connection. All flows of a program share one, and each producer follows its flow by a call that does not end.
+/// Calls under way on one connection. All flows of a program share one, and each producer follows its flow by a call
+/// that does not end.
 const MAX_STREAMS: u32 = 1 << 16;
 /// How long calls may take that are under way when the controller ends.
 const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);

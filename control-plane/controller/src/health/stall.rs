@@ -73,7 +73,8 @@ impl Stalls {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a look at the rings. Returns events: which flows have stalled, moved again or ended since the last look.
+    /// Takes in a look at the rings. Returns events: which flows have stalled, moved again or ended since the last
+    /// look.
     fn note(
         &self,
         flows: &[Flow],

@@ -157,7 +157,7 @@ impl Controller {
                 }
                 lost => {
                     attempts += 1;
-                    // A connection may have ended while this process had no time for it: that says nothing of the agent.
+                    // A connection may have ended while this process had no time for it: the agent may be well.
                     let is_lost = lost.is_err() || attempts > 1;
                     if is_lost && self.set_connected(host, false) {
                         self.0.link_faults.forget(host);

@@ -104,7 +104,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Gives a switch its program and what does not depend on flows. Returns the program's cookie, if the switch keeps one.
+    /// Gives a switch its program and the entries that do not depend on flows. Returns the program's cookie, if the
+    /// switch keeps one.
     pub(crate) async fn prepare(
         &self,
         choice: &Choice,

@@ -148,7 +148,8 @@ impl Controller {
         }
     }
 
-    /// Waits for a session that is being begun, or for a standby that takes over, on behalf of the change that is `underway`.
+    /// Waits for a session that is being begun, or for a standby that takes over, on behalf of the change that is
+    /// `underway`.
     pub(crate) async fn await_session(&self, underway: &UnderWay<'_>) {
         let has_standby = self.0.base.choices.len() > 1;
         let (Reach::Lost(why) | Reach::Gone(why)) = self.reach() else { return };
@@ -198,7 +199,8 @@ impl Controller {
                 End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
                     (pause * 2).clamp(AGAIN, RARELY)
                 }
-                // A switch that died is looked for at once, however short its life was; a server that ends each session is not.
+                // A switch that died is looked for at once, however short its life was; a server that ends each session
+                // is not.
                 _ if begun.elapsed() <= AGAIN => AGAIN,
                 _ => Duration::ZERO,
             };

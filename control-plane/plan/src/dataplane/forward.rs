@@ -1,4 +1,5 @@
-//! Fills p4/pipeline/forward.p4: VLANs and source addresses of ports, stations, the switch's own addresses, groups and clone sessions of ports.
+//! Fills p4/pipeline/forward.p4: VLANs and source addresses of ports, stations, the switch's own addresses, groups and
+//! clone sessions of ports.
 
 use super::station::{ip, mac};
 use super::{GROUP_FLOOD, PlanError, RingIds, pipes};

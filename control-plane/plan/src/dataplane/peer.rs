@@ -5,7 +5,8 @@ use crate::p4::names::{action, table};
 use crate::p4::{Schema, schema::SchemaError};
 use p4runtime_proto::p4::v1::TableEntry;
 
-/// The entries of connection `qp`, at whose far end is queue pair `qpn` of a ring's registration `at`; packets to it leave by a port.
+/// The entries of connection `qp`, at whose far end is queue pair `qpn` of a ring's registration `at`; packets to it
+/// leave by a port.
 pub(super) fn entries(
     schema: &Schema,
     switch: SwitchAddress,

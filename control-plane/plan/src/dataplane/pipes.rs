@@ -1,4 +1,5 @@
-//! Pipes as the data plane knows them: ports that lead back into them, and groups by which the controller's packets get there.
+//! Pipes as the data plane knows them: ports that lead back into them, and groups by which the controller's packets get
+//! there.
 
 use super::{FIRST_RESERVED_PORT, PORT_RECIRCULATE, forward};
 use p4runtime_proto::p4::v1 as rt;
@@ -53,7 +54,8 @@ pub(super) fn groups(pipes: Pipes) -> Vec<rt::PacketReplicationEngineEntry> {
     pipes.homes().map(one).chain([all]).collect()
 }
 
-/// The pipe of each of a software switch's ports, for its configuration. Timers and the controller are at the first one.
+/// The pipe of each of a software switch's ports, for its configuration. Timers and the controller are at the first
+/// one.
 pub fn of_ports(pipes: Pipes) -> Vec<u8> {
     if !pipes.are_several() {
         return Vec::new();

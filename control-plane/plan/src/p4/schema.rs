@@ -1,5 +1,5 @@
-//! Names to numbers: every table, action, field, counter and digest that the controller uses, looked up in P4Info. A name
-//! that the program does not have is an error here, at start, and never a silent gap.
+//! Names to numbers: every table, action, field, counter and digest that the controller uses, looked up in P4Info. A
+//! name that the program does not have is an error here, at start, and never a silent gap.
 
 use super::Clock;
 use super::names::digest::REPORT_T;

@@ -1,5 +1,5 @@
-//! Entries and counters, from P4Runtime's form to that of BF Runtime and back. Numbers are the same; P4Runtime's byte strings are
-//! as short as they can be, those of BF Runtime as long as the field.
+//! Entries and counters, from P4Runtime's form to that of BF Runtime and back. Numbers are the same; P4Runtime's byte
+//! strings are as short as they can be, those of BF Runtime as long as the field.
 
 use super::BfrtError;
 use super::info::{Field, Info, Table};

@@ -4,8 +4,10 @@
 //!  plan ─► P4Runtime entities, with the numbers of bf-rt.json ─► convert, groups ─► client ─► the switch's driver
 //! ```
 //! - [`info`]: bf-rt.json, which lists the tables, with numbers and widths.
-//! - [`schema`]: the plan's names in it. With the numbers of bf-rt.json, the plan's entries differ from a request in form only.
-//! - `convert`: entries and counters; `row`: entries of the driver's own tables; `groups`: multicast groups and sessions.
+//! - [`schema`]: the plan's names in it. With the numbers of bf-rt.json, the plan's entries differ from a request in
+//!   form only.
+//! - `convert`: entries and counters; `row`: entries of the driver's own tables; `groups`: multicast groups and
+//!   sessions.
 //! - `chip`: ports, recirculation, packet generator.
 //! - [`client`]: the session; `reader`: reading back; `digests`: reports of the data plane.
 

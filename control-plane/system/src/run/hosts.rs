@@ -34,7 +34,8 @@ pub struct Hosts {
 pub type OwnedNic = (Nic, NicQueue);
 
 impl Hosts {
-    /// Starts an agent per host; called in a runtime. The NICs are for the fabric's thread, which `fabric` will name: calls wake it.
+    /// Starts an agent per host; called in a runtime. The NICs are for the fabric's thread, which `fabric` will name:
+    /// calls wake it.
     pub fn start(
         topology: &Topology,
         fabric: &Arc<OnceLock<Thread>>,

@@ -1,5 +1,5 @@
-//! Hosts and a switch of one topology in processes, namespaces or guests of their own, for the test groups `netns` and `rxe`:
-//! every host's programs push numbered items and check what they pop, to the byte.
+//! Hosts and a switch of one topology in processes, namespaces or guests of their own, for the test groups `netns` and
+//! `rxe`: every host's programs push numbered items and check what they pop, to the byte.
 //!
 //!     zsr-lab host   --topology T --host NAME --listen ADDR --items N (--link LINK | --verbs DEVICE)
 //!     zsr-lab fabric --topology T --agent NAME=ADDR .. --port NAME=LINK .. [--loss P --seed S]

@@ -1,5 +1,6 @@
-//! Verilated designs at rings of a run: programs of fpga/cosim, which have the ring's memory as an inherited descriptor. Items come from
-//! a program's standard output into a ring of this process, or go from such a ring to its standard input ([`Relay`]).
+//! Verilated designs at rings of a run: programs of fpga/cosim, which have the ring's memory as an inherited
+//! descriptor. Items come from a program's standard output into a ring of this process, or go from such a ring to its
+//! standard input ([`Relay`]).
 
 mod program;
 mod relay;
