@@ -192,7 +192,7 @@ fn sockets_for_programs_have_the_documented_names() {
         ("docs/reference.md", include_str!("../../../../docs/reference.md")),
         ("crates/client/src/pu/mod.rs", include_str!("../../../../crates/client/src/pu/mod.rs")),
     ] {
-        assert!(text.contains("programs-") && !text.contains(".programs"), "{file}");
+        assert!(text.contains("programs-"), "{file}");
     }
     system.down();
 }
