@@ -40,6 +40,12 @@ impl State {
         let made = || Made { name: format!("{}.{name}", flow.name), host: &new.host, memory };
         let ring = ring(flow, declared.first(), made, ids);
         self.check_ring_name(flow, &ring)?;
+        if shared.is_some()
+            && let Some(first) = flow.consumers.iter().flat_map(|m| &m.rings).next()
+        {
+            let what = rules::flow(&flow.name);
+            rules::ring_of_group(&what, (&ring.name, ring.size), (&first.name, first.size))?;
+        }
         if per_consumer(flow.kind) {
             for p in 0..flow.producers.len() {
                 let number = self.producer_number(taken)?;

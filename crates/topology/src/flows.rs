@@ -73,6 +73,9 @@ impl Builder<'_> {
         };
         let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
         self.check_hosts(&table, &producers, &consumers);
+        if kind == FlowKind::Replicate {
+            self.check_group(&table, &consumers);
+        }
 
         let read = self.settings(&table, name.place, item_size);
         if table.get("routing").is_some() {
@@ -153,6 +156,17 @@ impl Builder<'_> {
         let Some((_, first)) = owned.first() else { return };
         for (place, ring) in &owned {
             self.reader.obey(*place, rules::ring_owner(&table.what, &ring.name, &ring.owner, &first.owner));
+        }
+    }
+
+    /// Consumer rings of one size.
+    fn check_group(&mut self, table: &Table<'_>, consumers: &[Endpoint]) {
+        let rings = consumers.iter().flat_map(|c| &c.rings).filter_map(|ring| self.topology.rings.get(*ring));
+        let sizes: Vec<(String, u32)> = rings.map(|ring| (ring.name.clone(), ring.size)).collect();
+        let Some((first, expected)) = sizes.first() else { return };
+        for (ring, size) in &sizes {
+            let rule = rules::ring_of_group(&table.what, (ring, *size), (first, *expected));
+            self.reader.obey(table.place_of("consumers"), rule);
         }
     }
 

@@ -187,6 +187,23 @@ pub fn ring_items(what: &str, ring: &str, own: u32, item_size: u32) -> Result<()
     Err(Fault::new(message, "one item size in all rings of a flow"))
 }
 
+/// Consumer rings of a group have one size, since the switch writes a batch to one address in all of them.
+pub fn ring_of_group(
+    what: &str,
+    (ring, size): (&str, u32),
+    (first, expected): (&str, u32),
+) -> Result<(), Fault> {
+    if size == expected {
+        return Ok(());
+    }
+    let message = format!(
+        "{what} replicates to ring '{first}' of {} and ring '{ring}' of {}",
+        units::show_size(expected.into()),
+        units::show_size(size.into())
+    );
+    Err(Fault::new(message, "consumer rings of one size (ring_size for rings that the flow makes)"))
+}
+
 /// A declared ring belongs to whom the others belong.
 pub fn ring_owner(what: &str, ring: &str, own: &str, owner: &str) -> Result<(), Fault> {
     if own == owner {

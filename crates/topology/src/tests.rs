@@ -283,6 +283,27 @@ fn rings() {
 }
 
 #[test]
+fn rings_of_a_group_have_one_size() {
+    let group = |size: &str, ring: &str| {
+        let rings =
+            |size: &str| format!("rings: [{{name: in, role: consumer, size: {size}, item_size: 4KiB}}]");
+        format!(
+            "hosts:\n  - h1\n  - {{name: h2, {}}}\n  - {{name: h3, {}}}\nflows:\n  - {{name: g, kind: replicate, \
+             producers: [h1], consumers: [h2.in, {ring}]}}\n",
+            rings("64KiB"),
+            rings(size)
+        )
+    };
+    assert!(parse(&group("64KiB", "h3.in")).is_ok());
+    for (ring, other) in [("h3.in", "ring 'h3.in' of 128 KiB"), ("h3", "of 1 MiB")] {
+        let found = errors(&group("128KiB", ring));
+        let said = "flow 'g' replicates to ring 'h2.in' of 64 KiB and ring ";
+        assert_eq!((found.len(), found[0].0), (1, 6), "{found:?}");
+        assert!(found[0].2.contains(said) && found[0].2.contains(other), "{found:?}");
+    }
+}
+
+#[test]
 fn links() {
     one_error("h1 -> s1:1", "h9 -> s1:1", 12, 5, "leads to 'h9', which does not exist");
     one_error("to: s1:2", "to: s7:2", 13, 20, "leads to 's7'");

@@ -99,6 +99,15 @@ fn refusals_name_the_object_and_change_nothing() {
         assert!(refused.message().contains(part), "{part:?} is missing in {:?}", refused.message());
     }
 
+    // A group whose rings differ in size: the switch writes to one address in all of them.
+    let mut group = named("group", "h2", "h1.in");
+    group.kind = proto::FlowKind::Replicate.into();
+    group.consumers.push(proto::Member { name: "second".into(), host: "h2".into(), ..Default::default() });
+    let refused = rig.runtime.block_on(client.create_flow(group.clone())).expect_err("refused");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let said = "flow 'group' replicates to ring 'h1.in' of 4 KiB and ring 'group.second' of 1 MiB: expected consumer rings of one size";
+    assert!(refused.message().starts_with(said), "{refused}");
+
     // Rings of two owners.
     let mut mixed = named("new", "h1.out", "h2.bobs");
     mixed.producers[0] =
