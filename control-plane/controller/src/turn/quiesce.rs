@@ -1,6 +1,6 @@
 //! Workers at rest, and fresh registers: the questions of the controller to the data plane itself. It sends packets
-//! through the CPU port. It answers an `EV_QUERY` with a report (`REPORT_STATE`), and leaves an
-//! `EV_RESET` without an answer.
+//! through the CPU port. The data plane answers an `EV_QUERY` with a report (`REPORT_STATE`). An `EV_RESET` has no
+//! answer.
 
 use crate::health::doubts;
 use crate::times::quiesce::{ANSWER, GATHER, LATE_ANSWER, NO_ANSWER, PAUSE};
