@@ -1,5 +1,6 @@
 //! Workers at rest, and fresh registers: the questions of the controller to the data plane itself. It sends packets
-//! through the CPU port, and the data plane answers with reports (P4: `EV_QUERY`, `EV_RESET`, `REPORT_STATE`).
+//! through the CPU port. The data plane answers an `EV_QUERY` with a report (`REPORT_STATE`). An `EV_RESET` has no
+//! answer.
 
 use crate::health::doubts;
 use crate::times::quiesce::{ANSWER, GATHER, LATE_ANSWER, NO_ANSWER, PAUSE};

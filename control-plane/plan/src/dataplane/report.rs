@@ -64,7 +64,7 @@ pub enum Reason {
     Silent(u32),
     /// A PU's counter left its ring, with this number of bytes between the counters. The worker stops.
     BadCount(u32),
-    /// The answer to a query or reset: the head of the worker's consumer rings, in bytes.
+    /// The answer to a query: the head of the worker's consumer rings, in bytes.
     State(u32),
     /// The worker's last commit is acknowledged.
     Closed,
