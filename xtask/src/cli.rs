@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::cargo::cargo;
 
-const REFERENCE: &str = "docs/reference.md";
+pub const REFERENCE: &str = "docs/reference.md";
 
 /// Writes docs/reference.md; with `check`, only says whether it is what the command's help says.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {

@@ -4,8 +4,11 @@
 //! - Names of source files, wherever they stand in a document or a comment, end the path of a file
 //!   (`controller/state.rs`).
 //! - Paths in backticks that begin with one of the repository's folders end the path of a file or a folder, too.
+//! - Documents have lines and sentences that can be read ([`crate::words`]), and name commands that `zsr` has.
 
+use crate::cli::REFERENCE;
 use crate::mutants::files_of;
+use crate::words;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,12 +43,17 @@ pub fn check(root: &Path) -> Result<(), String> {
             texts.insert(file.as_str(), text);
         }
     }
-    let problems = tree.problems(&texts);
+    let mut problems = tree.problems(&texts);
+    let known = words::commands(texts.get(REFERENCE).map_or("", String::as_str));
+    for (file, text) in texts.iter().filter(|(file, _)| file.ends_with(".md")) {
+        problems.extend(words::problems(file, text));
+        problems.extend(words::unknown_commands(file, text, &known));
+    }
     if problems.is_empty() {
-        println!("{} documents and sources name nothing that is not there", texts.len());
+        println!("{} documents and sources can be read, and name nothing that is not there", texts.len());
         return Ok(());
     }
-    Err(format!("named, and not there:\n{}", problems.join("\n")))
+    Err(format!("hard to read, or named and not there:\n{}", problems.join("\n")))
 }
 
 fn is_read(file: &str) -> bool {
@@ -173,8 +181,18 @@ fn beside(file: &str, path: &str) -> String {
     parts.join("/")
 }
 
-fn events(text: &str) -> impl Iterator<Item = (Event<'_>, std::ops::Range<usize>)> {
+pub fn events(text: &str) -> impl Iterator<Item = (Event<'_>, std::ops::Range<usize>)> {
     Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter()
+}
+
+/// Numbers of the lines, from 0, that are code.
+pub fn code_lines(text: &str) -> BTreeSet<usize> {
+    let blocks = events(text).filter(|(event, _)| matches!(event, Event::Start(Tag::CodeBlock(_))));
+    let lines = blocks.flat_map(|(_, range)| {
+        let first = text[..range.start].matches('\n').count();
+        first..=first + text[range].matches('\n').count()
+    });
+    lines.collect()
 }
 
 fn links(text: &str) -> Vec<(usize, String)> {

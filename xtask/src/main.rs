@@ -24,6 +24,7 @@ mod p4;
 mod proto;
 mod sources;
 mod tofino;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
