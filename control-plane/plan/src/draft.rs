@@ -177,14 +177,14 @@ fn draft_ring(index: usize, flow: usize, made: &Flow, ring: &Ring) -> DraftRing 
     let producers = made.producers.iter().flat_map(|m| &m.rings);
     // A shuffle's producer has a ring for each worker; of the other kinds, all workers drain all of them.
     let feeds =
-        |p: &&Ring| !ids.is_producer && (made.kind != FlowKind::Shuffle || p.ids.worker == ids.worker);
+        |p: &&Ring| !ids.is_producer && (!made.kind.has_lanes() || p.ids.worker == ids.worker);
     DraftRing {
         index,
         flow,
         name: ring.name.clone(),
         ids,
         feeders: producers.filter(feeds).map(|p| p.ids.id).collect(),
-        shared: made.kind == FlowKind::LoadBalance,
+        shared: made.kind.competes(),
         doorbell: (ids.is_producer && made.settings.doorbell).then_some(ids.secret),
     }
 }

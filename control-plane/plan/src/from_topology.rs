@@ -32,10 +32,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
             ..settings::message(&flow.settings)
         }),
         // Only a shuffle has a routing.
-        routing: match flow.kind {
-            FlowKind::Shuffle => routing(&by_header(flow)),
-            FlowKind::LoadBalance | FlowKind::Replicate => String::new(),
-        },
+        routing: if flow.kind.has_lanes() { routing(&by_header(flow)) } else { String::new() },
         schema: schema(flow),
     }
 }

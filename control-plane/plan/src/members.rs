@@ -46,7 +46,7 @@ impl State {
             let what = rules::flow(&flow.name);
             rules::ring_of_group(&what, (&ring.name, ring.size), (&first.name, first.size))?;
         }
-        if per_consumer(flow.kind) {
+        if flow.kind.has_lanes() {
             for p in 0..flow.producers.len() {
                 let number = self.producer_number(taken)?;
                 let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
@@ -72,7 +72,7 @@ impl State {
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
         let memory = new.memory(&flow.name)?;
-        let lanes = if per_consumer(flow.kind) { flow.consumers.len() } else { 1 };
+        let lanes = flow.kind.lanes(flow.consumers.len());
         let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
         let mut rings = Vec::with_capacity(lanes);
         for lane in 0..lanes {
@@ -81,7 +81,7 @@ impl State {
             let number = self.producer_number(taken)?;
             let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
             let made = || {
-                let name = match per_consumer(flow.kind) {
+                let name = match flow.kind.has_lanes() {
                     true => format!("{}.{name}.{}", flow.name, consumer.name),
                     false => format!("{}.{name}", flow.name),
                 };
@@ -128,7 +128,7 @@ impl State {
 
 /// The worker that a further consumer shares, if any, and its place there.
 fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), ControllerError> {
-    if flow.kind != FlowKind::Replicate {
+    if !flow.kind.copies() {
         return Ok((None, 0));
     }
     let taken: HashSet<u8> = flow.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.member).collect();
@@ -138,11 +138,6 @@ fn place_of_consumer(flow: &Flow) -> Result<(Option<u16>, u8), ControllerError> 
         ControllerError::new(ErrorKind::Full, fault.err().map_or(String::new(), |e| e.to_string()))
     };
     Ok((flow.workers().first().copied(), free.ok_or_else(full)?))
-}
-
-/// Whether a producer has a ring for each consumer.
-pub fn per_consumer(kind: FlowKind) -> bool {
-    kind == FlowKind::Shuffle
 }
 
 /// A ring that a flow makes.

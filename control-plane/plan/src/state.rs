@@ -6,7 +6,6 @@ use crate::dataplane::flow::{AdaptedFlows, Hosts, Limits, Ticks};
 use crate::dataplane::model::{DeclaredRing, Flow, Host, Member, Ring};
 use crate::dataplane::{Chance, RingAddress};
 use crate::error::{ControllerError, ErrorKind};
-use crate::members::per_consumer;
 use crate::placement::Loops;
 use crate::refusals::Refusals;
 pub use crate::requests::{NewFlow, NewMember};
@@ -304,7 +303,7 @@ impl State {
         }
         flow.producers.retain(|m| !leaves(m));
         flow.consumers.retain(|m| !leaves(m));
-        if per_consumer(flow.kind) {
+        if flow.kind.has_lanes() {
             for producer in &mut flow.producers {
                 let mut kept = stays.iter();
                 producer.rings.retain(|_| kept.next() != Some(&false));
@@ -531,7 +530,7 @@ impl State {
 /// A shuffle by range has as many consumers as ranges.
 fn check_fixed_range(flow: &Flow) -> Result<(), ControllerError> {
     match parse_routing(&flow.routing) {
-        Some(Routing::Range { bounds, .. }) if per_consumer(flow.kind) => {
+        Some(Routing::Range { bounds, .. }) if flow.kind.has_lanes() => {
             let message = format!(
                 "flow `{}` routes by range, and its {} bounds are for {} consumers: create a flow with other bounds",
                 flow.name,

@@ -73,7 +73,7 @@ impl Builder<'_> {
         };
         let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
         self.check_hosts(&table, &producers, &consumers);
-        if kind == FlowKind::Replicate {
+        if kind.copies() {
             self.check_group(&table, &consumers);
         }
 
@@ -228,7 +228,7 @@ impl Builder<'_> {
         let lanes = members.kind.lanes(consumers.len());
         let rings = producers.len().saturating_mul(lanes).saturating_add(consumers.len());
         let workers =
-            |kind: FlowKind, consumers: usize| if kind == FlowKind::Replicate { 1 } else { consumers };
+            |kind: FlowKind, consumers: usize| if kind.copies() { 1 } else { consumers };
         let before = self.topology.flows.iter();
         let (used, busy) = before.fold((0, 0), |(rings, busy), flow| {
             let members = flow.producers.iter().chain(&flow.consumers);

@@ -378,12 +378,33 @@ impl FlowKind {
         }
     }
 
+    /// Whether a producer has a ring for each consumer, and chooses one by the flow's routing. Else it has one ring.
+    pub fn has_lanes(self) -> bool {
+        match self {
+            FlowKind::Shuffle => true,
+            FlowKind::LoadBalance | FlowKind::Replicate => false,
+        }
+    }
+
+    /// Whether an item goes to every consumer, by one worker for all of them. Else each consumer has a worker.
+    pub fn copies(self) -> bool {
+        match self {
+            FlowKind::Replicate => true,
+            FlowKind::Shuffle | FlowKind::LoadBalance => false,
+        }
+    }
+
+    /// Whether workers of several consumers take items out of one ring, so that a worker locks it first.
+    pub fn competes(self) -> bool {
+        match self {
+            FlowKind::LoadBalance => true,
+            FlowKind::Shuffle | FlowKind::Replicate => false,
+        }
+    }
+
     /// Rings that each producer of a flow with `consumers` consumers has.
     pub fn lanes(self, consumers: usize) -> usize {
-        match self {
-            FlowKind::Shuffle => consumers,
-            FlowKind::LoadBalance | FlowKind::Replicate => 1,
-        }
+        if self.has_lanes() { consumers } else { 1 }
     }
 }
 

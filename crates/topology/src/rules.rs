@@ -92,7 +92,7 @@ pub fn sides(what: &str, producers: usize, consumers: usize) -> Result<(), Fault
 
 /// As many consumers as the kind has room for.
 pub fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), Fault> {
-    if kind != FlowKind::Replicate || count <= MAX_MEMBERS {
+    if !kind.copies() || count <= MAX_MEMBERS {
         return Ok(());
     }
     let message = format!("{what} is a replicate with {count} consumers");
@@ -114,7 +114,7 @@ pub fn room(rings: usize, workers: usize) -> Result<(), Fault> {
 
 /// Only a shuffle's items are routed.
 pub fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
-    if kind == FlowKind::Shuffle {
+    if kind.has_lanes() {
         return Ok(());
     }
     let message = format!("{what} is a {}: its items are not routed", kind.word());

@@ -172,7 +172,7 @@ impl FlowReport {
         Some(FlowReport {
             name: flow.name.clone(),
             kind: flow.kind.word(),
-            copies: if flow.kind == FlowKind::Replicate { flow.consumers.len() as u64 } else { 1 },
+            copies: if flow.kind.copies() { flow.consumers.len() as u64 } else { 1 },
             producers: flow.producers.len(),
             consumers: flow.consumers.len(),
             item_size: flow.item_size,

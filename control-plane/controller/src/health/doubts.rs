@@ -62,13 +62,9 @@ fn by_consumer(doubts: &[Doubt]) -> Vec<(&str, Vec<&Doubt>)> {
 
 /// The items that consumers who are taken out may have consumed, for people; empty: no items.
 pub(crate) fn consumed(kind: FlowKind, doubts: &[Doubt]) -> String {
-    let what = match kind {
-        FlowKind::Replicate => {
-            "the other consumers get it later, perhaps in another order, or never if its producer is gone"
-        }
-        FlowKind::LoadBalance | FlowKind::Shuffle => {
-            "what it has consumed of that comes once more, to another consumer"
-        }
+    let what = match kind.copies() {
+        true => "the other consumers get it later, perhaps in another order, or never if its producer is gone",
+        false => "what it has consumed of that comes once more, to another consumer",
     };
     let of = |(consumer, own): (&str, Vec<&Doubt>)| {
         Some(format!("`{consumer}` may have consumed {} before: {what}", amounts(&own)?))
@@ -82,9 +78,9 @@ pub(crate) fn waiting(flow: &Flow) -> Option<String> {
         let member = flow.consumers.iter().find(|m| m.rings.iter().any(|r| r.name == lost.ring))?;
         let doubts: Vec<&Doubt> = lost.doubts.iter().collect();
         let (name, amounts) = (&member.name, amounts(&doubts)?);
-        let who = match flow.kind {
-            FlowKind::Replicate => "the flow waits".to_owned(),
-            FlowKind::LoadBalance | FlowKind::Shuffle => {
+        let who = match flow.kind.copies() {
+            true => "the flow waits".to_owned(),
+            false => {
                 let producers: Vec<&str> = doubts.iter().map(|d| d.producer.as_str()).collect();
                 let verb = if producers.len() == 1 { "waits" } else { "wait" };
                 format!("`{}` {verb}", producers.join("`, `"))

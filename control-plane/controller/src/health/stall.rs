@@ -143,9 +143,9 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
         .filter(|(r, h)| {
             // Where no consumer's ring has room, the flow waits for the consumer.
             let full = |(c, h): &(&Ring, &Held)| c.size - fill(h).min(c.size) < flow.item_size;
-            let blocked = match flow.kind {
-                FlowKind::LoadBalance => consumers.iter().all(full),
-                _ => consumers.iter().filter(|(c, _)| c.ids.worker == r.ids.worker).any(full),
+            let blocked = match flow.kind.competes() {
+                true => consumers.iter().all(full),
+                false => consumers.iter().filter(|(c, _)| c.ids.worker == r.ids.worker).any(full),
             };
             fill(h) > 0 && !blocked
         })

@@ -168,7 +168,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
     let mut lost: Vec<Lost> = flow.lost.iter().filter(|l| !words.contains_key(&l.ring)).cloned().collect();
     // A ring that is back says itself what it got, so nothing is kept for it.
     let stood = flow.standing_workers();
-    if flow.kind != FlowKind::Shuffle {
+    if !flow.kind.has_lanes() {
         let records = consumers().filter(|(_, r)| !stale.contains(&r.name));
         let records: Vec<&proto::Ring> = records.filter_map(|(_, r)| words.get(&r.name)).collect();
         let producers = || flow.producers.iter().flat_map(|m| &m.rings);
@@ -176,7 +176,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
             let moved = |known| records.iter().any(|record| delivered((ring, known), record).is_some());
             words.get(&ring.name).is_some_and(moved)
         };
-        let group_is_known = flow.kind == FlowKind::Replicate && producers().any(is_known);
+        let group_is_known = flow.kind.copies() && producers().any(is_known);
         let known = |name: &str| lost.iter().any(|l| l.ring == name);
         let gone = consumers().filter(|(_, r)| !words.contains_key(&r.name) && !known(&r.name));
         let gone: Vec<Lost> = gone
@@ -185,7 +185,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
                 let doubts = producers().filter_map(|from| match words.get(&from.name) {
                     Some(known) => doubts::doubt(flow, to, from, known).filter(|_| !is_known(from)),
                     // A group's other members will never get the items that only this one has got.
-                    None => (flow.kind == FlowKind::Replicate).then(|| doubts::doubt_of_lost(flow, to, from)),
+                    None => (flow.kind.copies()).then(|| doubts::doubt_of_lost(flow, to, from)),
                 });
                 // Nothing has moved since the rings are held, or stand.
                 let moves = |ring: &str| !flow.held.contains(ring);
@@ -197,7 +197,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
         lost.extend(gone);
     }
     flow.lost = lost;
-    if flow.kind == FlowKind::LoadBalance {
+    if flow.kind.competes() {
         let in_doubt = flow.lost.iter().flat_map(|lost| &lost.doubts).map(|doubt| doubt.ring.clone());
         flow.held.extend(in_doubt.collect::<Vec<_>>());
     }
@@ -273,7 +273,7 @@ async fn read(
 /// the record looks like the newest. Then its items are not those that the producer still has.
 async fn stale(agents: &Agents, flow: &Flow, words: &Words) -> Result<HashSet<String>, ControllerError> {
     let mut out = HashSet::new();
-    if flow.kind != FlowKind::LoadBalance || flow.consumers.len() < 2 {
+    if !flow.kind.competes() || flow.consumers.len() < 2 {
         return Ok(out);
     }
     for consumer in flow.consumers.iter().flat_map(|m| &m.rings) {

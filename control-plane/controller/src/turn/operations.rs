@@ -121,7 +121,7 @@ impl Controller {
             return Err(refusal);
         }
         drop(work);
-        if role == RingRole::Consumer && flow.kind == FlowKind::Shuffle {
+        if role == RingRole::Consumer && flow.kind.has_lanes() {
             self.end_lanes(&before, &flow).await;
         }
         let event = zsr_api::controller::Event {
@@ -135,7 +135,7 @@ impl Controller {
     /// Whether a member can join: a worker that has written its last commit record moves nothing more.
     async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), ControllerError> {
         // A consumer with a worker of its own gets the items that are left, and the end.
-        if role == RingRole::Consumer && flow.kind != FlowKind::Replicate {
+        if role == RingRole::Consumer && !flow.kind.copies() {
             return Ok(());
         }
         for worker in flow.workers() {
@@ -223,7 +223,7 @@ impl Controller {
         let going = rings_only_in(before, after);
         let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
-        let told = members.iter().filter(is_consumer).filter(|_| before.kind == FlowKind::Shuffle);
+        let told = members.iter().filter(is_consumer).filter(|_| before.kind.has_lanes());
         let told: Vec<&String> = told.collect();
         for member in &told {
             underway.waits_for(format!("programs that push to `{member}` to leave their rings"));

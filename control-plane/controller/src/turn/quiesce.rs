@@ -179,7 +179,7 @@ impl Controller {
             };
         }
         // The worker leaves with its consumer; no other worker has a shuffle's rings.
-        if new.kind == FlowKind::LoadBalance && stays {
+        if new.kind.competes() && stays {
             self.renew_producer(work, (old, new), state, stuck).await?;
         }
         Ok(())

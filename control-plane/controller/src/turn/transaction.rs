@@ -308,7 +308,7 @@ impl Controller {
                 self.give_up(work, old, new, state).await?;
             }
         }
-        if new.kind == FlowKind::Replicate
+        if new.kind.copies()
             && let Some(state) = rest.resting.first()
         {
             Self::join(new, state);
@@ -461,21 +461,19 @@ pub(crate) fn stuck(flow: &Flow, state: &WorkerState) -> ControllerError {
 /// Workers that must have no transfer under way: workers that may be using a ring that goes, and the worker of a group
 /// with a new member, since all members begin at one point.
 fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
-    if new.kind == FlowKind::Replicate && new.consumers.len() > old.consumers.len() {
+    if new.kind.copies() && new.consumers.len() > old.consumers.len() {
         return old.workers();
     }
     let going = rings_only_in(old, new);
     let staying = new.workers();
     let mut out = BTreeSet::new();
     for ring in old.rings().filter(|r| going.contains(&r.name)) {
-        match (old.kind, ring.ids.is_producer) {
+        if old.kind.competes() && ring.ids.is_producer {
             // All workers of the member may be using it.
-            (FlowKind::LoadBalance, true) => out.extend(old.workers()),
-            // A worker that goes with all of its rings need not end well, unless items may not be lost.
-            (FlowKind::Shuffle, _) if force && !staying.contains(&ring.ids.worker) => {}
-            _ => {
-                out.insert(ring.ids.worker);
-            }
+            out.extend(old.workers());
+        } else if !(old.kind.has_lanes() && force && !staying.contains(&ring.ids.worker)) {
+            // A worker of a lane that goes with all of its rings need not end well, unless items may not be lost.
+            out.insert(ring.ids.worker);
         }
     }
     out

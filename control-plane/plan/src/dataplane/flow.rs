@@ -159,7 +159,7 @@ impl DataPlane {
         if let Some(cap) = context.cap(flow) {
             out.push(table(worker::cap_entry(&self.schema, flow.number, cap)?));
         }
-        if flow.kind == FlowKind::Replicate {
+        if flow.kind.copies() {
             out.extend(groups(flow, context, self.pipes)?.map(replication));
         }
         for id in flow.workers() {
@@ -184,13 +184,13 @@ impl DataPlane {
             flow.consumers.iter().flat_map(|m| &m.rings).filter(|r| r.ids.worker == id).collect();
         let Some(first) = consumers.first() else { return Ok(()) };
         // A shuffle's producer has a ring for each worker; of the other kinds, all workers share its one ring.
-        let lane = |m: &'_ Member| match flow.kind {
-            FlowKind::Shuffle => m.rings.iter().find(|r| r.ids.worker == id).map(|r| r.ids.id),
-            FlowKind::LoadBalance | FlowKind::Replicate => m.rings.first().map(|r| r.ids.id),
+        let lane = |m: &'_ Member| match flow.kind.has_lanes() {
+            true => m.rings.iter().find(|r| r.ids.worker == id).map(|r| r.ids.id),
+            false => m.rings.first().map(|r| r.ids.id),
         };
         let producers: Vec<u16> = flow.producers.iter().filter_map(lane).collect();
         let poll_qp = first.ids.poll.index;
-        let replicate = flow.kind == FlowKind::Replicate;
+        let replicate = flow.kind.copies();
         let cap = context.cap(flow);
         let spec = WorkerSpec {
             id,
@@ -198,7 +198,7 @@ impl DataPlane {
             settings: worker::Settings {
                 hold: context.hold,
                 open: false,
-                locks: flow.kind == FlowKind::LoadBalance,
+                locks: flow.kind.competes(),
                 capped: cap.is_some(),
                 rings: flow.settings.doorbell,
             },
@@ -244,9 +244,9 @@ impl DataPlane {
         // A bell makes a worker run that does not tick: where nobody else is there, a producer has none.
         let stand = flow.standing_workers();
         let first = flow.workers().difference(&stand).next().copied();
-        let whose = |ring: &Ring| match flow.kind {
-            FlowKind::Shuffle => Some(ring.ids.worker).filter(|worker| !stand.contains(worker)),
-            FlowKind::LoadBalance | FlowKind::Replicate => first,
+        let whose = |ring: &Ring| match flow.kind.has_lanes() {
+            true => Some(ring.ids.worker).filter(|worker| !stand.contains(worker)),
+            false => first,
         };
         let all = flow.producers.iter().flat_map(|p| &p.rings).filter(|ring| rings(ring));
         let entry = |(ring, worker): (&Ring, u16)| {
@@ -329,7 +329,7 @@ impl DataPlane {
     /// The same of a flow that is new and has nothing to move before a producer rings, if its workers tick more rarely then. Workers of a load
     /// balance look again by ticks when another one has let go of a producer, those of a capped flow when their rate allows it.
     pub fn new_groups(&self, flow: &Flow) -> Option<Ticks> {
-        if !flow.settings.doorbell || flow.settings.rate_cap_bps != 0 || flow.kind == FlowKind::LoadBalance {
+        if !flow.settings.doorbell || flow.settings.rate_cap_bps != 0 || flow.kind.competes() {
             return None;
         }
         let poll = times(&flow.settings).poll_interval;

@@ -228,10 +228,10 @@ impl Flow {
 
     /// Whether a worker of this ring, which is one of the flow's, is adrift, or the ring was held and waits to go on.
     pub fn waits(&self, ring: &Ring) -> bool {
-        let adrift = match self.kind {
-            FlowKind::Shuffle => self.adrift_workers.contains(&ring.ids.worker),
-            // Several workers may have it.
-            FlowKind::LoadBalance | FlowKind::Replicate => !self.adrift_workers.is_empty(),
+        let adrift = match self.kind.has_lanes() {
+            true => self.adrift_workers.contains(&ring.ids.worker),
+            // Several workers may have the ring.
+            false => !self.adrift_workers.is_empty(),
         };
         adrift || self.held.contains(&ring.name) && !self.is_in_doubt(&ring.name)
     }
@@ -239,7 +239,7 @@ impl Flow {
     /// Whether a consumer that is lost may have consumed the next items of a producer ring, which no other consumer may get therefore. The
     /// consumers of a group get all of them all the same.
     pub fn is_in_doubt(&self, ring: &str) -> bool {
-        self.kind == FlowKind::LoadBalance
+        self.kind.competes()
             && self.lost.iter().flat_map(|lost| &lost.doubts).any(|doubt| doubt.ring == ring)
     }
 
@@ -259,10 +259,7 @@ impl Flow {
 
     /// The workers whose rings `worker` has: itself and, where producers' rings have several, all of them.
     pub fn workers_beside(&self, worker: u16) -> BTreeSet<u16> {
-        match self.kind {
-            FlowKind::Shuffle => BTreeSet::from([worker]),
-            FlowKind::LoadBalance | FlowKind::Replicate => self.workers(),
-        }
+        if self.kind.has_lanes() { BTreeSet::from([worker]) } else { self.workers() }
     }
 
     /// Bytes of a record by its schema; 0: they differ, or there is none.
