@@ -3,7 +3,7 @@
 //! agents or clock.
 
 use crate::dataplane::flow::{DataPlane, base, replication, table};
-use crate::dataplane::model::{Flow, FlowKind, Ring};
+use crate::dataplane::model::{Flow, Ring};
 use crate::dataplane::sequencer::{Sequencer, TicketClient};
 use crate::dataplane::{PlanError, Qp, RingAddress, RingIds, Station, ticks};
 use crate::error::ControllerError;
@@ -176,8 +176,7 @@ fn draft_ring(index: usize, flow: usize, made: &Flow, ring: &Ring) -> DraftRing 
     let ids = ring.ids;
     let producers = made.producers.iter().flat_map(|m| &m.rings);
     // A shuffle's producer has a ring for each worker; of the other kinds, all workers drain all of them.
-    let feeds =
-        |p: &&Ring| !ids.is_producer && (!made.kind.has_lanes() || p.ids.worker == ids.worker);
+    let feeds = |p: &&Ring| !ids.is_producer && (!made.kind.has_lanes() || p.ids.worker == ids.worker);
     DraftRing {
         index,
         flow,

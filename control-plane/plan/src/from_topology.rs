@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use zsr_api::controller as proto;
 use zsr_records::Schema;
 use zsr_records::{Bound, KeyRef, Routing};
-use zsr_topology::{Endpoint, Flow, FlowKind, Topology, default_schema};
+use zsr_topology::{Endpoint, Flow, Topology, default_schema};
 use zsr_workload::input_columns;
 
 /// The request for a flow of a topology.

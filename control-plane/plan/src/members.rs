@@ -1,7 +1,7 @@
 //! A member joins a planned flow: its rings, and their numbers at the switch.
 
 use crate::dataplane::alloc::{Exhausted, Number};
-use crate::dataplane::model::{DeclaredRing, Flow, FlowKind, Member, Ring};
+use crate::dataplane::model::{DeclaredRing, Flow, Member, Ring};
 use crate::dataplane::{RingIds, secret_in_pipe};
 use crate::error::{ControllerError, ErrorKind};
 use crate::requests::NewMember;

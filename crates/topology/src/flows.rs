@@ -227,8 +227,7 @@ impl Builder<'_> {
     ) -> (Vec<Endpoint>, Vec<Endpoint>) {
         let lanes = members.kind.lanes(consumers.len());
         let rings = producers.len().saturating_mul(lanes).saturating_add(consumers.len());
-        let workers =
-            |kind: FlowKind, consumers: usize| if kind.copies() { 1 } else { consumers };
+        let workers = |kind: FlowKind, consumers: usize| if kind.copies() { 1 } else { consumers };
         let before = self.topology.flows.iter();
         let (used, busy) = before.fold((0, 0), |(rings, busy), flow| {
             let members = flow.producers.iter().chain(&flow.consumers);

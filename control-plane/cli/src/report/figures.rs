@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use zsr_topology::{FlowKind, RingRole, Topology};
+use zsr_topology::{RingRole, Topology};
 use zsr_workload::{FlowOutcome, Verification};
 
 /// How a run ended.

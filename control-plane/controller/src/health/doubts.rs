@@ -63,7 +63,9 @@ fn by_consumer(doubts: &[Doubt]) -> Vec<(&str, Vec<&Doubt>)> {
 /// The items that consumers who are taken out may have consumed, for people; empty: no items.
 pub(crate) fn consumed(kind: FlowKind, doubts: &[Doubt]) -> String {
     let what = match kind.copies() {
-        true => "the other consumers get it later, perhaps in another order, or never if its producer is gone",
+        true => {
+            "the other consumers get it later, perhaps in another order, or never if its producer is gone"
+        }
         false => "what it has consumed of that comes once more, to another consumer",
     };
     let of = |(consumer, own): (&str, Vec<&Doubt>)| {

@@ -14,7 +14,7 @@ use zsr_api::{
     agent::{ListRingsRequest, Ring as Held},
     controller::{self as proto, EventKind},
 };
-use zsr_plan::dataplane::model::{Flow, FlowKind, Ring};
+use zsr_plan::dataplane::model::{Flow, Ring};
 use zsr_topology::show_size;
 
 /// Most rings that an event names as waited for.

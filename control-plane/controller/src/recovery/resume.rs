@@ -24,7 +24,7 @@ use zsr_api::controller::EventKind;
 use zsr_plan::dataplane::admin::{self, Reset};
 use zsr_plan::dataplane::diff::Diff;
 use zsr_plan::dataplane::flow::{DataPlane, Ticks};
-use zsr_plan::dataplane::model::{Flow, FlowKind, Lost, Member, Ring};
+use zsr_plan::dataplane::model::{Flow, Lost, Member, Ring};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::refusals::Verdict;
 use zsr_plan::surroundings::Surroundings;

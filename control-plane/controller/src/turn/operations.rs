@@ -15,7 +15,7 @@ use zsr_api::{
     agent::{self, Role},
     controller::{self as proto, EventKind},
 };
-use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
+use zsr_plan::dataplane::model::{Doubt, Flow, Member, Ring};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::messages;
 use zsr_plan::state::{NewFlow, NewMember};

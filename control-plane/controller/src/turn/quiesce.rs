@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use zsr_api::agent;
 use zsr_plan::dataplane::admin::{self, Reset};
 use zsr_plan::dataplane::alloc::{Number, Resting};
-use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Ring};
+use zsr_plan::dataplane::model::{Doubt, Flow, Ring};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::p4::names::{PHASE_CLOSED, PHASE_CLOSING, PHASE_FAULT, PHASE_IDLE};
 use zsr_switch::patience::within;

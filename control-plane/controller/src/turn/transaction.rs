@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use zsr_plan::dataplane::diff::Diff;
 use zsr_plan::dataplane::flow::{Ticks, replication};
-use zsr_plan::dataplane::model::{Doubt, Flow, FlowKind, Member, Ring};
+use zsr_plan::dataplane::model::{Doubt, Flow, Member, Ring};
 use zsr_plan::dataplane::ticks;
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::surroundings::Surroundings;

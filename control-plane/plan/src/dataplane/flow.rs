@@ -3,7 +3,7 @@
 //! ([`super::diff`]), so nothing here knows what changed.
 
 use super::alloc::{Number, NumberOf, Room, group_of};
-use super::model::{Flow, FlowKind, Host, Member, Ring};
+use super::model::{Flow, Host, Member, Ring};
 use super::worker::{self, Target, Times, WorkerSpec};
 use super::{
     PlanError, SwitchAddress, base_entries, doorbell, member_groups, port_replication, ring_entries, ticks,

@@ -239,8 +239,7 @@ impl Flow {
     /// Whether a consumer that is lost may have consumed the next items of a producer ring, which no other consumer may get therefore. The
     /// consumers of a group get all of them all the same.
     pub fn is_in_doubt(&self, ring: &str) -> bool {
-        self.kind.competes()
-            && self.lost.iter().flat_map(|lost| &lost.doubts).any(|doubt| doubt.ring == ring)
+        self.kind.competes() && self.lost.iter().flat_map(|lost| &lost.doubts).any(|doubt| doubt.ring == ring)
     }
 
     /// Workers that do not run, as a consumer ring of theirs is lost.
