@@ -53,47 +53,46 @@ as_it_is!(u32, u64, bool);
 
 impl Shown for Hint {
     fn json(self) -> Value {
-        HINTS.iter().find(|(_, value, _)| *value == self).map(|(name, ..)| *name).into()
+        Hint::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
     }
 }
 
 impl Shown for Policy {
     fn json(self) -> Value {
-        POLICIES.iter().find(|(_, value, _)| *value == self).map(|(name, ..)| *name).into()
+        Policy::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
     }
 }
 
-const HINTS: [(&str, Hint, &str); 2] = [
-    ("bandwidth", Hint::Bandwidth, "Many bytes per transfer: programs fill items before they push them"),
-    (
-        "latency",
-        Hint::Latency,
-        "Few microseconds per record: programs push at once what they have, and producers are polled at least every 20us while \
-         something moves",
-    ),
-];
-const POLICIES: [(&str, Policy, &str); 3] = [
-    ("wait", Policy::Wait, "The flow waits for the member or a successor"),
-    (
-        "drop-member",
-        Policy::DropMember,
-        "The member is taken out of the flow, with the items that it had not popped",
-    ),
-    ("abort", Policy::Abort, "The flow fails for all members"),
-];
-
-fn choice<T: Copy + Send + Sync + 'static>(choices: &'static [(&str, T, &str)]) -> ValueParser {
-    let names = choices.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
-    let value = |name: String| choices.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value);
-    PossibleValuesParser::new(names).try_map(move |name| value(name).ok_or("no such value")).into()
+/// One of `names`, each with its line of help.
+fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
+    names: &'static [(&'static str, T); N],
+    help: [&'static str; N],
+) -> ValueParser {
+    let values = names.iter().zip(help).map(|((name, _), help)| PossibleValue::new(*name).help(help));
+    let value = |name: String| names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    PossibleValuesParser::new(values).try_map(move |name| value(name).ok_or("no such value")).into()
 }
 
 fn hint() -> ValueParser {
-    choice(&HINTS)
+    choice(
+        &Hint::NAMES,
+        [
+            "Many bytes per transfer: programs fill items before they push them",
+            "Few microseconds per record: programs push at once what they have, and producers are polled at least every 20us while \
+             something moves",
+        ],
+    )
 }
 
 fn policy() -> ValueParser {
-    choice(&POLICIES)
+    choice(
+        &Policy::NAMES,
+        [
+            "The flow waits for the member or a successor",
+            "The member is taken out of the flow, with the items that it had not popped",
+            "The flow fails for all members",
+        ],
+    )
 }
 
 fn number() -> ValueParser {

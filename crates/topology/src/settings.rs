@@ -53,6 +53,17 @@ pub enum Policy {
     Abort,
 }
 
+impl Hint {
+    /// All hints, as topologies and commands name them.
+    pub const NAMES: [(&'static str, Hint); 2] = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
+}
+
+impl Policy {
+    /// All policies, as topologies and commands name them.
+    pub const NAMES: [(&'static str, Policy); 3] =
+        [("wait", Policy::Wait), ("drop-member", Policy::DropMember), ("abort", Policy::Abort)];
+}
+
 /// The table of settings. It calls the given macro with a row for each setting. A row has the documentation, which options of
 /// commands show, too; the field of [`Settings`] and of `zsr.controller.v1.Settings`; its type; its default (of `max_batch`: for small
 /// items); its key in topologies; the function of `control-plane/cli/src/settings.rs` that reads it; its option and value.
@@ -241,11 +252,9 @@ impl Builder<'_> {
                 item_size
             }
         };
-        let hints = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
-        let hint = self.reader.choice(table, "hint", &hints).map_or(defaults.hint, |at| at.value);
-        let policies =
-            [("wait", Policy::Wait), ("drop-member", Policy::DropMember), ("abort", Policy::Abort)];
-        let policy = self.reader.choice(table, "policy", &policies).map_or(defaults.policy, |at| at.value);
+        let hint = self.reader.choice(table, "hint", &Hint::NAMES).map_or(defaults.hint, |at| at.value);
+        let policy =
+            self.reader.choice(table, "policy", &Policy::NAMES).map_or(defaults.policy, |at| at.value);
         let weight = self.reader.integer(table, "weight", 0..=u64::MAX);
         let weight = weight.filter(|at| self.reader.obey(at.place, check_weight(&table.what, at.value)));
         let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).filter(|at| {

@@ -185,7 +185,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
                 let doubts = producers().filter_map(|from| match words.get(&from.name) {
                     Some(known) => doubts::doubt(flow, to, from, known).filter(|_| !is_known(from)),
                     // A group's other members will never get the items that only this one has got.
-                    None => (flow.kind.copies()).then(|| doubts::doubt_of_lost(flow, to, from)),
+                    None => flow.kind.copies().then(|| doubts::doubt_of_lost(flow, to, from)),
                 });
                 // Nothing has moved since the rings are held, or stand.
                 let moves = |ring: &str| !flow.held.contains(ring);
