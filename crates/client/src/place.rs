@@ -217,9 +217,9 @@ impl Place {
         self.folder.join(format!("programs-{host}"))
     }
 
-    /// Both ends of link number `link`: the host's and the switch's.
-    pub fn link(&self, link: usize) -> (PathBuf, PathBuf) {
-        (self.folder.join(format!("link-{link}-host")), self.folder.join(format!("link-{link}-switch")))
+    /// The socket at which the switch and the host of link number `link` meet.
+    pub fn link(&self, link: usize) -> PathBuf {
+        self.folder.join(format!("link-{link}"))
     }
 
     /// Names of network namespaces that are the system's.

@@ -65,6 +65,18 @@ pub enum LinkError {
         /// What the system said.
         source: io::Error,
     },
+    /// The other end of a link in shared memory does not keep to memif's rules.
+    #[error(
+        "the other end of the link at {} broke off, or breaks memif's rules: {what}; frames of its are lost until it \
+         keeps to them",
+        path.display()
+    )]
+    Memif {
+        /// The socket at which the ends meet.
+        path: PathBuf,
+        /// What it did.
+        what: String,
+    },
     /// The system refused frames.
     #[error("the system refuses frames at {port}: {source}; they are lost until this is put right")]
     Refused {

@@ -30,6 +30,11 @@ impl Poller {
         Ok(Poller { epoll })
     }
 
+    /// Readable when one of the set is.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
     pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), LinkError> {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags(false))
             .map_err(failed("adding a descriptor to epoll"))

@@ -59,7 +59,23 @@ pub trait Port {
         None
     }
 
-    /// Whether frames wait for the system to take them: flush when [`Port::fd`] becomes writable.
+    /// Whether frames come without the system's knowledge, as through shared memory. Such a port must be asked for them
+    /// also while [`Port::fd`] is not readable, and before a sleep with [`Port::may_sleep`].
+    fn is_polled(&self) -> bool {
+        false
+    }
+
+    /// Deals with what made [`Port::fd`] readable, where that is not only frames.
+    fn attend(&mut self, _now_ns: u64) {}
+
+    /// Has [`Port::fd`] become readable with the next frame. `false`: frames are there already, do not sleep. Holds until
+    /// the next [`Port::recv`].
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// Whether frames wait for the system to take them: flush when [`Port::fd`] becomes writable, or at [`Port::next_due`]
+    /// where the port [is polled](Port::is_polled).
     fn is_blocked(&self) -> bool {
         false
     }
@@ -116,6 +132,18 @@ macro_rules! forward {
     ($self:ident, $inner:expr, holding frames) => {
         fn fd(&$self) -> Option<std::os::fd::BorrowedFd<'_>> {
             $inner.fd()
+        }
+
+        fn is_polled(&$self) -> bool {
+            $inner.is_polled()
+        }
+
+        fn attend(&mut $self, now_ns: u64) {
+            $inner.attend(now_ns);
+        }
+
+        fn may_sleep(&mut $self) -> bool {
+            $inner.may_sleep()
         }
 
         fn is_blocked(&$self) -> bool {

@@ -59,6 +59,9 @@ const BRISK: u32 = 4;
 /// Time between two reports of a busy loop. An idle one reports before it sleeps.
 const REPORT: Duration = Duration::from_millis(10);
 
+/// Rounds between two looks at descriptors, where all ports are polled.
+const ROUNDS: u32 = 16;
+
 type Command = Box<dyn FnOnce(&mut Ports) + Send>;
 
 struct Shared {
@@ -184,11 +187,17 @@ impl Driver {
         let mut pool = FramePool::with_frames(self.config.frames);
         let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
         let (mut last_work, mut last_report) = (start, start);
-        let mut short_sleeps = 0;
+        let (mut short_sleeps, mut unasked) = (0, ROUNDS);
         loop {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
-            if self.ports.look(now, &mut pool)? {
+            // Ports in shared memory are seen without the system; what else may have happened can wait some rounds.
+            unasked += 1;
+            let look = unasked > ROUNDS || self.waker.is_raised() || self.ports.need_looks();
+            if look {
+                unasked = 0;
+            }
+            if look && self.ports.look(now, &mut pool)? {
                 self.waker.clear();
                 while let Ok(command) = self.commands.try_recv() {
                     command(&mut self.ports);
@@ -216,7 +225,11 @@ impl Driver {
                     stats.sleeps += 1;
                     self.report(stats);
                     let asleep = Instant::now();
-                    self.ports.sleep(time)?;
+                    // What ended the sleep is seen at once.
+                    unasked = ROUNDS;
+                    if !self.ports.sleep(time, self.ports.is_paused(now))? {
+                        continue;
+                    }
                     short_sleeps =
                         if asleep.elapsed() <= 2 * self.config.spin { short_sleeps + 1 } else { 0 };
                 }
@@ -237,9 +250,10 @@ impl Driver {
         // It may have taken long, and what comes in now does not come in before it.
         let now = if moved > 0 { start.elapsed().as_nanos() as u64 } else { now };
         ports.deliver(now, out, pool);
+        let burst_in = if ports.is_paused(now) { 0 } else { burst };
         for i in 0..ports.len() {
             let port = ports.number(i);
-            for _ in 0..burst {
+            for _ in 0..burst_in {
                 let Some(frame) = ports.recv(i, now, pool) else { break };
                 node.handle(now, port, frame, pool, out);
                 moved += 1;
@@ -247,7 +261,8 @@ impl Driver {
             ports.deliver(now, out, pool);
             moved += ports.transmit(i, now, burst, pool, |port, pool| node.transmit(now, port, pool));
         }
-        ports.flush(now, pool, |port, frames| node.queued(port, frames))?;
+        // Where there is room again, the node may have more to send.
+        moved += ports.flush(now, pool, |port, frames| node.queued(port, frames))?;
         Ok(moved)
     }
 

@@ -34,13 +34,20 @@ pub struct PortReport {
 const WAKER: u64 = u64::MAX;
 const NO_SLOT: usize = usize::MAX;
 
+/// As many frames at a polled port have the loop receive no more until they are fewer, as priority flow control does.
+const PAUSE: usize = 512;
+/// How long a port may have the loop pause. Behind that its peer counts as stuck, and frames for it are lost.
+const PAUSE_NS: u64 = 20_000_000;
+
 struct Slot {
     port: u16,
     link: AnyPort,
     /// May have frames: told so by the descriptor, or the last burst did not empty it.
     ready: bool,
-    /// No descriptor, so always asked.
+    /// Has no descriptor that tells of frames, so it is always asked.
     asked: bool,
+    /// See [`Port::is_polled`].
+    polled: bool,
     /// Frames were sent since the last flush.
     dirty: bool,
     /// The descriptor is watched for being writable.
@@ -49,6 +56,8 @@ struct Slot {
     held: Option<Frame>,
     /// As the node was told.
     waiting: usize,
+    /// Since when [`PAUSE`] frames or more wait, nanoseconds.
+    full_since: Option<u64>,
     stats: PortStats,
     /// A trouble was told, and not its end.
     troubled: bool,
@@ -102,17 +111,20 @@ impl Ports {
             self.slot_of.resize(index + 1, NO_SLOT);
         }
         self.slot_of[index] = self.slots.len();
-        let asked = link.fd().is_none();
+        let polled = link.is_polled();
+        let asked = polled || link.fd().is_none();
         self.slots.push(Slot {
             port,
             link,
             // What came before it was watched.
             ready: true,
             asked,
+            polled,
             dirty: false,
             watched: false,
             held: None,
             waiting: 0,
+            full_since: None,
             stats: PortStats::default(),
             troubled: false,
         });
@@ -143,6 +155,11 @@ impl Ports {
         self.slots[i].port
     }
 
+    /// Whether frames come at a port only when the system has been asked.
+    pub(crate) fn need_looks(&self) -> bool {
+        self.slots.iter().any(|slot| !slot.polled && slot.link.fd().is_some())
+    }
+
     /// Asks the system which ports have frames, or room again. `true` if the waker was used.
     pub(crate) fn look(&mut self, now: u64, pool: &mut FramePool) -> Result<bool, LinkError> {
         let mut woken = false;
@@ -152,6 +169,7 @@ impl Ports {
             let i = usize::try_from(key).ok().and_then(|key| slot_of.get(key));
             let Some(slot) = i.and_then(|&i| slots.get_mut(i)) else { return };
             slot.ready = true;
+            slot.link.attend(now);
             if writable {
                 slot.link.flush(now, pool);
                 slot.dirty = true;
@@ -219,35 +237,50 @@ impl Ports {
         burst
     }
 
+    /// Whether to receive nothing now, so that frames wait at their senders and are not lost here.
+    pub(crate) fn is_paused(&self, now: u64) -> bool {
+        self.slots.iter().any(|slot| slot.full_since.is_some_and(|since| now < since + PAUSE_NS))
+    }
+
     /// Hands over what was sent, and has the system say when it takes what it did not take. Calls `queued` with the
-    /// port and with how much that is, when it has changed.
+    /// port and with how much that is, when it has changed. Returns how many polled ports have room again.
     pub(crate) fn flush(
         &mut self,
         now: u64,
         pool: &mut FramePool,
         mut queued: impl FnMut(u16, usize),
-    ) -> Result<(), LinkError> {
+    ) -> Result<usize, LinkError> {
+        let mut freed = 0;
         for slot in &mut self.slots {
-            if !std::mem::take(&mut slot.dirty) {
+            // No descriptor tells when a polled port has room again.
+            let dirty = std::mem::take(&mut slot.dirty) || (slot.polled && slot.waiting > 0);
+            if !dirty {
                 continue;
             }
-            if !slot.link.is_blocked() {
+            if slot.polled || !slot.link.is_blocked() {
                 slot.link.flush(now, pool);
             }
             let waiting = slot.link.waiting();
+            slot.full_since = match slot.full_since {
+                _ if !slot.polled || waiting < PAUSE => None,
+                None => Some(now),
+                since => since,
+            };
+            freed += usize::from(slot.polled && waiting == 0 && slot.waiting > 0);
             if waiting != slot.waiting {
                 slot.waiting = waiting;
                 queued(slot.port, waiting);
             }
             let blocked = slot.link.is_blocked();
             if blocked != slot.watched
+                && !slot.polled
                 && let Some(fd) = slot.link.fd()
             {
                 self.poller.watch_writable(fd, u64::from(slot.port), blocked)?;
                 slot.watched = blocked;
             }
         }
-        Ok(())
+        Ok(freed)
     }
 
     /// When a port wants to be looked at though nothing has arrived.
@@ -255,9 +288,14 @@ impl Ports {
         self.slots.iter().filter_map(|s| s.link.next_due()).min()
     }
 
-    /// Sleeps until a port has frames or room, somebody wakes, or the time is over.
-    pub(crate) fn sleep(&self, time: Option<Duration>) -> Result<(), LinkError> {
-        self.poller.sleep(time)
+    /// Sleeps until a port has frames or room, somebody wakes, or the time is over. `false`: frames came before, which
+    /// matters only if the loop does not pause.
+    pub(crate) fn sleep(&mut self, time: Option<Duration>, paused: bool) -> Result<bool, LinkError> {
+        if !paused && !self.slots.iter_mut().all(|slot| slot.link.may_sleep()) {
+            return Ok(false);
+        }
+        self.poller.sleep(time)?;
+        Ok(true)
     }
 
     /// Tells of troubles, and reports.

@@ -37,6 +37,11 @@ impl Waker {
         }
     }
 
+    /// Whether somebody has used it since [`Waker::clear`].
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
     /// Takes back all wakes so far, when the descriptor is readable; whatever they were for is looked at after this.
     pub(crate) fn clear(&self) {
         // Emptied before it is lowered: a wake in between finds it raised, need not write, and is looked at after this

@@ -2,7 +2,7 @@
 //! and ended.
 //!
 //! ```text
-//!  zsr up ─► zsr switch ── AF_UNIX datagrams, one frame each ── zsr agent (one per host: NIC, rings) ◄─ programs
+//!  zsr up ─► zsr switch ── shared memory, one ring each way ── zsr agent (one per host: NIC, rings) ◄─ programs
 //!         ─► zsr controller ── P4Runtime, gRPC ──► switch, agents       ◄── zsr flow, ring, events, top
 //! ```
 //! Nothing here knows flows or tables; the processes are the same code as inside `zsr run`.

@@ -3,7 +3,7 @@
 use super::roles::RoleError;
 use crate::parts::with_faults;
 use zsr::Place;
-use zsr_link::{AnyPort, LinkError, PacketPort, Port, TapPoint, Tapped, UnixPort, XdpPort};
+use zsr_link::{AnyPort, LinkError, MemifPort, PacketPort, Port, TapPoint, Tapped, UnixPort, XdpPort};
 use zsr_topology::{Cable, Host, Interface, Link, NicKind, Topology};
 
 /// Headers and trailer of a RoCEv2 packet on top of its payload, in an IP packet, with room to spare.
@@ -46,10 +46,7 @@ pub(super) fn at_switch(
     let port = match &link.cable {
         Cable::Interface(interface) => on_interface(interface, link.mtu, inner)?,
         Cable::Sockets { switch, host } => watched(UnixPort::open(switch, host)?, inner),
-        Cable::Own => {
-            let (host_end, own) = place.link(link.number);
-            watched(UnixPort::open(&own, &host_end)?, inner)
-        }
+        Cable::Own => watched(MemifPort::listen(&place.link(link.number))?, inner),
     };
     Ok(match outer {
         None => port,
@@ -70,12 +67,10 @@ pub(super) fn at_host(
     if let NicKind::Soft { interface: Some(interface) } = &host.nic {
         return on_interface(interface, host.mtu, Some(point));
     }
-    let port = match &link.cable {
-        Cable::Sockets { switch, host } => UnixPort::open(host, switch)?,
+    Ok(match &link.cable {
+        Cable::Sockets { switch, host } => watched(UnixPort::open(host, switch)?, Some(point)),
         Cable::Own | Cable::Interface(_) => {
-            let (own, switch_end) = place.link(link.number);
-            UnixPort::open(&own, &switch_end)?
+            watched(MemifPort::connect(&place.link(link.number))?, Some(point))
         }
-    };
-    Ok(watched(port, Some(point)))
+    })
 }

@@ -7,20 +7,20 @@
 //! A socket that is connected takes datagrams only from its peer, and is not told when that dies. So the connection is
 //! renewed several times per second, which finds a successor at the same path.
 
-mod bind;
-
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use rustix::net::SocketType;
 use zsr_wire::{Frame, FramePool};
 
 use crate::error::LinkError;
 use crate::mmsg::{self, BATCH};
 use crate::outbox::{self, Outbox, Sender};
 use crate::port::{Port, SendError};
+use crate::socket_file;
 
 /// Time between two looks whether the peer is still the same.
 const RENEW_NS: u64 = 200_000_000;
@@ -33,7 +33,7 @@ const RETRY_NS: u64 = 1_000_000;
 /// full. Dropping the port removes its socket.
 pub struct UnixPort {
     socket: UnixDatagram,
-    name: bind::Name,
+    name: socket_file::Name,
     local: PathBuf,
     peer: PathBuf,
     connected: bool,
@@ -63,8 +63,9 @@ impl UnixPort {
         if local == peer {
             return Err(LinkError::SamePath { path: local.to_owned() });
         }
-        bind::check(peer)?;
-        let (socket, name) = bind::bind(local)?;
+        socket_file::check(peer)?;
+        let (socket, name) = socket_file::bind(local, SocketType::DGRAM)?;
+        let socket = UnixDatagram::from(socket);
         outbox::enlarge(&socket);
         let mut port = UnixPort {
             socket,
