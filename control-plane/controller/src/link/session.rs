@@ -16,6 +16,7 @@ use std::panic::Location;
 use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::{Instrument, instrument};
 use zsr_api::controller::EventKind;
 use zsr_plan::dataplane::model::Flow;
 use zsr_switch::ClientError;
@@ -189,11 +190,16 @@ impl Controller {
         let mut pause = Duration::ZERO;
         loop {
             let begun = Instant::now();
-            let end = tokio::select! {
-                biased;
-                end = self.take_reports(digests) => End::Ended(end),
-                why = self.silence() => End::Silent(why),
+            let election_id = self.session().election_id;
+            let session = tracing::info_span!("session", switch = self.switch_name(), election_id);
+            let session_ends = async {
+                tokio::select! {
+                    biased;
+                    end = self.take_reports(digests) => End::Ended(end),
+                    why = self.silence() => End::Silent(why),
+                }
             };
+            let end = session_ends.instrument(session).await;
             pause = match end {
                 // The client that takes the session is left in peace for a while.
                 End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
@@ -229,6 +235,7 @@ impl Controller {
     }
 
     /// Begins the next session, when there is a switch, after this pause.
+    #[instrument(skip_all, fields(switch = self.switch_name()))]
     async fn next_session(&self, end: End, pause: Duration) -> Digests {
         let _doing = self.doings().begin("begins a session with the switch");
         let name = self.switch_name();
@@ -269,6 +276,7 @@ impl Controller {
                 Ok(digests) => return digests,
                 Err(e) => e,
             };
+            tracing::debug!("no session yet: {e}");
             unreached = match (is_unreachable(&e), unreached) {
                 (false, _) => (Instant::now(), 0),
                 (true, (_, 0)) => (Instant::now(), 1),
