@@ -202,12 +202,13 @@ impl Agents {
     /// The first refusal; then no ring is left of those that were made.
     pub async fn open(
         &self,
-        flows: &mut [Flow],
+        flows: &mut [&mut Flow],
         plane: &DataPlane,
         hosts: &Hosts,
     ) -> Result<(), ControllerError> {
         let mut calls = JoinSet::new();
-        let missing = flows.iter().flat_map(|flow| flow.rings().map(move |ring| (flow, ring)));
+        let missing = flows.iter().map(|flow| &**flow);
+        let missing = missing.flat_map(|flow| flow.rings().map(move |ring| (flow, ring)));
         let missing = missing.filter(|(_, ring)| ring.address.is_none());
         for (host, rings) in grouped(missing.map(|(flow, ring)| (ring.host.as_str(), (flow, ring)))) {
             let (order, memory) = hosts
@@ -262,10 +263,10 @@ impl Agents {
             // An agent that has not answered may make them when it goes on.
             let made =
                 |r: &&Ring| opened.contains_key(&r.name) || r.address.is_none() && silent.contains(&r.host);
-            self.close(flows.iter().flat_map(Flow::rings).filter(made), &refusal.message, false);
+            self.close(flows.iter().flat_map(|flow| flow.rings()).filter(made), &refusal.message, false);
             return Err(refusal);
         }
-        for ring in flows.iter_mut().flat_map(Flow::rings_mut) {
+        for ring in flows.iter_mut().flat_map(|flow| flow.rings_mut()) {
             if let Some(address) = opened.remove(&ring.name) {
                 ring.address = Some(address);
             }

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, instrument};
 use zsr_api::controller::EventKind;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::ClientError;
 use zsr_switch::patience::within;
 use zsr_switch::{Digests, SwitchClient, SwitchReader};
@@ -105,6 +106,21 @@ impl Controller {
     /// Whether the switch can be changed.
     pub(crate) fn reach(&self) -> Reach {
         self.0.reach.borrow().clone()
+    }
+
+    /// Whether the switch can be changed now.
+    pub(crate) fn can_change(&self) -> Result<(), ControllerError> {
+        let name = self.switch_name();
+        let message = match self.reach() {
+            Reach::Open => return Ok(()),
+            Reach::Lost(why) => {
+                format!("{why}; nothing can be changed before the controller has a session with it again")
+            }
+            Reach::Gone(_) => format!(
+                "switch `{name}` has gone: start it again with zsr restart switch, or zsr switch TOPOLOGY; flows then go on"
+            ),
+        };
+        Err(ControllerError::new(ErrorKind::Unavailable, message))
     }
 
     /// Distinguishes the present session with a switch from earlier ones; `None` while there is no session.

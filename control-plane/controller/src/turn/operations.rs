@@ -7,7 +7,8 @@ use crate::health::doubts;
 use crate::link::session::Reach;
 use crate::times::operations::{LOOK, PATIENCE};
 use crate::turn::batch::Wish;
-use crate::turn::transaction::{Leave, Removal, rings_only_in};
+use crate::turn::steps::rings_only_in;
+use crate::turn::transaction::{Leave, Removal};
 use crate::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
 use tokio::time::Instant;
@@ -175,9 +176,10 @@ impl Controller {
                 was.rings.iter().all(|r| found.get(&r.name).is_some_and(|r| r.head_flags & CLOSED != 0))
             })
         };
-        let fresh = rings_only_in(after, before);
+        let fresh: HashSet<&str> =
+            rings_only_in(Some(after), Some(before)).map(|r| r.name.as_str()).collect();
         let lanes = after.producers.iter().filter(closed).flat_map(|m| &m.rings);
-        self.0.agents.end(lanes.filter(|r| fresh.contains(&r.name))).await;
+        self.0.agents.end(lanes.filter(|r| fresh.contains(r.name.as_str()))).await;
     }
 
     /// Takes a member out of a flow; as for [`remove_members`](Self::remove_members).
@@ -240,8 +242,7 @@ impl Controller {
         members: &[String],
     ) -> Result<Flow, ControllerError> {
         let name = &before.name;
-        let going = rings_only_in(before, after);
-        let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
+        let going: Vec<Ring> = rings_only_in(Some(before), Some(after)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
         let told = members.iter().filter(is_consumer).filter(|_| before.kind.has_lanes());
         let told: Vec<&String> = told.collect();
